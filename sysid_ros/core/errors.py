@@ -1,0 +1,65 @@
+"""Every error this package raises on purpose.
+
+All derive from :class:`SysidError` and carry the data they speak about, so that a node can turn them into a numbered
+error code and a person can see what was given, what is allowed and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class SysidError(Exception):
+    """Base of all errors of this package."""
+
+
+class ModelError(SysidError):
+    """A robot description cannot be used as it is."""
+
+
+class JointNotFound(ModelError):
+    """A joint name is not one of the robot's.
+
+    Args:
+        name: The unknown name.
+        valid_names: The names that are allowed.
+    """
+
+    def __init__(self, name: str, valid_names: Sequence[str]):
+        self.name = name
+        self.valid_names = tuple(valid_names)
+        super().__init__(f"joint '{name}' is unknown; this robot has {', '.join(self.valid_names)}")
+
+
+class NotPhysicallyConsistent(ModelError):
+    """Ten inertial parameters that no rigid body can have.
+
+    Args:
+        body: Name of the body.
+        eigenvalues: Eigenvalues of its 4x4 pseudo-inertia matrix, ascending (one is not positive).
+    """
+
+    def __init__(self, body: str, eigenvalues: Sequence[float]):
+        self.body = body
+        self.eigenvalues = tuple(float(value) for value in eigenvalues)
+        listed = ", ".join(f"{value:.3g}" for value in self.eigenvalues)
+        super().__init__(
+            f"inertia of '{body}' is not physically consistent: the eigenvalues of its pseudo-inertia are [{listed}], "
+            "all must be positive (mass > 0 and the triangle inequality of the principal moments)"
+        )
+
+
+class ParameterOutOfRange(SysidError):
+    """A setting outside what is allowed.
+
+    Args:
+        name: Name of the setting, with its unit.
+        value: What was given.
+        allowed: What is allowed, in words.
+    """
+
+    def __init__(self, name: str, value: object, allowed: str):
+        self.name = name
+        self.value = value
+        self.allowed = allowed
+        super().__init__(f"{name} is {value!r}; allowed: {allowed}")

@@ -1,0 +1,105 @@
+"""Algebra of the ten inertial parameters of a rigid body.
+
+The one order used in this package is Pinocchio's, ``[m, m cx, m cy, m cz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]``, with the
+inertia about the origin of the *body (joint) frame*. Every other form (about the CoM, URDF, the papers' order) is
+converted here and nowhere else. Parameters of bodies fixed to each other add when expressed in one frame.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.errors import NotPhysicallyConsistent
+
+PARAMETER_NAMES = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
+PARAMETER_UNITS = ("kg",) + ("kg m",) * 3 + ("kg m^2",) * 6
+
+# Position of each of our parameters in the order of SAFE-ID (16): m, mcx, mcy, mcz, XX, YY, ZZ, XY, YZ, XZ.
+SAFE_ID_ORDER = np.array([0, 1, 2, 3, 4, 6, 9, 5, 8, 7])
+
+
+def inertia_matrix(theta: ArrayLike) -> NDArray[np.float64]:
+    """Returns the 3x3 inertia matrix about the body frame origin [kg m^2]."""
+    xx, xy, yy, xz, yz, zz = np.asarray(theta, dtype=float)[4:10]
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+def pack(mass: float, first_moment: ArrayLike, inertia: ArrayLike) -> NDArray[np.float64]:
+    """Packs mass [kg], first moment (3,) [kg m] and inertia about the frame origin (3, 3) [kg m^2] into (10,)."""
+    matrix = np.asarray(inertia, dtype=float)
+    rows, columns = (0, 0, 1, 0, 1, 2), (0, 1, 1, 2, 2, 2)
+    return np.concatenate([[mass], np.asarray(first_moment, dtype=float), matrix[rows, columns]])
+
+
+def from_com_form(mass: float, com: ArrayLike, inertia_com: ArrayLike) -> NDArray[np.float64]:
+    """Parameters (10,) from mass [kg], CoM (3,) [m] and inertia about the CoM (3, 3) [kg m^2], axes of the body frame."""
+    center = np.asarray(com, dtype=float)
+    shift = mass * (center @ center * np.eye(3) - np.outer(center, center))
+    return pack(mass, mass * center, np.asarray(inertia_com, dtype=float) + shift)
+
+
+def to_com_form(theta: ArrayLike) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    """Mass [kg], CoM (3,) [m] and inertia about the CoM (3, 3) [kg m^2] of parameters (10,).
+
+    A body without mass has no CoM: zeros are returned for it, with the inertia left as it is.
+    """
+    parameters = np.asarray(theta, dtype=float)
+    mass = float(parameters[0])
+    if mass == 0.0:
+        return 0.0, np.zeros(3), inertia_matrix(parameters)
+    com = parameters[1:4] / mass
+    shift = mass * (com @ com * np.eye(3) - np.outer(com, com))
+    return mass, com, inertia_matrix(parameters) - shift
+
+
+def pseudo_inertia(theta: ArrayLike) -> NDArray[np.float64]:
+    """The 4x4 pseudo-inertia matrix; positive definite if and only if a body can have these parameters.
+
+    Source: SAFE-ID (31), with the 3x3 block ``tr(I)/2 1 - I``.
+    """
+    parameters = np.asarray(theta, dtype=float)
+    inertia = inertia_matrix(parameters)
+    result = np.empty((4, 4))
+    result[:3, :3] = 0.5 * np.trace(inertia) * np.eye(3) - inertia
+    result[:3, 3] = result[3, :3] = parameters[1:4]
+    result[3, 3] = parameters[0]
+    return result
+
+
+def from_pseudo_inertia(matrix: ArrayLike) -> NDArray[np.float64]:
+    """Parameters (10,) of a 4x4 pseudo-inertia matrix, the inverse of :func:`pseudo_inertia`."""
+    pseudo = np.asarray(matrix, dtype=float)
+    second_moment = pseudo[:3, :3]
+    return pack(pseudo[3, 3], pseudo[:3, 3], np.trace(second_moment) * np.eye(3) - second_moment)
+
+
+def is_physically_consistent(theta: ArrayLike) -> bool:
+    """Whether the pseudo-inertia of parameters (10,) is positive definite."""
+    return bool(np.linalg.eigvalsh(pseudo_inertia(theta))[0] > 0.0)
+
+
+def require_physically_consistent(theta: ArrayLike, body: str) -> None:
+    """Raises:
+    NotPhysicallyConsistent: The pseudo-inertia of parameters (10,) is not positive definite.
+    """
+    eigenvalues = np.linalg.eigvalsh(pseudo_inertia(theta))
+    if not eigenvalues[0] > 0.0:
+        raise NotPhysicallyConsistent(body, eigenvalues)
+
+
+def transform_parameters(theta: ArrayLike, rotation: ArrayLike, translation: ArrayLike) -> NDArray[np.float64]:
+    """Parameters (10,) of the same body seen from another frame.
+
+    Args:
+        theta: Parameters in frame B.
+        rotation: (3, 3) rotation of frame B seen from frame A.
+        translation: (3,) origin of frame B in frame A [m].
+
+    Returns:
+        The parameters in frame A, (10,); linear in ``theta``.
+    """
+    transform = np.eye(4)
+    transform[:3, :3] = rotation
+    transform[:3, 3] = translation
+    return from_pseudo_inertia(transform @ pseudo_inertia(theta) @ transform.T)
