@@ -1,0 +1,74 @@
+"""Prints the tables of the benchmarks: aligned plain text, readable in a terminal and in Markdown."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
+    """Formats a Markdown table.
+
+    Args:
+        columns: Headings, with units.
+        rows: One sequence per row; numbers are shown with four significant digits and right-aligned.
+        title: Line above the table, if any.
+
+    Returns:
+        The table as text, without a final newline.
+
+    Raises:
+        ValueError: A row has another length than ``columns``.
+    """
+    cells = [[_format_cell(value) for value in row] for row in rows]
+    for row in cells:
+        if len(row) != len(columns):
+            raise ValueError(f"a row has {len(row)} cells, the table has {len(columns)} columns: {row}")
+    widths = [max(len(line[k]) for line in [list(columns), *cells]) for k in range(len(columns))]
+    is_number = [bool(rows) and all(_is_number(row[k]) for row in rows) for k in range(len(columns))]
+
+    def line(values: Sequence[str]) -> str:
+        aligned = (
+            v.rjust(w) if right else v.ljust(w) for v, w, right in zip(values, widths, is_number, strict=True)
+        )
+        return "| " + " | ".join(aligned) + " |"
+
+    rule = "|" + "|".join("-" * (w + 1) + (":" if right else "-") for w, right in zip(widths, is_number, strict=True)) + "|"
+    return "\n".join([*([title, ""] if title else []), line(columns), rule, *(line(row) for row in cells)])
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
+    """Prints what :func:`format_table` returns, with an empty line after it."""
+    print(format_table(columns, rows, title) + "\n", flush=True)
+
+
+def describe_machine() -> str:
+    """One line that says what the numbers were measured on."""
+    threads = os.environ.get("OMP_NUM_THREADS", "unset")
+    return (
+        f"{_processor_name()}, {os.cpu_count()} cores, OMP_NUM_THREADS={threads}, "
+        f"Python {platform.python_version()}, numpy {np.__version__}"
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _format_cell(value: object) -> str:
+    if not _is_number(value):
+        return str(value)
+    if isinstance(value, (int, np.integer)) or abs(value) >= 1e4:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _processor_name() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
