@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,7 +60,7 @@ class ParameterEstimate:
         for name in ("values", "lower", "upper"):
             object.__setattr__(self, name, _ten(getattr(self, name)))
         budget = {name: _ten(share) for name, share in self.error_budget.items()}
-        object.__setattr__(self, "error_budget", MappingProxyType(budget))
+        object.__setattr__(self, "error_budget", budget)
 
     @property
     def half_width(self) -> Array:

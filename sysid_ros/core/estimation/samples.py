@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -167,7 +168,7 @@ def split_into_blocks(
     edges = [0, *cuts.tolist(), times.size]
     blocks = [
         SampleBlock(times[a:b], counters[a:b], *(array[a:b] for array in values))
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
+        for a, b in itertools.pairwise(edges)
         if b > a
     ]
     return blocks, notices
