@@ -96,9 +96,8 @@ class IdentificationSettings:
             if not is_allowed:
                 raise ParameterOutOfRange(name, value, allowed)
         if self.trajectory_duration > self.max_motion_time:
-            raise ParameterOutOfRange(
-                "trajectory_duration [s]", self.trajectory_duration, f"at most max_motion_time = {self.max_motion_time} s"
-            )
+            allowed = f"at most max_motion_time = {self.max_motion_time} s"
+            raise ParameterOutOfRange("trajectory_duration [s]", self.trajectory_duration, allowed)
 
 
 @dataclass(frozen=True)
@@ -290,7 +289,8 @@ class _Procedure:
         self._report(Phase.PLANNING, "planning an exciting trajectory", self._fraction(index))
         motion = backend.plan(index, self._settings.trajectory_duration, backend.information())
         self._require_not_cancelled()
-        self._report(Phase.CERTIFYING, f"checking it (condition number {motion.condition_number:.1f})", self._fraction(index))
+        text = f"checking it (condition number {motion.condition_number:.1f})"
+        self._report(Phase.CERTIFYING, text, self._fraction(index))
         certificate = backend.certify(motion)
         self._require_not_cancelled()
         backend.execute(motion, certificate)
@@ -315,7 +315,8 @@ class _Procedure:
             if elapsed > deadline:
                 raise IdentificationFailed(
                     IdentificationErrorCode.TIMEOUT,
-                    f"the arm still moves {elapsed:.1f} s after the start of a trajectory of {motion.trajectory.duration:.1f} s",
+                    f"the arm still moves {elapsed:.1f} s after the start of a trajectory of "
+                    f"{motion.trajectory.duration:.1f} s",
                 )
             self._report(Phase.MOVING, "moving", self._fraction(index + state.progress))
         self._motion_time += motion.trajectory.duration
