@@ -1,0 +1,198 @@
+"""Momentum regressors: the equation of motion without accelerations.
+
+With ``p = H(q) v + I_a v`` the motion obeys ``dp/dt = dT/dq - g(q) - F_c sign(v) - F_v v - beta + tau``. Both ``p`` and
+everything but ``tau`` on the right are linear in the parameters: ``p = W_m theta`` and ``dp/dt = W_c theta + tau``.
+
+Let ``h_i`` be the momentum of body i, ``s_j`` the motion vector of joint j and ``V_j`` the twist of the body it moves. Then
+``p_j = sum s_j . h_i`` and, since the twist of a body beyond joint j changes by ``V_j x s_j`` (seen from that body),
+``dT/dq_j = sum (V_j x s_j) . h_i``, both over the bodies i that joint j moves. So one set of momentum columns per body
+serves both regressors and all joints.
+
+Source: SAFE-ID Theorems 5 and 8, (7)-(13), with the armature's share inside the momentum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.regressors.columns import Columns
+from sysid_ros.core.regressors.samples import as_output, as_samples, as_weights
+from sysid_ros.core.regressors.sweep import Sweep
+from sysid_ros.core.regressors.tree import JointTree
+from sysid_ros.core.regressors.workspace import Workspace, chunks
+from sysid_ros.core.regressors.wrenches import BodyWrenches, WrenchColumns, write_columns, write_rows
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """What the regressors are products of: motion vectors (n, 2, 5, N) and wrench columns of the selected bodies."""
+
+    axes: Array
+    axis_rates: Array
+    momenta: WrenchColumns
+    gravity_moment: Array
+
+
+class MomentumRegressor:
+    """Evaluates the momentum regressors of many samples.
+
+    The columns are those of ``theta``, ``[10 per body | F_c, F_v, I_a, beta per joint]``. A payload adds to the last body,
+    so its columns are the last body's. The object holds buffers: use one per thread.
+
+    Args:
+        robot: The robot, or a bare Pinocchio model of joints with one degree of freedom.
+        meaning: What the effort signal measures, by default the robot's own setting. On the link side friction and
+            armature do not act on the measured torque and their columns are zero.
+        bodies: Bodies whose inertial columns are wanted, 1..n, by default all.
+
+    Attributes:
+        tree: The kinematic tree.
+        columns: The columns, with their ``indices`` in ``theta``.
+
+    Raises:
+        UnsupportedJoint: A joint is not revolute, prismatic or helical.
+        ParameterOutOfRange: A body does not exist.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel | pin.Model,
+        meaning: EffortMeaning | None = None,
+        bodies: Sequence[int] | None = None,
+    ):
+        self.tree = JointTree.of(robot)
+        self.columns = Columns.select(robot, meaning, bodies)
+        self._workspace = Workspace()
+        self._sweep = Sweep(self.tree, self._workspace)
+        self._wrenches = BodyWrenches(self.columns.body_index, self._workspace)
+
+    def evaluate(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        direction: ArrayLike | None = None,
+        out: tuple[Array, Array] | None = None,
+    ) -> tuple[Array, Array]:
+        """Evaluates both regressors.
+
+        Args:
+            q: Positions, (N, n) [rad].
+            v: Velocities, (N, n) [rad/s].
+            direction: What to use for ``sign(v)``, (N, n) in [-1, 1]: the middle of an interval where the sign is not
+                certain. The F_c column of ``W_c`` is minus this.
+            out: Arrays to write ``W_m`` and ``W_c`` into.
+
+        Returns:
+            ``W_m`` with ``p = W_m theta`` [Nm s] and ``W_c`` with ``dp/dt = W_c theta + tau`` [Nm], both (N, n, k).
+
+        Raises:
+            InvalidSamples: A shape is wrong or an entry is not finite.
+
+        Source: SAFE-ID (11), (12).
+        """
+        q, v, direction = self._checked(q, v, direction)
+        shape = (len(q), self.tree.n, self.columns.count)
+        momentum, rate = (as_output(shape, given) for given in ((None, None) if out is None else out))
+        for part in chunks(len(q)):
+            rows, columns = self._products(q[part], v[part])
+            self._write(momentum[part], rows[:, :, 6:], columns[:, :6])
+            self._write(rate[part], rows, columns)
+            self.columns.write_friction(momentum[part], 0.0, 0.0, v[part], 0.0)
+            self.columns.write_friction(rate[part], -direction[part], -v[part], 0.0, -1.0)
+        return momentum, rate
+
+    def momentum(self, q: ArrayLike, v: ArrayLike) -> Array:
+        """Evaluates ``W_m`` alone, (N, n, k) [Nm s]; arguments and errors as in :meth:`evaluate`."""
+        q, v = as_samples(self.tree.n, q=q, v=v)
+        momentum = np.empty((len(q), self.tree.n, self.columns.count))
+        for part in chunks(len(q)):
+            rows, columns = self._products(q[part], v[part])
+            self._write(momentum[part], rows[:, :, 6:], columns[:, :6])
+            self.columns.write_friction(momentum[part], 0.0, 0.0, v[part], 0.0)
+        return momentum
+
+    def integrate(
+        self, q: ArrayLike, v: ArrayLike, weights: ArrayLike, direction: ArrayLike | None = None
+    ) -> Array:
+        """Evaluates ``sum_k weights_k W_c(q_k, v_k)`` without ever forming the ``W_c`` of a sample.
+
+        Args:
+            q: Positions, (N, n) [rad].
+            v: Velocities, (N, n) [rad/s].
+            weights: Weights of the samples, (N,) [s]: those of a quadrature rule give the integral over a window.
+            direction: As in :meth:`evaluate`, (N, n).
+
+        Returns:
+            The sum, (n, k) [Nm s].
+
+        Raises:
+            InvalidSamples: A shape is wrong or an entry is not finite.
+
+        Source: the integral in SAFE-ID (13); a sum over samples of products is a matrix product over the samples.
+        """
+        q, v, direction = self._checked(q, v, direction)
+        weights = as_weights(weights, len(q))
+        result = np.zeros((self.tree.n, self.columns.count))
+        for part in chunks(len(q)):
+            result[:, : self.columns.inertial] += self._integral(q[part], v[part], weights[part])
+        self.columns.clear_unrelated(result, self.tree)
+        self.columns.write_friction(result, -(weights @ direction), -(weights @ v), 0.0, -weights.sum())
+        return result
+
+    def _checked(self, q: ArrayLike, v: ArrayLike, direction: ArrayLike | None) -> tuple[Array, ...]:
+        if direction is None:
+            q, v = as_samples(self.tree.n, q=q, v=v)
+            return q, v, np.sign(v)
+        return as_samples(self.tree.n, q=q, v=v, direction=direction)
+
+    def _factors(self, q: Array, v: Array) -> _Factors:
+        frames = self._sweep.frames(q)
+        twists = self._sweep.accumulate(frames.axes, v.T, "twists")
+        return _Factors(
+            axes=frames.axes,
+            axis_rates=self._sweep.axis_rates(twists, frames.axes, "axis rates"),
+            momenta=self._wrenches.columns(frames, twists, "momentum"),
+            gravity_moment=self._wrenches.gravity_moment(frames, self.tree.gravity),
+        )
+
+    def _products(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """Factors of ``W_c`` sample by sample, (N, n, 12) and (N, 12, 10 m): kinetic part, then gravity."""
+        factors = self._factors(q, v)
+        samples, m = len(q), len(self.columns.bodies)
+        rows = self._workspace.array("rows", samples, self.tree.n, 12)
+        write_rows(factors.axis_rates, rows[:, :, :6])
+        write_rows(factors.axes, rows[:, :, 6:])
+        columns = self._workspace.zeroed("columns", samples, 12, m, INERTIAL)
+        write_columns(factors.momenta, columns[:, :6])
+        columns[:, 6:9, :, :4] = factors.gravity_moment.transpose(3, 2, 0, 1)
+        columns[:, 9:, :, 0] = self.tree.gravity[:, None]
+        return rows, columns.reshape(samples, 12, m * INERTIAL)
+
+    def _write(self, regressor: Array, rows: Array, columns: Array) -> None:
+        np.matmul(rows, columns, out=regressor[:, :, : self.columns.inertial])
+        self.columns.clear_unrelated(regressor, self.tree)
+
+    def _integral(self, q: Array, v: Array, weights: Array) -> Array:
+        """The weighted sum of the inertial columns of ``W_c``, (n, 10 m), with unrelated bodies still in it."""
+        factors = self._factors(q, v)
+        n, m, long = self.tree.n, len(self.columns.bodies), 3 * len(q)
+        weighted = self._workspace.array("weighted", 3, n, 3, len(q))
+        parts = (factors.axis_rates[:, 0], factors.axis_rates[:, 1], factors.axes[:, 0])
+        for part, target in zip(parts, weighted, strict=True):
+            np.multiply(part[:, :3], weights, out=target)
+        angular_rates, linear_rates, angular = weighted.reshape(3, n, long)
+        moment = factors.momenta.moment[:, :, :3].reshape(m * INERTIAL, long)
+        force = factors.momenta.force[:, :, :3].reshape(m * 4, long)
+        result = (angular_rates @ moment.T).reshape(n, m, INERTIAL)
+        result[:, :, :4] += (linear_rates @ force.T).reshape(n, m, 4)
+        result[:, :, :4] += (angular @ factors.gravity_moment.reshape(m * 4, long).T).reshape(n, m, 4)
+        result[:, :, 0] += (factors.axes[:, 1, :3] @ weights @ self.tree.gravity)[:, None]
+        return result.reshape(n, m * INERTIAL)

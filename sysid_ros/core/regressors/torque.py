@@ -1,0 +1,89 @@
+"""Torque regressor: the equation of motion with accelerations.
+
+Source: SAFE-ID (5), (6), (10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.regressors.columns import Columns
+from sysid_ros.core.regressors.passive import PassiveProducts
+from sysid_ros.core.regressors.samples import as_output, as_samples
+from sysid_ros.core.regressors.tree import JointTree
+from sysid_ros.core.regressors.workspace import chunks
+
+Array = NDArray[np.float64]
+
+
+class TorqueRegressor:
+    """Evaluates ``W`` with ``W theta = H a + C v + g + F_c sign(v) + F_v v + I_a a + beta = tau``.
+
+    The columns are those of ``theta``, ``[10 per body | F_c, F_v, I_a, beta per joint]``. The object holds buffers: use one
+    per thread.
+
+    Args:
+        robot: The robot, or a bare Pinocchio model of joints with one degree of freedom.
+        meaning: What the effort signal measures, by default the robot's own setting; on the link side the friction
+            columns are zero.
+        bodies: Bodies whose inertial columns are wanted, 1..n, by default all.
+
+    Attributes:
+        tree: The kinematic tree.
+        columns: The columns, with their ``indices`` in ``theta``.
+
+    Raises:
+        UnsupportedJoint: A joint is not revolute, prismatic or helical.
+        ParameterOutOfRange: A body does not exist.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel | pin.Model,
+        meaning: EffortMeaning | None = None,
+        bodies: Sequence[int] | None = None,
+    ):
+        self.tree = JointTree.of(robot)
+        self.columns = Columns.select(robot, meaning, bodies)
+        self._products = PassiveProducts(self.tree, self.columns)
+
+    def evaluate(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        a: ArrayLike,
+        direction: ArrayLike | None = None,
+        out: Array | None = None,
+    ) -> Array:
+        """Evaluates the regressor.
+
+        Args:
+            q: Positions, (N, n) [rad].
+            v: Velocities, (N, n) [rad/s].
+            a: Accelerations, (N, n) [rad/s^2].
+            direction: What to use for ``sign(v)``, (N, n) in [-1, 1].
+            out: Array to write into.
+
+        Returns:
+            ``W``, (N, n, k) [Nm per unit of the parameter].
+
+        Raises:
+            InvalidSamples: A shape is wrong or an entry is not finite.
+
+        Source: SAFE-ID (10).
+        """
+        if direction is None:
+            q, v, a = as_samples(self.tree.n, q=q, v=v, a=a)
+            direction = np.sign(v)
+        else:
+            q, v, a, direction = as_samples(self.tree.n, q=q, v=v, a=a, direction=direction)
+        regressor = as_output((len(q), self.tree.n, self.columns.count), out)
+        for part in chunks(len(q)):
+            self._products.write(regressor[part], q[part], v[part], v[part], a[part])
+            self.columns.write_friction(regressor[part], direction[part], v[part], a[part], 1.0)
+        return regressor
