@@ -1,0 +1,1 @@
+"""The robot: kinematics, limits, and what is known about its parameters."""

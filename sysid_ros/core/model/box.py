@@ -23,7 +23,9 @@ class InvalidBox(SysidError):
         self.index = index
         self.lower = lower
         self.upper = upper
-        super().__init__(f"entry {index} of the box has lower bound {lower} and upper bound {upper}; need lower <= upper")
+        super().__init__(
+            f"entry {index} of the box has lower bound {lower} and upper bound {upper}; lower must be <= upper"
+        )
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,10 @@ class Box:
     def is_subset_of(self, other: Box) -> bool:
         """Whether this box lies inside the other, borders included."""
         return bool(np.all((other.lower <= self.lower) & (self.upper <= other.upper)))
+
+    def __add__(self, other: Box) -> Box:
+        """The box of all sums of a point of this and a point of the other, rounded outwards."""
+        return Box(np.nextafter(self.lower + other.lower, -np.inf), np.nextafter(self.upper + other.upper, np.inf))
 
     def intersect(self, other: Box) -> Box | None:
         """The common box, or None where there is none."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.errors import NotPhysicallyConsistent
+from sysid_ros.core.model.box import Box
 
 PARAMETER_NAMES = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
 PARAMETER_UNITS = ("kg",) + ("kg m",) * 3 + ("kg m^2",) * 6
@@ -33,7 +34,7 @@ def pack(mass: float, first_moment: ArrayLike, inertia: ArrayLike) -> NDArray[np
 
 
 def from_com_form(mass: float, com: ArrayLike, inertia_com: ArrayLike) -> NDArray[np.float64]:
-    """Parameters (10,) from mass [kg], CoM (3,) [m] and inertia about the CoM (3, 3) [kg m^2], axes of the body frame."""
+    """Parameters (10,) from mass [kg], CoM (3,) [m] and inertia about the CoM (3, 3) [kg m^2] along the body's axes."""
     center = np.asarray(com, dtype=float)
     shift = mass * (center @ center * np.eye(3) - np.outer(center, center))
     return pack(mass, mass * center, np.asarray(inertia_com, dtype=float) + shift)
@@ -80,8 +81,14 @@ def is_physically_consistent(theta: ArrayLike) -> bool:
 
 
 def require_physically_consistent(theta: ArrayLike, body: str) -> None:
-    """Raises:
-    NotPhysicallyConsistent: The pseudo-inertia of parameters (10,) is not positive definite.
+    """Refuses parameters no body can have.
+
+    Args:
+        theta: Inertial parameters, (10,).
+        body: Name of the body, for the message.
+
+    Raises:
+        NotPhysicallyConsistent: The pseudo-inertia is not positive definite.
     """
     eigenvalues = np.linalg.eigvalsh(pseudo_inertia(theta))
     if not eigenvalues[0] > 0.0:
@@ -103,3 +110,32 @@ def transform_parameters(theta: ArrayLike, rotation: ArrayLike, translation: Arr
     transform[:3, :3] = rotation
     transform[:3, 3] = translation
     return from_pseudo_inertia(transform @ pseudo_inertia(theta) @ transform.T)
+
+
+def transform_matrix(rotation: ArrayLike, translation: ArrayLike) -> NDArray[np.float64]:
+    """The matrix A (10, 10) with ``transform_parameters(theta, rotation, translation) = A theta``."""
+    return np.stack([transform_parameters(column, rotation, translation) for column in np.eye(10)], axis=1)
+
+
+def transform_box(box: Box, rotation: ArrayLike, translation: ArrayLike) -> Box:
+    """The smallest box that contains the parameters (10,) of every body of ``box`` seen from another frame.
+
+    Entry by entry the hull is exact, up to outward rounding. It forgets how the entries hang together: going there and
+    back again gives a larger box.
+
+    Args:
+        box: Box of parameters in frame B.
+        rotation: (3, 3) rotation of frame B seen from frame A.
+        translation: (3,) origin of frame B in frame A [m].
+
+    Returns:
+        The box in frame A.
+    """
+    matrix = transform_matrix(rotation, translation)
+    positive, negative = np.maximum(matrix, 0.0), np.minimum(matrix, 0.0)
+    lower = positive @ box.lower + negative @ box.upper
+    upper = positive @ box.upper + negative @ box.lower
+    # Rounding errors of A and of the sums are a few units of what the same terms would add up to with one sign.
+    sizes = np.abs(transform_matrix(np.abs(rotation), np.abs(translation)))
+    pad = 64.0 * np.finfo(float).eps * (sizes @ np.maximum(np.abs(box.lower), np.abs(box.upper)))
+    return Box(lower - pad, upper + pad)

@@ -1,20 +1,24 @@
 """The robot as every other module sees it: kinematics, limits, and what is known about its parameters.
 
 ``theta`` of an arm with n joints is ``[inertial (10 n) | friction (4 n)]``: the ten inertial parameters of each moving
-body (everything fixed to it merged in, about its joint frame), then ``[F_c, F_v, I_a, beta]`` of each joint. The payload
-is not part of it: ten parameters of their own, about the frame of the last joint, which add to the last body.
+body (everything fixed to it merged in, about its joint frame), then ``[F_c, F_v, I_a, beta]`` of each joint. The
+payload is not part of it: ten parameters of their own, about the frame of the last joint, which add to the last body.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 
 import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
+from sysid_ros.core.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 
 Array = NDArray[np.float64]
 
@@ -22,12 +26,15 @@ INERTIAL = 10
 """Inertial parameters of a body."""
 FRICTION = 4
 """Friction parameters of a joint: Coulomb F_c [Nm], viscous F_v [Nm s/rad], armature I_a [kg m^2], offset beta [Nm]."""
+FRICTION_NAMES = ("F_c", "F_v", "I_a", "beta")
+FRICTION_UNITS = ("Nm", "Nm s/rad", "kg m^2", "Nm")
 
 
 class EffortMeaning(Enum):
     """What the robot's effort signal measures.
 
-    ``MOTOR_SIDE``: torque before friction and armature, so ``H a + C v + g + friction + I_a a = effort`` (SAFE-ID (5), (6)).
+    ``MOTOR_SIDE``: torque before friction and armature, so ``H a + C v + g + friction + I_a a = effort``
+        (SAFE-ID (5), (6)).
     ``LINK_SIDE``: torque after the gear: friction and armature are not in it, ``H a + C v + g = effort``.
     """
 
@@ -60,7 +67,8 @@ class SensorModel:
 
     Attributes:
         effort_meaning: What the effort signal measures.
-        effort_sign: Multiply the vendor's effort by this (+1 or -1) to get the torque in joint direction.
+        effort_sign: Multiply the vendor's effort by this (+1 or -1) to get the torque in joint direction. For hardware
+            drivers only: samples, and the simulated arm, are in joint direction already.
         effort_relative_error: Largest relative torque error, (n,) [-].
         effort_absolute_error: Largest absolute torque error, (n,) [Nm].
         effort_is_held: Whether an effort sample is the mean torque since the previous sample (a held command, an
@@ -105,11 +113,16 @@ class PayloadPrior:
         box: Box of its ten parameters about the frame of the last joint.
         nominal: A physically consistent point of the box, (10,).
         name: Which prior this is, for reports.
+        target: What the ten parameters describe: ``payload``, or ``end_effector`` (last body and payload together, the
+            theta_e of SAFE-ID).
+        spheres: Collision spheres that cover the unknown object itself, fixed to the last body.
     """
 
     box: Box
     nominal: Array
     name: str = "default"
+    target: str = "payload"
+    spheres: tuple[Sphere, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,11 +142,14 @@ class RobotModel:
         theta_box: Box that contains the true parameters, (14 n,).
         sensors: Guarantees of the sensors.
         spheres: Collision spheres.
-        payload_prior: Prior of an unknown payload.
+        payload_prior: Prior of an unknown payload, the default one.
         rated_payload: Payload the arm is rated for [kg].
         home: Posture identification starts from, (n,) [rad].
         urdf: The URDF text (meshes may be missing).
         warnings: What was noticed and mended while loading.
+        payload_priors: All priors by name; see :meth:`prior`.
+        never_touch: Pairs of links that cannot touch each other although their spheres may overlap.
+        assumptions: Sentences on numbers that are assumed, not measured, for reports and hardware drivers.
     """
 
     name: str
@@ -152,6 +168,9 @@ class RobotModel:
     home: Array
     urdf: str = field(repr=False, default="")
     warnings: tuple[str, ...] = ()
+    payload_priors: Mapping[str, PayloadPrior] = field(default_factory=lambda: MappingProxyType({}))
+    never_touch: tuple[tuple[str, str], ...] = ()
+    assumptions: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -161,7 +180,21 @@ class RobotModel:
     @property
     def gravity(self) -> Array:
         """Gravity in the base frame, (3,) [m/s^2]."""
-        return np.array(self.pin_model.gravity.linear)
+        base = self.pin_model.frames[self.pin_model.getFrameId(self.base_frame)]
+        return base.placement.rotation.T @ self.pin_model.gravity.linear
+
+    def prior(self, name: str | None = None) -> PayloadPrior:
+        """A payload prior by name; the default one without a name.
+
+        Raises:
+            ParameterOutOfRange: There is none of that name; lists the names.
+        """
+        if name is None or name == self.payload_prior.name:
+            return self.payload_prior
+        if name not in self.payload_priors:
+            known = ", ".join({self.payload_prior.name: None, **dict.fromkeys(self.payload_priors)})
+            raise ParameterOutOfRange("payload prior", name, f"one of {known}")
+        return self.payload_priors[name]
 
     def inertial_slice(self, body: int) -> slice:
         """Entries of ``theta`` that belong to body ``body`` (1..n)."""
@@ -170,3 +203,42 @@ class RobotModel:
     def friction(self, theta: Array) -> Array:
         """Friction part of ``theta`` as (n, 4): F_c, F_v, I_a, beta."""
         return np.asarray(theta)[INERTIAL * self.n :].reshape(self.n, FRICTION)
+
+
+def parameter_names(robot: RobotModel) -> tuple[str, ...]:
+    """Names of the 14 n entries of ``theta``: ``joint_1.m`` to ``joint_n.Izz``, ``joint_1.F_c`` to ``joint_n.beta``."""
+    inertial = [f"{joint}.{name}" for joint in robot.joint_names for name in PARAMETER_NAMES]
+    return (*inertial, *(f"{joint}.{name}" for joint in robot.joint_names for name in FRICTION_NAMES))
+
+
+def parameter_units(robot: RobotModel) -> tuple[str, ...]:
+    """Units of the 14 n entries of ``theta``."""
+    return PARAMETER_UNITS * robot.n + FRICTION_UNITS * robot.n
+
+
+def frame_placement(robot: RobotModel, frame: str) -> tuple[Array, Array]:
+    """Placement of a frame that is fixed to the last body, seen from the frame of the last joint.
+
+    Args:
+        robot: The arm.
+        frame: Name of a link or frame.
+
+    Returns:
+        Rotation (3, 3) and translation (3,) [m]. With them ``transform_parameters`` brings parameters from that frame
+        to the frame of the last joint, and with their ``inverse_placement`` the other way.
+
+    Raises:
+        ModelError: There is no such frame, or it is not fixed to the last body.
+    """
+    model = robot.pin_model
+    if not model.existFrame(frame):
+        raise ModelError(f"frame '{frame}' is unknown; this robot has {', '.join(f.name for f in model.frames)}")
+    found = model.frames[model.getFrameId(frame)]
+    if found.parentJoint != model.njoints - 1:
+        raise ModelError(f"frame '{frame}' is not fixed to the last body (the one moved by {robot.joint_names[-1]})")
+    return np.array(found.placement.rotation), np.array(found.placement.translation)
+
+
+def tool_transform(robot: RobotModel) -> tuple[Array, Array]:
+    """Placement of the tool frame in the frame of the last joint: rotation (3, 3), translation (3,) [m]."""
+    return frame_placement(robot, robot.tool_frame)

@@ -1,0 +1,92 @@
+"""Random robots and payloads: points of a parameter box that bodies can have.
+
+A box of inertial parameters holds points no body has (its corners, mostly). Draws are therefore made in the
+intersection of the box with the cone of physically consistent parameters, which is convex.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.inertia import pseudo_inertia
+from sysid_ros.core.model.robot import INERTIAL, PayloadPrior, RobotModel
+
+Array = NDArray[np.float64]
+
+_STEPS = 60
+"""Steps of the hit-and-run walk for one body."""
+_INSIDE = 0.999
+"""Share of the way to the edge of the cone that is used, so that draws are strictly consistent."""
+
+
+def sample_parameters(robot: RobotModel, rng: np.random.Generator, corner: bool = False) -> Array:
+    """Draws parameters of the arm that lie in its box and are physically consistent.
+
+    Args:
+        robot: The arm.
+        rng: Source of randomness.
+        corner: Whether to draw near the corners, the worst cases: each body gets a random corner of its box, moved
+            towards the nominal point only until the body is possible; friction is exactly at a corner. Otherwise about
+            uniform.
+
+    Returns:
+        theta, (14 n,).
+    """
+    theta = np.empty_like(robot.theta_nominal)
+    split = INERTIAL * robot.n
+    for body in range(1, robot.n + 1):
+        part = robot.inertial_slice(body)
+        theta[part] = _sample_body(_part(robot.theta_box, part), robot.theta_nominal[part], rng, corner)
+    friction = _part(robot.theta_box, slice(split, None))
+    theta[split:] = _corner(friction, rng) if corner else rng.uniform(friction.lower, friction.upper)
+    return theta
+
+
+def sample_payload(prior: PayloadPrior, rng: np.random.Generator, corner: bool = False) -> Array:
+    """Draws a physically consistent payload (10,) inside the box of a prior; see :func:`sample_parameters`."""
+    return _sample_body(prior.box, prior.nominal, rng, corner)
+
+
+def _part(box: Box, part: slice) -> Box:
+    return Box(box.lower[part], box.upper[part])
+
+
+def _corner(box: Box, rng: np.random.Generator) -> Array:
+    return np.where(rng.integers(0, 2, box.lower.size) == 1, box.upper, box.lower)
+
+
+def _sample_body(box: Box, nominal: Array, rng: np.random.Generator, corner: bool) -> Array:
+    if corner:
+        step = _corner(box, rng) - nominal
+        _, longest = _consistent_range(nominal, step)
+        return np.clip(nominal + min(1.0, _INSIDE * longest) * step, box.lower, box.upper)
+    point = np.array(nominal)
+    for _ in range(_STEPS):
+        direction = box.width * rng.standard_normal(INERTIAL)
+        shortest, longest = _consistent_range(point, direction)
+        lower, upper = _box_range(box, point, direction)
+        step = rng.uniform(max(_INSIDE * shortest, lower), min(_INSIDE * longest, upper))
+        point = np.clip(point + step * direction, box.lower, box.upper)
+    return point
+
+
+def _consistent_range(point: Array, direction: Array) -> tuple[float, float]:
+    """Range of s for which ``point + s direction`` is physically consistent; ``point`` has to be.
+
+    ``P + s D > 0`` if and only if ``1 + s w > 0`` for every generalised eigenvalue w of ``D x = w P x``.
+    """
+    values = scipy.linalg.eigh(pseudo_inertia(direction), pseudo_inertia(point), eigvals_only=True)
+    lowest, highest = float(values[0]), float(values[-1])
+    return -1.0 / highest if highest > 0.0 else -np.inf, -1.0 / lowest if lowest < 0.0 else np.inf
+
+
+def _box_range(box: Box, point: Array, direction: Array) -> tuple[float, float]:
+    """Range of s for which ``point + s direction`` lies in the box; ``point`` has to."""
+    moving = direction != 0.0
+    if not np.any(moving):
+        return 0.0, 0.0
+    ends = np.stack([box.lower[moving] - point[moving], box.upper[moving] - point[moving]]) / direction[moving]
+    return min(0.0, float(ends.min(axis=0).max())), max(0.0, float(ends.max(axis=0).min()))

@@ -1,0 +1,164 @@
+"""Reads nested settings (a robot's YAML) and refuses everything unknown, missing or out of range, by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.errors import JointNotFound, ParameterOutOfRange
+
+_REQUIRED = object()
+
+
+class Section:
+    """A mapping of settings that remembers what has been read from it.
+
+    Args:
+        values: The settings.
+        path: Where they stand, for messages ("kinova_gen3.yaml: sensors").
+
+    Raises:
+        ParameterOutOfRange: ``values`` is no mapping. Every reading method raises it too, with the name, the value
+            and what is allowed, where a value is missing, of the wrong kind or out of range.
+    """
+
+    def __init__(self, values: Any, path: str):
+        if not isinstance(values, Mapping):
+            raise ParameterOutOfRange(path, values, "a mapping of names to values")
+        self._values = values
+        self._read: set[str] = set()
+        self.path = path
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the settings."""
+        return [str(key) for key in self._values]
+
+    def __contains__(self, key: str) -> bool:
+        """Whether the setting is given."""
+        return key in self._values
+
+    def get(self, key: str, default: Any = _REQUIRED, allowed: str = "a value") -> Any:
+        """The raw value; without a default it must be given."""
+        self._read.add(key)
+        if key in self._values:
+            return self._values[key]
+        if default is _REQUIRED:
+            raise ParameterOutOfRange(self._name(key), None, f"{allowed} (it is missing)")
+        return default
+
+    def section(self, key: str, default: Any = _REQUIRED) -> Section:
+        """The settings below ``key``."""
+        return Section(self.get(key, default, "a mapping"), self._name(key))
+
+    def text(self, key: str, default: Any = _REQUIRED, choices: Sequence[str] = ()) -> str:
+        """A text, one of ``choices`` where there are any."""
+        allowed = f"one of {', '.join(choices)}" if choices else "a text"
+        value = self.get(key, default, allowed)
+        if not isinstance(value, str) or (choices and value not in choices):
+            raise ParameterOutOfRange(self._name(key), value, allowed)
+        return value
+
+    def flag(self, key: str, default: Any = _REQUIRED) -> bool:
+        """A truth value."""
+        value = self.get(key, default, "true or false")
+        if not isinstance(value, bool):
+            raise ParameterOutOfRange(self._name(key), value, "true or false")
+        return value
+
+    def number(self, key: str, unit: str, lower: float, upper: float = math.inf, default: Any = _REQUIRED) -> float:
+        """A number with lower <= number <= upper."""
+        value = self.get(key, default, _range_text(lower, upper, unit))
+        return _number(value, self._name(key), unit, lower, upper)
+
+    def vector(
+        self,
+        key: str,
+        size: int,
+        unit: str,
+        lower: float = -math.inf,
+        upper: float = math.inf,
+        default: Any = _REQUIRED,
+    ) -> NDArray[np.float64]:
+        """A list of ``size`` numbers, each with lower <= number <= upper, as (size,)."""
+        allowed = f"a list of {size} numbers, each {_range_text(lower, upper, unit)}"
+        value = self.get(key, default, allowed)
+        return _vector(value, size, self._name(key), unit, lower, upper, allowed)
+
+    def per_joint(
+        self, key: str, n: int, unit: str, lower: float, upper: float = math.inf, default: Any = _REQUIRED
+    ) -> NDArray[np.float64]:
+        """One number for all joints or a list of n numbers in the order of the joints, as (n,)."""
+        value = self.get(key, default, f"a number or a list of {n} numbers")
+        if isinstance(value, (list, tuple)):
+            return self.vector(key, n, unit, lower, upper)
+        return np.full(n, self.number(key, unit, lower, upper, default))
+
+    def rows(
+        self, key: str, width: int, unit: str, lower: float, upper: float, default: Any = _REQUIRED
+    ) -> list[NDArray[np.float64]]:
+        """A list of lists of ``width`` numbers each, as arrays (width,)."""
+        value = self.get(key, default, f"a list of rows of {width} numbers")
+        if not isinstance(value, (list, tuple)):
+            raise ParameterOutOfRange(self._name(key), value, f"a list of rows of {width} numbers")
+        allowed = f"{width} numbers, each {_range_text(lower, upper, unit)}"
+        return [
+            _vector(row, width, f"{self._name(key)}[{i}]", unit, lower, upper, allowed) for i, row in enumerate(value)
+        ]
+
+    def sections_by_joint(self, joint_names: Sequence[str]) -> list[Section]:
+        """One section for each joint, in their order.
+
+        Raises:
+            JointNotFound: A key is not one of the joints.
+        """
+        for key in self.keys:
+            if key not in joint_names:
+                raise JointNotFound(key, joint_names)
+        return [self.section(name) for name in joint_names]
+
+    def finish(self) -> None:
+        """Refuses settings nobody has read: a misspelt name must not be silently without effect."""
+        for key in self.keys:
+            if key not in self._read:
+                known = ", ".join(sorted(self._read))
+                raise ParameterOutOfRange(
+                    self._name(key), self._values[key], f"no setting of that name; known: {known}"
+                )
+
+    def _name(self, key: str) -> str:
+        return f"{self.path}.{key}"
+
+
+def _range_text(lower: float, upper: float, unit: str) -> str:
+    if math.isinf(lower) and math.isinf(upper):
+        return f"any finite number [{unit}]"
+    if math.isinf(upper):
+        return f"at least {lower:g} [{unit}]"
+    return f"{lower:g} to {upper:g} [{unit}]"
+
+
+def _number(value: Any, name: str, unit: str, lower: float, upper: float) -> float:
+    allowed = _range_text(lower, upper, unit)
+    if isinstance(value, str):
+        # YAML 1.1 reads 1e-3 (without a point) as a text.
+        try:
+            value = float(value)
+        except ValueError:
+            raise ParameterOutOfRange(name, value, allowed) from None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or not lower <= value <= upper:
+        raise ParameterOutOfRange(name, value, allowed)
+    return float(value)
+
+
+def _vector(
+    value: Any, size: int, name: str, unit: str, lower: float, upper: float, allowed: str
+) -> NDArray[np.float64]:
+    if not isinstance(value, (list, tuple, np.ndarray)) or len(value) != size:
+        raise ParameterOutOfRange(name, value, allowed)
+    return np.array([_number(x, f"{name}[{i}]", unit, lower, upper) for i, x in enumerate(value)])

@@ -1,0 +1,126 @@
+"""Collision spheres: read from settings, or laid over the simple shapes of a URDF."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import RobotModel, Sphere
+from sysid_ros.core.model.rotation import rotation_from_rpy
+from sysid_ros.core.model.settings import Section
+
+_LENGTH_MAX = 10.0  # [m]
+_GROWTH = 1.25  # a covering sphere may be this much larger than the radius of the cylinder it covers
+
+
+def read_sphere_rows(settings: Section, key: str) -> list[NDArray[np.float64]]:
+    """Rows ``[x, y, z, radius]`` [m] of a setting that may be absent.
+
+    Raises:
+        ParameterOutOfRange: A row has not four numbers, or a radius is not above zero.
+    """
+    rows = settings.rows(key, 4, "m", -_LENGTH_MAX, _LENGTH_MAX, default=[])
+    for index, row in enumerate(rows):
+        if row[3] <= 0.0:
+            raise ParameterOutOfRange(f"{settings.path}.{key}[{index}][3]", float(row[3]), "a radius above 0 [m]")
+    return rows
+
+
+def collision_pairs(robot: RobotModel, spheres: Sequence[Sphere] | None = None) -> NDArray[np.int64]:
+    """Pairs of spheres that must be kept apart: those of bodies with at least one other body between them.
+
+    Neighbouring bodies share a joint, where their spheres overlap always; links that ``never_touch`` are left out too.
+
+    Args:
+        robot: The arm.
+        spheres: The spheres to pair; the robot's own without it. Add those of a payload prior for a held object.
+
+    Returns:
+        Indices into ``spheres``, (k, 2), the first of each row on the body closer to the base.
+    """
+    chosen = robot.spheres if spheres is None else spheres
+    exempt = {frozenset(pair) for pair in robot.never_touch}
+    pairs = [
+        (i, j) if first.body < second.body else (j, i)
+        for i, first in enumerate(chosen)
+        for j, second in enumerate(chosen[:i])
+        if abs(first.body - second.body) >= 2 and frozenset((first.link, second.link)) not in exempt
+    ]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def cover_cylinder(radius: float, length: float) -> list[NDArray[np.float64]]:
+    """Spheres that together contain a cylinder about the z axis, centred at the origin.
+
+    Each covers one slice, ``R^2 = r^2 + (slice/2)^2``; there are as many as keep R below 1.25 r.
+
+    Args:
+        radius: Radius of the cylinder [m].
+        length: Its length [m].
+
+    Returns:
+        Rows ``[x, y, z, radius]`` [m].
+    """
+    half_slice = radius * math.sqrt(_GROWTH**2 - 1.0)
+    count = max(1, math.ceil(0.5 * length / half_slice - 1e-9))
+    half = 0.5 * length / count
+    size = math.nextafter(math.hypot(radius, half), math.inf)
+    return [np.array([0.0, 0.0, -0.5 * length + (2 * i + 1) * half, size]) for i in range(count)]
+
+
+def cover_box(size: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Spheres that together contain a box centred at the origin, about one per cube of its shortest but one edge.
+
+    Args:
+        size: Edges along x, y, z, (3,) [m].
+
+    Returns:
+        Rows ``[x, y, z, radius]`` [m].
+    """
+    edge = float(np.sort(size)[1])
+    counts = np.maximum(1, np.rint(np.asarray(size) / edge)).astype(int)
+    cell = np.asarray(size) / counts
+    radius = math.nextafter(0.5 * float(np.linalg.norm(cell)), math.inf)
+    indices = np.stack(np.meshgrid(*[np.arange(count) for count in counts], indexing="ij"), axis=-1).reshape(-1, 3)
+    centers = (indices + 0.5) * cell - 0.5 * np.asarray(size)
+    return [np.array([*center, radius]) for center in centers]
+
+
+def cover_links(urdf_text: str) -> dict[str, list[list[float]]]:
+    """Spheres over the simple shapes of every link: its collision shapes, or what it shows where it has none.
+
+    Args:
+        urdf_text: A URDF. Meshes are passed over, so a link with nothing else gets no spheres.
+
+    Returns:
+        Rows ``[x, y, z, radius]`` [m] in the frame of the link, for each link with spheres.
+    """
+    result: dict[str, list[list[float]]] = {}
+    for link in ET.fromstring(urdf_text).findall("link"):
+        rows = [row for shape in link.findall("collision") or link.findall("visual") for row in _cover_shape(shape)]
+        if rows:
+            result[link.get("name", "")] = rows
+    return result
+
+
+def _cover_shape(shape: ET.Element) -> list[list[float]]:
+    origin = shape.find("origin")
+    attributes = {} if origin is None else origin.attrib
+    center, rpy = (np.array([float(word) for word in attributes.get(key, "0 0 0").split()]) for key in ("xyz", "rpy"))
+    rotation = rotation_from_rpy(rpy)
+    geometry = shape.find("geometry")
+    form = geometry[0] if geometry is not None and len(geometry) else None
+    if form is None or form.tag not in ("sphere", "cylinder", "box"):
+        return []
+    if form.tag == "sphere":
+        rows = [np.array([0.0, 0.0, 0.0, float(form.get("radius", "0"))])]
+    elif form.tag == "cylinder":
+        rows = cover_cylinder(float(form.get("radius", "0")), float(form.get("length", "0")))
+    else:
+        rows = cover_box(np.array([float(word) for word in form.get("size", "0 0 0").split()]))
+    return [[*(rotation @ row[:3] + center).tolist(), float(row[3])] for row in rows]
