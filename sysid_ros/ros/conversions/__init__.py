@@ -1,0 +1,59 @@
+"""Between messages and the types of the core; nothing else reads or fills the fields of these messages.
+
+Joints are matched by name, never by order. Everything that comes in is checked: a message that does not fit raises an
+error that names its type, the field, what is there and what is needed.
+"""
+
+from sysid_ros.ros.conversions.common import (
+    InvalidMessage,
+    joint_order,
+    joint_vector_from_message,
+    stamp_from_message,
+    stamp_to_message,
+)
+from sysid_ros.ros.conversions.estimate import (
+    estimate_from_message,
+    estimate_to_message,
+    inertia_message,
+    information_from_message,
+    truth_from_message,
+    truth_to_message,
+)
+from sysid_ros.ros.conversions.plans import (
+    certificate_from_message,
+    certificate_to_message,
+    certified_from_message,
+    certified_to_message,
+    trajectory_from_message,
+    trajectory_to_message,
+)
+from sysid_ros.ros.conversions.samples import (
+    Samples,
+    joint_state_message,
+    samples_from_message,
+    samples_to_message,
+)
+
+__all__ = [
+    "InvalidMessage",
+    "Samples",
+    "certificate_from_message",
+    "certificate_to_message",
+    "certified_from_message",
+    "certified_to_message",
+    "estimate_from_message",
+    "estimate_to_message",
+    "inertia_message",
+    "information_from_message",
+    "joint_order",
+    "joint_state_message",
+    "joint_vector_from_message",
+    "samples_from_message",
+    "samples_to_message",
+    "stamp_from_message",
+    "stamp_to_message",
+    "trajectory_from_message",
+    "trajectory_to_message",
+    "truth_from_message",
+    "truth_to_message",
+]

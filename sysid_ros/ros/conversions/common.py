@@ -1,0 +1,114 @@
+"""What all conversions share: errors, stamps, names of joints and parameters, arrays."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.errors import SysidError
+from sysid_ros.core.model.inertia import PARAMETER_NAMES
+
+Array = NDArray[np.float64]
+
+_NANOSECONDS = 1_000_000_000
+
+
+class InvalidMessage(SysidError):
+    """A message whose content does not fit.
+
+    Args:
+        kind: Type of the message.
+        field: Field at fault.
+        reason: What is there and what is needed.
+    """
+
+    def __init__(self, kind: str, field: str, reason: str):
+        self.kind = kind
+        self.field = field
+        self.reason = reason
+        super().__init__(f"{kind}: {field} {reason}")
+
+
+def stamp_to_message(stamp_ns: int) -> Time:
+    """Nanoseconds since the epoch as a ROS time."""
+    seconds, nanoseconds = divmod(int(stamp_ns), _NANOSECONDS)
+    return Time(sec=seconds, nanosec=nanoseconds)
+
+
+def stamp_from_message(stamp: Time) -> int:
+    """A ROS time in nanoseconds since the epoch."""
+    return stamp.sec * _NANOSECONDS + stamp.nanosec
+
+
+def joint_order(kind: str, given: Sequence[str], wanted: Sequence[str]) -> NDArray[np.intp]:
+    """Where each wanted joint is among the given ones.
+
+    Args:
+        kind: Type of the message the names come from, for the error.
+        given: Names in the message.
+        wanted: Names of the robot.
+
+    Returns:
+        Indices, (n,): ``values[..., order]`` has the robot's order.
+
+    Raises:
+        InvalidMessage: A name is missing, unknown or given twice.
+    """
+    given = list(given)
+    expected = ", ".join(wanted)
+    for name in given:
+        if name not in wanted:
+            raise InvalidMessage(kind, "joint_names", f"has the unknown joint '{name}'; the robot has {expected}")
+        if given.count(name) > 1:
+            raise InvalidMessage(kind, "joint_names", f"has '{name}' more than once")
+    for name in wanted:
+        if name not in given:
+            raise InvalidMessage(kind, "joint_names", f"lacks '{name}'; the robot has {expected}")
+    return np.array([given.index(name) for name in wanted], dtype=np.intp)
+
+
+def joint_vector_from_message(
+    kind: str, field: str, names: Sequence[str], values: ArrayLike, wanted: Sequence[str]
+) -> Array:
+    """Numbers by joint in the robot's order, (n,).
+
+    Raises:
+        InvalidMessage: The names or the number of values do not fit, or a value is not finite.
+    """
+    order = joint_order(kind, names, wanted)
+    numbers = np.asarray(values, dtype=float)
+    if numbers.shape != (len(wanted),):
+        raise InvalidMessage(kind, field, f"has {numbers.size} entries for {len(wanted)} joints")
+    if not np.all(np.isfinite(numbers)):
+        bad = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        raise InvalidMessage(kind, field, f"is {numbers[bad]} for {list(names)[bad]}; it must be finite")
+    return numbers[order]
+
+
+def parameter_order(kind: str, names: Sequence[str]) -> NDArray[np.intp]:
+    """Where each of our ten parameters is among the given names.
+
+    Args:
+        kind: Type of the message the names come from, for the error.
+        names: Names in the message.
+
+    Returns:
+        Indices, (10,).
+
+    Raises:
+        InvalidMessage: The names are not exactly our ten.
+    """
+    given = list(names)
+    if sorted(given) != sorted(PARAMETER_NAMES):
+        raise InvalidMessage(kind, "names", f"is {', '.join(given)}; needed: {', '.join(PARAMETER_NAMES)}")
+    return np.array([given.index(name) for name in PARAMETER_NAMES], dtype=np.intp)
+
+
+def to_array(code: str, values: ArrayLike, kind: Any) -> array:
+    """Numbers as the array type that rclpy takes without looking at each of them."""
+    return array(code, np.ascontiguousarray(values, dtype=kind).tobytes())

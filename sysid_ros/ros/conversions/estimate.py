@@ -1,0 +1,137 @@
+"""Estimates, inertias, and the truth of a simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+from geometry_msgs.msg import Inertia, Vector3
+from numpy.typing import ArrayLike
+from std_msgs.msg import Header
+
+from sysid_msgs import msg as messages
+from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_com_form
+from sysid_ros.ros.conversions.common import Array, InvalidMessage, parameter_order, stamp_to_message, to_array
+
+
+def estimate_to_message(
+    estimate: ParameterEstimate, stamp_ns: int, information: ArrayLike | None = None, payload_epoch: int = 0
+) -> messages.ParameterEstimate:
+    """An estimate for the wire.
+
+    Args:
+        estimate: The estimate.
+        stamp_ns: Stamp of the last sample used [ns].
+        information: Gram matrix of the windows, (10, 10); None sends zeros.
+        payload_epoch: Payload it speaks of.
+    """
+    shares = [np.asarray(share, dtype=float) for share in estimate.error_budget.values()]
+    return messages.ParameterEstimate(
+        header=Header(stamp=stamp_to_message(stamp_ns), frame_id=estimate.frame),
+        names=list(estimate.names),
+        units=list(estimate.units),
+        values=np.array(estimate.values, dtype=float),
+        lower=np.array(estimate.lower, dtype=float),
+        upper=np.array(estimate.upper, dtype=float),
+        method=estimate.method,
+        guarantee=estimate.guarantee,
+        is_consistent=bool(estimate.is_consistent),
+        alarm=estimate.alarm,
+        target=estimate.target,
+        number_of_windows=int(estimate.number_of_windows),
+        data_seconds=float(estimate.data_seconds),
+        condition_number=float(estimate.condition_number),
+        error_terms=list(estimate.error_budget),
+        error_shares=to_array("d", np.concatenate(shares) if shares else (), np.float64),
+        information=np.zeros(100) if information is None else np.array(information, dtype=float).reshape(100),
+        payload_epoch=int(payload_epoch),
+    )
+
+
+def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstimate | None:
+    """A received estimate in our parameter order; None when the message says that none is given.
+
+    Raises:
+        InvalidMessage: Names, units or the number of error shares do not fit.
+    """
+    if not any(message.names):
+        return None
+    order = parameter_order("ParameterEstimate", message.names)
+    units = tuple(np.array(message.units, dtype=object)[order])
+    if units != PARAMETER_UNITS:
+        raise InvalidMessage(
+            "ParameterEstimate", "units", f"is {', '.join(units)}; needed: {', '.join(PARAMETER_UNITS)}"
+        )
+    terms = list(message.error_terms)
+    if len(message.error_shares) != 10 * len(terms):
+        raise InvalidMessage(
+            "ParameterEstimate", "error_shares", f"has {len(message.error_shares)} entries for {len(terms)} terms of 10"
+        )
+    shares = np.asarray(message.error_shares, dtype=float).reshape(-1, 10)[:, order]
+    return ParameterEstimate(
+        values=np.asarray(message.values, dtype=float)[order],
+        lower=np.asarray(message.lower, dtype=float)[order],
+        upper=np.asarray(message.upper, dtype=float)[order],
+        method=message.method,
+        guarantee=message.guarantee,
+        is_consistent=bool(message.is_consistent),
+        alarm=message.alarm,
+        target=message.target,
+        frame=message.header.frame_id,
+        number_of_windows=int(message.number_of_windows),
+        data_seconds=float(message.data_seconds),
+        condition_number=float(message.condition_number),
+        error_budget=dict(zip(terms, shares, strict=True)),
+    )
+
+
+def information_from_message(message: messages.ParameterEstimate) -> Array:
+    """The Gram matrix in a received estimate in our parameter order, (10, 10); zeros when no estimate is given.
+
+    Raises:
+        InvalidMessage: The names do not fit.
+    """
+    gram = np.array(message.information, dtype=float).reshape(10, 10)
+    if not any(message.names):
+        return np.zeros((10, 10))
+    order = parameter_order("ParameterEstimate", message.names)
+    return gram[np.ix_(order, order)]
+
+
+def inertia_message(theta: ArrayLike) -> Inertia:
+    """Ten parameters as mass, CoM and inertia about the CoM, in the same frame."""
+    mass, com, inertia = to_com_form(theta)
+    return Inertia(
+        m=float(mass),
+        com=Vector3(x=float(com[0]), y=float(com[1]), z=float(com[2])),
+        ixx=float(inertia[0, 0]),
+        ixy=float(inertia[0, 1]),
+        ixz=float(inertia[0, 2]),
+        iyy=float(inertia[1, 1]),
+        iyz=float(inertia[1, 2]),
+        izz=float(inertia[2, 2]),
+    )
+
+
+def truth_to_message(
+    payload: ArrayLike | None, stamp_ns: int, frame: str, payload_epoch: int = 0
+) -> messages.SimulationTruth:
+    """True payload of a simulated arm, (10,) about the last joint's frame; None: nothing attached."""
+    return messages.SimulationTruth(
+        header=Header(stamp=stamp_to_message(stamp_ns), frame_id=frame),
+        valid=payload is not None,
+        names=list(PARAMETER_NAMES),
+        units=list(PARAMETER_UNITS),
+        payload=np.zeros(10) if payload is None else np.array(payload, dtype=float),
+        payload_epoch=int(payload_epoch),
+    )
+
+
+def truth_from_message(message: messages.SimulationTruth) -> Array | None:
+    """True payload in our parameter order, (10,); None where nothing is attached.
+
+    Raises:
+        InvalidMessage: The names do not fit.
+    """
+    if not message.valid:
+        return None
+    return np.array(message.payload, dtype=float)[parameter_order("SimulationTruth", message.names)]

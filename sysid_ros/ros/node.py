@@ -1,0 +1,137 @@
+"""How every node of this package runs: one executor, a clean end on Ctrl-C, clear errors at the start."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import TypeVar
+
+import rclpy
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from rclpy.task import Future
+
+from sysid_ros.core.errors import SysidError
+
+T = TypeVar("T")
+
+EXIT_REFUSED = 2
+"""Exit status of a node that cannot start with what it was given."""
+
+_POLL_SECONDS = 0.1
+"""How soon a signal is noticed [s]: Python runs its handlers only between two waits of the executor."""
+
+
+class StopRequest:
+    """Turns SIGINT and SIGTERM into a request to stop, so that a node can still use ROS while it stops the arm.
+
+    Ctrl-C in a terminal reaches a process twice (from the terminal and from the launcher), and the second time must not
+    break the stopping; from the third on it does, for a person who wants out.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._previous: dict[int, object] = {}
+
+    @property
+    def is_set(self) -> bool:
+        """Whether a stop was asked for."""
+        return self._count > 0
+
+    def __enter__(self) -> StopRequest:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count > 2:
+            raise KeyboardInterrupt
+
+
+def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None) -> int:
+    """The main function of an executable: makes the node, spins it until it is told to stop, and ends it cleanly.
+
+    A node may have a method ``close()``, called once before it is destroyed and while ROS still works: the place to
+    stop an arm. A lifecycle node with a parameter ``autostart`` that is true is configured and activated at once.
+
+    Args:
+        node_class: The node's class, called without arguments.
+        argv: Arguments with those for ROS; the command line by default.
+
+    Returns:
+        Exit status: 0 after a stop on request, 2 if the node cannot start with what it was given.
+    """
+    with StopRequest() as stop:
+        rclpy.init(args=list(argv) if argv is not None else sys.argv, signal_handler_options=SignalHandlerOptions.NO)
+        try:
+            return _run(node_class, stop)
+        finally:
+            rclpy.try_shutdown()
+
+
+def _run(node_class: Callable[[], Node], stop: StopRequest) -> int:
+    try:
+        node = node_class()
+    except SysidError as error:
+        name = getattr(node_class, "__name__", "node")
+        rclpy.logging.get_logger(name).fatal(f"cannot start: {error}")
+        return EXIT_REFUSED
+    executor = SingleThreadedExecutor()
+    try:
+        executor.add_node(node)
+        if isinstance(node, LifecycleNode) and not _autostart(node):
+            return EXIT_REFUSED
+        while not stop.is_set and rclpy.ok():
+            executor.spin_once(timeout_sec=_POLL_SECONDS)
+    except ExternalShutdownException:
+        pass
+    finally:
+        close = getattr(node, "close", None)
+        if close is not None:
+            close()
+        executor.shutdown(timeout_sec=1.0)
+        node.destroy_node()
+    return 0
+
+
+def _autostart(node: LifecycleNode) -> bool:
+    """Configures and activates a node whose parameter ``autostart`` is true; false if it refuses."""
+    if not (node.has_parameter("autostart") and node.get_parameter("autostart").value):
+        return True
+    for transition in (node.trigger_configure, node.trigger_activate):
+        if transition() != TransitionCallbackReturn.SUCCESS:
+            node.get_logger().fatal(f"cannot start: {transition.__name__.removeprefix('trigger_')} failed")
+            return False
+    return True
+
+
+def run_in_thread(node: Node, work: Callable[[], T]) -> Future:
+    """Runs long work beside the executor and gives a future to await in an ``async`` callback.
+
+    The executor goes on serving subscriptions, services and cancel requests meanwhile. An error of the work is raised
+    where it is awaited.
+
+    Args:
+        node: The node whose executor awaits the result.
+        work: Called once, in a thread of its own.
+    """
+    future: Future = Future(executor=node.executor)
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001 - handed to whoever awaits it
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="work", daemon=True).start()
+    return future

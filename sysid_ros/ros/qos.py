@@ -1,0 +1,44 @@
+"""Quality of service of every topic, in one place."""
+
+from __future__ import annotations
+
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+
+def _profile(depth: int, reliable: bool = True, latched: bool = False) -> QoSProfile:
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST,
+        depth=depth,
+        reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
+    )
+
+
+SAMPLES = _profile(1000)
+"""Sample batches: none may be lost, so reliable and deep enough for many seconds of a stalled receiver."""
+
+LATCHED = _profile(1, latched=True)
+"""The latest value, also for those who come late: robot description, estimate, plan."""
+
+STATUS = _profile(1, latched=True)
+"""State of the driver and of plans: the latest is what counts."""
+
+JOINT_STATES = _profile(100)
+"""Joint states as published: reliable, which serves every kind of subscriber."""
+
+JOINT_STATES_SUBSCRIBER = _profile(100, reliable=False)
+"""Joint states as received: best effort also hears publishers that are not reliable."""
+
+MARKERS = _profile(1, latched=True)
+"""RViz markers; RViz may be started last."""
+
+DIAGNOSTICS = _profile(10)
+"""As the diagnostics tools of ROS use it."""
+
+
+def describe(profile: QoSProfile) -> str:
+    """A profile in words, as in 'reliable, volatile, keep last 1000'."""
+    reliability = profile.reliability.name.lower().replace("_", " ")
+    durability = profile.durability.name.lower().replace("_", " ")
+    history = "keep all" if profile.history == HistoryPolicy.KEEP_ALL else f"keep last {profile.depth}"
+    return f"{reliability}, {durability}, {history}"

@@ -1,0 +1,174 @@
+"""Waiting for other nodes, with errors that say what was waited for and what is there instead.
+
+For worker threads (see :func:`sysid_ros.ros.node.run_in_thread`): the executor must be spinning elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rclpy.client import Client
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.task import Future
+
+from sysid_ros.core.errors import SysidError
+from sysid_ros.ros.qos import describe
+
+_POLL_SECONDS = 0.02
+
+
+class ServiceUnavailable(SysidError):
+    """Nobody offers a service.
+
+    Args:
+        name: Name of the service.
+        seconds: How long was waited [s].
+        nodes: Nodes that were seen meanwhile.
+    """
+
+    def __init__(self, name: str, seconds: float, nodes: Sequence[str]):
+        self.name = name
+        self.seconds = seconds
+        self.nodes = tuple(nodes)
+        super().__init__(
+            f"nobody offers the service {name} (waited {seconds:g} s); nodes seen: {', '.join(self.nodes) or 'none'}. "
+            "Start the node, or check namespace and ROS_DOMAIN_ID"
+        )
+
+
+class ServiceTimeout(SysidError):
+    """A service was asked and did not answer in time.
+
+    Args:
+        name: Name of the service.
+        seconds: How long was waited [s].
+    """
+
+    def __init__(self, name: str, seconds: float):
+        self.name = name
+        self.seconds = seconds
+        super().__init__(f"the service {name} did not answer within {seconds:g} s; see the log of its node")
+
+
+class NoMessages(SysidError):
+    """A topic stays silent.
+
+    Args:
+        topic: Name of the topic.
+        what: What was expected on it, as in 'samples'.
+        seconds: How long was waited [s].
+        asked: QoS of the subscription in words.
+        publishers: 'node (QoS)' of each publisher seen.
+    """
+
+    def __init__(self, topic: str, what: str, seconds: float, asked: str, publishers: Sequence[str]):
+        self.topic = topic
+        self.asked = asked
+        self.publishers = tuple(publishers)
+        seen = "; ".join(self.publishers) or "none"
+        advice = "is the driver active, is the QoS compatible?" if publishers else "is the driver running?"
+        super().__init__(
+            f"no {what} on topic {topic} within {seconds:g} s with QoS {asked}; publishers seen: {seen}: {advice}"
+        )
+
+
+class Cancelled(SysidError):
+    """Waiting ended because the caller asked for it."""
+
+
+def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSProfile) -> NoMessages:
+    """The error for a topic that stays silent, with the publishers that are there.
+
+    Args:
+        node: The node that listens.
+        topic: Name of the topic as subscribed.
+        what: What was expected on it.
+        seconds: How long was waited [s].
+        profile: QoS of the subscription.
+    """
+    full_name = node.resolve_topic_name(topic)
+    infos = node.get_publishers_info_by_topic(full_name)
+    # Discovery does not carry the depth.
+    publishers = [
+        f"{_full_name(info.node_namespace, info.node_name)} "
+        f"({info.qos_profile.reliability.name.lower().replace('_', ' ')}, {info.qos_profile.durability.name.lower()})"
+        for info in infos
+    ]
+    return NoMessages(full_name, what, seconds, describe(profile), publishers)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
+    """Waits until a condition holds; false if it does not within the time [s].
+
+    Raises:
+        Cancelled: ``is_cancelled()`` became true.
+    """
+    end = time.monotonic() + seconds
+    while not condition():
+        if is_cancelled():
+            raise Cancelled("cancelled while waiting")
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def wait_for_service(
+    node: Node, client: Client, seconds: float, is_cancelled: Callable[[], bool] = lambda: False
+) -> None:
+    """Waits until somebody offers a service.
+
+    Args:
+        node: The node of the client.
+        client: The client.
+        seconds: How long to wait [s].
+        is_cancelled: Ends the waiting early.
+
+    Raises:
+        ServiceUnavailable: Nobody does.
+        Cancelled: ``is_cancelled()`` became true.
+    """
+    if not wait_until(client.service_is_ready, seconds, is_cancelled):
+        nodes = [_full_name(namespace, name) for name, namespace in node.get_node_names_and_namespaces()]
+        raise ServiceUnavailable(client.service_name, seconds, sorted(nodes))
+
+
+def call_service(
+    node: Node, client: Client, request: Any, seconds: float, is_cancelled: Callable[[], bool] = lambda: False
+) -> Any:
+    """Asks a service and waits for its answer.
+
+    Args:
+        node: The node of the client.
+        client: The client.
+        request: What is asked.
+        seconds: How long to wait for the service, and again for its answer [s].
+        is_cancelled: Ends the waiting early.
+
+    Returns:
+        The response.
+
+    Raises:
+        ServiceUnavailable: Nobody offers the service.
+        ServiceTimeout: It did not answer in time.
+        Cancelled: ``is_cancelled()`` became true.
+    """
+    wait_for_service(node, client, seconds, is_cancelled)
+    answered = threading.Event()
+    future: Future = client.call_async(request)
+    future.add_done_callback(lambda _: answered.set())
+    try:
+        if not wait_until(answered.is_set, seconds, is_cancelled):
+            raise ServiceTimeout(client.service_name, seconds)
+    except (ServiceTimeout, Cancelled):
+        client.remove_pending_request(future)
+        raise
+    return future.result()
+
+
+def _full_name(namespace: str, name: str) -> str:
+    return f"{namespace.rstrip('/')}/{name}"
