@@ -1,0 +1,164 @@
+"""The one table of processes. The launch files and the runner both read it, so they cannot drift apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.resources import PACKAGE, resource
+
+ParameterValue = bool | int | float | str
+
+
+class UnknownArgument(SysidError):
+    """A launch argument that does not exist.
+
+    Args:
+        name: The unknown name.
+        valid_names: The names that exist.
+    """
+
+    def __init__(self, name: str, valid_names: Sequence[str]):
+        self.name = name
+        self.valid_names = tuple(valid_names)
+        super().__init__(f"launch argument '{name}' is unknown; there are {', '.join(self.valid_names)}")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A launch argument.
+
+    Attributes:
+        name: Its name, as in ``model:=kinova_gen3``.
+        default: Default value as text.
+        description: What it does.
+        choices: Allowed texts; empty allows any.
+        kind: Type of its value as a node parameter.
+    """
+
+    name: str
+    default: str
+    description: str
+    choices: tuple[str, ...] = ()
+    kind: type = str
+
+    def value(self, text: str) -> ParameterValue:
+        """The typed value of a text.
+
+        Raises:
+            ParameterOutOfRange: The text is not allowed.
+        """
+        if self.choices and text not in self.choices:
+            raise ParameterOutOfRange(f"launch argument '{self.name}'", text, f"one of {', '.join(self.choices)}")
+        return text == "true" if self.kind is bool else self.kind(text)
+
+
+_SWITCH = ("true", "false")
+
+ARGUMENTS = (
+    Argument(
+        "model", "kinova_gen3_2f85", "Robot: a name from config/ (kinova_gen3, kuka_lbr_med7, ...) or a YAML file"
+    ),
+    Argument("robot_name", "", "Namespace of all nodes and topics; empty for none"),
+    Argument("mode", "mock", "mock: an arm simulated by MuJoCo; hardware: the real arm", ("mock", "hardware")),
+    Argument("robot_ip", "", "Address of the real arm; not used with mode:=mock"),
+    Argument("launch_rviz", "false", "Start RViz and robot_state_publisher", _SWITCH, bool),
+    Argument("rviz_config_file", "", "RViz configuration; empty for the one of this package"),
+    Argument("record", "true", "Write recording.mcap with the results", _SWITCH, bool),
+    Argument("use_sim_time", "false", "Take the time from the topic /clock", _SWITCH, bool),
+)
+"""Arguments of ``identify.launch.py`` and options of the runner."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One node in a process of its own.
+
+    Attributes:
+        executable: Name of the executable, of the node and of its module in ``sysid_ros.nodes``.
+        description: What it does, in one sentence.
+        arguments: Launch arguments it takes as parameters of the same name.
+        parameter_files: Files of the package it reads; ``{mode}`` stands for that launch argument.
+        condition: Launch argument that must be true for it to start; empty for always.
+    """
+
+    executable: str
+    description: str
+    arguments: tuple[str, ...] = ("model", "use_sim_time")
+    parameter_files: tuple[str, ...] = ("config/nodes/{mode}.yaml",)
+    condition: str = ""
+
+    @property
+    def module(self) -> str:
+        """Module that runs it: ``python -m <module>``."""
+        return f"{PACKAGE}.nodes.{self.executable}"
+
+
+IDENTIFY = (
+    Process(
+        "arm_driver",
+        "owns the arm, real or simulated, and its torque loop",
+        arguments=("model", "use_sim_time", "mode", "robot_ip"),
+    ),
+    Process("excitation_planner", "plans motions that make the payload's parameters visible"),
+    Process("safe_planner", "checks motions against the limits and certifies them"),
+    Process("estimator", "turns samples into an estimate with bounds"),
+    Process(
+        "identification",
+        "runs the whole procedure: the action users call",
+        arguments=("model", "use_sim_time", "record"),
+    ),
+    Process("monitor", "shows plan, payload and uncertainty in RViz"),
+)
+"""The processes of ``identify.launch.py`` and of the runner."""
+
+
+@dataclass(frozen=True)
+class StartedProcess:
+    """A process with everything its start needs.
+
+    Attributes:
+        process: What it is.
+        namespace: ROS namespace; empty for none.
+        parameter_files: Existing files.
+        parameters: Parameters beside those of the files, over which they win.
+    """
+
+    process: Process
+    namespace: str
+    parameter_files: tuple[Path, ...]
+    parameters: Mapping[str, ParameterValue]
+
+
+def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) -> list[StartedProcess]:
+    """What has to be started for given launch arguments.
+
+    Args:
+        values: Launch arguments as texts; those left out take their defaults.
+        processes: The table.
+
+    Raises:
+        UnknownArgument: There is no such argument.
+        ParameterOutOfRange: A value is not allowed.
+        ResourceNotFound: A parameter file is missing.
+    """
+    table = {argument.name: argument for argument in ARGUMENTS}
+    for name in values:
+        if name not in table:
+            raise UnknownArgument(name, list(table))
+    texts = {name: values.get(name, argument.default) for name, argument in table.items()}
+    typed = {name: argument.value(texts[name]) for name, argument in table.items()}
+    if typed["mode"] == "hardware" and not typed["robot_ip"]:
+        raise ParameterOutOfRange("launch argument 'robot_ip'", "", "the address of the arm, with mode:=hardware")
+    return [
+        StartedProcess(
+            process=process,
+            namespace=texts["robot_name"].strip("/"),
+            parameter_files=tuple(resource(name.format(mode=texts["mode"])) for name in process.parameter_files),
+            parameters={name: typed[name] for name in process.arguments},
+        )
+        for process in processes
+        if not process.condition or typed[process.condition]
+    ]
