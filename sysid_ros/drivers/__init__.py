@@ -1,0 +1,1 @@
+"""Arms: one interface, the simulated arm, and the torque loop with its process."""

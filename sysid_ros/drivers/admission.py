@@ -1,0 +1,101 @@
+"""What a trajectory must fulfil before an arm executes it, whoever sent it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.certificate import Certificate, CertificateMismatch
+from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.loop_types import LoopRefusal
+
+_WHAT = "trajectory"
+_REST_TOLERANCE = 1e-6
+"""Largest start velocity [rad/s] and acceleration [rad/s^2] that count as rest; planners reach about 1e-9."""
+
+
+def admit_trajectory(
+    robot: RobotModel, trajectory: Trajectory, certificate: Certificate | None, boxes: tuple[Box, ...], now: float
+) -> None:
+    """Checks all that does not depend on where the arm is; takes milliseconds, so keep it out of a real-time cycle.
+
+    Args:
+        robot: Limits and joint names.
+        trajectory: What is to be executed.
+        certificate: Its certificate; None is refused.
+        boxes: Parameter boxes of the model in use: the arm's (14 n,), then the payload's (10,).
+        now: Time of the loop's clock [s].
+
+    Raises:
+        LoopRefusal: With the joint and by how much, or what does not fit.
+    """
+    if certificate is None:
+        raise LoopRefusal(_WHAT, "it has no certificate; let the safe planner certify it")
+    if trajectory.n != robot.n:
+        raise LoopRefusal(_WHAT, f"it has {trajectory.n} joints, the arm has {robot.n}")
+    try:
+        certificate.matches(trajectory, *boxes, now=now)
+    except CertificateMismatch as mismatch:
+        raise LoopRefusal(_WHAT, str(mismatch)) from mismatch
+    _require_usable_bound(robot, certificate)
+    q, v, a = trajectory.evaluate(0.0)
+    _require_small(robot, certificate.start_q - q, 1e-9, "its certificate starts {:.6f} rad away from it at {}")
+    _require_small(robot, v, _REST_TOLERANCE, "it starts with {:.6f} rad/s at {}; it must start at rest")
+    _require_small(robot, a, _REST_TOLERANCE, "it starts with {:.6f} rad/s^2 at {}; it must start at rest")
+    _require_within_limits(robot, trajectory)
+
+
+def admit_start(robot: RobotModel, trajectory: Trajectory, reference: Array, tolerance: float) -> None:
+    """Checks that a trajectory starts where the arm is held.
+
+    Args:
+        robot: Joint names.
+        trajectory: What is to be executed.
+        reference: Desired position, (n,) [rad].
+        tolerance: Largest difference [rad].
+
+    Raises:
+        LoopRefusal: With the joint and by how much.
+    """
+    difference = trajectory.start - reference
+    words = "it starts {:.4f} rad away from the held position of {}" + f" (allowed {tolerance:g} rad); plan it again"
+    _require_small(robot, difference, tolerance, words)
+
+
+def _require_usable_bound(robot: RobotModel, certificate: Certificate) -> None:
+    for name, values in (("tracking bound", certificate.tracking_bound), ("start position", certificate.start_q)):
+        if values.shape != (robot.n,) or not np.all(np.isfinite(values)):
+            raise LoopRefusal(_WHAT, f"the {name} of its certificate is {values}; it must be {robot.n} finite numbers")
+    bad = np.flatnonzero(certificate.tracking_bound <= 0.0)
+    if bad.size:
+        joint = bad[0]
+        raise LoopRefusal(
+            _WHAT,
+            f"the tracking bound of {robot.joint_names[joint]} in its certificate is "
+            f"{certificate.tracking_bound[joint]} rad; it must be positive",
+        )
+
+
+def _require_small(robot: RobotModel, values: Array, tolerance: float, words: str) -> None:
+    worst = int(np.argmax(np.where(np.isfinite(values), np.abs(values), np.inf)))
+    if not abs(values[worst]) <= tolerance:
+        raise LoopRefusal(_WHAT, words.format(values[worst], robot.joint_names[worst]))
+
+
+def _require_within_limits(robot: RobotModel, trajectory: Trajectory) -> None:
+    limits = robot.limits
+    ranges = (
+        ("position", "rad", trajectory.position_extrema(), limits.q_lower, limits.q_upper),
+        ("velocity", "rad/s", trajectory.velocity_extrema(), -limits.v_max, limits.v_max),
+    )
+    for name, unit, (lowest, highest), lower, upper in ranges:
+        excess = np.maximum(lower - lowest, highest - upper)
+        worst = int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))
+        if not excess[worst] <= 0.0:
+            raise LoopRefusal(
+                _WHAT,
+                f"the {name} of {robot.joint_names[worst]} reaches {lowest[worst]:.4f} to {highest[worst]:.4f} {unit}, "
+                f"which exceeds its limits {lower[worst]:.4f} to {upper[worst]:.4f} by {excess[worst]:.4f} {unit}",
+            )

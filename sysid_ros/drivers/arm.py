@@ -1,0 +1,167 @@
+"""What every arm offers, hardware or simulation.
+
+The interface fits both ways vendors pace a torque loop. A *controller-paced* arm (KUKA FRI) sends a state when it
+likes and expects one answer: ``read`` blocks until the state arrives and ``command`` answers it. A *client-paced* arm
+(Kinova Kortex, MuJoCo) answers whenever it is asked: the loop sleeps until its own deadline, ``read`` returns the
+newest state at once and ``command`` is the request whose reply the next ``read`` returns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.errors import SysidError
+
+Array = NDArray[np.float64]
+
+
+class ArmError(SysidError):
+    """The arm cannot do what is asked."""
+
+
+class ArmNotConnected(ArmError):
+    """A call that needs a connected arm.
+
+    Args:
+        call: What was asked.
+    """
+
+    def __init__(self, call: str):
+        self.call = call
+        super().__init__(f"{call} needs a connected arm; call connect() first")
+
+
+class ArmLost(ArmError):
+    """The arm no longer obeys: power, session or communication is gone. Nothing further may be commanded.
+
+    Args:
+        reason: What happened.
+    """
+
+    def __init__(self, reason: str):
+        self.reason = reason
+        super().__init__(f"the arm is lost: {reason}")
+
+
+class InvalidCommand(ArmError):
+    """A torque that must not reach a motor.
+
+    Args:
+        joint: Name of the first joint at fault.
+        value: What was commanded [Nm].
+    """
+
+    def __init__(self, joint: str, value: float):
+        self.joint = joint
+        self.value = value
+        super().__init__(f"torque command of {joint} is {value} Nm; it must be a finite number")
+
+
+class Pacing(Enum):
+    """Who decides when a cycle starts."""
+
+    CLIENT = "client"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True)
+class ArmState:
+    """One look at the arm.
+
+    Attributes:
+        stamp_ns: When it was measured [ns since the epoch of the arm's clock].
+        q: Measured positions, (n,) [rad], unwrapped.
+        v: Measured velocities, (n,) [rad/s].
+        tau: Measured efforts in joint direction (the vendor's sign already applied), (n,) [Nm].
+        ok: Whether the values are fresh; if not they repeat the last known ones (a missed cycle).
+        faults: What the arm itself complains about while it still obeys, in words.
+    """
+
+    stamp_ns: int
+    q: Array
+    v: Array
+    tau: Array
+    ok: bool = True
+    faults: tuple[str, ...] = ()
+
+
+class Arm(ABC):
+    """An arm under torque control.
+
+    The order of calls is ``connect``, then ``read`` and ``command`` in turn once per cycle, ``stop``, ``close``. After
+    ``stop`` the arm holds itself; it can still be read, and ``connect`` takes it over again.
+
+    Attributes:
+        joint_names: Names of the n joints, in the order of every array.
+        pacing: Who paces the loop.
+        period: Nominal duration of a cycle [s].
+    """
+
+    joint_names: tuple[str, ...]
+    pacing: Pacing
+    period: float
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return len(self.joint_names)
+
+    @abstractmethod
+    def connect(self) -> None:
+        """Takes control of a resting arm; from now on it follows the commanded torques.
+
+        Raises:
+            ArmError: The arm cannot be reached or is not in a state that allows it.
+        """
+
+    @abstractmethod
+    def read(self) -> ArmState:
+        """The newest state. Blocks until the next one if the controller paces the loop, but never without a time-out.
+
+        Raises:
+            ArmNotConnected: Before ``connect`` or after ``close``.
+            ArmLost: The arm no longer obeys.
+        """
+
+    @abstractmethod
+    def command(self, tau: Array) -> None:
+        """Sets the torques until the next command.
+
+        Args:
+            tau: Whole joint torques, gravity included, in joint direction, (n,) [Nm]. A driver whose vendor adds
+                gravity or friction of its own subtracts them here.
+
+        Raises:
+            ArmNotConnected: Not connected, or stopped.
+            InvalidCommand: An entry is not finite.
+            ArmLost: The arm no longer obeys.
+        """
+
+    @abstractmethod
+    def stop(self, reason: str) -> None:
+        """Hands the arm back to its own controller or brakes, which bring and keep it at rest. Never raises.
+
+        Args:
+            reason: Why, for the vendor's log.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the connection; stops first where needed. Does nothing on a closed arm."""
+
+
+def require_finite_command(tau: Array, joint_names: tuple[str, ...]) -> None:
+    """Checks torques (n,) [Nm] before they go to a motor.
+
+    Raises:
+        InvalidCommand: An entry is not finite.
+    """
+    is_finite = np.isfinite(tau)
+    if not is_finite.all():
+        joint = int(is_finite.argmin())
+        raise InvalidCommand(joint_names[joint], float(tau[joint]))

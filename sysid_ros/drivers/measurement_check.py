@@ -1,0 +1,96 @@
+"""Decides whether a measured state can be believed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import ArmState, Array
+from sysid_ros.drivers.loop_types import LoopSettings
+
+_SPEED_MARGIN = 3.0
+"""How much faster than its limit a joint may seem to move between two samples before its position is not believed."""
+_RESOLUTION_STEPS = 8.0
+"""Encoder steps a reference may travel at least before an unchanged reading counts as stuck."""
+
+
+class MeasurementCheck:
+    """Checks one state after the other.
+
+    Args:
+        robot: Limits, sensors and joint names.
+        settings: Thresholds.
+        period: Nominal duration of a cycle [s].
+    """
+
+    def __init__(self, robot: RobotModel, settings: LoopSettings, period: float):
+        self._names = robot.joint_names
+        resolution = robot.sensors.position_resolution
+        self._step_limit = _SPEED_MARGIN * robot.limits.v_max * period + 2.0 * resolution
+        self._stuck_floor = _RESOLUTION_STEPS * resolution
+        self._stuck_displacement = settings.stuck_displacement
+        self._period = period
+        self._cycles_since_valid = 1
+        self._last: ArmState | None = None
+        self._anchor = np.full(robot.n, np.nan)  # reference when the reading last changed
+        self._has_changed = np.ones(robot.n, dtype=bool)
+
+    def find_fault(self, state: ArmState) -> str:
+        """Why position and velocity of this state cannot be used, empty if they can; remembers a state that can."""
+        fault = self._find_fault(state)
+        if fault:
+            self._cycles_since_valid += 1
+            return fault
+        if self._last is not None:
+            self._has_changed |= state.q != self._last.q
+        self._last, self._cycles_since_valid = state, 1
+        return ""
+
+    def find_stuck_joint(self, q_d: Array, tracking_bound: Array) -> str:
+        """Why a position reading must be stuck, empty if none is. To be called once per cycle.
+
+        Args:
+            q_d: Desired positions, (n,) [rad].
+            tracking_bound: Bound of the tracking error, (n,) [rad].
+        """
+        self._anchor[self._has_changed] = q_d[self._has_changed]
+        self._has_changed[:] = False
+        moved = np.abs(q_d - self._anchor)
+        limit = np.maximum(np.minimum(self._stuck_displacement, 0.5 * tracking_bound), self._stuck_floor)
+        worst = int((moved - limit).argmax())
+        if moved[worst] <= limit[worst]:
+            return ""
+        return (
+            f"the position of {self._names[worst]} has not changed while the reference moved {moved[worst]:.4f} rad "
+            f"(allowed {limit[worst]:.4f} rad)"
+        )
+
+    def find_effort_fault(self, state: ArmState) -> str:
+        """Why the efforts of this state cannot be used, empty if they can."""
+        return self._find_not_finite("torque", state.tau)
+
+    def _find_fault(self, state: ArmState) -> str:
+        if not state.ok:
+            return "no fresh measurement"
+        fault = self._find_not_finite("position", state.q) or self._find_not_finite("velocity", state.v)
+        if fault:
+            return fault
+        last = self._last
+        if last is None:
+            return ""
+        if state.stamp_ns <= last.stamp_ns:
+            return f"the stamp {state.stamp_ns} ns is not later than the one before, {last.stamp_ns} ns"
+        cycles = max(self._cycles_since_valid, (state.stamp_ns - last.stamp_ns) * 1e-9 / self._period)
+        jump = np.abs(state.q - last.q) - cycles * self._step_limit
+        worst = int(jump.argmax())
+        if jump[worst] > 0.0:
+            step, allowed = abs(state.q[worst] - last.q[worst]), cycles * self._step_limit[worst]
+            return f"the position of {self._names[worst]} jumped by {step:.4f} rad (allowed {allowed:.4f} rad)"
+        return ""
+
+    def _find_not_finite(self, name: str, values: Array) -> str:
+        is_finite = np.isfinite(values)
+        if is_finite.all():
+            return ""
+        joint = int(is_finite.argmin())
+        return f"the {name} of {self._names[joint]} is {values[joint]}"

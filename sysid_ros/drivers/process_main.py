@@ -1,0 +1,197 @@
+"""The other end of :class:`sysid_ros.drivers.process.LoopProcess`: the process that runs the control loop.
+
+It ends when it is told to, on SIGTERM, or when its parent is gone, and always brings the arm to rest first. SIGINT is
+ignored: Ctrl-C in a terminal must let the parent stop the arm in its own order.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import sys
+import time
+import traceback
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from sysid_ros.core.errors import SysidError
+from sysid_ros.core.planning.certificate import Certificate
+from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.drivers.admission import admit_trajectory
+from sysid_ros.drivers.arm import Pacing
+from sysid_ros.drivers.channel import Channel, ChannelClosed
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopRefusal
+from sysid_ros.drivers.pacing import Pacer, request_real_time
+from sysid_ros.drivers.sample_ring import SampleRing
+from sysid_ros.drivers.simulated_arm import SimulatedArm
+
+_START_TIMEOUT = 60.0
+_STOP_TIMEOUT = 5.0
+_LATE = 0.5
+"""Lateness in periods from which a cycle counts as a missed deadline."""
+_SWITCH_INTERVAL = 5e-5
+"""How long the thread that checks trajectories may keep the loop waiting [s]."""
+_SIMULATED = ("set_payload", "inject", "truth")
+
+
+class LoopServer:
+    """Runs a control loop in real time and serves one parent.
+
+    Args:
+        channel: To the parent.
+        ring: Where samples go.
+        loop: The loop, connected.
+    """
+
+    def __init__(self, channel: Channel, ring: SampleRing, loop: ControlLoop):
+        self._channel = channel
+        self._ring = ring
+        self._loop = loop
+        self._parent = os.getppid()
+        self._checker = ThreadPoolExecutor(1, "trajectory_check")
+        self._pending: tuple[int, Future, Trajectory, Certificate] | None = None
+        self._stop_reason = ""
+        self._stop_requests: list[int] = []
+        self._stop_deadline = float("inf")
+
+    def request_stop(self, reason: str) -> None:
+        """Lets :meth:`run` end as soon as the arm is at rest."""
+        if not self._stop_reason:
+            self._stop_reason = reason
+            self._stop_deadline = time.monotonic() + _STOP_TIMEOUT
+
+    def run(self) -> None:
+        """Runs until told to stop; the arm is at rest and released afterwards."""
+        loop, arm = self._loop, self._loop.arm
+        pacer = Pacer(arm.period, catches_up=isinstance(arm, SimulatedArm))
+        started_before = time.monotonic_ns()
+        while not self._may_end():
+            is_paced_by_arm = arm.pacing is Pacing.CONTROLLER and not loop.is_given_up
+            lateness = 0.0 if is_paced_by_arm else pacer.wait()
+            if lateness > _LATE * arm.period:
+                loop.report_late(lateness)
+            started = time.monotonic_ns()
+            sample = loop.step()
+            if sample is not None:
+                self._ring.write(sample, started - started_before, time.monotonic_ns() - started)
+            started_before = started
+            self._serve()
+        loop.release(self._stop_reason)
+        self._checker.shutdown(wait=False, cancel_futures=True)
+        for number in self._stop_requests:
+            self._reply(number, "done", None)
+
+    def _may_end(self) -> bool:
+        if not self._stop_reason:
+            return False
+        self._loop.brake(self._stop_reason)
+        return self._loop.is_at_rest or time.monotonic() > self._stop_deadline
+
+    def _serve(self) -> None:
+        try:
+            for number, name, arguments in self._channel.poll():
+                self._handle(number, name, arguments)
+            self._channel.flush()
+        except ChannelClosed:
+            self.request_stop("the commanding process is gone")
+        if os.getppid() != self._parent:
+            self.request_stop("the commanding process has died")
+        self._finish_check()
+
+    def _handle(self, number: int | None, name: str, arguments: tuple) -> None:
+        if name == "heartbeat":
+            self._loop.heartbeat()
+        elif name == "stop":
+            self._stop_requests.append(number)
+            self.request_stop(*arguments)
+        elif name == "execute":
+            self._start_check(number, *arguments)
+        else:
+            self._answer(number, name, lambda: self._perform(name, arguments))
+
+    def _perform(self, name: str, arguments: tuple) -> object:
+        loop = self._loop
+        if name in _SIMULATED:
+            if not isinstance(loop.arm, SimulatedArm):
+                raise LoopRefusal(name, "the arm is not simulated")
+            return getattr(loop.arm, name)(*arguments)
+        calls = {"brake": loop.brake, "set_model": loop.set_model, "connect": loop.connect, "status": loop.status}
+        return calls[name](*arguments)
+
+    def _start_check(self, number: int, trajectory: Trajectory, certificate: Certificate | None) -> None:
+        if self._pending is not None or self._stop_reason:
+            reason = self._stop_reason or "another trajectory is being checked"
+            self._reply(number, "refused", ("trajectory", reason))
+            return
+        loop = self._loop
+        work = self._checker.submit(
+            admit_trajectory, loop.robot, trajectory, certificate, loop.boxes, loop.now_ns * 1e-9
+        )
+        self._pending = (number, work, trajectory, certificate)
+
+    def _finish_check(self) -> None:
+        if self._pending is None or not self._pending[1].done():
+            return
+        (number, work, trajectory, certificate), self._pending = self._pending, None
+
+        def begin() -> None:
+            work.result()
+            if self._stop_reason:
+                raise LoopRefusal("trajectory", self._stop_reason)
+            self._loop.begin(trajectory, certificate)
+
+        self._answer(number, "execute", begin)
+
+    def _answer(self, number: int, name: str, action) -> None:  # noqa: ANN001
+        try:
+            self._reply(number, "done", action())
+        except LoopRefusal as refusal:
+            self._reply(number, "refused", (refusal.what, refusal.reason))
+        except SysidError as error:
+            self._reply(number, "refused", (name, str(error)))
+        except Exception as error:  # a fault in serving must not take the loop down with the arm
+            self._reply(number, "failed", repr(error))
+
+    def _reply(self, number: int, kind: str, content: object) -> None:
+        try:
+            self._channel.send((number, kind, content))
+        except ChannelClosed:
+            self.request_stop("the commanding process is gone")
+
+
+def main() -> None:
+    """Entry point: file descriptors of the socket and of the sample ring are the two arguments."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        messages = channel.wait(_START_TIMEOUT)
+    except ChannelClosed:
+        return
+    (number, _, (build, n, capacity)), *_ = messages
+    loop: ControlLoop | None = None
+    try:
+        ring = SampleRing(int(sys.argv[2]), n, capacity)
+        os.close(int(sys.argv[2]))
+        loop = pickle.loads(build)()
+        if loop.arm.n != n:
+            raise LoopRefusal("start", f"the arm has {loop.arm.n} joints, {n} were expected")
+        server = LoopServer(channel, ring, loop)
+        signal.signal(signal.SIGTERM, lambda *_: server.request_stop("SIGTERM"))
+        sys.setswitchinterval(_SWITCH_INTERVAL)
+        scheduling = request_real_time()
+        loop.connect()
+        channel.send((number, "done", scheduling))
+        server.run()
+    except Exception as error:
+        if not isinstance(error, SysidError):
+            traceback.print_exc()
+        if loop is not None:
+            loop.release(f"internal error: {error!r}")
+        channel.send((number, "failed", repr(error) if not isinstance(error, SysidError) else str(error)))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

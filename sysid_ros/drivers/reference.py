@@ -1,0 +1,95 @@
+"""The desired motion: hold, follow a trajectory, brake along its path. It never jumps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sysid_ros.core.planning.trajectory import BrakedTrajectory, Trajectory
+from sysid_ros.drivers.arm import Array
+
+
+class Reference:
+    """Desired position, velocity and acceleration, one period at a time.
+
+    Time is counted in cycles and not read from stamps: a late cycle delays the motion instead of making it jump.
+
+    Attributes:
+        q: Desired positions, (n,) [rad].
+        v: Desired velocities, (n,) [rad/s].
+        a: Desired accelerations, (n,) [rad/s^2].
+        path: Positions of the trajectory itself, (n,) [rad]; ``q`` minus the start offset that is still decaying.
+        trajectory: Trajectory being followed or braked on; None at rest.
+    """
+
+    def __init__(self, q: Array, blend_time: float):
+        self._blend_time = blend_time
+        self.hold(q)
+
+    def hold(self, q: Array) -> None:
+        """Rests at a position (n,) [rad]."""
+        self.trajectory: Trajectory | None = None
+        self._time = 0.0
+        self._offset: Array | None = None
+        self._offset_time = 0.0
+        self.q = np.array(q, dtype=float)
+        self.path = self.q
+        self.v, self.a = np.zeros_like(self.q), np.zeros_like(self.q)
+
+    def follow(self, trajectory: Trajectory) -> None:
+        """Starts a trajectory from rest; where it starts elsewhere, the difference fades out smoothly."""
+        offset = self.q - trajectory.start
+        self.trajectory, self._time = trajectory, 0.0
+        self._offset = offset if np.any(offset) else None
+        self._offset_time = 0.0
+
+    def brake(self, brake_time: float) -> None:
+        """Slows the trajectory down along its path until it rests after ``brake_time`` [s]. Does nothing at rest."""
+        trajectory = self.trajectory
+        if trajectory is not None and not isinstance(trajectory, BrakedTrajectory):
+            self.trajectory = BrakedTrajectory(trajectory, min(self._time, trajectory.duration), brake_time)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the trajectory, if any, has come to its end and the start offset is gone."""
+        trajectory = self.trajectory
+        return trajectory is None or (self._time >= trajectory.duration and self._offset is None)
+
+    @property
+    def progress(self) -> float:
+        """Part of the trajectory that is done, 0..1."""
+        return 1.0 if self.trajectory is None else min(1.0, self._time / self.trajectory.duration)
+
+    def advance(self, period: float) -> None:
+        """Moves on by one period [s]."""
+        if self.trajectory is None:
+            return
+        self._time += period
+        self.path, self.v, self.a = self.trajectory.evaluate(self._time)
+        self.q = self.path
+        if self._offset is not None:
+            self._add_offset(period)
+
+    def _add_offset(self, period: float) -> None:
+        self._offset_time += period
+        x = self._offset_time / self._blend_time
+        if x >= 1.0:
+            self._offset = None
+            return
+        rest, slope, curvature = fade_out(x)
+        self.q = self.path + rest * self._offset
+        self.v = self.v + slope / self._blend_time * self._offset
+        self.a = self.a + curvature / self._blend_time**2 * self._offset
+
+
+def fade_out(x: float) -> tuple[float, float, float]:
+    """A factor that falls smoothly from 1 at x = 0 to 0 at x = 1, twice continuously differentiable.
+
+    Returns:
+        The factor and its first and second derivative.
+    """
+    square = x * x
+    return (
+        1.0 - square * x * (10.0 - 15.0 * x + 6.0 * square),
+        -30.0 * square * (1.0 - x) ** 2,
+        -60.0 * x * (1.0 - x) * (1.0 - 2.0 * x),
+    )

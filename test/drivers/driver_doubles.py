@@ -1,0 +1,90 @@
+"""Stand-ins for the tests of the drivers: a small controller, certificates, and a loop around the simulated arm."""
+
+import numpy as np
+import pinocchio as pin
+
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.planning.certificate import Certificate, box_hash
+from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.mujoco_arm import MujocoArm, MujocoSettings
+
+ROBOT = "kinova_gen3_2f85"
+
+
+class ComputedTorque:
+    """Computed torque with the nominal parameters; can be told to fail."""
+
+    def __init__(self, robot, stiffness=400.0, damping=40.0):
+        self.robot, self.stiffness, self.damping = robot, stiffness, damping
+        self.models = []
+        self.spoil = lambda tau: tau
+
+    def set_model(self, theta, theta_box, payload, payload_box):
+        self.models.append((theta, payload))
+        self.friction = self.robot.friction(theta)
+        self.dynamics = ArmDynamics(self.robot, theta, payload)
+
+    def reset(self):
+        pass
+
+    def compute(self, q, v, q_d, v_d, a_d):
+        coulomb, viscous, armature, offset = self.friction.T
+        a = a_d + self.stiffness * (q_d - q) + self.damping * (v_d - v)
+        friction = coulomb * np.tanh(v_d / 0.02) + viscous * v_d + offset
+        return self.spoil(self.dynamics.torque(q, v, a) + armature * a + friction)
+
+
+def build_loop(robot=None, payload="nominal", settings=None, arm_settings=None, controller=None, **arm_options):
+    robot = robot or load_robot(ROBOT)
+    if isinstance(payload, str):
+        payload = robot.payload_prior.nominal
+    arm = MujocoArm(robot, payload=payload, settings=arm_settings or MujocoSettings(), **arm_options)
+    return ControlLoop(arm, controller or ComputedTorque(robot), robot, settings or LoopSettings())
+
+
+def make_certificate(loop_or_boxes, trajectory, bound=0.05, **changes):
+    boxes = loop_or_boxes if isinstance(loop_or_boxes, tuple) else loop_or_boxes.boxes
+    fields = {
+        "plan_hash": trajectory.hash(),
+        "box_hash": box_hash(*boxes),
+        "start_q": trajectory.start,
+        "method": "sampled",
+        "claims": "nothing was checked; for tests only",
+        "margins": {},
+        "tracking_bound": np.full(trajectory.n, bound),
+        "issued_at": 0.0,
+        "expires_at": 1e12,
+    }
+    return Certificate(**{**fields, **changes})
+
+
+def make_move(start, step=0.4, duration=1.5):
+    zeros = np.zeros_like(start)
+    return BezierTrajectory(start, zeros, zeros, start + step, duration)
+
+
+def run(loop, seconds, beat=True):
+    samples = []
+    for _ in range(round(seconds / loop.arm.period)):
+        if beat:
+            loop.heartbeat()
+        sample = loop.step()
+        if sample is not None:
+            samples.append(sample)
+    return samples
+
+
+def true_motor_torque(robot, theta, payload, q, v, a):
+    """SAFE-ID (5), (6) with Pinocchio's forward kinematics only: energy and power are the independent check."""
+    friction = robot.friction(theta)
+    links = ArmDynamics(robot, theta, payload).torque(q, v, a)
+    return links + friction[:, 2] * a + friction[:, 1] * v + friction[:, 0] * np.sign(v) + friction[:, 3]
+
+
+def full_inertia(model, q):
+    data = model.createData()
+    inertia = pin.crba(model, data, q)
+    return np.triu(inertia) + np.triu(inertia, 1).T
