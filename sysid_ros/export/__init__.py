@@ -1,0 +1,1 @@
+"""Files and tables about an identification, recordings, and their readers; no ROS needed."""

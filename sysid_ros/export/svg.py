@@ -1,0 +1,132 @@
+"""Matplotlib figures as inline SVG that takes its colours from the page, so that it fits a light and a dark theme."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# Colours are placeholders: each stands for a CSS variable of the page.
+INK, MUTED, GRID, ACCENT, BAND, PRIOR, TRUTH, WARN = (
+    "#101001",
+    "#101002",
+    "#101003",
+    "#101004",
+    "#101005",
+    "#101006",
+    "#101007",
+    "#101008",
+)
+SERIES = tuple(f"#1020{i:02d}" for i in range(8))
+_VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--grid",
+    ACCENT: "--accent",
+    BAND: "--band",
+    PRIOR: "--prior",
+    TRUTH: "--truth",
+    WARN: "--warn",
+    **{color: f"--s{i}" for i, color in enumerate(SERIES)},
+}
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "sysid",
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.labelsize": 10.5,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "legend.fontsize": 10.5,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.titlecolor": INK,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.formatter.useoffset": False,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "path.simplify": True,
+}
+SIZE_PER_INCH = 72
+"""Matplotlib writes SVG in points; one point becomes one unit of the drawing."""
+
+
+def styled() -> rc_context:
+    """Context in which figures are made and drawn; it leaves matplotlib's global settings alone."""
+    return rc_context(_STYLE)
+
+
+def make_axes(rows: int, columns: int, width: float, height: float, **options: object) -> tuple[Figure, NDArray]:
+    """A figure of width x height [page units] with a grid of axes (rows, columns)."""
+    figure = Figure(figsize=(width / SIZE_PER_INCH, height / SIZE_PER_INCH), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, axes
+
+
+def inline_svg(figure: Figure, name: str, description: str) -> str:
+    """The figure as an SVG element for an HTML page.
+
+    Args:
+        figure: The figure.
+        name: A word that is unique on the page; all ids start with it.
+        description: What the figure shows, for people who cannot see it.
+    """
+    FigureCanvasSVG(figure)
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)
+    text = re.sub(r"font: (?:(\w+) )?([\d.]+)px [^;\"]*", r"font-size: \2px", text)
+    text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
+    for color, variable in _VARIABLES.items():
+        text = text.replace(color, f"var({variable})")
+    return text.replace("<svg", f'<svg role="img" aria-label="{description}" class="figure"', 1)
+
+
+def envelope(x: Array, y: Array, bins: int = 400) -> tuple[Array, Array]:
+    """At most ``2 bins`` points that look the same as the full curve: lowest and highest of each bin, in order.
+
+    Args:
+        x: (N,).
+        y: (N,).
+        bins: Number of bins.
+    """
+    if x.size <= 2 * bins:
+        return x, y
+    borders = np.linspace(0, x.size, bins + 1).astype(int)
+    picked = []
+    for first, last in zip(borders[:-1], borders[1:], strict=True):
+        piece = y[first:last]
+        picked += sorted({first + int(np.argmin(piece)), first + int(np.argmax(piece))})
+    return x[picked], y[picked]
+
+
+def hide_inner_labels(axes: Axes) -> None:
+    """Leaves ticks and grid, drops the labels."""
+    axes.tick_params(labelbottom=False, labelleft=False)
