@@ -11,6 +11,7 @@ from typing import Any
 from urdf_parser_py.urdf import Joint
 
 from sysid_ros.core.model.limits import urdf_position_limits, urdf_rate_limits
+from sysid_ros.core.model.spheres import cover_links
 from sysid_ros.core.model.urdf import ROTARY, InvalidUrdf, UrdfDescription
 
 _RISE_TIME = 0.25  # [s] from rest to top speed, sets the acceleration limit
@@ -23,7 +24,7 @@ _ASSUMPTIONS = (
     "friction: the URDF's damping and friction tags, each within 50 %; no armature, no torque offset",
     "sensors: torque within 2.5 % and 0.05 Nm, measured before friction, in joint direction; encoder step 1e-4 rad",
     "payload: up to 5 kg, CoM within 0.3 m of the tool frame, radius of gyration up to 0.15 m",
-    "home posture: the middle of each joint's range; collision spheres: none",
+    "home posture: the middle of each joint's range",
 )
 
 
@@ -46,6 +47,9 @@ def default_settings(
     """
     names = list(joint_names) if joint_names is not None else _find_arm(description, tool_frame)
     joints = [description.joint(name) for name in names]
+    spheres = cover_links(description.text)
+    uncovered = [joint.child for joint in joints if joint.child not in spheres]
+    unseen = [f"no collision spheres: {', '.join(uncovered)} (no simple shapes)"] if uncovered else []
     tool = tool_frame or _last_fixed_link(description, joints[-1].child)
     return {
         "frames": {"base": joints[0].parent, "flange": tool, "tool": tool},
@@ -71,7 +75,8 @@ def default_settings(
                 "radius_of_gyration": 0.15,
             }
         },
-        "assumptions": list(_ASSUMPTIONS),
+        "spheres": spheres,
+        "assumptions": [f"the arm: joints {', '.join(names)}, tool frame {tool}", *_ASSUMPTIONS, *unseen],
     }
 
 

@@ -68,14 +68,14 @@ def load_robot(
     path = _find_settings(robot)
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
         raise ModelError(f"cannot read the robot settings {path}: {error}") from error
     settings = Section(values, path.name)
     urdf_path = path.parent / settings.text("urdf")
     if urdf_text is None:
         try:
             urdf_text = urdf_path.read_text(encoding="utf-8")
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise ModelError(f"cannot read the URDF that {path} names: {error}") from error
     return build_robot(path.stem, read_urdf(urdf_text, snap_angles), settings)
 
@@ -156,7 +156,7 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
         warnings=(*description.warnings, *notes),
         payload_priors=MappingProxyType(priors),
         never_touch=_read_pairs(settings, model),
-        assumptions=tuple(str(sentence) for sentence in settings.get("assumptions", [])),
+        assumptions=_read_assumptions(settings),
     )
     settings.finish()
     for array in (theta, home, *vars(limits).values()):
@@ -269,6 +269,13 @@ def _read_spheres(settings: Section, model: pin.Model) -> tuple[Sphere, ...]:
         for row in read_sphere_rows(settings, link):
             spheres.append(Sphere(frame.parentJoint, frame.placement.act(row[:3]), float(row[3]), link))
     return tuple(spheres)
+
+
+def _read_assumptions(settings: Section) -> tuple[str, ...]:
+    sentences = settings.get("assumptions", [])
+    if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
+        raise ParameterOutOfRange(f"{settings.path}.assumptions", sentences, "a list of sentences")
+    return tuple(sentences)
 
 
 def _read_pairs(settings: Section, model: pin.Model) -> tuple[tuple[str, str], ...]:

@@ -7,19 +7,20 @@ intersection of the box with the cone of physically consistent parameters, which
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from sysid_ros.core.model.box import Box
-from sysid_ros.core.model.inertia import pseudo_inertia
+from sysid_ros.core.model.inertia import is_physically_consistent, pseudo_inertia
 from sysid_ros.core.model.robot import INERTIAL, PayloadPrior, RobotModel
 
 Array = NDArray[np.float64]
 
+_TRIES = 10
+"""Draws from the whole box before the walk is taken."""
 _STEPS = 60
-"""Steps of the hit-and-run walk for one body."""
-_INSIDE = 0.999
-"""Share of the way to the edge of the cone that is used, so that draws are strictly consistent."""
+"""Steps of the walk for one body."""
+_INSIDE = 0.9
+"""Share of the way to the edge of the cone that is used; ten steps of it leave room for rounding."""
 
 
 def sample_parameters(robot: RobotModel, rng: np.random.Generator, corner: bool = False) -> Array:
@@ -28,9 +29,9 @@ def sample_parameters(robot: RobotModel, rng: np.random.Generator, corner: bool 
     Args:
         robot: The arm.
         rng: Source of randomness.
-        corner: Whether to draw near the corners, the worst cases: each body gets a random corner of its box, moved
-            towards the nominal point only until the body is possible; friction is exactly at a corner. Otherwise about
-            uniform.
+        corner: Whether to draw at the corners, the worst cases: each body gets a random corner of its box, or, where no
+            body is like that, each parameter goes towards its corner as far as bodies exist; friction is exactly at a
+            corner. Otherwise the draw is about uniform.
 
     Returns:
         theta, (14 n,).
@@ -59,10 +60,25 @@ def _corner(box: Box, rng: np.random.Generator) -> Array:
 
 
 def _sample_body(box: Box, nominal: Array, rng: np.random.Generator, corner: bool) -> Array:
-    if corner:
-        step = _corner(box, rng) - nominal
-        _, longest = _consistent_range(nominal, step)
-        return np.clip(nominal + min(1.0, _INSIDE * longest) * step, box.lower, box.upper)
+    for _ in range(1 if corner else _TRIES):
+        point = _corner(box, rng) if corner else rng.uniform(box.lower, box.upper)
+        if is_physically_consistent(point):
+            return point
+    return _push(point, box, nominal, rng) if corner else _walk(box, nominal, rng)
+
+
+def _push(goal: Array, box: Box, nominal: Array, rng: np.random.Generator) -> Array:
+    """Moves the nominal point towards a corner, parameter by parameter in random order, as far as bodies exist."""
+    point = np.array(nominal)
+    for index in rng.permutation(INERTIAL):
+        step = np.where(np.arange(INERTIAL) == index, goal - point, 0.0)
+        _, longest = _consistent_range(point, step)
+        point = np.clip(point + min(1.0, _INSIDE * longest) * step, box.lower, box.upper)
+    return point
+
+
+def _walk(box: Box, nominal: Array, rng: np.random.Generator) -> Array:
+    """Hit-and-run: steps of random direction and length within the box and the cone, which forget where they began."""
     point = np.array(nominal)
     for _ in range(_STEPS):
         direction = box.width * rng.standard_normal(INERTIAL)
@@ -76,9 +92,10 @@ def _sample_body(box: Box, nominal: Array, rng: np.random.Generator, corner: boo
 def _consistent_range(point: Array, direction: Array) -> tuple[float, float]:
     """Range of s for which ``point + s direction`` is physically consistent; ``point`` has to be.
 
-    ``P + s D > 0`` if and only if ``1 + s w > 0`` for every generalised eigenvalue w of ``D x = w P x``.
+    ``P + s D > 0`` with ``P = L L^T`` if and only if ``1 + s w > 0`` for every eigenvalue w of ``L^-1 D L^-T``.
     """
-    values = scipy.linalg.eigh(pseudo_inertia(direction), pseudo_inertia(point), eigvals_only=True)
+    inverse = np.linalg.inv(np.linalg.cholesky(pseudo_inertia(point)))
+    values = np.linalg.eigvalsh(inverse @ pseudo_inertia(direction) @ inverse.T)
     lowest, highest = float(values[0]), float(values[-1])
     return -1.0 / highest if highest > 0.0 else -np.inf, -1.0 / lowest if lowest < 0.0 else np.inf
 

@@ -1,0 +1,204 @@
+"""Settings files: what they may say, and that every wrong entry is refused by name."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import yaml
+
+from sysid_ros.core.errors import JointNotFound, ModelError, ParameterOutOfRange, SysidError
+from sysid_ros.core.model.loader import available_robots, config_directories, load_robot
+from sysid_ros.core.model.robot import frame_placement
+
+NAME = "kinova_gen3_2f85"
+GOOD = yaml.safe_load((config_directories()[0] / f"{NAME}.yaml").read_text())
+URDF = (config_directories()[0].parent / "urdf" / f"{NAME}.urdf").read_text()
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load_changed(path, value):
+        """Loads the settings with the entry at the dotted path replaced (deleted for ``...``)."""
+        settings = copy.deepcopy(GOOD)
+        *parents, last = path.split(".")
+        place = settings
+        for key in parents:
+            place = place[key]
+        if value is ...:
+            del place[last]
+        else:
+            place[last] = value
+        file = tmp_path / "changed.yaml"
+        file.write_text(yaml.safe_dump(settings, sort_keys=False))
+        return load_robot(file, URDF)
+
+    return load_changed
+
+
+def test_a_file_of_ones_own(load):
+    robot = load("rated_payload", 1.0)
+    assert (robot.name, robot.rated_payload, robot.n) == ("changed", 1.0, 7)
+    assert np.array_equal(robot.theta_nominal, load_robot(NAME).theta_nominal)
+
+
+def test_limits_may_be_tightened_only(load):
+    assert load("joints.joint_1.torque", 20.0).limits.tau_max[0] == 20.0
+    assert load("joints.joint_1.position", [-1.0, 1.5]).limits.q_upper[0] == 1.5
+    assert load("joints.joint_1.velocity", ...).limits.v_max[0] == 1.3963
+    with pytest.raises(ParameterOutOfRange, match=r"joint_1.torque is 40.0; allowed: 1e-06 to 39 \[Nm\]"):
+        load("joints.joint_1.torque", 40.0)
+    with pytest.raises(ParameterOutOfRange, match=r"joint_2.position\[1\] is 2.5; allowed: -2.24 to 2.24 \[rad\]"):
+        load("joints.joint_2.position", [-1.0, 2.5])
+
+
+def test_scientific_notation_without_a_point_is_a_number(load, tmp_path):
+    assert load("sensors.stamp_jitter", "1e-4").sensors.stamp_jitter == 1e-4
+
+
+def test_tilted_base(load):
+    robot = load("gravity", [4.905, 0.0, -8.496])
+    assert robot.gravity == pytest.approx([4.905, 0.0, -8.496])
+
+
+def test_order_of_the_file_does_not_matter_but_order_of_the_joints_does(load):
+    reordered = load("friction", dict(reversed(GOOD["friction"].items())))
+    assert np.array_equal(reordered.theta_nominal, load_robot(NAME).theta_nominal)
+    with pytest.raises(ModelError, match="are not one chain: on the path to 'joint_1' they come as joint_1"):
+        load("joints", dict(reversed(GOOD["joints"].items())))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "error", "message"),
+    [
+        (
+            "joints.joint_8",
+            {"home": 0, "acceleration": 1},
+            JointNotFound,
+            "joint 'joint_8' is unknown; .*joint_1, joint_2",
+        ),
+        ("friction.joint_8", {"nominal": [0] * 4}, JointNotFound, "joint 'joint_8' is unknown"),
+        (
+            "friction.joint_7",
+            ...,
+            ParameterOutOfRange,
+            r"friction.joint_7 is None; allowed: a mapping \(it is missing\)",
+        ),
+        ("friction.joint_1.nominal", [0.5, 1.0, 0.25], ParameterOutOfRange, "a list of 4 numbers"),
+        ("friction.joint_1.radius", [0.6, 0, 0, 0], ParameterOutOfRange, "joint_1.radius .* at most nominal for F_c"),
+        ("friction.joint_1.radius", [-0.1, 0, 0, 0], ParameterOutOfRange, r"radius\[0\] is -0.1"),
+        (
+            "friction.joint_1.damping",
+            1.0,
+            ParameterOutOfRange,
+            "joint_1.damping is 1.0; allowed: no setting of that name",
+        ),
+        ("joints", {}, ParameterOutOfRange, "joints is .*at least one joint"),
+        ("joints", ..., ParameterOutOfRange, "changed.yaml.joints is None"),
+        ("joints.joint_1.home", ..., ParameterOutOfRange, "joint_1.home is None"),
+        ("joints.joint_4.home", 2.6, ParameterOutOfRange, r"joint_4.home is 2.6; allowed: -2.57 to 2.57 \[rad\]"),
+        ("joints.joint_1.home", math.nan, ParameterOutOfRange, "joint_1.home is nan"),
+        ("joints.joint_1.acceleration", ..., ParameterOutOfRange, "joint_1.acceleration is None"),
+        ("joints.joint_1.acceleration", 0.0, ParameterOutOfRange, "joint_1.acceleration is 0.0"),
+        ("joints.joint_1.velocity", "fast", ParameterOutOfRange, "joint_1.velocity is 'fast'"),
+        ("joints.joint_1.velocity", True, ParameterOutOfRange, "joint_1.velocity is True"),
+        ("joints.joint_1.torqe", 10.0, ParameterOutOfRange, "joint_1.torqe is 10.0; allowed: no setting of that name"),
+        ("joints.joint_2.position", [1.0, -1.0], ParameterOutOfRange, "joint_2.position .*lower below upper"),
+        ("gravity", [0.0, -9.81], ParameterOutOfRange, "gravity is .*a list of 3 numbers"),
+        ("gravity", [0.0, 0.0, -981.0], ParameterOutOfRange, r"gravity\[2\] is -981.0; allowed: -30 to 30"),
+        (
+            "frames.base",
+            "base",
+            ModelError,
+            "frame 'base' is not a link fixed to what stands still; .* world, base_link",
+        ),
+        ("frames.tool", "forearm_link", ModelError, "frame 'forearm_link' is not a link fixed to the last body"),
+        (
+            "frames.tol",
+            "x",
+            ParameterOutOfRange,
+            "frames.tol is 'x'; allowed: no setting of that name; known: base, fl",
+        ),
+        ("inertial_uncertainty.relative", 5.0, ParameterOutOfRange, r"relative is 5.0; allowed: 0 to 1 \[-\]"),
+        ("inertial_uncertainty.absolute", {"joint_9": [0] * 10}, JointNotFound, "joint 'joint_9' is unknown"),
+        ("inertial_uncertainty.absolute.joint_7", [0] * 9, ParameterOutOfRange, "a list of 10 numbers"),
+        ("sensors.effort_meaning", "current", ParameterOutOfRange, "one of motor_side, link_side"),
+        ("sensors.effort_sign", 0.5, ParameterOutOfRange, "effort_sign is 0.5; allowed: 1 or -1"),
+        ("sensors.effort_relative_error", -0.1, ParameterOutOfRange, "effort_relative_error is -0.1"),
+        ("sensors.effort_relative_error", [0.1, 0.1], ParameterOutOfRange, "a list of 7 numbers"),
+        ("sensors.effort_is_held", "yes", ParameterOutOfRange, "effort_is_held is 'yes'; allowed: true or false"),
+        ("sensors.position_resolution", ..., ParameterOutOfRange, "position_resolution is None"),
+        ("sensors.noise", 0.1, ParameterOutOfRange, "sensors.noise is 0.1; allowed: no setting of that name"),
+        ("rated_payload", -1.0, ParameterOutOfRange, "rated_payload is -1.0"),
+        ("payload_prior", "nothing", ParameterOutOfRange, "one of held_object, safe_id_table_1"),
+        ("payload_priors.held_object.mass", [0.0, math.inf], ParameterOutOfRange, r"held_object.mass\[1\] is inf"),
+        ("payload_priors.safe_id_table_1.nominal", [9.0] * 10, SysidError, "safe_id_table_1|nominal payload"),
+        ("spheres.elbow", [[0, 0, 0, 1]], ParameterOutOfRange, "spheres.elbow is 'elbow'; allowed: a link; this robot"),
+        ("spheres.bracelet_link", 3, ParameterOutOfRange, "spheres.bracelet_link is 3; allowed: a list of rows"),
+        ("never_touch", [["base_link"]], ParameterOutOfRange, "never_touch is .*pairs of the links world, base_link"),
+        ("never_touch", 3, ParameterOutOfRange, "never_touch is 3"),
+        ("assumptions", "none", ParameterOutOfRange, "assumptions is 'none'; allowed: a list of sentences"),
+        (
+            "rated_paylod",
+            1.0,
+            ParameterOutOfRange,
+            "changed.yaml.rated_paylod is 1.0; allowed: no setting of that name",
+        ),
+        ("urdf", 3, ParameterOutOfRange, "urdf is 3; allowed: a text"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(load, path, value, error, message):
+    with pytest.raises(error, match=message):
+        load(path, value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(ModelError, match="robot 'gen4' is unknown; known are .*kinova_gen3.*or give a .yaml file"):
+        load_robot("gen4")
+    with pytest.raises(ModelError, match="cannot read the robot settings .*missing.yaml"):
+        load_robot(tmp_path / "missing.yaml")
+    (tmp_path / "broken.yaml").write_text("a: [1")
+    with pytest.raises(ModelError, match="cannot read the robot settings .*broken.yaml"):
+        load_robot(tmp_path / "broken.yaml")
+    (tmp_path / "list.yaml").write_text("- 1")
+    with pytest.raises(ParameterOutOfRange, match="list.yaml is .1.; allowed: a mapping"):
+        load_robot(tmp_path / "list.yaml")
+    (tmp_path / "nowhere.yaml").write_text("urdf: nowhere.urdf")
+    with pytest.raises(ModelError, match="cannot read the URDF that .*nowhere.yaml names"):
+        load_robot(tmp_path / "nowhere.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00a")
+    with pytest.raises(ModelError, match="cannot read the robot settings"):
+        load_robot(tmp_path / "binary.yaml")
+
+
+def test_files_of_other_kinds_are_no_robots():
+    assert "payloads" not in available_robots() and NAME in available_robots()
+
+
+def test_settings_are_found_in_an_install_prefix(tmp_path, monkeypatch):
+    share = tmp_path / "share" / "sysid_ros"
+    for folder in ("config", "urdf"):
+        (share / folder).mkdir(parents=True)
+    (share / "config" / "mine.yaml").write_text(yaml.safe_dump({**GOOD, "urdf": "../urdf/mine.urdf"}, sort_keys=False))
+    (share / "urdf" / "mine.urdf").write_text(URDF)
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
+    assert "mine" in available_robots()
+    assert load_robot("mine").n == 7
+
+
+def test_result_cannot_be_changed():
+    robot = load_robot(NAME)
+    for array in (robot.theta_nominal, robot.home, robot.limits.tau_max, robot.payload_prior.box.lower):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1.0
+    with pytest.raises(TypeError):
+        robot.payload_priors["x"] = robot.payload_prior
+
+
+def test_frames():
+    robot = load_robot(NAME)
+    assert frame_placement(robot, "bracelet_link")[1] == pytest.approx(np.zeros(3))
+    with pytest.raises(ModelError, match="frame 'forearm_link' is not fixed to the last body .* joint_7"):
+        frame_placement(robot, "forearm_link")
+    with pytest.raises(ModelError, match="frame 'hand' is unknown; this robot has .*end_effector_link"):
+        frame_placement(robot, "hand")

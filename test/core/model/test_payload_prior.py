@@ -1,0 +1,144 @@
+"""Payload priors: the box of an object holds every such object, and bad priors are refused."""
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.errors import NotPhysicallyConsistent, ParameterOutOfRange
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.inertia import from_com_form, transform_parameters
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.payload import object_box, read_prior
+from sysid_ros.core.model.robot import tool_transform
+from sysid_ros.core.model.rotation import rotation_from_rpy
+from sysid_ros.core.model.settings import Section
+
+OBJECT = {
+    "mass": [0.5, 2.0],
+    "center_of_mass": {"lower": [-0.1, 0.02, 0.1], "upper": [0.05, 0.06, 0.3]},
+    "radius_of_gyration": 0.08,
+}
+BOXED = {
+    "frame": "joint",
+    "lower": [0.5, -1.0, -1.0, -1.0, 0.0, -0.5, 0.0, -0.5, -0.5, 0.0],
+    "upper": [2.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
+    "nominal": [1.0, 0.0, 0.0, 0.1, 0.1, 0.0, 0.1, 0.0, 0.0, 0.1],
+}
+PLACEMENT = (rotation_from_rpy([0.3, -0.7, 2.0]), np.array([0.02, -0.3, 0.5]))
+
+
+def read(values, placement=PLACEMENT):
+    return read_prior(Section(values, "payload_priors.test"), "test", placement, 7)
+
+
+def random_object(rng, extreme):
+    """A body of the prior OBJECT about the tool frame: its moments are (b+c, a+c, a+b) with a, b, c >= 0."""
+    ends = np.array(OBJECT["mass"]), np.array(list(OBJECT["center_of_mass"].values()))
+    if extreme:
+        mass = rng.choice(ends[0])
+        com = ends[1][rng.integers(0, 2, 3), np.arange(3)]
+    else:
+        mass, com = rng.uniform(*ends[0]), rng.uniform(*ends[1])
+    shares = rng.dirichlet([0.3, 0.3, 0.3])
+    moments = np.array([shares[1] + shares[2], shares[0] + shares[2], shares[0] + shares[1]])
+    moments *= mass * OBJECT["radius_of_gyration"] ** 2 / moments.max()
+    turned = rotation_from_rpy(rng.uniform(-np.pi, np.pi, 3))
+    return from_com_form(mass, com, turned @ np.diag(moments) @ turned.T)
+
+
+@pytest.mark.parametrize("extreme", [False, True])
+def test_every_object_is_inside(extreme):
+    rng = np.random.default_rng(0)
+    prior, straight = read(OBJECT), read(OBJECT, (np.eye(3), np.zeros(3)))
+    seen = []
+    for _ in range(1000):
+        theta = random_object(rng, extreme)
+        assert straight.box.contains(theta)
+        assert prior.box.contains(transform_parameters(theta, *PLACEMENT))
+        seen.append(theta)
+    if extreme:  # the bounds are not wider than they have to be
+        reached = (np.max(seen, axis=0) - np.min(seen, axis=0)) / straight.box.width
+        assert np.all(reached > 0.8)
+
+
+def test_nominal_and_spheres():
+    prior = read({**OBJECT, "spheres": [[0.0, 0.0, 0.2, 0.1]]})
+    assert prior.box.contains(prior.nominal) and prior.nominal[0] == 1.25 and prior.target == "payload"
+    (sphere,) = prior.spheres
+    assert (sphere.body, sphere.radius, sphere.link) == (7, 0.1, "payload")
+    assert sphere.center == pytest.approx(PLACEMENT[0] @ [0.0, 0.0, 0.2] + PLACEMENT[1])
+
+
+def test_a_box_may_be_given_in_the_tool_frame():
+    in_joint, in_tool = read(BOXED), read({**BOXED, "frame": "tool"})
+    assert np.allclose(in_joint.box.upper, BOXED["upper"])
+    assert in_tool.nominal == pytest.approx(transform_parameters(in_joint.nominal, *PLACEMENT))
+    corner = transform_parameters(np.array(BOXED["upper"]), *PLACEMENT)
+    assert in_tool.box.contains(corner)
+
+
+def test_object_box_is_exact_for_simple_numbers():
+    box = object_box([0.0, 2.0], Box([-0.1, 0.0, 0.2], [0.1, 0.0, 0.3]), 0.1)
+    expected = [2.0, 0.2, 0.0, 0.6, 2 * (0.09 + 0.01), 2 * 0.005, 2 * (0.01 + 0.09 + 0.01), 2 * (0.03 + 0.005)]
+    assert box.upper[:8] == pytest.approx(expected, abs=1e-12)
+    assert box.lower[[0, 4, 6, 9]] == pytest.approx(np.zeros(4))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"mass": [2.0, 0.5]}, ParameterOutOfRange, r"test.mass is \[2.0\]; allowed: at most the upper value"),
+        ({"mass": [0.0, 0.0]}, ParameterOutOfRange, "not zero"),
+        ({"mass": [-1.0, 0.5]}, ParameterOutOfRange, r"mass\[0\] is -1.0; allowed: 0 to 1000 \[kg\]"),
+        ({"radius_of_gyration": 0.0}, ParameterOutOfRange, "radius_of_gyration is 0.0"),
+        ({"radius_of_gyration": None}, ParameterOutOfRange, "radius_of_gyration is None"),
+        (
+            {"gyration": 1.0},
+            ParameterOutOfRange,
+            "test.gyration is 1.0; allowed: no setting of that name; known: .*mass",
+        ),
+        ({"target": "tool"}, ParameterOutOfRange, "target is 'tool'; allowed: one of payload, end_effector"),
+        ({"frame": "world"}, ParameterOutOfRange, "frame is 'world'; allowed: one of tool, joint"),
+        ({"center_of_mass": {"lower": [0, 0, 0], "upper": [0, -1, 0]}}, ParameterOutOfRange, "center_of_mass.lower"),
+        ({"center_of_mass": {"lower": [0, 0], "upper": [0, 0, 0]}}, ParameterOutOfRange, "a list of 3 numbers"),
+        ({"center_of_mass": 0.1}, ParameterOutOfRange, "center_of_mass is 0.1; allowed: a mapping"),
+        ({"spheres": [[0, 0, 0, -1]]}, ParameterOutOfRange, r"spheres\[0\]\[3\] is -1.0; allowed: a radius above 0"),
+    ],
+)
+def test_bad_objects_are_refused(change, error, message):
+    with pytest.raises(error, match=message):
+        read({**OBJECT, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"nominal": [3.0, *BOXED["nominal"][1:]]}, ParameterOutOfRange, "nominal is .*allowed: inside its box"),
+        ({"nominal": [*BOXED["nominal"][:9], 0.5]}, NotPhysicallyConsistent, "nominal payload of prior 'test'"),
+        ({"lower": [3.0, *BOXED["lower"][1:]]}, ParameterOutOfRange, "test.lower is .*allowed: at most upper"),
+        ({"upper": [1.0]}, ParameterOutOfRange, "a list of 10 numbers"),
+        ({"nominal": ["heavy"] * 10}, ParameterOutOfRange, r"nominal\[0\] is 'heavy'"),
+    ],
+)
+def test_bad_boxes_are_refused(change, error, message):
+    with pytest.raises(error, match=message):
+        read({**BOXED, **change})
+
+
+def test_prior_of_the_gripper_covers_the_dumbbells_it_can_hold():
+    robot = load_robot("kinova_gen3_2f85")
+    placement = tool_transform(robot)
+    for mass in (0.1, 1.81, 2.27, 2.5):
+        for offset in (-0.03, 0.0, 0.03):
+            inertia = np.diag([0.0048, 0.0006, 0.0048]) * mass  # a dumbbell across the fingers, 0.07 m of gyration
+            theta = from_com_form(mass, [offset, -offset, 0.15 + offset], inertia)
+            assert robot.payload_prior.box.contains(transform_parameters(theta, *placement))
+    heavy = transform_parameters(from_com_form(3.63, [0.0, 0.0, 0.15], np.diag([0.02, 0.002, 0.02])), *placement)
+    assert not robot.payload_prior.box.contains(heavy)
+
+
+def test_priors_by_name():
+    robot = load_robot("kinova_gen3_2f85")
+    assert robot.prior() is robot.payload_prior and robot.prior("held_object") is robot.payload_prior
+    assert robot.prior("safe_id_table_1").name == "safe_id_table_1"
+    with pytest.raises(ParameterOutOfRange, match="payload prior is 'x'; allowed: one of held_object, safe_id_table_1"):
+        robot.prior("x")

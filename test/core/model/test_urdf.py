@@ -1,0 +1,287 @@
+"""Reading any URDF: without meshes, with rounded angles, and what is refused."""
+
+import math
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.errors import JointNotFound, ModelError, NotPhysicallyConsistent
+from sysid_ros.core.model.inertia import from_com_form, transform_parameters
+from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
+from sysid_ros.core.model.rotation import rotation_from_rpy
+from sysid_ros.core.model.urdf import InvalidUrdf, MissingLimit, read_urdf, snap_angle
+
+ARM = """<?xml version="1.0"?>
+<robot name="two">
+  <link name="base"/>
+  <link name="upper">
+    <inertial>
+      <origin xyz="0 0 0.2" rpy="0 0 0"/><mass value="2"/>
+      <inertia ixx="0.02" ixy="0" ixz="0" iyy="0.02" iyz="0" izz="0.005"/>
+    </inertial>
+    <visual><geometry><mesh filename="package://nowhere/upper.stl"/></geometry></visual>
+    <collision><geometry><mesh filename="file:///nowhere/upper.dae"/></geometry></collision>
+  </link>
+  <link name="lower">
+    <inertial>
+      <origin xyz="0 0 0.15" rpy="0 0 0"/><mass value="1"/>
+      <inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.003"/>
+    </inertial>
+  </link>
+  <link name="tool"/>
+  <joint name="shoulder" type="continuous">
+    <parent link="base"/><child link="upper"/><origin xyz="0 0 0.3" rpy="1.5708 0 0"/><axis xyz="0 0 1"/>
+    <limit velocity="2" effort="50"/><dynamics damping="0.4" friction="0.2"/>
+  </joint>
+  <joint name="elbow" type="revolute">
+    <parent link="upper"/><child link="lower"/><origin xyz="0 0 0.4" rpy="0 0 0"/><axis xyz="0 1 0"/>
+    <limit lower="-1" upper="2" velocity="3" effort="20"/>
+  </joint>
+  <joint name="grip" type="fixed">
+    <parent link="lower"/><child link="tool"/><origin xyz="0 0 0.3" rpy="0 0 0"/>
+  </joint>
+  <ros2_control name="x" type="system"><joint name="shoulder"/></ros2_control>
+</robot>"""
+
+FINGER = """<link name="finger"><inertial><mass value="0.1"/>
+    <inertia ixx="0.001" ixy="0" ixz="0" iyy="0.001" iyz="0" izz="0.001"/></inertial></link>
+  <joint name="finger_joint" type="{type}"><parent link="{parent}"/><child link="finger"/>
+    <origin xyz="0 0 0.05"/><axis xyz="1 0 0"/><limit lower="0.1" upper="0.5" velocity="1" effort="5"/>{extra}</joint>
+</robot>"""
+
+
+def with_finger(type="prismatic", parent="tool", extra=""):
+    return ARM.replace("</robot>", FINGER.format(type=type, parent=parent, extra=extra))
+
+
+def test_defaults_come_from_the_urdf():
+    robot = load_robot_from_urdf(ARM)
+    assert (robot.name, robot.joint_names, robot.tool_frame, robot.base_frame) == (
+        "two",
+        ("shoulder", "elbow"),
+        "tool",
+        "base",
+    )
+    assert robot.limits.q_lower == pytest.approx([-np.inf, -1.0]) and robot.limits.q_upper == pytest.approx(
+        [np.inf, 2.0]
+    )
+    assert robot.limits.v_max == pytest.approx([2.0, 3.0]) and robot.limits.tau_max == pytest.approx([50.0, 20.0])
+    assert robot.limits.a_max == pytest.approx([8.0, 12.0])
+    assert robot.friction(robot.theta_nominal)[0] == pytest.approx([0.2, 0.4, 0.0, 0.0])
+    assert robot.friction(robot.theta_nominal)[1] == pytest.approx(np.zeros(4))
+    assert robot.home == pytest.approx([0.0, 0.5])
+    assert robot.gravity == pytest.approx([0.0, 0.0, -9.81])
+    assert (robot.pin_model.nq, robot.pin_model.nv) == (2, 2)
+    assert any("friction" in sentence for sentence in robot.assumptions)
+
+
+def test_settings_replace_what_was_derived():
+    robot = load_robot_from_urdf(ARM, name="mine", settings={"rated_payload": 1.5, "gravity": [9.81, 0.0, 0.0]})
+    assert (robot.name, robot.rated_payload) == ("mine", 1.5)
+    assert robot.gravity == pytest.approx([9.81, 0.0, 0.0])
+    # The shoulder turns about the world's -y; at zero the arm lies along -y, so gravity along x does not turn it.
+    tau = pin.computeGeneralizedGravity(robot.pin_model, robot.pin_model.createData(), np.zeros(2))
+    assert tau[0] == pytest.approx(0.0, abs=1e-9) and abs(tau[1]) > 1.0
+
+
+def test_gravity_is_given_in_the_base_frame():
+    """A mount turned by 90 degrees about x in the URDF, with gravity told in the base frame."""
+    turned = ARM.replace(
+        '<link name="base"/>',
+        """<link name="wall"/><link name="base"/>
+      <joint name="mount" type="fixed"><parent link="wall"/><child link="base"/>
+      <origin xyz="0 0 1" rpy="1.5707963267948966 0 0"/></joint>""",
+    )
+    straight, mounted = load_robot_from_urdf(ARM), load_robot_from_urdf(turned)
+    assert mounted.gravity == pytest.approx([0.0, 0.0, -9.81])
+    assert mounted.pin_model.gravity.linear == pytest.approx([0.0, 9.81, 0.0], abs=1e-12)
+    q = np.array([0.4, -0.7])
+    torques = [pin.computeGeneralizedGravity(r.pin_model, r.pin_model.createData(), q) for r in (straight, mounted)]
+    assert torques[0] == pytest.approx(torques[1], abs=1e-12)
+
+
+def test_fixed_bodies_are_merged():
+    text = with_finger("fixed", "tool")
+    body = load_robot_from_urdf(text).pin_model.inertias[2].toDynamicParameters()
+    lower = from_com_form(1.0, [0, 0, 0.15], np.diag([0.01, 0.01, 0.003]))
+    finger = from_com_form(0.1, np.zeros(3), 0.001 * np.eye(3))
+    assert body == pytest.approx(lower + transform_parameters(finger, np.eye(3), [0, 0, 0.35]))
+
+
+def test_other_joints_are_fixed_at_zero_and_told():
+    robot = load_robot_from_urdf(with_finger("prismatic"))
+    assert robot.joint_names == ("shoulder", "elbow")
+    assert robot.warnings[-1] == "joints fixed at zero, not part of the arm: finger_joint"
+
+
+def test_branches_need_a_name():
+    text = with_finger("revolute", "upper")
+    with pytest.raises(InvalidUrdf, match="branches into elbow, finger_joint; name the joints of the arm"):
+        load_robot_from_urdf(text)
+    assert load_robot_from_urdf(text, tool_frame="tool").joint_names == ("shoulder", "elbow")
+    assert load_robot_from_urdf(text, joint_names=["shoulder", "finger_joint"]).tool_frame == "finger"
+    with pytest.raises(InvalidUrdf, match="are not one chain.*and elbow is not on it"):
+        load_robot_from_urdf(text, joint_names=["shoulder", "elbow", "finger_joint"])
+
+
+def test_mimic_joints_are_not_the_arms():
+    text = with_finger("revolute", "upper", '<mimic joint="elbow"/>')
+    assert load_robot_from_urdf(text).joint_names == ("shoulder", "elbow")
+    with pytest.raises(InvalidUrdf, match="finger_joint': mimics 'elbow'"):
+        load_robot_from_urdf(text, joint_names=["shoulder", "finger_joint"])
+
+
+def test_axes_of_any_length_are_unit_vectors():
+    model = load_robot_from_urdf(ARM.replace('axis xyz="0 1 0"', 'axis xyz="0 3 4"')).pin_model
+    data = model.createData()
+    pin.forwardKinematics(model, data, np.zeros(2), np.array([0.0, 1.0]))
+    assert data.v[2].angular == pytest.approx([0.0, 0.6, 0.8])
+
+
+def test_rotation_convention_is_pinocchios():
+    rng = np.random.default_rng(0)
+    for rpy in rng.uniform(-np.pi, np.pi, (20, 3)):
+        assert rotation_from_rpy(rpy) == pytest.approx(pin.rpy.rpyToMatrix(rpy), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("written", "exact"),
+    [
+        ("1.5708", math.pi / 2),
+        ("-1.5708", -math.pi / 2),
+        ("3.1416", math.pi),
+        ("3.14159", math.pi),
+        ("1.571", math.pi / 2),
+        ("1.5707", math.pi / 2),
+        ("0.7854", math.pi / 4),
+        ("-2.0944", -2 * math.pi / 3),
+        ("1.5707963", math.pi / 2),
+        ("1.57", None),
+        ("1.56", None),
+        ("1.5710", None),
+        ("1.5", None),
+        ("0", None),
+        ("2.7629e-18", None),
+        ("1.5707963267948966", None),
+        ("3.14159265358979", None),
+        ("0.3217", None),
+    ],
+)
+def test_which_angles_are_roundings(written, exact):
+    assert snap_angle(written) == exact
+
+
+def test_rounded_angles_are_snapped_and_told():
+    robot = load_robot_from_urdf(ARM)
+    assert robot.warnings == ("joint 'shoulder': rounded angle taken as exact, 1.5708 -> 1.57079632679 rad",)
+    assert robot.pin_model.jointPlacements[1].rotation == pytest.approx(
+        rotation_from_rpy([math.pi / 2, 0, 0]), abs=1e-15
+    )
+    assert "1.5707963267948966" in robot.urdf and "package://nowhere" in robot.urdf
+    left = load_robot_from_urdf(ARM, snap_angles=False)
+    assert left.warnings == () and left.urdf == ARM
+    assert left.pin_model.jointPlacements[1].rotation[1, 1] == pytest.approx(math.cos(1.5708), rel=1e-9)
+    again = load_robot_from_urdf(robot.urdf)
+    assert again.warnings == () and np.array_equal(again.theta_nominal, robot.theta_nominal)
+
+
+INERTIA = '<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.003"/>'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "message"),
+    [
+        (INERTIA, INERTIA.replace("0.003", "0.03"), NotPhysicallyConsistent, "inertia of 'lower' is not physically"),
+        ('<mass value="1"/>', '<mass value="-1"/>', NotPhysicallyConsistent, "'lower'"),
+        ('<mass value="1"/>', '<mass value="0"/>', NotPhysicallyConsistent, "'lower'"),
+        (
+            '<mass value="1"/>',
+            '<mass value="nan"/>',
+            InvalidUrdf,
+            "link 'lower': value=\"nan\" in <mass> must be a fin",
+        ),
+        ('<mass value="1"/>', '<mass value="1 kg"/>', InvalidUrdf, "link 'lower'.*must be a finite number"),
+        ('<mass value="1"/>', "", InvalidUrdf, "mass|<inertial>"),
+        ('xyz="0 0 0.15"', 'xyz="0 0"', InvalidUrdf, "link 'lower': xyz=\"0 0\" in <origin> must be three finite numb"),
+        ('axis xyz="0 1 0"', 'axis xyz="0 0 0"', InvalidUrdf, "joint 'elbow': has a zero axis"),
+        ('axis xyz="0 1 0"', 'axis xyz="0 inf 0"', InvalidUrdf, "joint 'elbow': xyz=\"0 inf 0\""),
+        ('upper="2"', 'upper="-1"', MissingLimit, r"joint 'elbow' has no position \(lower < upper\) \[rad\] limit"),
+        ('velocity="3"', 'velocity="0"', MissingLimit, r"joint 'elbow' has no velocity \[rad/s\] limit"),
+        ('effort="20"', 'effort="0"', MissingLimit, r"joint 'elbow' has no effort \[Nm\] limit"),
+        ('<limit velocity="2" effort="50"/>', "", MissingLimit, "joint 'shoulder' has no velocity"),
+        ('velocity="3"', "", InvalidUrdf, "velocity"),
+        ('type="revolute"', 'type="prismatic"', InvalidUrdf, "joint 'elbow': is prismatic; joints of the arm must be"),
+        ('type="revolute"', 'type="screw"', InvalidUrdf, "joint 'elbow': has the unknown type 'screw'"),
+        ('<link name="tool"/>', '<link name="tool"/><link name="lost"/>', InvalidUrdf, r"several roots \(base, lost\)"),
+        ('<link name="tool"/>', "", InvalidUrdf, "joint 'grip': has the child link 'tool', which does not exist"),
+        ('<link name="tool"/>', '<link name="tool"/><link name="tool"/>', InvalidUrdf, "'tool': is defined twice"),
+        (
+            '<child link="tool"/>',
+            '<child link="upper"/>',
+            InvalidUrdf,
+            "closes a loop: link 'upper' already has the par",
+        ),
+        ('<parent link="base"/>', '<parent link="tool"/>', InvalidUrdf, r"several roots|loop"),
+        ('<link name="tool"/>', "<link/>", InvalidUrdf, "a <link>: has no name"),
+        ('name="two"', 'name="two" xmlns:xacro="http://x"', None, ""),
+        ('rpy="1.5708 0 0"', 'rpy="${pi/2} 0 0"', InvalidUrdf, "contains xacro macros; expand it first"),
+        ("</robot>", "", InvalidUrdf, "is not XML"),
+    ],
+)
+def test_bad_urdfs_are_refused_by_name(old, new, error, message):
+    assert old in ARM
+    text = ARM.replace(old, new)
+    if error is None:
+        load_robot_from_urdf(text)
+        return
+    # With the joints named, a prismatic elbow is not simply left out of the arm.
+    with pytest.raises(error, match=message) as caught:
+        load_robot_from_urdf(text, joint_names=["shoulder", "elbow"])
+    assert isinstance(caught.value, ModelError)
+
+
+def test_loops_of_joints():
+    loop = """<robot name="r"><link name="root"/><link name="a"/><link name="b"/>
+    <joint name="ab" type="fixed"><parent link="a"/><child link="b"/></joint>
+    <joint name="ba" type="fixed"><parent link="b"/><child link="a"/></joint></robot>"""
+    with pytest.raises(InvalidUrdf, match="link 'a': is part of a loop of joints"):
+        read_urdf(loop)
+    with pytest.raises(InvalidUrdf, match="form a loop: none is without a parent joint"):
+        read_urdf(loop.replace('<link name="root"/>', ""))
+    with pytest.raises(InvalidUrdf, match="starts with <sdf>"):
+        read_urdf("<sdf/>")
+
+
+def test_unknown_names():
+    with pytest.raises(JointNotFound, match="joint 'wrist' is unknown; this robot has shoulder, elbow") as caught:
+        load_robot_from_urdf(ARM, joint_names=["shoulder", "wrist"])
+    assert caught.value.valid_names == ("shoulder", "elbow")
+    with pytest.raises(InvalidUrdf, match="link 'hand': does not exist; links are base, upper"):
+        load_robot_from_urdf(ARM, tool_frame="hand")
+    with pytest.raises(
+        ModelError, match="frame 'upper' is not a link fixed to the last body; links there are lower, tool"
+    ):
+        load_robot_from_urdf(ARM, joint_names=["shoulder", "elbow"], tool_frame="upper")
+    with pytest.raises(InvalidUrdf, match="has no revolute or continuous joint"):
+        load_robot_from_urdf('<robot name="r"><link name="a"/></robot>')
+
+
+def test_a_body_without_inertia_is_refused():
+    start, end = ARM.index("<inertial>", ARM.index('name="lower"')), ARM.index("</inertial>", ARM.index('name="lower"'))
+    with pytest.raises(NotPhysicallyConsistent, match="everything moved by elbow"):
+        load_robot_from_urdf(ARM[:start] + ARM[end + len("</inertial>") :])
+
+
+def test_a_robot_description_replaces_the_shipped_urdf():
+    """Other text, same joints: rounded angles and meshes as vendors publish them."""
+    robot = load_robot("kinova_gen3")
+    vendor = robot.urdf.replace("1.5707963267948966", "1.5708").replace("3.141592653589793", "3.1416")
+    vendor = vendor.replace(
+        '<cylinder radius="0.05" length="0.15643"/>', '<mesh filename="package://kortex/base.dae"/>'
+    )
+    loaded = load_robot("kinova_gen3", vendor)
+    assert loaded.warnings and np.array_equal(loaded.theta_nominal, robot.theta_nominal)
+    assert "package://kortex" in loaded.urdf
+    with pytest.raises(JointNotFound, match="joint 'joint_1' is unknown; this robot has shoulder, elbow"):
+        load_robot("kinova_gen3", ARM)
