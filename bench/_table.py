@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Sequence
 
 import numpy as np
+
+# The benchmarks measure the checkout they lie in, installed or not.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
@@ -31,12 +35,10 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title
     is_number = [bool(rows) and all(_is_number(row[k]) for row in rows) for k in range(len(columns))]
 
     def line(values: Sequence[str]) -> str:
-        aligned = (
-            v.rjust(w) if right else v.ljust(w) for v, w, right in zip(values, widths, is_number, strict=True)
-        )
+        aligned = (v.rjust(w) if right else v.ljust(w) for v, w, right in zip(values, widths, is_number, strict=True))
         return "| " + " | ".join(aligned) + " |"
 
-    rule = "|" + "|".join("-" * (w + 1) + (":" if right else "-") for w, right in zip(widths, is_number, strict=True)) + "|"
+    rule = line(["-" * (w - right) + ":" * right for w, right in zip(widths, is_number, strict=True)])
     return "\n".join([*([title, ""] if title else []), line(columns), rule, *(line(row) for row in cells)])
 
 

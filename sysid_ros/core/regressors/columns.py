@@ -94,9 +94,10 @@ class Columns:
             armature: Factor of I_a, (..., n).
             offset: Factor of beta.
         """
-        regressor[..., self.inertial :] = 0.0
+        block = regressor[..., self.inertial :]
+        block[...] = 0.0
         if not self.has_friction:
             return
-        joints = np.arange(self.n)
+        joints = np.einsum("...jjk->...jk", block.reshape(*block.shape[:-1], self.n, FRICTION))  # a view: (..., n, 4)
         for k, factor in enumerate((coulomb, viscous, armature, offset)):
-            regressor[..., joints, self.inertial + FRICTION * joints + k] = factor
+            joints[..., k] = factor

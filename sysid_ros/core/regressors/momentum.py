@@ -1,12 +1,12 @@
 """Momentum regressors: the equation of motion without accelerations.
 
-With ``p = H(q) v + I_a v`` the motion obeys ``dp/dt = dT/dq - g(q) - F_c sign(v) - F_v v - beta + tau``. Both ``p`` and
-everything but ``tau`` on the right are linear in the parameters: ``p = W_m theta`` and ``dp/dt = W_c theta + tau``.
+With ``p = H(q) v + I_a v`` the motion obeys ``dp/dt = dT/dq - g(q) - F_c sign(v) - F_v v - beta + tau``. Both ``p``
+and everything but ``tau`` on the right are linear in the parameters: ``p = W_m theta``, ``dp/dt = W_c theta + tau``.
 
-Let ``h_i`` be the momentum of body i, ``s_j`` the motion vector of joint j and ``V_j`` the twist of the body it moves. Then
-``p_j = sum s_j . h_i`` and, since the twist of a body beyond joint j changes by ``V_j x s_j`` (seen from that body),
-``dT/dq_j = sum (V_j x s_j) . h_i``, both over the bodies i that joint j moves. So one set of momentum columns per body
-serves both regressors and all joints.
+Let ``h_i`` be the momentum of body i, ``s_j`` the motion vector of joint j and ``V_j`` the twist of the body it moves.
+Then ``p_j = sum s_j . h_i`` and, since ``q_j`` changes the twist of a body beyond joint j by ``V_j x s_j`` (seen from
+that body), ``dT/dq_j = sum (V_j x s_j) . h_i``, both over the bodies i that joint j moves. So one set of momentum
+columns per body serves both regressors and all joints.
 
 Source: SAFE-ID Theorems 5 and 8, (7)-(13), with the armature's share inside the momentum.
 """
@@ -44,8 +44,8 @@ class _Factors:
 class MomentumRegressor:
     """Evaluates the momentum regressors of many samples.
 
-    The columns are those of ``theta``, ``[10 per body | F_c, F_v, I_a, beta per joint]``. A payload adds to the last body,
-    so its columns are the last body's. The object holds buffers: use one per thread.
+    The columns are those of ``theta``, ``[10 per body | F_c, F_v, I_a, beta per joint]``. A payload adds to the last
+    body, so its columns are the last body's. The object holds buffers: use one per thread.
 
     Args:
         robot: The robot, or a bare Pinocchio model of joints with one degree of freedom.
@@ -119,9 +119,7 @@ class MomentumRegressor:
             self.columns.write_friction(momentum[part], 0.0, 0.0, v[part], 0.0)
         return momentum
 
-    def integrate(
-        self, q: ArrayLike, v: ArrayLike, weights: ArrayLike, direction: ArrayLike | None = None
-    ) -> Array:
+    def integrate(self, q: ArrayLike, v: ArrayLike, weights: ArrayLike, direction: ArrayLike | None = None) -> Array:
         """Evaluates ``sum_k weights_k W_c(q_k, v_k)`` without ever forming the ``W_c`` of a sample.
 
         Args:
@@ -189,7 +187,7 @@ class MomentumRegressor:
         for part, target in zip(parts, weighted, strict=True):
             np.multiply(part[:, :3], weights, out=target)
         angular_rates, linear_rates, angular = weighted.reshape(3, n, long)
-        moment = factors.momenta.moment[:, :, :3].reshape(m * INERTIAL, long)
+        moment = factors.momenta.moment.reshape(m * INERTIAL, long)
         force = factors.momenta.force[:, :, :3].reshape(m * 4, long)
         result = (angular_rates @ moment.T).reshape(n, m, INERTIAL)
         result[:, :, :4] += (linear_rates @ force.T).reshape(n, m, 4)

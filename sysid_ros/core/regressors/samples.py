@@ -40,7 +40,7 @@ def as_samples(n: int, **arrays: ArrayLike | None) -> tuple[Array, ...]:
     for name, values in arrays.items():
         array = np.asarray(values, dtype=float)
         if array.ndim != 2 or array.shape[1] != n:
-            raise InvalidSamples(name, f"shape {array.shape}, expected (N, {n}): one row per sample, one column per joint")
+            raise InvalidSamples(name, f"shape {array.shape}, expected (N, {n}): a row per sample, a column per joint")
         if result and len(array) != len(result[0]):
             raise InvalidSamples(name, f"{len(array)} rows, expected {len(result[0])} as in '{next(iter(arrays))}'")
         if not np.isfinite(array).all():

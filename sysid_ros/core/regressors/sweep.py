@@ -77,10 +77,9 @@ class Sweep:
         return result
 
     def axis_rates(self, twists: Array, axes: Array, name: str) -> Array:
-        """Motion vectors ``V_j x s_j`` (n, 2, 5, N): how the axes move; also the derivative of a twist in ``q_j``.
+        """Motion vectors ``V_j x s_j`` (n, 2, 5, N): how the joint axes move.
 
-        In any frame fixed to a body i beyond joint j, ``d V_i / d q_j = V_j x s_j`` (design of the regressors: README of
-        the notation in docs/notation.md).
+        Seen from any body i beyond joint j, the derivative of its twist is ``d V_i / d q_j = V_j x s_j``.
         """
         scratch = self.workspace.array("scratch", *axes.shape[:2], 3, axes.shape[-1])
         return motion_cross(twists, axes, self.workspace.array(name, *axes.shape), scratch)

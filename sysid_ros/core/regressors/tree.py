@@ -42,9 +42,9 @@ class JointTree:
         names: Joint names, n of them.
         parents: Parent body of each body, -1 for the base.
         is_ancestor: Whether joint j moves body i, (n, n) bool, entry [j, i]; true on the diagonal.
-        pose_terms: Coefficients of (1, cos q, sin q, q), (n, 12, 4): rows are the rotation's columns, then the position.
+        pose_terms: Coefficients of (1, cos q, sin q, q), (n, 12, 4); rows: the rotation's columns, then the position.
         axis_angular: Direction of rotation in the body's frame, (n, 3).
-        axis_linear: Velocity of the body frame's origin in its own axes per unit of joint velocity, (n, 3) [m or m/rad].
+        axis_linear: Velocity of the body frame's origin, in its axes, per unit of joint velocity, (n, 3) [- or m/rad].
         gravity: Gravity in the base frame, (3,) [m/s^2].
     """
 
@@ -68,7 +68,7 @@ class JointTree:
         Raises:
             UnsupportedJoint: A joint is not revolute, prismatic or helical.
         """
-        model = robot.pin_model if isinstance(robot, RobotModel) else robot
+        model = pinocchio_model(robot)
         n = model.njoints - 1
         terms, angular, linear = np.zeros((n, 12, 4)), np.zeros((n, 3)), np.zeros((n, 3))
         for i in range(n):
@@ -88,6 +88,11 @@ class JointTree:
             axis_linear=linear,
             gravity=np.array(model.gravity.linear),
         )
+
+
+def pinocchio_model(robot: RobotModel | pin.Model) -> pin.Model:
+    """Returns the Pinocchio model of a robot, or the bare model given."""
+    return robot.pin_model if isinstance(robot, RobotModel) else robot
 
 
 def _screw(model: pin.Model, joint_id: int) -> tuple[Array, Array]:

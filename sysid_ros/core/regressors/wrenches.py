@@ -1,7 +1,7 @@
 """Momentum and force of rigid bodies, one column per inertial parameter.
 
-A body with parameters ``(m, m c, I)`` about its frame moving with a twist of angular velocity ``w`` and velocity ``v`` of
-the frame's origin has the linear momentum ``m v + w x m c`` and, about that origin, the angular momentum
+A body with parameters ``(m, m c, I)`` about its frame, moving with angular velocity ``w`` and velocity ``v`` of the
+frame's origin, has the linear momentum ``m v + w x m c`` and, about that origin, the angular momentum
 ``m c x v + I w``. Both are linear in the parameters. The same map turns an acceleration into a force.
 """
 
@@ -27,7 +27,7 @@ class WrenchColumns:
     """Wrenches about the base origin in base axes, per inertial parameter.
 
     Attributes:
-        moment: (m, 10, 5, N).
+        moment: (m, 10, 3, N).
         force: (m, 4, 5, N); the inertia has none.
     """
 
@@ -52,7 +52,7 @@ class BodyWrenches:
         rotation, origin = frames.rotation[self.bodies], frames.origin[self.bodies]
         angular, linear = twists[self.bodies, 0], twists[self.bodies, 1]
         m, samples = len(origin), origin.shape[-1]
-        moment = self.workspace.array(name + " moment", m, 10, 5, samples)
+        moment = self.workspace.array(name + " moment", m, 10, 3, samples)
         force = self.workspace.array(name + " force", m, 4, 5, samples)
         scratch = self.workspace.array("wrench scratch", 2, m, 4, 3, samples)
 
@@ -62,8 +62,8 @@ class BodyWrenches:
         extend(velocity)
         cross(angular[:, None], rotation, force[:, 1:, :3], scratch[0, :, 1:])
         extend(force[:, 1:])
-        cross(origin[:, None], force, moment[:, :4, :3], scratch[0])
-        moment[:, 1:4, :3] += cross(rotation, velocity[:, None], scratch[1, :, 1:], scratch[0, :, 1:])
+        cross(origin[:, None], force, moment[:, :4], scratch[0])
+        moment[:, 1:4] += cross(rotation, velocity[:, None], scratch[1, :, 1:], scratch[0, :, 1:])
         self._inertia_columns(rotation, angular, moment[:, 4:])
         return WrenchColumns(moment, force)
 
@@ -79,13 +79,13 @@ class BodyWrenches:
         return moment
 
     def _inertia_columns(self, rotation: Array, angular: Array, out: Array) -> None:
-        """Writes the angular momentum ``R I R^T w`` of unit inertias into ``out`` (m, 6, 5, N)."""
+        """Writes the angular momentum ``R I R^T w`` of unit inertias into ``out`` (m, 6, 3, N)."""
         m, samples = len(angular), angular.shape[-1]
         spin = self.workspace.array("spin", m, 3, samples)  # angular velocity in body axes
         np.einsum("ibat,iat->ibt", rotation[:, :, :3], angular[:, :3], out=spin)
         scratch = self.workspace.array("wrench scratch", m, 3, samples)
         for k, (b, c) in enumerate(INERTIA_AXES):
-            column = out[:, k, :3]
+            column = out[:, k]
             np.multiply(rotation[:, b, :3], spin[:, c, None], out=column)
             if b != c:
                 column += np.multiply(rotation[:, c, :3], spin[:, b, None], out=scratch)
@@ -99,5 +99,5 @@ def write_rows(motions: Array, out: Array) -> None:
 
 def write_columns(columns: WrenchColumns, out: Array) -> None:
     """Copies wrench columns sample by sample into ``out`` (N, 6, m, 10), whose inertia forces are already zero."""
-    out[:, :3] = columns.moment[:, :, :3].transpose(3, 2, 0, 1)
+    out[:, :3] = columns.moment.transpose(3, 2, 0, 1)
     out[:, 3:, :, :4] = columns.force[:, :, :3].transpose(3, 2, 0, 1)
