@@ -30,6 +30,10 @@ class InvalidTrajectory(SysidError):
         super().__init__(f"{what} is {value}; allowed: {allowed}")
 
 
+class PlanningCancelled(SysidError):
+    """Planning ended because its caller asked for it."""
+
+
 class Trajectory(ABC):
     """A motion of n joints over ``[0, duration]`` that ends at rest. Immutable.
 

@@ -78,5 +78,30 @@ class BrakedTrajectory(Trajectory):
 
     def _clock(self, x: Array | float) -> tuple[Array, Array, Array]:
         """Path time [s], its rate [-] and the slowdown [1/s] at the fraction x of the brake time."""
-        clock = self.t_brake + self.brake_time * (x - x**3 + 0.5 * x**4)
-        return clock, 1.0 - x * x * (3.0 - 2.0 * x), -6.0 * x * (1.0 - x) / self.brake_time
+        rate, slowdown = _rates(x, self.brake_time)
+        return self.t_brake + self.brake_time * (x - x**3 + 0.5 * x**4), rate, slowdown
+
+
+def slowdown_states(on_path: State, brake_time: float, points: int) -> State:
+    """The states of stops that pass given positions of a path.
+
+    A stop may pass a position at any fraction of its progress; at each it has a known rate and slowdown of the clock.
+
+    Args:
+        on_path: Positions, velocities and accelerations of the path, each (N, n).
+        brake_time: Time to rest of the stops [s].
+        points: Fractions of the progress that are looked at, the beginning and the end among them.
+
+    Returns:
+        Positions, velocities and accelerations, each (points N, n).
+    """
+    q, v, a = on_path
+    rate, slowdown = _rates(np.linspace(0.0, 1.0, points)[:, None, None], brake_time)
+    shape = (-1, q.shape[1])
+    velocity, acceleration = (v * rate).reshape(shape), (a * rate**2 + v * slowdown).reshape(shape)
+    return np.tile(q, (points, 1)), velocity, acceleration
+
+
+def _rates(x: Array | float, brake_time: float) -> tuple[Array, Array]:
+    """Rate of the path's clock [-] and its slowdown [1/s] at the fraction x of the brake time."""
+    return 1.0 - x * x * (3.0 - 2.0 * x), -6.0 * x * (1.0 - x) / brake_time

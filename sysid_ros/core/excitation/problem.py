@@ -1,0 +1,160 @@
+"""The excitation problem: cost and limits of a Fourier trajectory as functions of its coordinates. Solves nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.excitation.criteria import PAYLOAD, Criterion, ErrorModel, build_criterion, measured_radius
+from sysid_ros.core.excitation.dynamics import SampledClearance, SampledDynamics
+from sysid_ros.core.excitation.model import ExcitationModel, StartOutsideLimits, build_limits
+from sysid_ros.core.excitation.settings import ExcitationSettings
+from sysid_ros.core.excitation.space import FourierSpace
+from sysid_ros.core.excitation.symbolic import build_clearance
+from sysid_ros.core.planning.clearance import CollisionModel
+
+Array = NDArray[np.float64]
+
+_BETWEEN = 0.98
+"""Part of the limits used at the samples, for what happens between them; a plan is checked densely afterwards."""
+_NEARBY = 0.1
+"""Pairs of spheres further apart than the clearance plus this in random postures around the start are left out [m]."""
+_PROBES = 300
+"""Random postures used to find the pairs that may come close."""
+
+
+class ExcitationProblem:
+    """Minimise ``cost(x)`` subject to ``lower <= constraints(x) <= upper``.
+
+    The coordinates x are those of a :class:`FourierSpace`, so the motion starts and ends at rest. The rows of the
+    constraints are, each at all samples: positions, velocities, accelerations (linear in x), worst torques, clearances.
+
+    Args:
+        model: What is known.
+        q_start: Start position, (n,) [rad].
+        settings: What is wanted.
+        collected: Gram matrix of the windows collected so far, (10, 10); None for nothing.
+
+    Raises:
+        StartOutsideLimits: The start position violates a limit, or cannot be held with the worst payload.
+
+    Source: EXCITE (9a)-(9g); SAFE-ID (28), (30).
+    """
+
+    def __init__(
+        self, model: ExcitationModel, q_start: ArrayLike, settings: ExcitationSettings, collected: Array | None = None
+    ):
+        robot = model.robot
+        self.space = FourierSpace(q_start, settings.harmonics, settings.duration, settings.samples)
+        self.limits = build_limits(model, self.space.q_start, settings)
+        self._dynamics = SampledDynamics(robot, settings.samples)
+        center = np.concatenate([model.arm_box.center, model.payload_box.center])
+        radius = np.concatenate([model.arm_box.radius, model.payload_box.radius])
+        self._worst_torque = self._dynamics.build_worst_torque(center, radius)
+        nearby = build_clearance(robot, self._nearby(model, settings))
+        self._clearance = SampledClearance(nearby, settings.samples) if nearby.numel_out(0) else None
+        self._require_start(model)
+        self._criterion: Criterion = build_criterion(settings.criterion, self._errors(model, settings), collected)
+        self._linear = self._build_linear_rows()
+        self.lower, self.upper = self._build_bounds()
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return self.space.size
+
+    def cost(self, x: Array) -> float:
+        """The criterion at coordinates (size,)."""
+        return self._criterion.evaluate(self._dynamics.regressor(*self.space.states(x)))[0]
+
+    def cost_gradient(self, x: Array) -> tuple[float, Array]:
+        """The criterion and its gradient (size,)."""
+        states = self.space.states(x)
+        value, slope = self._criterion.evaluate(self._dynamics.regressor(*states))
+        return value, self.space.pull_back(*self._dynamics.pull_back(*states, slope))
+
+    def constraints(self, x: Array) -> Array:
+        """All constrained quantities, (rows,)."""
+        q, v, a = self.space.states(x)
+        parts = [q, v, a, self._worst_torque.value(q, v, a)]
+        if self._clearance is not None:
+            parts.append(self._clearance.value(q))
+        return np.concatenate([part.ravel() for part in parts])
+
+    def constraint_jacobian(self, x: Array) -> Array:
+        """Derivatives of the constrained quantities, (rows, size)."""
+        q, v, a = self.space.states(x)
+        parts = [self._worst_torque.jacobian(q, v, a)]
+        if self._clearance is not None:
+            parts.append(self._clearance.jacobian(q))
+        return np.concatenate([self._linear, *(self.space.chain(part).reshape(-1, self.size) for part in parts)])
+
+    @property
+    def jacobian_pattern(self) -> NDArray[np.bool_]:
+        """Where the Jacobian can be other than zero, (rows, size)."""
+        full = np.ones((self.lower.size - len(self._linear), self.size), dtype=bool)
+        return np.concatenate([self._linear != 0.0, full])
+
+    def _build_linear_rows(self) -> Array:
+        n = self.space.n
+        bases = (self.space.position_basis, self.space.velocity_basis, self.space.acceleration_basis)
+        # Rows sample by sample, in each the joints; columns joint by joint.
+        return np.concatenate([np.einsum("ij,ks->sijk", np.eye(n), basis).reshape(-1, self.size) for basis in bases])
+
+    def _build_bounds(self) -> tuple[Array, Array]:
+        limits, samples = self.limits, self.space.times.size
+        no_limit = np.full(self.space.n, -np.inf)
+        velocity, acceleration = _BETWEEN * limits.velocity, _BETWEEN * limits.acceleration
+        lower = [limits.position_lower, -velocity, -acceleration, no_limit]
+        upper = [limits.position_upper, velocity, acceleration, _BETWEEN * limits.torque]
+        if self._clearance is not None:
+            lower.append(np.array([limits.clearance]))
+            upper.append(np.array([np.inf]))
+        return tuple(np.concatenate([np.tile(part, samples) for part in parts]) for parts in (lower, upper))
+
+    def _nearby(self, model: ExcitationModel, settings: ExcitationSettings) -> CollisionModel:
+        """The collision model without the pairs of spheres that stay apart around the start."""
+        collision = model.collision
+        if not len(collision.pairs):
+            return collision
+        only_pairs = CollisionModel(collision.spheres, collision.pairs, collision.movable, (), None)
+        rng = np.random.default_rng(0)
+        spread = settings.amplitude * rng.uniform(-1.0, 1.0, (_PROBES, self.space.n))
+        distances = build_clearance(model.robot, only_pairs)(np.vstack([self.space.q_start, self.space.q_start + spread]).T)
+        close = distances.full().min(axis=1) < settings.clearance + _NEARBY
+        pairs = collision.pairs[close]
+        return CollisionModel(
+            collision.spheres, pairs, collision.movable, collision.obstacles, collision.ground_height
+        )
+
+    def _errors(self, model: ExcitationModel, settings: ExcitationSettings) -> ErrorModel:
+        robot, sensors = model.robot, model.robot.sensors
+        theta = np.concatenate([model.arm_box.center, model.payload])
+        radius = measured_radius(robot, model.arm_box.radius, model.payload_box.radius)
+        rest = np.zeros((self.space.times.size, self.space.n))
+        regressor = self._dynamics.regressor(rest + self.space.q_start, rest, rest)[0]
+        unknown = np.abs(regressor[:, :-PAYLOAD]) @ radius[:-PAYLOAD]
+        row_error = sensors.effort_relative_error * np.abs(regressor @ theta) + sensors.effort_absolute_error + unknown
+        return ErrorModel(
+            theta=theta,
+            radius=radius,
+            relative=sensors.effort_relative_error,
+            absolute=np.maximum(sensors.effort_absolute_error, 1e-6),
+            weight=settings.duration / (settings.samples * settings.window),
+            window=settings.window,
+            row_error=max(float(np.median(row_error)), 1e-6),
+        )
+
+    def _require_start(self, model: ExcitationModel) -> None:
+        q, limits = self.space.q_start, self.limits
+        names = model.robot.joint_names
+        rest = np.zeros((self.space.times.size, self.space.n))
+        torque = self._worst_torque.value(rest + q, rest, rest)[0]
+        for joint, name in enumerate(names):
+            if torque[joint] > limits.torque[joint]:
+                what = f"the torque to hold the worst payload of the box, at joint '{name}' [Nm]"
+                raise StartOutsideLimits(what, float(torque[joint]), f"at most {limits.torque[joint]:.4g}")
+        distances = build_clearance(model.robot, model.collision)(q).full()
+        if distances.size and distances.min() < limits.clearance:
+            what = "the smallest distance of collision spheres to each other, ground and obstacles [m]"
+            raise StartOutsideLimits(what, float(distances.min()), f"at least {limits.clearance:.4g}")

@@ -1,0 +1,84 @@
+"""What an exciting trajectory may do and how long the search for it may take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from sysid_ros.core.errors import ParameterOutOfRange
+
+CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number")
+
+
+@dataclass(frozen=True)
+class ExcitationSettings:
+    """Settings of :func:`sysid_ros.core.excitation.planner.plan_excitation`.
+
+    Attributes:
+        duration: Duration of the trajectory, one period of its base frequency [s].
+        harmonics: Number of harmonics.
+        amplitude: Largest distance of a joint from its start position [rad]; keeps the arm from flinging about.
+        velocity_fraction: Part of the velocity limits that may be used [-].
+        acceleration_fraction: Part of the acceleration limits that may be used [-].
+        torque_fraction: Part of the torque limits that the worst model in the boxes may need [-].
+        clearance: Distance kept between collision spheres, and to ground and obstacles [m].
+        criterion: What is optimised, one of ``CRITERIA`` (see :mod:`sysid_ros.core.excitation.criteria`).
+        window: Length of the momentum windows the data will be cut into [s].
+        samples_per_period: Samples per period of the highest harmonic at which limits are imposed [-].
+        starts: Largest number of random starts [-].
+        max_iterations: Iterations per start [-].
+        time_budget: Time after which no further start begins and the current one ends [s].
+        seed: Seed of the random starts; the same seed gives the same plan unless the time runs out.
+
+    Raises:
+        ParameterOutOfRange: A setting is outside its range.
+    """
+
+    duration: float = 5.0
+    harmonics: int = 5
+    amplitude: float = 0.8
+    velocity_fraction: float = 0.95
+    acceleration_fraction: float = 0.95
+    torque_fraction: float = 0.9
+    clearance: float = 0.02
+    criterion: str = "bounds"
+    window: float = 0.1
+    samples_per_period: int = 8
+    starts: int = 3
+    max_iterations: int = 40
+    time_budget: float = 5.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        allowed = {
+            "duration": (0.5, 60.0),
+            "harmonics": (2, 20),
+            "amplitude": (0.01, math.pi),
+            "velocity_fraction": (0.01, 1.0),
+            "acceleration_fraction": (0.01, 1.0),
+            "torque_fraction": (0.01, 1.0),
+            "clearance": (0.0, 1.0),
+            "criterion": CRITERIA,
+            "window": (0.005, 5.0),
+            "samples_per_period": (4, 100),
+            "starts": (1, 1000),
+            "max_iterations": (1, 10000),
+            "time_budget": (0.05, 3600.0),
+            "seed": (0, 2**32 - 1),
+        }
+        for field in fields(self):
+            _check(field.name, getattr(self, field.name), allowed[field.name])
+
+    @property
+    def samples(self) -> int:
+        """Number of samples over the trajectory at which limits are imposed and information is counted."""
+        return self.samples_per_period * self.harmonics
+
+
+def _check(name: str, value: object, allowed: Sequence[object]) -> None:
+    if isinstance(allowed[0], str):
+        if value not in allowed:
+            raise ParameterOutOfRange(name, value, f"one of {', '.join(map(str, allowed))}")
+    elif not allowed[0] <= value <= allowed[1]:  # type: ignore[operator]  # false for NaN too
+        raise ParameterOutOfRange(name, value, f"{allowed[0]} to {allowed[1]}")

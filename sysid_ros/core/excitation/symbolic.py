@@ -1,0 +1,183 @@
+"""Torque regressor and clearances of a serial arm as CasADi expressions.
+
+The wheels of Pinocchio come without ``pinocchio.casadi``; the recursion here uses the placements and axes of the
+Pinocchio model and is checked against its numbers. Motion vectors are [linear, angular], seen from the frame of their
+body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import casadi as ca
+import numpy as np
+import pinocchio as pin
+from numpy.typing import NDArray
+
+from sysid_ros.core.errors import ModelError
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel, Sphere
+from sysid_ros.core.planning.clearance import CollisionModel, Obstacle
+
+Array = NDArray[np.float64]
+
+_NEGLIGIBLE = 1e-13
+"""Entries of placements below this are rounding errors of the URDF's angles; as zeros they keep expressions short."""
+
+
+def build_torque_regressor(robot: RobotModel, sign_width: float = 0.02) -> ca.Function:
+    """The regressor ``W`` with ``tau = W [theta | payload]`` as a CasADi function.
+
+    Args:
+        robot: Arm with n revolute joints in series.
+        sign_width: Speed within which ``sign(v)`` is replaced by ``tanh(v / sign_width)`` to have a derivative [rad/s];
+            0 keeps ``sign``.
+
+    Returns:
+        Function ``(q (n,), v (n,), a (n,)) -> W (n, 14 n + 10)``, columns as ``theta`` of the robot, then the payload.
+
+    Raises:
+        ModelError: The arm is not a series of revolute joints.
+
+    Source: SAFE-ID (10).
+    """
+    n = robot.n
+    q, v, a = (ca.SX.sym(name, n) for name in ("q", "v", "a"))
+    columns: list[list[ca.SX]] = [[ca.SX(1, INERTIAL) for _ in range(n)] for _ in range(n)]  # [joint][body]
+    for body, (axes, velocity, acceleration) in enumerate(_motions(robot, q, v, a)):
+        regressor = _body_regressor(velocity, acceleration)
+        for joint, axis in enumerate(axes):
+            columns[joint][body] = axis.T @ regressor
+    inertial = ca.vertcat(*(ca.horzcat(*row) for row in columns))
+    sign = ca.tanh(v / sign_width) if sign_width > 0.0 else ca.sign(v)
+    friction = ca.SX(n, FRICTION * n)
+    for joint in range(n):
+        entries = ca.horzcat(sign[joint], v[joint], a[joint], 1.0)
+        friction[joint, FRICTION * joint : FRICTION * (joint + 1)] = entries
+    payload = inertial[:, INERTIAL * (n - 1) :]
+    return ca.Function("torque_regressor", [q, v, a], [ca.horzcat(inertial, friction, payload)], ["q", "v", "a"], ["W"])
+
+
+def build_clearance(robot: RobotModel, collision: CollisionModel) -> ca.Function:
+    """Distances that must stay positive, as a CasADi function.
+
+    Args:
+        robot: Arm with n revolute joints in series.
+        collision: What must not touch what.
+
+    Returns:
+        Function ``q (n,) -> distances (m,)`` [m]: first the pairs of spheres, then each movable sphere to the ground,
+        then to each obstacle.
+
+    Raises:
+        ModelError: The arm is not a series of revolute joints.
+    """
+    q = ca.SX.sym("q", robot.n)
+    centers = _sphere_centers(robot, collision.spheres, q)
+    radii = [sphere.radius for sphere in collision.spheres]
+    distances = [ca.norm_2(centers[i] - centers[j]) - (radii[i] + radii[j]) for i, j in collision.pairs]
+    if collision.ground_height is not None:
+        distances += [centers[k][2] - radii[k] - collision.ground_height for k in collision.movable]
+    for obstacle in collision.obstacles:
+        distances += [_box_distance(obstacle, centers[k]) - radii[k] for k in collision.movable]
+    return ca.Function("clearance", [q], [ca.vertcat(*distances) if distances else ca.SX(0, 1)], ["q"], ["distances"])
+
+
+def _sphere_centers(robot: RobotModel, spheres: Sequence[Sphere], q: ca.SX) -> list[ca.SX]:
+    """Centres (3,) of spheres in the base frame."""
+    base = robot.pin_model.frames[robot.pin_model.getFrameId(robot.base_frame)].placement.inverse()
+    rotation, origin = _sparse(base.rotation), _sparse(base.translation)
+    poses = [(rotation, origin)]
+    for joint in range(robot.n):
+        relative, translation = _joint_transform(robot, joint, q[joint])
+        origin = origin + rotation @ translation
+        rotation = rotation @ relative
+        poses.append((rotation, origin))
+    return [poses[s.body][1] + poses[s.body][0] @ ca.DM(np.asarray(s.center, dtype=float)) for s in spheres]
+
+
+def _box_distance(obstacle: Obstacle, point: ca.SX) -> ca.SX:
+    """Distance of a point to the surface of a box, negative inside."""
+    beyond = ca.fabs(ca.DM(obstacle.rotation.T) @ (point - ca.DM(obstacle.center))) - ca.DM(obstacle.half_extents)
+    # The tiny offset keeps the norm differentiable on and inside the box; it only ever shortens the distance.
+    outside = ca.sqrt(ca.sumsqr(ca.fmax(beyond, 0.0)) + 1e-12) - 1e-6
+    return outside + ca.fmin(ca.mmax(beyond), 0.0)
+
+
+def _motions(robot: RobotModel, q: ca.SX, v: ca.SX, a: ca.SX) -> list[tuple[list[ca.SX], ca.SX, ca.SX]]:
+    """Per body: axes of all joints before it, velocity and acceleration minus gravity, each seen from the body (6,)."""
+    axes: list[ca.SX] = []
+    velocity = ca.SX(6, 1)
+    acceleration = ca.SX(np.concatenate([-robot.pin_model.gravity.linear, np.zeros(3)]))
+    result = []
+    for joint in range(robot.n):
+        rotation, translation = _joint_transform(robot, joint, q[joint])
+        axis = ca.vertcat(ca.SX(3, 1), ca.sparsify(ca.SX(_axis(robot, joint))))
+        axes = [_to_child(rotation, translation, motion) for motion in axes] + [axis]
+        velocity = _to_child(rotation, translation, velocity) + axis * v[joint]
+        acceleration = (
+            _to_child(rotation, translation, acceleration) + axis * a[joint] + _cross_motion(velocity, axis) * v[joint]
+        )
+        result.append((axes, velocity, acceleration))
+    return result
+
+
+def _joint_transform(robot: RobotModel, joint: int, angle: ca.SX) -> tuple[ca.SX, ca.SX]:
+    """Rotation (3, 3) and origin (3,) of the frame moved by a joint, seen from the frame before it."""
+    placement = robot.pin_model.jointPlacements[joint + 1]
+    axis = _axis(robot, joint)
+    cross = pin.skew(axis)
+    turn = ca.SX.eye(3) + _sparse(cross) * ca.sin(angle) + _sparse(cross @ cross) * (1.0 - ca.cos(angle))
+    return _sparse(placement.rotation) @ turn, _sparse(placement.translation)
+
+
+def _axis(robot: RobotModel, joint: int) -> Array:
+    """Axis (3,) of a revolute joint; raises ModelError for anything else."""
+    model = robot.pin_model
+    joint_model = model.joints[joint + 1]
+    data = joint_model.createData()
+    joint_model.calc(data, np.zeros(model.nq), np.zeros(model.nv))
+    subspace = np.array(data.S).reshape(6, -1)
+    if model.parents[joint + 1] != joint or subspace.shape[1] != 1 or np.any(subspace[:3]):
+        raise ModelError(f"joint '{robot.joint_names[joint]}': only revolute joints in series are supported here")
+    return subspace[3:, 0]
+
+
+def _sparse(matrix: Array) -> ca.SX:
+    return ca.SX(ca.sparsify(ca.DM(np.where(np.abs(matrix) < _NEGLIGIBLE, 0.0, matrix))))
+
+
+def _to_child(rotation: ca.SX, translation: ca.SX, motion: ca.SX) -> ca.SX:
+    """Motion vector of the parent frame seen from the child frame."""
+    linear, angular = motion[:3], motion[3:]
+    return ca.vertcat(rotation.T @ (linear - ca.cross(translation, angular)), rotation.T @ angular)
+
+
+def _cross_motion(velocity: ca.SX, motion: ca.SX) -> ca.SX:
+    linear, angular = velocity[:3], velocity[3:]
+    return ca.vertcat(
+        ca.cross(angular, motion[:3]) + ca.cross(linear, motion[3:]),
+        ca.cross(angular, motion[3:]),
+    )
+
+
+def _body_regressor(velocity: ca.SX, acceleration: ca.SX) -> ca.SX:
+    """The (6, 10) matrix with ``force = I a + v x* I v = regressor @ parameters``."""
+    omega, linear = velocity[3:], acceleration[:3] + ca.cross(velocity[3:], velocity[:3])
+    alpha = acceleration[3:]
+    spin = ca.skew(omega)
+    first_moment = ca.skew(alpha) + spin @ spin
+    inertia = _inertia_action(alpha) + spin @ _inertia_action(omega)
+    top = ca.horzcat(linear, first_moment, ca.SX(3, 6))
+    bottom = ca.horzcat(ca.SX(3, 1), -ca.skew(linear), inertia)
+    return ca.vertcat(top, bottom)
+
+
+def _inertia_action(w: ca.SX) -> ca.SX:
+    """The (3, 6) matrix L with ``I w = L [Ixx, Ixy, Iyy, Ixz, Iyz, Izz]``."""
+    x, y, z = w[0], w[1], w[2]
+    zero = ca.SX(1, 1)
+    return ca.vertcat(
+        ca.horzcat(x, y, zero, z, zero, zero),
+        ca.horzcat(zero, x, y, zero, z, zero),
+        ca.horzcat(zero, zero, zero, x, y, z),
+    )

@@ -1,0 +1,139 @@
+"""Distances of the arm's collision spheres to each other, to the ground and to obstacles.
+
+Everything here is seen from the base frame. Positive distances are free, negative ones collisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import RobotModel, Sphere
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A solid box that stands still.
+
+    Attributes:
+        name: Name for messages.
+        center: Centre in the base frame, (3,) [m].
+        half_extents: Half edge lengths, (3,) [m].
+        rotation: Axes of the box seen from the base frame, (3, 3).
+
+    Raises:
+        ParameterOutOfRange: A number is not finite, an edge is not positive or the axes are not orthonormal.
+    """
+
+    name: str
+    center: Array
+    half_extents: Array
+    rotation: Array = field(default_factory=lambda: np.eye(3))
+
+    def __post_init__(self) -> None:
+        shapes = {"center": (3,), "half_extents": (3,), "rotation": (3, 3)}
+        for name, shape in shapes.items():
+            array = np.array(getattr(self, name), dtype=float)
+            if array.shape != shape or not np.all(np.isfinite(array)):
+                raise ParameterOutOfRange(f"{name} of obstacle '{self.name}'", array.tolist(), f"finite, shape {shape}")
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        if not np.all(self.half_extents > 0.0):
+            raise ParameterOutOfRange(f"half_extents [m] of obstacle '{self.name}'", self.half_extents.tolist(), "above 0")
+        if not np.allclose(self.rotation @ self.rotation.T, np.eye(3), atol=1e-6):
+            raise ParameterOutOfRange(f"rotation of obstacle '{self.name}'", self.rotation.tolist(), "orthonormal rows")
+
+    def distance(self, points: ArrayLike) -> Array:
+        """Distances of points (..., 3) [m] to the surface, (...) [m]; negative inside."""
+        beyond = np.abs((np.asarray(points) - self.center) @ self.rotation) - self.half_extents
+        return np.linalg.norm(np.maximum(beyond, 0.0), axis=-1) + np.minimum(beyond.max(axis=-1), 0.0)
+
+
+@dataclass(frozen=True)
+class CollisionModel:
+    """What must not touch what.
+
+    Attributes:
+        spheres: Spheres of the arm and of what it carries.
+        pairs: Indices of the spheres that must not touch each other, (m, 2).
+        movable: Indices of the spheres that are checked against ground and obstacles, (k,).
+        obstacles: Boxes nothing may touch.
+        ground_height: Height of the ground in the base frame [m], None for none.
+    """
+
+    spheres: tuple[Sphere, ...]
+    pairs: NDArray[np.int64]
+    movable: NDArray[np.int64]
+    obstacles: tuple[Obstacle, ...]
+    ground_height: float | None
+
+
+def build_collision_model(
+    robot: RobotModel,
+    payload_spheres: Sequence[Sphere] = (),
+    obstacles: Sequence[Obstacle] = (),
+    ground_height: float | None = None,
+) -> CollisionModel:
+    """Collects what must not touch what.
+
+    Links of the arm are checked against each other when at least two other bodies are between them: with fewer, the
+    position limits keep them apart, and spheres are too coarse to show it. Tool and payload are checked as soon as one
+    other body is between. The base and the body turned by joint 1, which cannot come closer to anything around the arm,
+    are not checked against ground and obstacles.
+
+    Args:
+        robot: The arm, with its spheres.
+        payload_spheres: Spheres that cover what the arm carries, fixed to the last body.
+        obstacles: Boxes to keep away from.
+        ground_height: Height of the ground in the base frame [m]; None for no ground.
+    """
+    spheres = (*robot.spheres, *payload_spheres)
+    bodies = np.array([sphere.body for sphere in spheres], dtype=int)
+    is_tool = [_is_tool(robot, sphere.link) for sphere in robot.spheres] + [True] * len(payload_spheres)
+    needed_gap = np.where(np.logical_or.outer(is_tool, is_tool), 2, 3)
+    pairs = np.argwhere(bodies[None, :] - bodies[:, None] >= needed_gap)
+    return CollisionModel(spheres, pairs, np.flatnonzero(bodies >= 2), tuple(obstacles), ground_height)
+
+
+def _is_tool(robot: RobotModel, link: str) -> bool:
+    """Whether a link hangs on the flange."""
+    model = robot.pin_model
+    if not model.existFrame(link):
+        return False
+    frame = model.getFrameId(link)
+    flange = model.getFrameId(robot.flange_frame)
+    while frame != 0:
+        frame = model.frames[frame].parentFrame
+        if frame == flange:
+            return True
+    return False
+
+
+def sphere_centers(robot: RobotModel, spheres: Sequence[Sphere], q: ArrayLike) -> Array:
+    """Centres of spheres in the base frame, (N, number of spheres, 3) [m], at postures (N, n) [rad]."""
+    postures = np.asarray(q, dtype=float)
+    model, data = robot.pin_model, robot.pin_model.createData()
+    rotations, origins = np.empty((len(postures), robot.n + 1, 3, 3)), np.empty((len(postures), robot.n + 1, 3))
+    for index, posture in enumerate(postures):
+        pin.forwardKinematics(model, data, posture)
+        for body in range(robot.n + 1):
+            rotations[index, body], origins[index, body] = data.oMi[body].rotation, data.oMi[body].translation
+    bodies = [sphere.body for sphere in spheres]
+    local = np.array([sphere.center for sphere in spheres], dtype=float).reshape(-1, 3)
+    world = np.einsum("nsij,sj->nsi", rotations[:, bodies], local) + origins[:, bodies]
+    base = model.frames[model.getFrameId(robot.base_frame)].placement
+    return (world - base.translation) @ base.rotation
+
+
+def pair_distances(centers: Array, spheres: Sequence[Sphere], pairs: NDArray[np.int64]) -> Array:
+    """Gaps between spheres, (N, m) [m], for centres (N, number of spheres, 3) and pairs (m, 2)."""
+    radii = np.array([sphere.radius for sphere in spheres])
+    first, second = np.asarray(pairs, dtype=int).reshape(-1, 2).T
+    return np.linalg.norm(centers[:, first] - centers[:, second], axis=-1) - (radii[first] + radii[second])

@@ -1,0 +1,214 @@
+"""The single checks of a motion at samples: each returns its margin or raises with joint, time and amount."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.errors import SysidError
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.planning.base import Trajectory
+from sysid_ros.core.planning.clearance import CollisionModel, pair_distances, sphere_centers
+from sysid_ros.core.regressors.torque import TorqueRegressor
+
+Array = NDArray[np.float64]
+
+
+class PlanRejected(SysidError):
+    """A trajectory that breaks a limit.
+
+    Args:
+        check: Which kind of limit: "position", "velocity", "acceleration", "torque", "braking torque",
+            "ground", "obstacle", "self-collision".
+        where: Joint, link or pair of links.
+        time: When, since the start of the trajectory [s].
+        value: What it reaches.
+        allowed: What is allowed.
+        unit: Unit of both.
+    """
+
+    def __init__(self, check: str, where: str, time: float, value: float, allowed: float, unit: str):
+        self.check = check
+        self.where = where
+        self.time = time
+        self.value = value
+        self.allowed = allowed
+        self.unit = unit
+        super().__init__(
+            f"{check} limit broken at {where}, {time:.3f} s after the start: {value:.4g} {unit}, allowed {allowed:.4g} "
+            f"{unit} ({abs(value - allowed):.3g} {unit} too far)"
+        )
+
+
+def check_positions(robot: RobotModel, trajectory: Trajectory, error: Array, times: Array, q: Array) -> float:
+    """Smallest distance to a position limit over all time, tracking error included [rad]; inf without limits.
+
+    Args:
+        robot: The arm.
+        trajectory: The motion; its extrema count, the samples only tell when.
+        error: Largest position error, (n,) [rad].
+        times: Sample times, (N,) [s].
+        q: Positions there, (N, n) [rad].
+
+    Raises:
+        PlanRejected: A limit is broken.
+    """
+    lower, upper = trajectory.position_extrema()
+    below, above = lower - error - robot.limits.q_lower, robot.limits.q_upper - upper - error
+    joint = int(np.argmin(np.minimum(below, above)))
+    if min(below[joint], above[joint]) < 0.0:
+        is_low = below[joint] < above[joint]
+        value = (lower - error)[joint] if is_low else (upper + error)[joint]
+        allowed = robot.limits.q_lower[joint] if is_low else robot.limits.q_upper[joint]
+        index = int(np.argmin(q[:, joint]) if is_low else np.argmax(q[:, joint]))
+        raise _rejected("position", robot, joint, times[index], value, allowed, "rad")
+    return float(min(below[joint], above[joint]))
+
+
+def check_rates(
+    check: str, robot: RobotModel, extrema: tuple[Array, Array], error: Array, times: Array, values: Array
+) -> float:
+    """Smallest distance to a velocity or acceleration limit over all time, relative to the limit [-].
+
+    Args:
+        check: "velocity" or "acceleration".
+        robot: The arm.
+        extrema: Bounds over all time, each (n,).
+        error: Largest error, (n,).
+        times: Sample times, (N,) [s].
+        values: Velocities or accelerations there, (N, n).
+
+    Raises:
+        PlanRejected: A limit is broken.
+    """
+    limit, unit = (
+        (robot.limits.v_max, "rad/s") if check == "velocity" else (robot.limits.a_max, "rad/s^2")
+    )
+    largest = np.maximum(-extrema[0], extrema[1]) + error
+    margin = 1.0 - largest / limit
+    joint = int(np.argmin(margin))
+    if margin[joint] < 0.0:
+        index = int(np.argmax(np.abs(values[:, joint])))
+        raise _rejected(check, robot, joint, times[index], largest[joint], limit[joint], unit)
+    return float(margin[joint])
+
+
+@dataclass(frozen=True)
+class TorqueDemand:
+    """Worst-case torques of an arm over boxes of its and its payload's parameters.
+
+    Attributes:
+        robot: The arm.
+        arm_box: Box of the arm's parameters, (14 n,).
+        payload_box: Box of the payload's parameters, (10,).
+        feedback: Torque the controller may add to what the motion needs, (n,) [Nm].
+    """
+
+    robot: RobotModel
+    arm_box: Box
+    payload_box: Box
+    feedback: Array
+
+    def evaluate(self, q: Array, v: Array, a: Array) -> Array:
+        """Largest torque of any parameters in the boxes at states (N, n), (N, n) [Nm].
+
+        Linear in the parameters, so ``|W center| + |W| radius`` is exact. Coulomb friction counts in the worst direction.
+        """
+        n = self.robot.n
+        regressor = TorqueRegressor(self.robot, EffortMeaning.MOTOR_SIDE).evaluate(q, v, a, direction=np.zeros_like(v))
+        payload = regressor[:, :, INERTIAL * (n - 1) : INERTIAL * n]
+        nominal = regressor @ self.arm_box.center + payload @ self.payload_box.center
+        spread = np.abs(regressor) @ self.arm_box.radius + np.abs(payload) @ self.payload_box.radius
+        coulomb = self.robot.friction(np.maximum(np.abs(self.arm_box.lower), np.abs(self.arm_box.upper)))[:, 0]
+        return np.abs(nominal) + spread + coulomb + self.feedback
+
+    def check(self, name: str, times: Array, states: tuple[Array, Array, Array], fraction: float = 1.0) -> float:
+        """Smallest distance to a torque limit at the samples, relative to the limit [-].
+
+        Args:
+            name: "torque" or "braking torque", for the message.
+            times: Sample times, (N,) [s].
+            states: Positions, velocities and accelerations, each (N, n).
+            fraction: Part of the limits that may be used [-].
+
+        Raises:
+            PlanRejected: A limit is broken.
+        """
+        limit = fraction * self.robot.limits.tau_max
+        demand = self.evaluate(*states)
+        index, joint = np.unravel_index(int(np.argmax(demand / limit)), demand.shape)
+        if demand[index, joint] > limit[joint]:
+            raise _rejected(name, self.robot, int(joint), times[index], demand[index, joint], limit[joint], "Nm")
+        return float(1.0 - demand[index, joint] / limit[joint])
+
+
+def check_clearance(
+    robot: RobotModel, collision: CollisionModel, error: Array, clearance: float, times: Array, q: Array
+) -> dict[str, float]:
+    """Smallest free distances at the samples, tracking error taken off, by name [m].
+
+    A position error e moves a point by at most ``sum_j e_j r_j`` with r_j its largest possible distance to axis j.
+
+    Args:
+        robot: The arm.
+        collision: What must not touch what.
+        error: Largest position error, (n,) [rad].
+        clearance: Distance to keep [m].
+        times: Sample times, (N,) [s].
+        q: Positions there, (N, n) [rad].
+
+    Raises:
+        PlanRejected: Something comes too close.
+    """
+    if not collision.spheres:
+        return {}
+    centers = sphere_centers(robot, collision.spheres, q)
+    reach = _displacements(robot, collision)  # (spheres, n) [m/rad]
+    radii = np.array([sphere.radius for sphere in collision.spheres])
+    links = [sphere.link for sphere in collision.spheres]
+    bodies = np.array([sphere.body for sphere in collision.spheres])
+    margins: dict[str, float] = {}
+
+    def keep(check: str, distances: Array, names: Sequence[str]) -> None:
+        index, which = np.unravel_index(int(np.argmin(distances)), distances.shape)
+        smallest = float(distances[index, which])
+        if smallest < clearance:
+            raise PlanRejected(check, names[int(which)], float(times[index]), smallest, clearance, "m")
+        margins[f"{check} [m]"] = smallest - clearance
+
+    if len(collision.pairs):
+        first, second = collision.pairs.T
+        # Only the joints between two bodies move them against each other.
+        between = np.arange(robot.n) >= bodies[first][:, None]
+        moved = (np.where(between, reach[second], 0.0)) @ error
+        names = [f"{links[i]} and {links[j]}" for i, j in collision.pairs]
+        keep("self-collision", pair_distances(centers, collision.spheres, collision.pairs) - moved, names)
+    moved, own = (reach @ error)[collision.movable], radii[collision.movable]
+    points, names = centers[:, collision.movable], [links[k] for k in collision.movable]
+    if collision.ground_height is not None and names:
+        keep("ground", points[..., 2] - collision.ground_height - own - moved, names)
+    for obstacle in collision.obstacles:
+        if names:
+            keep("obstacle", obstacle.distance(points) - own - moved, [f"{name} and {obstacle.name}" for name in names])
+    return margins
+
+
+def _displacements(robot: RobotModel, collision: CollisionModel) -> Array:
+    """Largest distance of each sphere's centre to each joint's origin over all postures, (spheres, n) [m]."""
+    lengths = np.array([np.linalg.norm(placement.translation) for placement in robot.pin_model.jointPlacements[1:]])
+    result = np.zeros((len(collision.spheres), robot.n))
+    for row, sphere in zip(result, collision.spheres, strict=True):
+        for joint in range(sphere.body):
+            row[joint] = lengths[joint + 1 : sphere.body].sum() + np.linalg.norm(sphere.center)
+    return result
+
+
+def _rejected(
+    check: str, robot: RobotModel, joint: int, time: float, value: float, allowed: float, unit: str
+) -> PlanRejected:
+    where = f"joint '{robot.joint_names[joint]}'"
+    return PlanRejected(check, where, float(time), float(value), float(allowed), unit)

@@ -1,0 +1,264 @@
+"""First version of the safe planner: checks trajectories at dense samples and plans Bezier motions checked the same way.
+
+Position, velocity and acceleration limits are checked over continuous time (extrema of the curves); torques and distances
+at samples only. That is no proof, and every certificate says so; a verifier over continuous time can take its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import RobotModel, Sphere
+from sysid_ros.core.planning.base import InvalidTrajectory, PlanningCancelled, Trajectory, joint_vector
+from sysid_ros.core.planning.bezier import BezierTrajectory
+from sysid_ros.core.planning.braked import slowdown_states
+from sysid_ros.core.planning.certificate import Certificate, box_hash
+from sysid_ros.core.planning.clearance import Obstacle, build_collision_model
+from sysid_ros.core.planning.motion_checks import (
+    PlanRejected,
+    TorqueDemand,
+    check_clearance,
+    check_positions,
+    check_rates,
+)
+
+Array = NDArray[np.float64]
+
+_BRAKE_STEP = 0.01  # [s] between the positions on the path at which stops are checked
+_BRAKE_POINTS = 9  # points of a stop
+_PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
+_STRETCH = 1.15  # a rejected duration is stretched by this
+
+
+class TrackingErrors(Protocol):
+    """Largest errors of the controller, as :class:`sysid_ros.core.control` gives them."""
+
+    position: Array
+    velocity: Array
+
+
+@dataclass(frozen=True)
+class SampledCheckSettings:
+    """Settings of the checks.
+
+    Attributes:
+        step: Time between samples [s].
+        clearance: Distance to keep between spheres, to ground and to obstacles [m].
+        torque_fraction: Part of the torque limits that may be used [-].
+        feedback_torque: Torque the controller may add to what the motion needs, (n,) or one for all [Nm].
+        ground_height: Height of the ground in the base frame [m]; None for no ground.
+        payload_spheres: Spheres that cover what the arm carries; None takes those of the robot's payload prior.
+        brake_times: Times to rest of stops along the path that are tried, ascending [s]; the first that passes is noted
+            in the certificate, and a plan none of them can stop is rejected. Empty leaves stops unchecked.
+        validity: Time a certificate is valid [s].
+
+    Raises:
+        ParameterOutOfRange: A setting is outside its range.
+    """
+
+    step: float = 0.002
+    clearance: float = 0.0
+    torque_fraction: float = 1.0
+    feedback_torque: float | Array = 0.0
+    ground_height: float | None = None
+    payload_spheres: tuple[Sphere, ...] | None = None
+    brake_times: tuple[float, ...] = field(default=(0.3, 0.5, 0.8, 1.2))
+    validity: float = 60.0
+
+    def __post_init__(self) -> None:
+        feedback = np.asarray(self.feedback_torque, dtype=float)
+        rising = all(a < b for a, b in zip(self.brake_times, self.brake_times[1:], strict=False))
+        checks = (
+            ("step [s]", self.step, 0.0 < self.step <= 0.002, "above 0, at most 0.002"),
+            ("clearance [m]", self.clearance, 0.0 <= self.clearance <= 1.0, "0 to 1"),
+            ("torque_fraction [-]", self.torque_fraction, 0.0 < self.torque_fraction <= 1.0, "above 0, at most 1"),
+            ("feedback_torque [Nm]", feedback.tolist(), bool(np.all((0.0 <= feedback) & (feedback < 1e4))), "0 to 10000"),
+            ("brake_times [s]", self.brake_times, rising and all(0.0 < t <= 10.0 for t in self.brake_times), "ascending"),
+            ("validity [s]", self.validity, 0.0 < self.validity <= 86400.0, "above 0, at most 86400"),
+        )
+        for name, value, is_allowed, allowed in checks:
+            if not is_allowed:
+                raise ParameterOutOfRange(name, value, allowed)
+
+
+def certify_sampled(
+    robot: RobotModel,
+    trajectory: Trajectory,
+    boxes: tuple[Box, Box],
+    tracking_bound: TrackingErrors,
+    obstacles: Sequence[Obstacle] = (),
+    settings: SampledCheckSettings | None = None,
+    now: float = 0.0,
+) -> Certificate:
+    """Checks a trajectory and all stops along its path, and returns the certificate.
+
+    Args:
+        robot: The arm.
+        trajectory: The motion.
+        boxes: Box of the arm's parameters (14 n,) and of the payload's (10,).
+        tracking_bound: Largest position and velocity errors of the controller, each (n,) [rad, rad/s].
+        obstacles: Boxes to keep away from.
+        settings: How to check.
+        now: Time of the loop's clock [s].
+
+    Returns:
+        The certificate, method "sampled", with the margins.
+
+    Raises:
+        PlanRejected: A limit is broken: which, where, when and by how much.
+        InvalidTrajectory: The trajectory is for another number of joints.
+    """
+    settings = settings or SampledCheckSettings()
+    if trajectory.n != robot.n:
+        raise InvalidTrajectory("the number of joints", trajectory.n, f"{robot.n}")
+    payload_spheres = robot.payload_prior.spheres if settings.payload_spheres is None else settings.payload_spheres
+    collision = build_collision_model(robot, payload_spheres, obstacles, settings.ground_height)
+    error = np.broadcast_to(np.asarray(tracking_bound.position, dtype=float), (robot.n,))
+    velocity_error = np.broadcast_to(np.asarray(tracking_bound.velocity, dtype=float), (robot.n,))
+    feedback = np.broadcast_to(np.asarray(settings.feedback_torque, dtype=float), (robot.n,))
+    demand = TorqueDemand(robot, boxes[0], boxes[1], feedback)
+
+    times = np.linspace(0.0, trajectory.duration, int(np.ceil(trajectory.duration / settings.step)) + 1)
+    states = trajectory.sample(times)
+    q, v, a = states
+    margins = {"position [rad]": check_positions(robot, trajectory, error, times, q)}
+    margins["velocity [-]"] = check_rates(
+        "velocity", robot, trajectory.velocity_extrema(), velocity_error, times, v
+    )
+    margins["acceleration [-]"] = check_rates(
+        "acceleration", robot, trajectory.acceleration_extrema(), np.zeros(robot.n), times, a
+    )
+    margins["torque [-]"] = demand.check("torque", times, states, settings.torque_fraction)
+    margins.update(check_clearance(robot, collision, error, settings.clearance, times, q))
+    brake_time = 0.0
+    if settings.brake_times:
+        brake_time, margins["braking torque [-]"] = _check_stops(demand, trajectory, settings)
+    return Certificate(
+        plan_hash=trajectory.hash(),
+        box_hash=box_hash(*boxes),
+        start_q=trajectory.start,
+        method="sampled",
+        claims=_claims(settings, bool(collision.spheres), bool(payload_spheres), len(obstacles)),
+        margins={name: value for name, value in margins.items() if np.isfinite(value)},
+        tracking_bound=error,
+        issued_at=now,
+        expires_at=now + settings.validity,
+        brake_time=brake_time,
+    )
+
+
+def plan_to(
+    robot: RobotModel,
+    start: ArrayLike,
+    goal: ArrayLike,
+    boxes: tuple[Box, Box],
+    tracking_bound: TrackingErrors,
+    obstacles: Sequence[Obstacle] = (),
+    settings: SampledCheckSettings | None = None,
+    now: float = 0.0,
+    *,
+    start_velocity: ArrayLike | None = None,
+    start_acceleration: ArrayLike | None = None,
+    duration: float | None = None,
+    max_duration: float = 20.0,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> tuple[BezierTrajectory, Certificate]:
+    """Plans a certified Bezier motion to a posture, as short as the limits allow.
+
+    Args:
+        robot: The arm.
+        start: Start position, (n,) [rad].
+        goal: End position, (n,) [rad].
+        boxes: As in :func:`certify_sampled`.
+        tracking_bound: As in :func:`certify_sampled`.
+        obstacles: As in :func:`certify_sampled`.
+        settings: As in :func:`certify_sampled`.
+        now: As in :func:`certify_sampled`.
+        start_velocity: Start velocity, (n,) [rad/s]; at rest without it.
+        start_acceleration: Start acceleration, (n,) [rad/s^2]; zero without it.
+        duration: Duration [s]; None finds one.
+        max_duration: Longest duration that is tried [s].
+        is_cancelled: Looked at between tries.
+
+    Returns:
+        The motion and its certificate.
+
+    Raises:
+        PlanningCancelled: ``is_cancelled`` said so.
+        PlanRejected: No duration is good enough; tells what is wrong with the last one.
+        InvalidTrajectory: A vector is not finite or of the wrong length.
+    """
+    q0, q1 = joint_vector("start [rad]", start, robot.n), joint_vector("goal [rad]", goal, robot.n)
+    zero = np.zeros(robot.n)
+    v0 = joint_vector("start_velocity [rad/s]", zero if start_velocity is None else start_velocity, robot.n)
+    a0 = joint_vector("start_acceleration [rad/s^2]", zero if start_acceleration is None else start_acceleration, robot.n)
+    total = duration or _shortest_duration(robot, q0, q1, tracking_bound)
+    while not is_cancelled():
+        trajectory = BezierTrajectory(q0, v0, a0, q1, total)
+        try:
+            return trajectory, certify_sampled(robot, trajectory, boxes, tracking_bound, obstacles, settings, now)
+        except PlanRejected as rejection:
+            # From rest to rest a longer duration follows the same path: what is wrong with the path stays wrong.
+            on_path = rejection.check in ("position", "self-collision", "ground", "obstacle") and not v0.any()
+            if duration is not None or on_path or total * _STRETCH > max_duration:
+                raise
+        total *= _STRETCH
+    raise PlanningCancelled("the planner was cancelled")
+
+
+def _shortest_duration(robot: RobotModel, start: Array, goal: Array, tracking_bound: TrackingErrors) -> float:
+    """Duration at which a degree-5 motion from rest to rest just respects velocities and accelerations, rounded up."""
+    distance = np.abs(goal - start)
+    velocity = np.maximum(robot.limits.v_max - tracking_bound.velocity, 1e-3)
+    by_velocity = _PEAK_SPEED * distance / velocity
+    by_acceleration = np.sqrt(_PEAK_ACCELERATION * distance / robot.limits.a_max)
+    return float(max(1.01 * by_velocity.max(), 1.01 * by_acceleration.max(), 0.2))
+
+
+def _check_stops(demand: TorqueDemand, trajectory: Trajectory, settings: SampledCheckSettings) -> tuple[float, float]:
+    """The shortest brake time all stops can be done in, and the margin of the torque in them."""
+    count = int(np.ceil(trajectory.duration / max(_BRAKE_STEP, settings.step))) + 1
+    times = np.linspace(0.0, trajectory.duration, count)
+    on_path = trajectory.sample(times)
+    repeated = np.tile(times, _BRAKE_POINTS)
+    *shorter, longest = settings.brake_times
+    for brake_time in shorter:
+        states = slowdown_states(on_path, brake_time, _BRAKE_POINTS)
+        with contextlib.suppress(PlanRejected):
+            return brake_time, demand.check("braking torque", repeated, states, settings.torque_fraction)
+    states = slowdown_states(on_path, longest, _BRAKE_POINTS)
+    return longest, demand.check("braking torque", repeated, states, settings.torque_fraction)
+
+
+def _claims(settings: SampledCheckSettings, has_spheres: bool, has_payload_spheres: bool, obstacles: int) -> str:
+    """One sentence of what was and what was not checked."""
+    sampled = ["torques of every parameter in the boxes"]
+    sampled += [f"the same for stops along the path (every {1e3 * _BRAKE_STEP:g} ms)"] if settings.brake_times else []
+    missing = [] if settings.brake_times else ["stops along the path"]
+    if has_spheres:
+        sampled.append("collision spheres of arm" + (" and payload" if has_payload_spheres else "") + " with each other")
+        if settings.ground_height is not None:
+            sampled.append("with the ground")
+        if obstacles:
+            sampled.append(f"with {obstacles} obstacle{'s' if obstacles > 1 else ''}")
+    if not has_spheres:
+        missing.append("collisions (no spheres are known)")
+    elif not has_payload_spheres:
+        missing.append("collisions of the payload")
+    if settings.ground_height is None:
+        missing.append("the ground")
+    if not obstacles:
+        missing.append("obstacles (none are known)")
+    return (
+        "Position, velocity and acceleration limits hold at all times with the tracking error; at samples every "
+        f"{1e3 * settings.step:g} ms only, which is not a proof, were checked: {', '.join(sampled)}; not checked: "
+        f"{', '.join(missing) or 'nothing else that is known'}."
+    )
