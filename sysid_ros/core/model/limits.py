@@ -11,7 +11,8 @@ from urdf_parser_py.urdf import Joint
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import JointLimits
 from sysid_ros.core.model.settings import Section
-from sysid_ros.core.model.urdf import MissingLimit, UrdfDescription
+from sysid_ros.core.model.urdf import UrdfDescription
+from sysid_ros.core.model.urdf_checks import MissingLimit
 
 _ACCELERATION_MAX = 1000.0  # [rad/s^2]
 _ROUNDING = 1e-9  # settings may exceed the URDF by this share, the rounding of a decimal number
