@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pinocchio as pin
@@ -77,6 +78,7 @@ def random_model(name: str) -> pin.Model:
     return model
 
 
+@cache
 def model_named(name: str) -> pin.Model:
     return random_model(name) if name in TREES else load_robot(name).pin_model
 
@@ -94,7 +96,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 @pytest.fixture
 def chain() -> Case:
     """One random chain with prismatic joints, for tests of arguments."""
-    model = random_model("chain")
+    model = model_named("chain")
     rng = np.random.default_rng(8)
     inertial = np.concatenate([inertia.toDynamicParameters() for inertia in list(model.inertias)[1:]])
     q, v, a = rng.uniform(-1.5, 1.5, size=(3, 4, model.nv))
