@@ -73,7 +73,7 @@ class IdentificationSettings:
         trajectory_duration: Duration of one trajectory [s].
         target_mass_width: Stop as soon as the mass interval is this narrow [kg]; 0 asks for all trajectories.
         shrink_threshold: Stop when a trajectory has shrunk no interval by more than this fraction [-].
-        settle_time: Time at rest after a motion, for the last windows to arrive [s].
+        settle_time: Time at rest after a motion that still counts as data [s].
     """
 
     trajectories: int = 2
@@ -183,6 +183,9 @@ class IdentificationBackend(Protocol):
 
     def information(self) -> NDArray[np.float64]:
         """Gram matrix (10, 10) of the data so far."""
+
+    def settle(self, duration: float) -> None:
+        """Stays at rest for a while [s] and returns when the estimate covers all samples up to then."""
 
     def wait(self, duration: float) -> None:
         """Lets time pass [s]."""
@@ -321,7 +324,7 @@ class _Procedure:
             self._report(Phase.MOVING, "moving", self._fraction(index + state.progress))
         self._motion_time += motion.trajectory.duration
         self._report(Phase.ESTIMATING, "at rest, evaluating", self._fraction(index + 1))
-        self._backend.wait(self._settings.settle_time)
+        self._backend.settle(self._settings.settle_time)
 
     def _final_estimate(self) -> ParameterEstimate:
         estimate = self._backend.estimate()

@@ -1,4 +1,4 @@
-"""The simulated arm as ``mode:=mock`` starts it: which truth it hides, which payload it holds, which controller drives it."""
+"""The simulated arm as ``mode:=mock`` starts it: its hidden truth, its payload, the controller that drives it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class UnknownPayload(SysidError):
     def __init__(self, name: str, valid_names: tuple[str, ...]):
         self.name = name
         self.valid_names = valid_names
-        super().__init__(f"payload '{name}' is unknown; config/payloads.yaml has {', '.join(valid_names)}, or 'none'")
+        listed = ", ".join(valid_names)
+        super().__init__(f"payload '{name}' is unknown; allowed: {listed}, 'none', or a mass [kg]")
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,10 @@ def build_mock_loop(setup: MockSetup) -> ControlLoop:
 def load_payload(robot: RobotModel, name: str) -> Array | None:
     """A payload of ``config/payloads.yaml`` held in the robot's tool.
 
+    Args:
+        robot: The robot.
+        name: Its name there; ``none``; or a mass [kg], which gives the first one there that mass, its shape kept.
+
     Returns:
         Its parameters about the frame of the last joint, (10,); None for ``none``.
 
@@ -90,14 +95,26 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
     if name == "none":
         return None
     payloads = yaml.safe_load(_payload_file().read_text())
+    scale = 1.0
+    if _is_mass(name):
+        shape = next(iter(payloads))
+        scale, name = float(name) / payloads[shape]["mass"], shape
     if name not in payloads:
         raise UnknownPayload(name, tuple(payloads))
     entry = payloads[name]
     xx, xy, yy, xz, yz, zz = entry["inertia"]
     inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    parameters = transform_parameters(from_com_form(entry["mass"], entry["com"], inertia), *tool_transform(robot))
+    in_tool = scale * from_com_form(entry["mass"], entry["com"], inertia)
+    parameters = transform_parameters(in_tool, *tool_transform(robot))
     require_physically_consistent(parameters, name)
     return parameters
+
+
+def _is_mass(text: str) -> bool:
+    try:
+        return 0.0 < float(text) < np.inf
+    except ValueError:
+        return False
 
 
 def _payload_file() -> Path:

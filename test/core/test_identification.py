@@ -83,6 +83,9 @@ class FakeBackend:
     def information(self):
         return np.zeros((10, 10))
 
+    def settle(self, duration):
+        self._do("settle")
+
     def wait(self, duration):
         self._remaining -= duration
         if self._remaining <= 0.0:
@@ -95,7 +98,7 @@ SETTINGS = IdentificationSettings(trajectories=3, trajectory_duration=2.0, max_m
 def test_runs_every_trajectory_in_order_and_reports_progress():
     backend, phases = FakeBackend(), []
     outcome = run_identification(backend, SETTINGS, on_progress=lambda p: phases.append((p.phase, p.progress)))
-    assert backend.calls == ["check_ready", "reset_estimate"] + ["plan", "certify", "execute"] * 3
+    assert backend.calls == ["check_ready", "reset_estimate"] + ["plan", "certify", "execute", "settle"] * 3
     assert outcome.motion_time == pytest.approx(6.0)
     assert outcome.estimate.upper[0] - outcome.estimate.lower[0] == pytest.approx(0.2)
     assert "all 3 trajectories" in outcome.stop_reason
@@ -129,7 +132,7 @@ def test_never_exceeds_the_motion_time():
     assert "would exceed 5 s" in outcome.stop_reason
 
 
-@pytest.mark.parametrize("step", ["check_ready", "plan", "certify", "execute"])
+@pytest.mark.parametrize("step", ["check_ready", "plan", "certify", "execute", "settle"])
 def test_every_failing_step_ends_with_a_brake(step):
     backend = FakeBackend(fail_at=step)
     with pytest.raises(IdentificationFailed, match=f"{step} failed"):

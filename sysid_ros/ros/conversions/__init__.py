@@ -33,6 +33,7 @@ from sysid_ros.ros.conversions.samples import (
     samples_from_message,
     samples_to_message,
 )
+from sysid_ros.ros.conversions.status import driver_status_message
 
 __all__ = [
     "InvalidMessage",
@@ -41,6 +42,7 @@ __all__ = [
     "certificate_to_message",
     "certified_from_message",
     "certified_to_message",
+    "driver_status_message",
     "estimate_from_message",
     "estimate_to_message",
     "inertia_message",

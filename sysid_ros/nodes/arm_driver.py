@@ -1,0 +1,457 @@
+"""Node ``arm_driver``: owns the arm. The torque loop is a process of its own; this node is its ROS side."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Empty, String
+from std_srvs.srv import Trigger
+
+from sysid_msgs.msg import DriverStatus, SampleBatch, SimulationTruth
+from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
+from sysid_ros.core.control import CONTROLLERS
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.drivers.loop_samples import LoopSamples
+from sysid_ros.drivers.loop_types import LoopSettings, LoopStatus
+from sysid_ros.drivers.mock import TRUTHS, MockSetup, build_mock_loop, load_payload
+from sysid_ros.drivers.process import LoopProcess
+from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.drivers.simulated_arm import InjectedFaults
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import (
+    Samples,
+    certified_from_message,
+    driver_status_message,
+    estimate_from_message,
+    joint_state_message,
+    samples_to_message,
+    truth_to_message,
+)
+from sysid_ros.ros.diagnostics import Level, diagnostic_message
+from sysid_ros.ros.node import spin_main
+from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.robot import RobotParameters
+
+_LOOP = LoopSettings()
+_MODES = ("mock",)
+_COMMANDER_PERIOD = 0.02
+
+
+@dataclass(frozen=True)
+class ArmDriverParameters(RobotParameters):
+    """Parameters of the node ``arm_driver``."""
+
+    autostart: bool = parameter(True, "", "Take the arm over as soon as the node runs", read_only=True)
+    mode: str = parameter("mock", "", "Which arm: mock is the simulated one", choices=_MODES, read_only=True)
+    controller: str = parameter("robust", "", "Control law", choices=CONTROLLERS, read_only=True)
+    batch_rate: float = parameter(
+        50.0, "Hz", "How often a batch of samples is published", lower=5.0, upper=200.0, read_only=True
+    )
+    joint_state_rate: float = parameter(
+        100.0, "Hz", "How often joint_states is published; at most the rate of samples", lower=1.0, upper=1000.0,
+        read_only=True,
+    )  # fmt: skip
+    status_rate: float = parameter(
+        20.0, "Hz", "How often the status is published", lower=1.0, upper=50.0, read_only=True
+    )
+    commander_timeout: float = parameter(
+        0.5, "s", "Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat", lower=0.0, upper=10.0
+    )
+    heartbeat_timeout: float = parameter(
+        _LOOP.heartbeat_timeout, "s", "Silence of this node after which the loop brakes", lower=0.02, upper=10.0,
+        read_only=True,
+    )  # fmt: skip
+    brake_time: float = parameter(
+        _LOOP.brake_time, "s", "Time to rest of a brake where the certificate names none", lower=0.05, upper=5.0,
+        read_only=True,
+    )  # fmt: skip
+    start_tolerance: float = parameter(
+        _LOOP.start_tolerance, "rad", "Largest difference between the reference and the start of a trajectory",
+        lower=1e-6, upper=0.1, read_only=True,
+    )  # fmt: skip
+    following_error: float = parameter(
+        _LOOP.following_error, "rad", "Tracking error at which the loop gives the arm up", lower=0.001, upper=1.0,
+        read_only=True,
+    )  # fmt: skip
+    late_limit: float = parameter(
+        _LOOP.late_limit, "s", "Lateness of a cycle at which the arm brakes", lower=0.001, upper=10.0, read_only=True
+    )
+    truth: str = parameter(
+        "random", "", "mock: how the arm's own parameters are chosen in their box", choices=TRUTHS, read_only=True
+    )
+    payload: str = parameter(
+        "none", "", "mock: payload of config/payloads.yaml the arm holds at the start, or none", read_only=True
+    )
+    noise: str = parameter(
+        "uniform", "", "mock: how the sensors use their allowed errors", choices=tuple(n.value for n in Noise),
+        read_only=True,
+    )  # fmt: skip
+    seed: int = parameter(0, "-", "mock: seed of truth and noise", lower=0, upper=2**31 - 1, read_only=True)
+    fault_drop_cycles: int = parameter(0, "-", "mock: next cycles without a fresh state", lower=0, upper=100000)
+    fault_drop_probability: float = parameter(
+        0.0, "-", "mock: probability that a cycle has no fresh state", lower=0.0, upper=1.0
+    )
+    fault_stuck_encoders: tuple[str, ...] = parameter((), "", "mock: joints whose position freezes")
+    fault_nan_torques: tuple[str, ...] = parameter((), "", "mock: joints whose effort is not a number")
+    fault_command_delay: int = parameter(0, "cycles", "mock: how late commands come", lower=0, upper=1000)
+    fault_power_loss: bool = parameter(False, "", "mock: power fails, brakes engage")
+
+    def loop_settings(self) -> LoopSettings:
+        """The settings of the loop that these parameters stand for."""
+        names = {one.name for one in fields(LoopSettings)}
+        return LoopSettings(**{one.name: getattr(self, one.name) for one in fields(self) if one.name in names})
+
+    def setup(self) -> MockSetup:
+        """The set-up of the simulated arm."""
+        return MockSetup(
+            self.model, self.controller, self.truth, self.payload, self.noise, self.seed, self.loop_settings()
+        )
+
+    def faults(self) -> InjectedFaults:
+        """The faults to inject into the simulated arm."""
+        return InjectedFaults(
+            drop_cycles=self.fault_drop_cycles,
+            drop_probability=self.fault_drop_probability,
+            stuck_encoders=self.fault_stuck_encoders,
+            nan_torques=self.fault_nan_torques,
+            command_delay=self.fault_command_delay,
+            power_loss=self.fault_power_loss,
+        )
+
+    def check(self) -> None:
+        """Refuses a heartbeat the timers of this node could not keep."""
+        super().check()
+        if self.commander_timeout and self.commander_timeout < 0.2:
+            raise ParameterOutOfRange("parameter 'commander_timeout' [s]", self.commander_timeout, "0, or 0.2 to 10")
+
+
+class ArmDriverNode(LifecycleNode):
+    """Publishes what the loop measures; starts only what is certified."""
+
+    def __init__(self) -> None:
+        super().__init__("arm_driver")
+        self._parameters = ParameterServer(self, ArmDriverParameters)
+        self._parameters.on_change(self._inject_faults)
+        self._robot: RobotModel | None = None
+        self._loop: LoopProcess | None = None
+        self._faults = InjectedFaults()
+        self._payload_epoch = 0
+        self._dropped = 0
+        self._has_real_time = False
+        self._last_text = ""
+        self._joint_state_ns = 0
+        self._commander_time = -np.inf
+        self._silence_reported = False
+        self._is_moving = False
+        self._active_things: list[Any] = []
+
+    # Lifecycle
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Loads the robot and prepares the loop; nothing moves."""
+        values = self._parameters.values
+        try:
+            self._robot = values.load_robot(self.get_logger())
+            load_payload(self._robot, values.payload)
+            self._loop = LoopProcess(partial(build_mock_loop, values.setup()), self._robot.n)
+        except SysidError as error:
+            self.get_logger().fatal(str(error))
+            return TransitionCallbackReturn.FAILURE
+        description = self.create_publisher(String, "robot_description", qos.LATCHED)
+        description.publish(String(data=self._robot.urdf))
+        self._description = description
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Starts the loop, which takes the arm over and holds it."""
+        try:
+            self._loop.start()
+        except SysidError as error:
+            self.get_logger().fatal(f"the arm cannot be taken over: {error}")
+            return TransitionCallbackReturn.FAILURE
+        self._has_real_time = self._loop.scheduling.startswith("SCHED_FIFO")
+        self._offer()
+        self.get_logger().info(
+            f"holding {self._robot.name} ({self._parameters.values.mode}); scheduling: {self._loop.scheduling}"
+        )
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Brakes, hands the arm back and ends the loop."""
+        self._release("the driver is deactivated")
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Forgets the robot."""
+        self.destroy_publisher(self._description)
+        self._loop = None
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Brakes, hands the arm back and ends the loop."""
+        self._release("the driver is shut down")
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Brakes, hands the arm back and ends the loop."""
+        self._release("the driver has an error")
+        return TransitionCallbackReturn.SUCCESS
+
+    def close(self) -> None:
+        """Stops the arm before the node ends."""
+        self._release("the driver ends")
+
+    def _offer(self) -> None:
+        """Creates everything that exists only while the arm is held."""
+        values = self._parameters.values
+        self._samples_publisher = self.create_publisher(SampleBatch, "~/samples", qos.SAMPLES)
+        self._status_publisher = self.create_publisher(DriverStatus, "~/status", qos.STATUS)
+        self._truth_publisher = self.create_publisher(SimulationTruth, "~/truth", qos.LATCHED)
+        self._joint_state_publisher = self.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
+        self._diagnostics_publisher = self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
+        self._active_things = [
+            (self.destroy_timer, self.create_timer(1.0 / values.batch_rate, self._publish_samples)),
+            (self.destroy_timer, self.create_timer(1.0 / values.status_rate, self._publish_status)),
+            (self.destroy_timer, self.create_timer(_COMMANDER_PERIOD, self._keep_alive)),
+            (self.destroy_timer, self.create_timer(1.0, self._publish_diagnostics)),
+            (self.destroy_service, self.create_service(ExecuteTrajectory, "~/execute", self._execute)),
+            (self.destroy_service, self.create_service(Trigger, "~/brake", self._brake)),
+            (self.destroy_service, self.create_service(Trigger, "~/reconnect", self._reconnect)),
+            (self.destroy_service, self.create_service(ApplyEstimate, "~/set_model", self._set_model)),
+            (self.destroy_service, self.create_service(SetPayload, "~/set_payload", self._set_payload)),
+            (self.destroy_subscription, self.create_subscription(Empty, "~/heartbeat", self._hear_commander, 1)),
+            (self.destroy_publisher, self._samples_publisher),
+            (self.destroy_publisher, self._status_publisher),
+            (self.destroy_publisher, self._truth_publisher),
+            (self.destroy_publisher, self._joint_state_publisher),
+            (self.destroy_publisher, self._diagnostics_publisher),
+        ]
+        self._publish_truth()
+
+    def _release(self, reason: str) -> None:
+        things, self._active_things = self._active_things, []
+        if self._loop is not None:
+            self._loop.stop(reason)
+        for destroy, thing in things:
+            destroy(thing)
+
+    # From the loop to ROS
+
+    def _publish_samples(self) -> None:
+        samples = self._loop.read_samples()
+        self._dropped = samples.dropped
+        for part in split_at_gaps(samples, self._payload_epoch):
+            self._samples_publisher.publish(
+                samples_to_message(part, self._robot.joint_names, self._robot.base_frame)
+            )
+        self._publish_joint_states(samples)
+
+    def _publish_joint_states(self, samples: LoopSamples) -> None:
+        block = samples.block
+        period_ns = round(1e9 / self._parameters.values.joint_state_rate)
+        for k in range(len(block)):
+            if block.stamps[k] - self._joint_state_ns >= period_ns:
+                self._joint_state_ns = int(block.stamps[k])
+                self._joint_state_publisher.publish(
+                    joint_state_message(
+                        self._joint_state_ns, self._robot.joint_names, block.q[k], block.v[k], block.tau[k]
+                    )
+                )
+
+    def _publish_status(self) -> None:
+        status = self._loop_status()
+        if status is None:
+            return
+        self._is_moving = status.is_moving
+        if status.reason != self._last_text:
+            self._last_text = status.reason
+            log = self.get_logger().error if status.has_failed else self.get_logger().info
+            log(f"{status.mode.name}: {status.reason}")
+        self._status_publisher.publish(
+            driver_status_message(
+                status, self._loop.timing(), self._robot.joint_names, self._robot.base_frame,
+                is_simulated=True, has_real_time=self._has_real_time, payload_epoch=self._payload_epoch,
+                dropped=self._dropped,
+            )  # fmt: skip
+        )
+
+    def _loop_status(self) -> LoopStatus | None:
+        try:
+            return self._loop.status()
+        except SysidError as error:
+            self.get_logger().fatal(str(error), throttle_duration_sec=2.0)
+            self._status_publisher.publish(
+                DriverStatus(
+                    mode=DriverStatus.MODE_FAULT, code=DriverStatus.CODE_INTERNAL, text=str(error),
+                    joint_names=list(self._robot.joint_names), payload_epoch=self._payload_epoch,
+                )  # fmt: skip
+            )
+            return None
+
+    def _publish_diagnostics(self) -> None:
+        status = self._loop_status()
+        if status is None:
+            return
+        timing = self._loop.timing()
+        level = Level.ERROR if status.has_failed else Level.OK
+        values = {
+            "mode": status.mode.name,
+            "cycles": status.cycles,
+            "missed deadlines": status.missed_deadlines,
+            "saturated cycles": status.saturated_cycles,
+            "cycles without measurement": status.invalid_cycles,
+            "period p99 [s]": timing.period_p99,
+            "period max [s]": timing.period_max,
+            "compute p99 [s]": timing.compute_p99,
+            "scheduling": self._loop.scheduling,
+        }
+        self._diagnostics_publisher.publish(
+            diagnostic_message(
+                status.stamp_ns, f"{self.get_name()}: control loop", self._robot.name, level, status.reason, values
+            )
+        )
+
+    def _publish_truth(self) -> None:
+        truth = self._loop.truth()
+        frame = self._robot.joint_names[-1]
+        self._truth_publisher.publish(truth_to_message(truth.payload, truth.stamp_ns, frame, self._payload_epoch))
+
+    # From ROS to the loop
+
+    def _keep_alive(self) -> None:
+        """Passes on signs of life, but only while whoever started the motion gives them."""
+        timeout = self._parameters.values.commander_timeout
+        silence = time.monotonic() - self._commander_time
+        is_silent = bool(timeout) and self._is_moving and silence > timeout
+        try:
+            if not is_silent:
+                self._loop.heartbeat()
+            elif not self._silence_reported:
+                self._loop.brake(f"no heartbeat of the commanding node for {silence:.2f} s (allowed {timeout:g} s)")
+            self._silence_reported = is_silent
+        except SysidError as error:
+            self.get_logger().fatal(str(error), throttle_duration_sec=2.0)
+
+    def _hear_commander(self, _: Empty) -> None:
+        self._commander_time = time.monotonic()
+
+    def _execute(
+        self, request: ExecuteTrajectory.Request, response: ExecuteTrajectory.Response
+    ) -> ExecuteTrajectory.Response:
+        try:
+            trajectory, certificate = certified_from_message(request.plan, self._robot.joint_names)
+            self._commander_time = time.monotonic()
+            self._loop.execute(trajectory, certificate)
+        except SysidError as error:
+            self.get_logger().error(str(error))
+            response.accepted, response.message = False, str(error)
+            return response
+        self._is_moving = True
+        response.accepted, response.message = True, "moving"
+        return response
+
+    def _brake(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        return self._answer(response, lambda: self._loop.brake("a brake was requested"), "braking or at rest")
+
+    def _reconnect(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        return self._answer(response, self._loop.reconnect, "holding again")
+
+    def _set_model(self, request: ApplyEstimate.Request, response: ApplyEstimate.Response) -> ApplyEstimate.Response:
+        def apply() -> None:
+            estimate = estimate_from_message(request.estimate)
+            nominal = LoopModel.nominal(self._robot)
+            if estimate is None:
+                self._loop.set_model(nominal, is_reset=True)
+                return
+            if estimate.target != "payload":
+                raise ParameterOutOfRange("estimate.target", estimate.target, "payload")
+            model = LoopModel(nominal.theta, nominal.theta_box, estimate.values, estimate.box)
+            self._loop.set_model(model)
+
+        self._answer(response, apply, "in use")
+        status = self._loop_status()
+        response.model_box_hash = status.model_box_hash if status is not None else ""
+        return response
+
+    def _set_payload(self, request: SetPayload.Request, response: SetPayload.Response) -> SetPayload.Response:
+        def change() -> None:
+            is_detach = request.operation == SetPayload.Request.DETACH
+            self._loop.set_payload(None if is_detach else np.array(request.payload, dtype=float))
+            if request.announce:
+                self._payload_epoch += 1
+            self._publish_truth()
+
+        self._answer(response, change, "done")
+        response.payload_epoch = self._payload_epoch
+        return response
+
+    def _inject_faults(self, values: ArmDriverParameters) -> None:
+        faults = values.faults()
+        if faults != self._faults and self._loop is not None and self._loop.is_alive:
+            self._faults = faults
+            try:
+                self._loop.inject(faults)
+                self.get_logger().warning(f"injected into the simulated arm: {faults}")
+            except SysidError as error:
+                self.get_logger().error(str(error))
+
+    def _answer(self, response: Any, action: Any, done: str) -> Any:
+        try:
+            action()
+            response.success, response.message = True, done
+        except SysidError as error:
+            self.get_logger().error(str(error))
+            response.success, response.message = False, str(error)
+        return response
+
+
+def split_at_gaps(samples: LoopSamples, payload_epoch: int) -> list[Samples]:
+    """Cuts samples of the loop where cycles are missing, since a batch has none missing.
+
+    Args:
+        samples: Samples of the loop, all of them usable.
+        payload_epoch: Payload they were measured with.
+    """
+    block = samples.block
+    cuts = [0, *(np.flatnonzero(np.diff(block.sequence) != 1) + 1), len(block)]
+    parts = []
+    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+        part = slice(first, last)
+        if first < last:
+            parts.append(
+                Samples(
+                    stamps=block.stamps[part],
+                    sequence=block.sequence[part],
+                    q=block.q[part],
+                    v=block.v[part],
+                    tau=block.tau[part],
+                    q_d=samples.q_d[part],
+                    v_d=samples.v_d[part],
+                    a_d=samples.a_d[part],
+                    tau_command=samples.tau_command[part],
+                    valid=np.ones(last - first, dtype=bool),
+                    mode=samples.modes[part].astype(np.uint8),
+                    payload_epoch=payload_epoch,
+                    dropped=samples.dropped,
+                )
+            )
+    return parts
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the node until it is stopped; returns the exit status."""
+    return spin_main(ArmDriverNode, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

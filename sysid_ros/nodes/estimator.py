@@ -1,0 +1,160 @@
+"""Node ``estimator``: sample batches in, an estimate with guaranteed bounds out."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, fields
+
+from rclpy.node import Node
+
+from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_msgs.msg import SampleBatch
+from sysid_msgs.srv import ResetEstimator
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.settings import ERROR_TERMS, METHODS, QUADRATURES, TARGETS, EstimatorSettings
+from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import estimate_to_message, samples_from_message
+from sysid_ros.ros.node import spin_main
+from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.robot import RobotParameters
+
+_DEFAULTS = EstimatorSettings()
+
+
+@dataclass(frozen=True)
+class EstimatorParameters(RobotParameters):
+    """Parameters of the node ``estimator``; all but the rate are those of ``EstimatorSettings``."""
+
+    publish_rate: float = parameter(
+        5.0, "Hz", "How often the estimate is renewed while data arrive", lower=0.1, upper=50.0
+    )
+    target: str = parameter(_DEFAULTS.target, "", "What is identified", choices=TARGETS, read_only=True)
+    method: str = parameter(_DEFAULTS.method, "", "How bounds are computed", choices=METHODS, read_only=True)
+    window_duration: float = parameter(
+        _DEFAULTS.window_duration, "s", "Length of a momentum window", lower=0.005, upper=5.0, read_only=True
+    )
+    quadrature: str = parameter(
+        _DEFAULTS.quadrature, "", "Rule for the integrals over a window", choices=QUADRATURES, read_only=True
+    )
+    error_terms: tuple[str, ...] = parameter(
+        ERROR_TERMS, "", "Terms of the error budget that count; leaving one out voids the guarantee",
+        choices=ERROR_TERMS, read_only=True,
+    )  # fmt: skip
+    gravity_cone: float = parameter(
+        _DEFAULTS.gravity_cone, "rad", "Half angle of the cone that holds the true direction of gravity",
+        lower=0.0, upper=0.2, read_only=True,
+    )  # fmt: skip
+    torque_lag: float = parameter(
+        _DEFAULTS.torque_lag, "s", "Known lag of the torque signal behind position and velocity",
+        lower=0.0, upper=0.2, read_only=True,
+    )  # fmt: skip
+    torque_lag_tolerance: float = parameter(
+        _DEFAULTS.torque_lag_tolerance, "s", "Largest error of torque_lag", lower=0.0, upper=0.05, read_only=True
+    )
+    torque_offset: float = parameter(
+        _DEFAULTS.torque_offset, "Nm", "Half width of an unknown constant offset of each torque signal",
+        lower=0.0, upper=50.0, read_only=True,
+    )  # fmt: skip
+    stiction_speed: float = parameter(
+        _DEFAULTS.stiction_speed, "rad/s", "Below this speed the Coulomb torque may be anything between -F_c and F_c",
+        lower=0.0, upper=0.5, read_only=True,
+    )  # fmt: skip
+    acceleration_factor: float = parameter(
+        _DEFAULTS.acceleration_factor, "-", "The true acceleration never exceeds this multiple of the planning limit",
+        lower=0.1, upper=100.0, read_only=True,
+    )  # fmt: skip
+    max_gap: float = parameter(
+        _DEFAULTS.max_gap, "s", "Samples further apart than this are not joined", lower=1e-4, upper=1.0, read_only=True
+    )
+    detect_payload_change: bool = parameter(
+        _DEFAULTS.detect_payload_change, "",
+        "Whether data that contradict the bounds start a new estimate (true) or raise the alarm (false)",
+        read_only=True,
+    )  # fmt: skip
+
+    def settings(self) -> EstimatorSettings:
+        """The settings of the estimator that these parameters stand for."""
+        names = {one.name for one in fields(EstimatorSettings)}
+        return EstimatorSettings(**{one.name: getattr(self, one.name) for one in fields(self) if one.name in names})
+
+    def check(self) -> None:
+        """Refuses what the estimator itself refuses."""
+        super().check()
+        try:
+            self.settings()
+        except ParameterOutOfRange as error:
+            raise ParameterOutOfRange(f"parameter '{error.name}'", error.value, error.allowed) from error
+
+
+class EstimatorNode(Node):
+    """Feeds the samples of ``arm_driver/samples`` to a streaming estimator and publishes ``~/estimate``."""
+
+    def __init__(self) -> None:
+        super().__init__("estimator")
+        self._parameters = ParameterServer(self, EstimatorParameters)
+        values = self._parameters.values
+        self._robot = values.load_robot(self.get_logger())
+        self._estimator = StreamingEstimator(self._robot, values.settings())
+        self._payload_epoch: int | None = None
+        self._stamp_ns = 0
+        self._has_news = False
+        self._publisher = self.create_publisher(EstimateMessage, "~/estimate", qos.LATCHED)
+        self.create_subscription(SampleBatch, "arm_driver/samples", self._take_batch, qos.SAMPLES)
+        self.create_service(ResetEstimator, "~/reset", self._reset)
+        self._timer = self.create_timer(1.0 / values.publish_rate, self._publish)
+        self._parameters.on_change(lambda new: self._set_rate(new.publish_rate))
+        self.get_logger().info(f"estimating the {values.target} of {self._robot.name} with method {values.method}")
+
+    def _set_rate(self, rate: float) -> None:
+        self._timer.timer_period_ns = round(1e9 / rate)
+
+    def _take_batch(self, batch: SampleBatch) -> None:
+        try:
+            samples = samples_from_message(batch, self._robot.joint_names)
+            blocks, faults = samples.blocks()
+        except SysidError as error:
+            self.get_logger().error(f"arm_driver/samples: {error}", throttle_duration_sec=5.0)
+            return
+        if self._payload_epoch is not None and samples.payload_epoch != self._payload_epoch:
+            self._restart("the payload was announced to have changed")
+        self._payload_epoch = samples.payload_epoch
+        for block in blocks:
+            faults += self._estimator.add(block)
+        for fault in faults:
+            self.get_logger().warning(fault, throttle_duration_sec=1.0)
+        if blocks:
+            self._stamp_ns = int(blocks[-1].stamps[-1])
+            self._has_news = True
+
+    def _publish(self) -> None:
+        if not self._has_news:
+            return
+        self._has_news = False
+        estimate = self._estimator.estimate()
+        if not estimate.is_consistent:
+            self.get_logger().error(estimate.alarm, throttle_duration_sec=2.0)
+        information = self._estimator.information()
+        self._publisher.publish(
+            estimate_to_message(estimate, self._stamp_ns, information, self._payload_epoch or 0)
+        )
+
+    def _reset(self, request: ResetEstimator.Request, response: ResetEstimator.Response) -> ResetEstimator.Response:
+        self._restart(request.reason or "asked to")
+        response.success = True
+        response.message = "starting again from the prior"
+        return response
+
+    def _restart(self, reason: str) -> None:
+        self._estimator.reset(reason)
+        self._has_news = False
+        self.get_logger().info(f"starting again: {reason}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the node until it is stopped; returns the exit status."""
+    return spin_main(EstimatorNode, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,294 @@
+"""Node ``identification``: the action users call. Plans, certifies, moves, estimates, and writes the results."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from rclpy.action import ActionServer, CancelResponse, GoalResponse
+from rclpy.action.server import ServerGoalHandle
+from rclpy.node import Node
+from std_msgs.msg import Empty
+from std_srvs.srv import Trigger
+
+from sysid_msgs.action import Identify
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.identification import (
+    Identification,
+    IdentificationErrorCode,
+    IdentificationFailed,
+    IdentificationSettings,
+    Phase,
+    Progress,
+    run_identification,
+)
+from sysid_ros.nodes.identification_backend import RosBackend
+from sysid_ros.nodes.identification_files import write_files
+from sysid_ros.ros.conversions import estimate_to_message, inertia_message
+from sysid_ros.ros.node import run_in_thread, spin_main
+from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.robot import RobotParameters
+
+_DEFAULTS = IdentificationSettings()
+HEARTBEAT_PERIOD = 0.1
+"""Time between two signs of life to the driver while a goal runs [s]."""
+CLOSE_TIMEOUT = 10.0
+"""How long the end of the node waits for a running goal to bring the arm to rest [s]."""
+
+
+@dataclass(frozen=True)
+class IdentificationParameters(RobotParameters):
+    """Parameters of the node ``identification``; a goal that leaves a field 0 gets the value given here."""
+
+    trajectories: int = parameter(
+        _DEFAULTS.trajectories, "-", "Largest number of exciting trajectories", lower=1, upper=20
+    )
+    trajectory_duration: float = parameter(
+        _DEFAULTS.trajectory_duration, "s", "Duration of one exciting trajectory", lower=1.0, upper=30.0
+    )
+    max_motion_time: float = parameter(
+        _DEFAULTS.max_motion_time, "s", "Largest total time of motion of one goal", lower=1.0, upper=600.0
+    )
+    target_mass_width: float = parameter(
+        _DEFAULTS.target_mass_width, "kg", "Stop as soon as the mass interval is this narrow; 0 never stops early",
+        lower=0.0, upper=1000.0,
+    )  # fmt: skip
+    shrink_threshold: float = parameter(
+        _DEFAULTS.shrink_threshold, "-", "Stop when a trajectory has shrunk no interval by more than this fraction",
+        lower=0.0, upper=0.99,
+    )  # fmt: skip
+    settle_time: float = parameter(
+        _DEFAULTS.settle_time, "s", "Time at rest after a motion that still counts as data", lower=0.0, upper=10.0
+    )
+    service_timeout: float = parameter(
+        10.0, "s", "How long another node may take to answer, planning excluded", lower=0.1, upper=600.0
+    )
+    planning_timeout: float = parameter(
+        60.0, "s", "How long the search for an exciting trajectory may take", lower=0.1, upper=3600.0
+    )
+    apply_estimate: bool = parameter(
+        True, "", "Give the identified payload to the controller at the end of a successful goal"
+    )
+    results_directory: str = parameter(
+        "", "", "Where the files of a goal go that names no directory (also those of ~/identify_payload); empty: none"
+    )
+    record: bool = parameter(True, "", "Write recording.mcap with the other files")
+
+    def settings(self) -> IdentificationSettings:
+        """The settings of the procedure that these parameters stand for."""
+        return IdentificationSettings(
+            trajectories=self.trajectories,
+            max_motion_time=self.max_motion_time,
+            trajectory_duration=self.trajectory_duration,
+            target_mass_width=self.target_mass_width,
+            shrink_threshold=self.shrink_threshold,
+            settle_time=self.settle_time,
+        )
+
+    def check(self) -> None:
+        """Refuses what the procedure itself refuses."""
+        super().check()
+        self.settings()
+
+
+class IdentificationNode(Node):
+    """Offers the action ``~/identify`` and the trigger ``~/identify_payload``; one of them runs at a time."""
+
+    def __init__(self) -> None:
+        super().__init__("identification")
+        self._parameters = ParameterServer(self, IdentificationParameters)
+        self._robot = self._parameters.values.load_robot(self.get_logger())
+        self._backend = RosBackend(self, self._robot)
+        self._busy = threading.Lock()
+        self._stop = threading.Event()
+        self._phase = ""
+        self._server = ActionServer(
+            self,
+            Identify,
+            "~/identify",
+            execute_callback=self._execute,
+            goal_callback=self._judge_goal,
+            cancel_callback=lambda _: CancelResponse.ACCEPT,
+        )
+        self.create_service(Trigger, "~/identify_payload", self._trigger)
+        self._heartbeat = self.create_publisher(Empty, "arm_driver/heartbeat", 1)
+        self.create_timer(HEARTBEAT_PERIOD, self._beat)
+        self.get_logger().info("ready: send a goal to ~/identify or call ~/identify_payload")
+
+    def close(self) -> None:
+        """Cancels what runs and waits until the arm rests; called before the node ends."""
+        self._stop.set()
+        end = time.monotonic() + CLOSE_TIMEOUT
+        while self._busy.locked() and time.monotonic() < end:
+            self.executor.spin_once(timeout_sec=0.05)
+
+    def _beat(self) -> None:
+        if self._busy.locked():
+            self._heartbeat.publish(Empty())
+
+    # Action
+
+    def _judge_goal(self, goal: Identify.Goal) -> GoalResponse:
+        # Every goal is answered with a numbered code and a sentence, which a rejection could not carry.
+        return GoalResponse.ACCEPT
+
+    async def _execute(self, handle: ServerGoalHandle) -> Identify.Result:
+        if not self._busy.acquire(blocking=False):
+            handle.abort()
+            text = f"another goal is running ({self._phase}); cancel it or wait for its end"
+            return Identify.Result(error_code=Identify.Result.BUSY, error_text=text)
+        try:
+            return await run_in_thread(self, lambda: self._run_goal(handle))
+        finally:
+            self._busy.release()
+
+    def _run_goal(self, handle: ServerGoalHandle) -> Identify.Result:
+        started = time.monotonic()
+
+        def report(progress: Progress) -> None:
+            handle.publish_feedback(self._feedback(progress, time.monotonic() - started))
+
+        result = self._identify(handle.request, lambda: handle.is_cancel_requested, report)
+        if result.error_code == Identify.Result.NONE:
+            handle.succeed()
+        elif result.error_code == Identify.Result.CANCELED and handle.is_cancel_requested:
+            handle.canceled()
+        else:
+            handle.abort()
+        return result
+
+    def _feedback(self, progress: Progress, elapsed: float) -> Identify.Feedback:
+        feedback = Identify.Feedback(
+            phase=int(progress.phase),
+            text=progress.text,
+            progress=float(progress.progress),
+            elapsed=elapsed,
+            motion_time=self._backend.motion_time,
+            trajectory_number=progress.trajectory,
+            number_of_trajectories=progress.trajectories,
+        )
+        estimate = progress.estimate
+        if estimate is not None:
+            feedback.mass_lower, feedback.mass, feedback.mass_upper = (
+                float(estimate.lower[0]), float(estimate.values[0]), float(estimate.upper[0]),
+            )  # fmt: skip
+            feedback.estimate = estimate_to_message(estimate, self._backend.estimate_stamp_ns)
+        return feedback
+
+    # Trigger
+
+    async def _trigger(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        if not self._busy.acquire(blocking=False):
+            response.success, response.message = False, f"another goal is running ({self._phase})"
+            return response
+        try:
+            goal = Identify.Goal()
+            result = await run_in_thread(self, lambda: self._identify(goal, lambda: False, lambda _: None))
+        finally:
+            self._busy.release()
+        response.success = result.error_code == Identify.Result.NONE
+        response.message = result.error_text or self._summary(result)
+        return response
+
+    @staticmethod
+    def _summary(result: Identify.Result) -> str:
+        estimate = result.estimate
+        text = f"mass {estimate.values[0]:.3f} kg, certainly in [{estimate.lower[0]:.3f}, {estimate.upper[0]:.3f}] kg"
+        return text + (f"; files in {result.results_directory}" if result.results_directory else "")
+
+    # The work, in a thread of its own
+
+    def _identify(
+        self, goal: Identify.Goal, is_cancelled: Callable[[], bool], on_progress: Callable[[Progress], None]
+    ) -> Identify.Result:
+        """Runs a goal to its end; never raises."""
+        values = self._parameters.values
+        directory = goal.results_directory or values.results_directory
+        backend = self._backend
+        try:
+            settings = self._settings_of(goal)
+            backend.begin(values, int(goal.seed), directory if values.record else "")
+            outcome = run_identification(
+                backend, settings, lambda: self._stop.is_set() or is_cancelled(), self._reporter(on_progress)
+            )
+            self._reporter(on_progress)(self._last_progress(outcome))
+            if values.apply_estimate:
+                backend.apply_estimate(outcome.estimate)
+            written = write_files(directory, self._robot, outcome, backend.records(), settings) if directory else ""
+            result = self._success(outcome, written)
+        except ParameterOutOfRange as error:
+            result = self._failure(IdentificationErrorCode.INVALID_GOAL, str(error))
+        except IdentificationFailed as failure:
+            result = self._failure(failure.code, str(failure))
+            result.results_directory = self._write_alarm(directory, failure)
+        except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
+            self.get_logger().error(f"identification failed: {error!r}")
+            result = self._failure(IdentificationErrorCode.INTERNAL, f"internal error: {error!r}")
+        finally:
+            backend.finish()
+            self._phase = ""
+        return result
+
+    def _settings_of(self, goal: Identify.Goal) -> IdentificationSettings:
+        settings = self._parameters.values.settings()
+        given = {
+            "max_motion_time": goal.max_motion_time,
+            "target_mass_width": goal.target_mass_width,
+            "trajectories": int(goal.number_of_trajectories),
+        }
+        return replace(settings, **{name: value for name, value in given.items() if value != 0})
+
+    def _reporter(self, on_progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
+        def report(progress: Progress) -> None:
+            if progress.text != self._phase and progress.phase != Phase.MOVING:
+                self.get_logger().info(progress.text)
+            self._phase = progress.text
+            on_progress(progress)
+
+        return report
+
+    def _last_progress(self, outcome: Identification) -> Progress:
+        count = len(outcome.motions)
+        text = f"writing the results ({outcome.stop_reason})"
+        return Progress(Phase.REPORTING, text, 1.0, count, count, outcome.estimate)
+
+    def _success(self, outcome: Identification, directory: str) -> Identify.Result:
+        estimate = outcome.estimate
+        return Identify.Result(
+            error_code=Identify.Result.NONE,
+            estimate=estimate_to_message(estimate, self._backend.estimate_stamp_ns, self._backend.information()),
+            payload=inertia_message(estimate.values),
+            motion_time=outcome.motion_time,
+            results_directory=directory,
+        )
+
+    def _failure(self, code: IdentificationErrorCode, text: str) -> Identify.Result:
+        self.get_logger().error(f"{code.name}: {text}")
+        result = Identify.Result(error_code=int(code), error_text=text, motion_time=self._backend.motion_time)
+        estimate = self._backend.estimate()
+        if estimate is not None:
+            result.estimate = estimate_to_message(estimate, self._backend.estimate_stamp_ns)
+        return result
+
+    def _write_alarm(self, directory: str, failure: IdentificationFailed) -> str:
+        """Writes what there is after an empty set, so that a person can see what contradicts; else nothing."""
+        if not directory or failure.code != IdentificationErrorCode.INCONSISTENT:
+            return ""
+        try:
+            settings = self._parameters.values.settings()
+            return write_files(directory, self._robot, None, self._backend.records(), settings)
+        except Exception as error:  # noqa: BLE001 - the alarm itself must still be sent
+            self.get_logger().error(f"cannot write the files of the alarm: {error!r}")
+            return ""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the node until it is stopped; returns the exit status."""
+    return spin_main(IdentificationNode, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Sends one goal to ``identification`` and shows what a person wants to see: live progress, then the table.
+
+Run by the runner; on its own: ``python -m sysid_ros.nodes.identify_client --model kinova_gen3_2f85``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rclpy
+from rclpy.action import ActionClient
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from rclpy.task import Future
+from rclpy.utilities import remove_ros_args
+
+from sysid_msgs.action import Identify
+from sysid_msgs.msg import SimulationTruth
+from sysid_ros.core.errors import SysidError
+from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.export.result import EstimateHistory, IdentificationResult
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import estimate_from_message, truth_from_message
+from sysid_ros.ros.node import StopRequest
+from sysid_ros.terminal import ProgressDisplay, result_table
+
+SERVER_TIMEOUT = 60.0
+"""How long to wait for the action server [s]."""
+CANCEL_TIMEOUT = 15.0
+"""How long a cancelled goal may take to bring the arm to rest [s]."""
+EXIT_FAILED = 1
+EXIT_BAD_ARGUMENTS = 2
+EXIT_STOPPED = 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="identify_client", description="Identifies the payload the arm holds.")
+    parser.add_argument("--model", default="kinova_gen3_2f85", help="robot, as given to the nodes")
+    parser.add_argument("--results", default="", help="folder for the files; empty writes none")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
+    parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: the node's own")
+    parser.add_argument("--trajectories", type=int, default=0, help="number of exciting motions; 0: the node's own")
+    parser.add_argument("--target-mass-width", type=float, default=0.0, help="stop at this mass width [kg]; 0: never")
+    return parser
+
+
+class IdentifyClient(Node):
+    """One goal from start to end.
+
+    Args:
+        robot: The robot, for names and prior.
+        display: Where progress is shown.
+    """
+
+    def __init__(self, robot: RobotModel, display: ProgressDisplay):
+        super().__init__("identify_client")
+        self._display = display
+        self._client = ActionClient(self, Identify, "identification/identify")
+        self._truth: np.ndarray | None = None
+        self._history: list[tuple[float, ParameterEstimate]] = []
+        self.robot = robot
+        self.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the action server is there."""
+        return self._client.server_is_ready()
+
+    def send(self, goal: Identify.Goal) -> Future:
+        """Sends the goal; the future gives its handle."""
+        return self._client.send_goal_async(goal, feedback_callback=self._show)
+
+    def summarize(self, result: Identify.Result) -> IdentificationResult | None:
+        """The outcome for the table, None where there is no estimate at all."""
+        estimate = estimate_from_message(result.estimate)
+        if estimate is None:
+            return None
+        times, estimates = zip(*self._history, strict=True) if self._history else ((), ())
+        history = EstimateHistory.from_estimates(times, estimates)
+        return IdentificationResult(self.robot, estimate, history, truth=self._truth_of(estimate))
+
+    def _truth_of(self, estimate: ParameterEstimate) -> np.ndarray | None:
+        # The truth that is published is that of the payload alone.
+        return self._truth if estimate.target == "payload" else None
+
+    def _take_truth(self, message: SimulationTruth) -> None:
+        truth = truth_from_message(message)
+        self._truth = np.zeros(10) if truth is None else truth
+
+    def _show(self, message: Any) -> None:
+        feedback = message.feedback
+        estimate = estimate_from_message(feedback.estimate)
+        mass = None
+        if estimate is not None and estimate.is_consistent:
+            mass = (feedback.mass_lower, feedback.mass, feedback.mass_upper)
+            self._history.append((feedback.elapsed, estimate))
+        self._display.update(feedback.text, feedback.trajectory_number, feedback.number_of_trajectories, mass)
+
+
+def run(options: argparse.Namespace, stop: StopRequest) -> int:
+    """Sends the goal and shows it to its end; returns the exit status."""
+    robot = load_robot(options.model)
+    prior = robot.payload_prior.box
+    display = ProgressDisplay(prior_mass=(float(prior.lower[0]), float(prior.upper[0])))
+    client = IdentifyClient(robot, display)
+    executor = SingleThreadedExecutor()
+    executor.add_node(client)
+    try:
+        if not _spin_until(executor, lambda: client.is_ready or stop.is_set, SERVER_TIMEOUT):
+            display.message("nobody offers the action identification/identify; see the logs of the nodes")
+            return EXIT_FAILED
+        if stop.is_set:
+            return EXIT_STOPPED
+        return _follow(client, executor, display, _goal(options), stop)
+    finally:
+        executor.shutdown(timeout_sec=1.0)
+        client.destroy_node()
+
+
+def _goal(options: argparse.Namespace) -> Identify.Goal:
+    return Identify.Goal(
+        max_motion_time=options.max_motion_time,
+        target_mass_width=options.target_mass_width,
+        number_of_trajectories=options.trajectories,
+        seed=options.seed,
+        results_directory=str(Path(options.results).absolute()) if options.results else "",
+    )
+
+
+def _follow(
+    client: IdentifyClient,
+    executor: SingleThreadedExecutor,
+    display: ProgressDisplay,
+    goal: Identify.Goal,
+    stop: StopRequest,
+) -> int:
+    sent = client.send(goal)
+    if not _spin_until(executor, sent.done, SERVER_TIMEOUT):
+        display.message("the goal was not answered; see the log of identification")
+        return EXIT_FAILED
+    handle = sent.result()
+    result = handle.get_result_async()
+    _spin_until(executor, lambda: result.done() or stop.is_set, np.inf)
+    if not result.done():
+        display.message("stopping: the arm is brought to rest first")
+        handle.cancel_goal_async()
+        if not _spin_until(executor, result.done, CANCEL_TIMEOUT):
+            display.message("the goal did not end; the driver stops the arm when its node ends")
+            return EXIT_STOPPED
+    display.finish()
+    return _show_result(client, result.result().result, was_stopped=stop.is_set)
+
+
+def _show_result(client: IdentifyClient, result: Identify.Result, was_stopped: bool) -> int:
+    if result.error_code not in (Identify.Result.NONE, Identify.Result.INCONSISTENT):
+        print(f"not identified (error {result.error_code}): {result.error_text}")
+        return EXIT_STOPPED if was_stopped else EXIT_FAILED
+    summary = client.summarize(result)
+    print()
+    print(result_table(summary) if summary is not None else result.error_text)
+    print(f"Motion of the arm: {result.motion_time:.1f} s")
+    if result.results_directory:
+        print(f"Files: {result.results_directory}")
+    return 0 if result.error_code == Identify.Result.NONE else EXIT_FAILED
+
+
+def _spin_until(executor: SingleThreadedExecutor, condition: Any, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= end:
+            return False
+        executor.spin_once(timeout_sec=0.05)
+    return True
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns its exit status."""
+    arguments = list(sys.argv if argv is None else ["identify_client", *argv])
+    options = build_parser().parse_args(remove_ros_args(arguments)[1:])
+    with StopRequest() as stop:
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+        try:
+            return run(options, stop)
+        except SysidError as error:
+            print(error, file=sys.stderr)
+            return EXIT_BAD_ARGUMENTS
+        finally:
+            rclpy.try_shutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
