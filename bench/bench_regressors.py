@@ -147,8 +147,8 @@ def main() -> None:
         f"Regressors of {robot.name}, {robot.n} joints, one core",
     )
     print(
-        "Pinocchio loops: W_c with one finite difference (3 calls), Y by textbook polarisation (4 calls), "
-        "derivatives dp/dq and dp/dv only (1 call)."
+        "Pinocchio loops: W_c with one finite difference (3 calls); W without friction columns and checks (1 call); "
+        "Y by textbook polarisation, likewise (4 calls); derivatives dp/dq and dp/dv only (1 call)."
     )
 
 

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.model.robot import FRICTION, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.columns import Columns
 from sysid_ros.core.regressors.samples import InvalidSamples, as_samples
-from sysid_ros.core.regressors.tree import JointTree, pinocchio_model
+from sysid_ros.core.regressors.tree import JointTree, scale_gravity
 
 Array = NDArray[np.float64]
 
@@ -52,7 +52,7 @@ class SlotineLiRegressor:
     def __init__(self, robot: RobotModel | pin.Model, meaning: EffortMeaning | None = None):
         self.columns = Columns.select(robot, meaning, None)
         n = self._n = JointTree.of(robot).n
-        self._plus, self._minus = (_in_scaled_gravity(pinocchio_model(robot), factor) for factor in (0.5, -0.5))
+        self._plus, self._minus = (scale_gravity(robot, factor) for factor in (0.5, -0.5))
         self._data = self._plus.createData()
         self._inputs, self._halves = np.zeros((4, n)), np.zeros((4, n))
         self._flat, self._rows, self._half_rows = self._inputs.reshape(-1), tuple(self._inputs), tuple(self._halves)
@@ -139,9 +139,3 @@ class SlotineLiRegressor:
             if np.shape(vector) != (self._n,):
                 raise InvalidSamples(name, f"shape {np.shape(vector)}, expected ({self._n},)")
             as_samples(self._n, **{name: [vector]})
-
-
-def _in_scaled_gravity(model: pin.Model, factor: float) -> pin.Model:
-    copy = model.copy()
-    copy.gravity.linear = factor * np.array(model.gravity.linear)
-    return copy

@@ -95,6 +95,13 @@ def pinocchio_model(robot: RobotModel | pin.Model) -> pin.Model:
     return robot.pin_model if isinstance(robot, RobotModel) else robot
 
 
+def scale_gravity(robot: RobotModel | pin.Model, factor: float) -> pin.Model:
+    """Returns a copy of the robot's model in ``factor`` times its gravity."""
+    copy = pinocchio_model(robot).copy()
+    copy.gravity.linear = factor * np.array(copy.gravity.linear)
+    return copy
+
+
 def _screw(model: pin.Model, joint_id: int) -> tuple[Array, Array]:
     """Linear and angular part of the joint's motion in its own frame, at zero position."""
     data = _joint_data(model, joint_id, 0.0)
