@@ -112,7 +112,7 @@ class MomentumRegressor:
         return momentum, rate
 
     def momentum(self, q: ArrayLike, v: ArrayLike) -> Array:
-        """Evaluates ``W_m`` alone, (N, n, k) [Nm s], fast for single samples too; arguments and errors as in `evaluate`.
+        """Evaluates ``W_m`` alone, (N, n, k) [Nm s], fast for few samples too; arguments and errors as in `evaluate`.
 
         Source: ``p = H(q) v`` is the torque of acceleration ``v`` at rest without gravity.
         """
