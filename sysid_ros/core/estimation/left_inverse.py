@@ -1,0 +1,123 @@
+"""Guaranteed bounds from any matrix L, and the search for an L that makes them narrow.
+
+A problem says ``y x + b delta + v eta = r + e``. For every L, left inverse or not,
+``x = L r + L e - L b delta - L v eta + (1 - L y) x``, so ``|x - L r| <= |L| E + |L b| rad(delta) + |L v| rad(eta)
++ |1 - L y| rad(x)``. A bad L only makes the bounds wide. Source: design of the method in docs/bounds.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.estimation.covariance import Covariance, RowBands
+from sysid_ros.core.estimation.problem import Problem
+
+Array = NDArray[np.float64]
+
+_EPS = np.finfo(float).eps
+
+
+@dataclass(frozen=True)
+class LinearBounds:
+    """Bounds that follow from a matrix L; the half width is the sum of its parts.
+
+    Attributes:
+        center: Middle of the bounds, (10,).
+        half_width: (10,).
+        by_rows: Part of each error term, (10, K).
+        by_delta: Part of each entry of the shared nuisance, (10, M).
+        by_ends: Part of the velocity errors at the ends of the windows, (10,).
+        by_prior: Part of what was known before, (10,).
+        by_rounding: Part of rounding, (10,).
+    """
+
+    center: Array
+    half_width: Array
+    by_rows: Array
+    by_delta: Array
+    by_ends: Array
+    by_prior: Array
+    by_rounding: Array
+
+
+def bound_with(problem: Problem, inverse: Array) -> LinearBounds:
+    """Rigorous bounds from any matrix L, (10, R), rounding included."""
+    magnitude = np.abs(inverse)
+    by_rows = magnitude @ problem.errors
+    by_delta = np.abs(inverse @ problem.b) * problem.delta_radius
+    by_ends = np.abs(inverse @ problem.end_matrix) @ problem.end_radii
+    by_prior = np.abs(np.eye(10) - inverse @ problem.y) @ problem.radius
+    # Sums of k products: |computed - exact| <= k eps sum |a| |b| / (1 - k eps), in any order; twice that is ample.
+    gamma = 4.0 * (len(problem.r) + 64) * _EPS
+    content = np.abs(problem.r) + 2.0 * np.abs(problem.y) @ problem.theta_size + np.abs(problem.b) @ problem.delta_radius
+    content += np.abs(problem.ends).sum(axis=1) @ problem.end_radius + problem.error
+    by_rounding = gamma * (magnitude @ content + problem.theta_size)
+    half_width = (by_rows.sum(axis=1) + by_delta.sum(axis=1) + by_ends + by_prior + by_rounding) * (1.0 + gamma)
+    center = problem.center + inverse @ problem.r
+    return LinearBounds(center, half_width, by_rows, by_delta, by_ends, by_prior, by_rounding)
+
+
+def choose_inverse(problem: Problem, reweightings: int) -> Array:
+    """A matrix L, (10, R), whose bounds are narrow.
+
+    Starts from the least-squares solution that takes every half width for a standard deviation, and reweights it, for
+    each parameter by itself, towards the smallest half width (an L1 problem).
+
+    Args:
+        problem: The problem.
+        reweightings: Number of reweighting steps.
+    """
+    search = _Search(problem)
+    inverse = search.start()
+    best, best_cost = inverse.copy(), search.costs(inverse)
+    for step in range(reweightings):
+        inverse = np.stack([search.reweight(inverse[i], i, 0.1 * 0.3**step) for i in range(10)])
+        costs = search.costs(inverse)
+        is_better = costs < best_cost
+        best[is_better], best_cost[is_better] = inverse[is_better], costs[is_better]
+    return best
+
+
+class _Search:
+    def __init__(self, problem: Problem):
+        is_active = problem.delta_radius > 0.0
+        self._y, self._b, self._v = problem.y, problem.b[:, is_active], problem.end_matrix
+        self._delta, self._ends = problem.delta_radius[is_active], problem.end_radii
+        self._error = _floored(problem.error)
+        self._radius = _floored(problem.radius)
+        self._bands = RowBands(problem, problem.joints)
+
+    def start(self) -> Array:
+        """Least squares with half widths as standard deviations, (10, R)."""
+        covariance = Covariance(self._bands, self._b, self._error**2, self._delta**2, self._ends**2)
+        solved = covariance.solve(self._y)
+        return np.linalg.solve(self._normal_matrix(solved, self._radius**2), solved.T)
+
+    def costs(self, inverse: Array) -> Array:
+        """Half widths of the rows of L, (10,)."""
+        leftover = np.abs(np.eye(10) - inverse @ self._y) @ self._radius
+        shared = np.abs(inverse @ self._b) @ self._delta + np.abs(inverse @ self._v) @ self._ends
+        return np.abs(inverse) @ self._error + shared + leftover
+
+    def reweight(self, row: Array, i: int, smoothing: float) -> Array:
+        """Next row of L for parameter i: every squared contribution divided by its present size."""
+        unit = np.eye(10)[i]
+        sizes = (self._error, self._delta, self._ends, self._radius)
+        factors = (row, row @ self._b, row @ self._v, unit - row @ self._y)
+        parts = [np.abs(factor) * size for factor, size in zip(factors, sizes, strict=True)]
+        floor = smoothing * sum(float(part.sum()) for part in parts) / sum(part.size for part in parts)
+        error, delta, ends, radius = (size**2 / (part + floor) for part, size in zip(parts, sizes, strict=True))
+        solved = Covariance(self._bands, self._b, error, delta, ends).solve(self._y)
+        return solved @ np.linalg.solve(self._normal_matrix(solved, radius), unit)
+
+    def _normal_matrix(self, solved: Array, radius: Array) -> Array:
+        gram = self._y.T @ solved
+        return np.diag(1.0 / radius) + 0.5 * (gram + gram.T)
+
+
+def _floored(sizes: Array) -> Array:
+    """The sizes, (k,), with zeros replaced by something negligible."""
+    return np.maximum(sizes, max(1e-9 * float(sizes.max(initial=0.0)), 1e-15))

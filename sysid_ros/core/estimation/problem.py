@@ -1,0 +1,105 @@
+"""The rows, made ready for a box of the target: a linear system with independent and shared errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from sysid_ros.core.estimation.rows import Rows
+from sysid_ros.core.estimation.settings import ERROR_TERMS
+
+Array = NDArray[np.float64]
+
+_VELOCITY = ERROR_TERMS.index("velocity")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``y x + b delta + v eta = r + e`` for the unknown ``x = theta_e - center`` with ``|x| <= radius``.
+
+    Attributes:
+        center: Middle of a box known to hold the target, (10,).
+        radius: Its half widths, (10,).
+        y: (R, 10).
+        b: (R, M).
+        delta_radius: Half widths of the shared nuisance ``delta``, (M,).
+        ends: Gains of the ``eta`` at start and stop of each row, signs included, (R, 2, m) with m = 11 n: of the velocity
+            error of each joint, and of its products with each entry of x.
+        end_index: Number of the instant of start and stop, (R, 2); rows of neighbouring windows share one. -1 if none.
+        end_radius: Half widths of the m entries of eta at each instant, (m,).
+        r: (R,) [Nms].
+        errors: Largest independent error of each row by term, (R, K) [Nms].
+        theta_size: Largest magnitude of ``theta_e``, (10,).
+    """
+
+    center: Array
+    radius: Array
+    y: Array
+    b: Array
+    delta_radius: Array
+    ends: Array
+    end_index: NDArray[np.int64]
+    end_radius: Array
+    r: Array
+    errors: Array
+    theta_size: Array
+
+    @classmethod
+    def build(cls, rows: Rows, center: Array, radius: Array, delta_radius: Array, velocity_error: Array) -> Problem:
+        """Centres the rows on a box of the target and evaluates the gains of the velocity errors there.
+
+        Args:
+            rows: The rows.
+            center: Middle of a box known to hold the target, (10,).
+            radius: Its half widths, (10,).
+            delta_radius: Half widths of the shared nuisance, (M,).
+            velocity_error: Largest velocity error, (n,) [rad/s].
+        """
+        middle = rows.ends[..., :10] @ center + rows.ends[..., 10]
+        gains = np.concatenate([middle[..., None], rows.ends[..., :10]], axis=3).reshape(len(rows), 2, -1)
+        end_radius = np.outer(velocity_error, np.append(1.0, radius)).ravel()
+        errors = rows.errors.copy()
+        errors[:, _VELOCITY] += np.einsum("rel,l->r", rows.ends[..., 11], velocity_error)
+        instants = np.stack([rows.start, rows.stop], axis=1)
+        _, index = np.unique(instants, return_inverse=True)
+        index = np.where(rows.window[:, None] >= 0, index.reshape(-1, 2), -1)
+        return cls(
+            center=center,
+            radius=radius,
+            y=rows.y,
+            b=rows.b,
+            delta_radius=delta_radius,
+            ends=gains * np.array([-1.0, 1.0])[:, None],
+            end_index=index,
+            end_radius=end_radius,
+            r=rows.u - rows.y @ center,
+            errors=errors,
+            theta_size=np.abs(center) + radius,
+        )
+
+    @property
+    def joints(self) -> int:
+        """Number of joints, which is the number of rows of a window."""
+        return self.end_radius.size // 11
+
+    @property
+    def error(self) -> Array:
+        """Largest independent error of each row, (R,) [Nms]."""
+        return self.errors.sum(axis=1)
+
+    @property
+    def end_matrix(self) -> scipy.sparse.csr_array:
+        """The gains of all velocity errors as one matrix v, (R, instants x m)."""
+        count, _, m = self.ends.shape
+        instants = int(self.end_index.max(initial=-1)) + 1
+        row, end, entry = np.nonzero(np.broadcast_to(self.end_index[..., None] >= 0, self.ends.shape))
+        column = self.end_index[row, end] * m + entry
+        return scipy.sparse.csr_array((self.ends[row, end, entry], (row, column)), shape=(count, instants * m))
+
+    @property
+    def end_radii(self) -> Array:
+        """Half widths of ``eta``, (instants x m,)."""
+        return np.tile(self.end_radius, int(self.end_index.max(initial=-1)) + 1)

@@ -1,0 +1,117 @@
+"""What a user can choose about the estimation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sysid_ros.core.errors import ParameterOutOfRange
+
+TARGETS = ("payload", "end_effector")
+METHODS = ("left_inverse", "sensitivity")
+QUADRATURES = ("trapezoid", "forward_euler")
+ERROR_TERMS = (
+    "torque_relative",
+    "torque_absolute",
+    "torque_interpolation",
+    "torque_lag",
+    "encoder",
+    "velocity",
+    "jitter",
+    "quadrature",
+    "coulomb",
+    "gravity",
+    "rounding",
+)
+"""Terms of the error budget of a row, in the order of its columns (docs/bounds.md derives them)."""
+
+_RANGES = {
+    "window_duration": (0.005, 5.0, "s"),
+    "gravity_cone": (0.0, 0.2, "rad"),
+    "torque_lag": (0.0, 0.2, "s"),
+    "torque_lag_tolerance": (0.0, 0.05, "s"),
+    "torque_offset": (0.0, 50.0, "Nm"),
+    "stiction_speed": (0.0, 0.5, "rad/s"),
+    "acceleration_factor": (0.1, 100.0, "-"),
+    "acceleration_change": (0.0, 100.0, "-"),
+    "max_gap": (1e-4, 1.0, "s"),
+    "sensitivity_spacing": (1e-3, 1.0, "s"),
+    "update_windows": (1, 1000, "windows"),
+    "max_windows": (20, 100000, "windows"),
+    "reweightings": (0, 100, "-"),
+    "prior_weight": (0.0, 1.0, "-"),
+}
+
+
+@dataclass(frozen=True)
+class EstimatorSettings:
+    """Settings of the estimator; each is checked on construction.
+
+    Attributes:
+        target: ``payload``: identify what the last body carries, the last body itself is known up to its box;
+            ``end_effector``: identify last body and payload together, as SAFE-ID does.
+        method: How bounds are computed: ``left_inverse`` (rigorous) or ``sensitivity`` (SAFE-ID Theorem 13 at the
+            nominal point, a baseline without guarantee).
+        window_duration: Length of a momentum window [s], 0.005 to 5. SAFE-ID uses 0.1.
+        quadrature: Rule for the integrals: ``trapezoid`` or ``forward_euler`` (the paper's; larger error term).
+        error_terms: Terms of the error budget that count, any of :data:`ERROR_TERMS`; leaving one out voids the
+            guarantee unless that error is absent, and the guarantee sentence says so.
+        gravity_cone: Half angle of the cone around nominal gravity that holds the true direction [rad], 0 to 0.2.
+        torque_lag: Known lag of the torque signal behind position and velocity [s], 0 to 0.2.
+        torque_lag_tolerance: Largest error of ``torque_lag``, constant in time, of each joint by itself [s], 0 to 0.05.
+        torque_offset: Half width of an unknown constant offset of each torque signal [Nm], 0 to 50; on top of the
+            offset box of the robot.
+        stiction_speed: Below this speed the Coulomb torque may be anything between -F_c and F_c [rad/s], 0 to 0.5.
+        acceleration_factor: The true acceleration never exceeds this multiple of the robot's planning limit ``a_max``
+            [-], 0.1 to 100; bounds what happens between samples. Steps that show more are left out.
+        acceleration_change: Between two samples, while no joint may stick or reverse, the acceleration of a joint changes
+            by at most this multiple of ``a_max`` [-], 0 to 100. With a held torque that is the change of the smooth
+            forces within one period.
+        max_gap: Samples further apart than this are not joined [s], 1e-4 to 1.
+        sensitivity_spacing: Distance of the samples at which derivatives of the regressors are taken [s], 1e-3 to 1.
+        update_windows: Bounds and intersection are renewed after this many windows, 1 to 1000.
+        max_windows: Rows of older windows are compacted beyond this many, 20 to 100000.
+        reweightings: Steps from the least-squares left inverse towards the one with the narrowest bounds, 0 to 100.
+        prior_weight: Weight of the nominal payload in the point estimate, relative to a standard deviation of one prior
+            radius [-], 0 to 1; keeps it defined where the data say nothing.
+        detect_payload_change: Whether windows that contradict the bounds so far start a new estimate with a notice
+            (true) or raise the alarm (false).
+    """
+
+    target: str = "payload"
+    method: str = "left_inverse"
+    window_duration: float = 0.1
+    quadrature: str = "trapezoid"
+    error_terms: tuple[str, ...] = ERROR_TERMS
+    gravity_cone: float = 0.0
+    torque_lag: float = 0.0
+    torque_lag_tolerance: float = 0.0
+    torque_offset: float = 0.0
+    stiction_speed: float = 0.01
+    acceleration_factor: float = 3.0
+    acceleration_change: float = 0.5
+    max_gap: float = 0.015
+    sensitivity_spacing: float = 0.02
+    update_windows: int = 5
+    max_windows: int = 150
+    reweightings: int = 4
+    prior_weight: float = 1e-3
+    detect_payload_change: bool = False
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("target", TARGETS), ("method", METHODS), ("quadrature", QUADRATURES)):
+            if getattr(self, name) not in allowed:
+                raise ParameterOutOfRange(name, getattr(self, name), "one of " + ", ".join(allowed))
+        unknown = sorted(set(self.error_terms) - set(ERROR_TERMS))
+        if unknown:
+            raise ParameterOutOfRange("error_terms", unknown, "any of " + ", ".join(ERROR_TERMS))
+        for name, (lower, upper, unit) in _RANGES.items():
+            value = getattr(self, name)
+            if not (np.isfinite(value) and lower <= value <= upper):
+                raise ParameterOutOfRange(f"{name} [{unit}]", value, f"{lower:g} to {upper:g}")
+
+    @property
+    def left_out_terms(self) -> tuple[str, ...]:
+        """Terms of the error budget that do not count."""
+        return tuple(name for name in ERROR_TERMS if name not in self.error_terms)
