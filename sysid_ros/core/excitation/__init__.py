@@ -1,0 +1,1 @@
+"""Exciting trajectories: motions that make the parameters of a payload visible."""

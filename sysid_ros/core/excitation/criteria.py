@@ -1,9 +1,9 @@
 """What makes a trajectory exciting: numbers computed from the torque regressor at its samples, with their gradients.
 
-All criteria are to be minimised. They see the regressor ``W`` of the whole arm at N evenly spread samples, (N, n, 14 n + 10):
-its last ten columns belong to the payload. A sample stands for the momentum windows around it, so with windows of length
-``h`` the information of the trajectory is ``duration / (N h)`` times the sum over the samples (the window's row is the
-mean of ``W`` times h).
+All criteria are to be minimised. They see the regressor ``W`` of the whole arm at N evenly spread samples,
+(N, n, 14 n + 10); its last ten columns belong to the payload. A sample stands for the momentum windows around it: the row
+of a window of length h is the mean of ``W`` times h, so the information of the trajectory is ``duration / (N h)`` times
+the sum over the samples.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ def measured_radius(robot: RobotModel, arm_radius: Array, payload_radius: Array)
 class BoundsCriterion:
     """Sum of the logarithms of the widths the bounds can be expected to have, relative to those of the prior box.
 
-    Payload and robot parameters are estimated together from ``Y theta_e + B delta_r = u``, each row with its torque error
-    E and each robot parameter with its radius as standard deviation: ``M = [Y B]^T diag(E)^-2 [Y B] + diag(radius)^-2``.
+    Payload and robot parameters are estimated together from ``Y theta_e + B delta_r = u``, each row with its torque
+    error E and each parameter with its radius as standard deviation: ``M = [Y B]^T diag(E)^-2 [Y B] + diag(radius)^-2``.
     The width of payload parameter i is taken as ``sqrt((M^-1)_ii)``; the robot parameters are shared by all rows, as in
-    the bounds. Among plans it ranks the guaranteed widths as a linear program finds them (see docs/planning.md).
+    the bounds. It ranks plans as the guaranteed widths of a linear program do (see docs/planning.md).
 
     Args:
         errors: What is unknown.
@@ -127,7 +127,8 @@ class InformationCriterion:
         errors: What is unknown; only its scales and weights are used.
         collected: Gram matrix of the windows collected so far, (10, 10).
         kind: "d_optimal": -log det of G with columns scaled by the payload's box; "a_optimal": log of the trace of its
-            inverse, scaled alike; "condition_number": log of the condition number of the stacked ``W_e`` (SAFE-ID (30)).
+            inverse, scaled alike; "condition_number": log of the condition number of the stacked ``W_e`` (SAFE-ID
+            (30)).
     """
 
     def __init__(self, errors: ErrorModel, collected: Array | None, kind: str):

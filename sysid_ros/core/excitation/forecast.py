@@ -53,8 +53,8 @@ def momentum_windows(robot: RobotModel, trajectory: Trajectory, window: float) -
 def expected_half_widths(model: ExcitationModel, trajectories: Sequence[Trajectory], window: float) -> Array:
     """Half widths of guaranteed bounds that data of these trajectories can be expected to give, (10,).
 
-    The bound of a left inverse L of Y, ``|L| E + |L B| rad(theta_r)``, with L from weighted least squares; nowhere wider
-    than the payload's box. Only torque errors and robot parameters are counted. Source: design section 5, method 2.
+    The bound of a left inverse L of Y, ``|L| E + |L B| rad(theta_r)``, with L from weighted least squares; nowhere
+    wider than the payload's box. Only torque errors and robot parameters are counted.
     """
     robot, sensors = model.robot, model.robot.sensors
     rows = np.concatenate([momentum_windows(robot, trajectory, window) for trajectory in trajectories])
@@ -72,6 +72,6 @@ def expected_half_widths(model: ExcitationModel, trajectories: Sequence[Trajecto
 
 
 def condition_number(information: Array) -> float:
-    """Condition number of rows whose Gram matrix is ``information`` (10, 10); inf when they do not determine all ten."""
+    """Condition number of rows with the Gram matrix ``information`` (10, 10); inf if they do not determine all ten."""
     values = np.linalg.eigvalsh(information)
     return float(np.sqrt(values[-1] / values[0])) if values[0] > 1e-14 * values[-1] else float("inf")

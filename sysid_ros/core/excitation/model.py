@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.model.box import Box
-from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.clearance import CollisionModel, build_collision_model
+from sysid_ros.core.model.robot import RobotModel, Sphere
+from sysid_ros.core.planning.clearance import CollisionModel, Obstacle, build_collision_model
+from sysid_ros.core.planning.motion_checks import TrackingErrors
 
 Array = NDArray[np.float64]
 
@@ -55,11 +57,44 @@ class ExcitationModel:
     collision: CollisionModel
 
     @classmethod
-    def of(cls, robot: RobotModel) -> ExcitationModel:
-        """Everything as the robot's settings have it, a perfect controller, no ground and no obstacles."""
-        prior, zero = robot.payload_prior, np.zeros(robot.n)
-        collision = build_collision_model(robot, prior.spheres)
-        return cls(robot, robot.theta_box, prior.box, prior.nominal, zero, zero, collision)
+    def of(
+        cls,
+        robot: RobotModel,
+        arm_box: Box | None = None,
+        payload_box: Box | None = None,
+        payload: ArrayLike | None = None,
+        tracking: TrackingErrors | None = None,
+        obstacles: Sequence[Obstacle] = (),
+        ground_height: float | None = None,
+        payload_spheres: Sequence[Sphere] | None = None,
+    ) -> ExcitationModel:
+        """Puts a model together; what is not given is taken from the robot's settings.
+
+        Args:
+            robot: The arm.
+            arm_box: Box of its parameters, (14 n,).
+            payload_box: Box of the payload's parameters, (10,), such as the bounds of an estimate.
+            payload: Nominal payload, (10,); without it the prior's if that lies in the box, else the middle of the box.
+            tracking: Errors of the controller; none without it.
+            obstacles: Boxes to keep away from.
+            ground_height: Height of the ground in the base frame [m]; no ground without it.
+            payload_spheres: Spheres that cover what the arm carries.
+        """
+        prior = robot.payload_prior
+        box = payload_box or prior.box
+        nominal = prior.nominal if box.contains(prior.nominal) else box.center
+        spheres = prior.spheres if payload_spheres is None else payload_spheres
+        errors = (np.zeros(robot.n), np.zeros(robot.n)) if tracking is None else (tracking.position, tracking.velocity)
+        position, velocity = (np.broadcast_to(np.asarray(error, dtype=float), (robot.n,)) for error in errors)
+        return cls(
+            robot=robot,
+            arm_box=arm_box or robot.theta_box,
+            payload_box=box,
+            payload=nominal if payload is None else np.array(payload, dtype=float),
+            tracking_position=position,
+            tracking_velocity=velocity,
+            collision=build_collision_model(robot, spheres, obstacles, ground_height),
+        )
 
 
 @dataclass(frozen=True)

@@ -119,13 +119,11 @@ class ExcitationProblem:
             return collision
         only_pairs = CollisionModel(collision.spheres, collision.pairs, collision.movable, (), None)
         rng = np.random.default_rng(0)
-        spread = settings.amplitude * rng.uniform(-1.0, 1.0, (_PROBES, self.space.n))
-        distances = build_clearance(model.robot, only_pairs)(np.vstack([self.space.q_start, self.space.q_start + spread]).T)
+        postures = self.space.q_start + settings.amplitude * rng.uniform(-1.0, 1.0, (_PROBES, self.space.n))
+        distances = build_clearance(model.robot, only_pairs)(postures.T)
         close = distances.full().min(axis=1) < settings.clearance + _NEARBY
         pairs = collision.pairs[close]
-        return CollisionModel(
-            collision.spheres, pairs, collision.movable, collision.obstacles, collision.ground_height
-        )
+        return CollisionModel(collision.spheres, pairs, collision.movable, collision.obstacles, collision.ground_height)
 
     def _errors(self, model: ExcitationModel, settings: ExcitationSettings) -> ErrorModel:
         robot, sensors = model.robot, model.robot.sensors

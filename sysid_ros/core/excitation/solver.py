@@ -54,14 +54,13 @@ class IpoptSolver:
         sparsity = ca.Sparsity.triplet(*pattern.shape, rows.tolist(), columns.tolist())
         size, count = problem.size, problem.lower.size
         dense, none = ca.Sparsity.dense, ca.Sparsity(0, 0)
+        point, value, rows_of_g = dense(size, 1), dense(1, 1), dense(count, 1)
         # References must live as long as the solver.
         self._functions = {
-            "f": _Wrapped("f", [dense(size, 1)], [dense(1, 1)], lambda x: [problem.cost(x)]),
-            "g": _Wrapped("g", [dense(size, 1)], [dense(count, 1)], lambda x: [problem.constraints(x)]),
-            "grad_f": _Wrapped(
-                "grad_f", [dense(size, 1), none], [dense(1, 1), dense(size, 1)], lambda x: list(problem.cost_gradient(x))
-            ),
-            "jac_g": _Wrapped("jac_g", [dense(size, 1), none], [dense(count, 1), sparsity], self._jacobian),
+            "f": _Wrapped("f", [point], [value], lambda x: [problem.cost(x)]),
+            "g": _Wrapped("g", [point], [rows_of_g], lambda x: [problem.constraints(x)]),
+            "grad_f": _Wrapped("grad_f", [point, none], [value, point], lambda x: list(problem.cost_gradient(x))),
+            "jac_g": _Wrapped("jac_g", [point, none], [rows_of_g, sparsity], self._jacobian),
         }
         self._watch = _Watch(size, count, self._keep)
         self._best: tuple[float, Array] | None = None

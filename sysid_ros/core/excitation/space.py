@@ -14,8 +14,8 @@ State = tuple[Array, Array, Array]
 class FourierSpace:
     """Coordinates of the Fourier trajectories of n joints from one start position, one period long.
 
-    The coordinates ``x`` are, joint by joint, the coefficients of the sines and then of the cosines in the null space of
-    the conditions of rest; any x is a trajectory that starts and ends at rest, and x = 0 does not move.
+    The coordinates ``x`` are, joint by joint, the coefficients of the sines and then of the cosines in the null space
+    of the conditions of rest; any x is a trajectory that starts and ends at rest, and x = 0 does not move.
 
     Args:
         q_start: Start and end position, (n,) [rad].

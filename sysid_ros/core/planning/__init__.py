@@ -1,0 +1,1 @@
+"""Trajectories, their certificates, and the planner that checks them."""

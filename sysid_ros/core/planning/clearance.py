@@ -46,7 +46,8 @@ class Obstacle:
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         if not np.all(self.half_extents > 0.0):
-            raise ParameterOutOfRange(f"half_extents [m] of obstacle '{self.name}'", self.half_extents.tolist(), "above 0")
+            name, value = f"half_extents [m] of obstacle '{self.name}'", self.half_extents.tolist()
+            raise ParameterOutOfRange(name, value, "above 0")
         if not np.allclose(self.rotation @ self.rotation.T, np.eye(3), atol=1e-6):
             raise ParameterOutOfRange(f"rotation of obstacle '{self.name}'", self.rotation.tolist(), "orthonormal rows")
 

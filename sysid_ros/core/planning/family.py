@@ -18,8 +18,8 @@ Array = NDArray[np.float64]
 class BezierFamily:
     """Trajectories ``q1 = q0 + k_center + k_range k`` with k in ``[-1, 1]^n``, each ending at rest.
 
-    A plan is followed for ``planning_time``; then the next one takes over from its state there. The rest of every plan is
-    a way to stop, so when no next plan is found the arm comes to rest on the one it follows.
+    A plan is followed for ``planning_time``; then the next one takes over from its state there. The rest of every plan
+    is a way to stop, so when no next plan is found the arm comes to rest on the one it follows.
 
     Attributes:
         k_center: Centre of the end positions relative to the start, (n,) [rad].

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,13 @@ from sysid_ros.core.planning.clearance import CollisionModel, pair_distances, sp
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 Array = NDArray[np.float64]
+
+
+class TrackingErrors(Protocol):
+    """Largest errors of the controller, as :class:`sysid_ros.core.control` gives them."""
+
+    position: Array
+    velocity: Array
 
 
 class PlanRejected(SysidError):
@@ -85,9 +93,7 @@ def check_rates(
     Raises:
         PlanRejected: A limit is broken.
     """
-    limit, unit = (
-        (robot.limits.v_max, "rad/s") if check == "velocity" else (robot.limits.a_max, "rad/s^2")
-    )
+    limit, unit = (robot.limits.v_max, "rad/s") if check == "velocity" else (robot.limits.a_max, "rad/s^2")
     largest = np.maximum(-extrema[0], extrema[1]) + error
     margin = 1.0 - largest / limit
     joint = int(np.argmin(margin))
@@ -116,7 +122,8 @@ class TorqueDemand:
     def evaluate(self, q: Array, v: Array, a: Array) -> Array:
         """Largest torque of any parameters in the boxes at states (N, n), (N, n) [Nm].
 
-        Linear in the parameters, so ``|W center| + |W| radius`` is exact. Coulomb friction counts in the worst direction.
+        Linear in the parameters, so ``|W center| + |W| radius`` is exact. Coulomb friction counts in the worst
+        direction.
         """
         n = self.robot.n
         regressor = TorqueRegressor(self.robot, EffortMeaning.MOTOR_SIDE).evaluate(q, v, a, direction=np.zeros_like(v))

@@ -1,7 +1,8 @@
-"""First version of the safe planner: checks trajectories at dense samples and plans Bezier motions checked the same way.
+"""First version of the safe planner: checks trajectories at dense samples, and plans Bezier motions checked alike.
 
-Position, velocity and acceleration limits are checked over continuous time (extrema of the curves); torques and distances
-at samples only. That is no proof, and every certificate says so; a verifier over continuous time can take its place.
+Position, velocity and acceleration limits are checked over continuous time (extrema of the curves); torques and
+distances at samples only. That is no proof, and every certificate says so; a verifier over continuous time can take its
+place.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,7 @@ from sysid_ros.core.planning.clearance import Obstacle, build_collision_model
 from sysid_ros.core.planning.motion_checks import (
     PlanRejected,
     TorqueDemand,
+    TrackingErrors,
     check_clearance,
     check_positions,
     check_rates,
@@ -36,13 +37,6 @@ _BRAKE_STEP = 0.01  # [s] between the positions on the path at which stops are c
 _BRAKE_POINTS = 9  # points of a stop
 _PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
 _STRETCH = 1.15  # a rejected duration is stretched by this
-
-
-class TrackingErrors(Protocol):
-    """Largest errors of the controller, as :class:`sysid_ros.core.control` gives them."""
-
-    position: Array
-    velocity: Array
 
 
 @dataclass(frozen=True)
@@ -80,8 +74,8 @@ class SampledCheckSettings:
             ("step [s]", self.step, 0.0 < self.step <= 0.002, "above 0, at most 0.002"),
             ("clearance [m]", self.clearance, 0.0 <= self.clearance <= 1.0, "0 to 1"),
             ("torque_fraction [-]", self.torque_fraction, 0.0 < self.torque_fraction <= 1.0, "above 0, at most 1"),
-            ("feedback_torque [Nm]", feedback.tolist(), bool(np.all((0.0 <= feedback) & (feedback < 1e4))), "0 to 10000"),
-            ("brake_times [s]", self.brake_times, rising and all(0.0 < t <= 10.0 for t in self.brake_times), "ascending"),
+            ("feedback_torque [Nm]", feedback.tolist(), np.all((feedback >= 0.0) & (feedback < 1e4)), "0 to 10000"),
+            ("brake_times [s]", self.brake_times, rising and min(self.brake_times, default=1.0) > 0.0, "ascending"),
             ("validity [s]", self.validity, 0.0 < self.validity <= 86400.0, "above 0, at most 86400"),
         )
         for name, value, is_allowed, allowed in checks:
@@ -130,9 +124,7 @@ def certify_sampled(
     states = trajectory.sample(times)
     q, v, a = states
     margins = {"position [rad]": check_positions(robot, trajectory, error, times, q)}
-    margins["velocity [-]"] = check_rates(
-        "velocity", robot, trajectory.velocity_extrema(), velocity_error, times, v
-    )
+    margins["velocity [-]"] = check_rates("velocity", robot, trajectory.velocity_extrema(), velocity_error, times, v)
     margins["acceleration [-]"] = check_rates(
         "acceleration", robot, trajectory.acceleration_extrema(), np.zeros(robot.n), times, a
     )
@@ -198,8 +190,9 @@ def plan_to(
     """
     q0, q1 = joint_vector("start [rad]", start, robot.n), joint_vector("goal [rad]", goal, robot.n)
     zero = np.zeros(robot.n)
-    v0 = joint_vector("start_velocity [rad/s]", zero if start_velocity is None else start_velocity, robot.n)
-    a0 = joint_vector("start_acceleration [rad/s^2]", zero if start_acceleration is None else start_acceleration, robot.n)
+    velocity, acceleration = (zero if given is None else given for given in (start_velocity, start_acceleration))
+    v0 = joint_vector("start_velocity [rad/s]", velocity, robot.n)
+    a0 = joint_vector("start_acceleration [rad/s^2]", acceleration, robot.n)
     total = duration or _shortest_duration(robot, q0, q1, tracking_bound)
     while not is_cancelled():
         trajectory = BezierTrajectory(q0, v0, a0, q1, total)
@@ -244,7 +237,7 @@ def _claims(settings: SampledCheckSettings, has_spheres: bool, has_payload_spher
     sampled += [f"the same for stops along the path (every {1e3 * _BRAKE_STEP:g} ms)"] if settings.brake_times else []
     missing = [] if settings.brake_times else ["stops along the path"]
     if has_spheres:
-        sampled.append("collision spheres of arm" + (" and payload" if has_payload_spheres else "") + " with each other")
+        sampled.append(f"collision spheres of arm{' and payload' if has_payload_spheres else ''} with each other")
         if settings.ground_height is not None:
             sampled.append("with the ground")
         if obstacles:
