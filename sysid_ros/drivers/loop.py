@@ -86,8 +86,8 @@ class ControlLoop:
         if self._mode is not LoopMode.IDLE and not self._is_given_up:
             raise LoopRefusal("connect", f"the loop is in {self._mode.name}")
         self.arm.connect()
-        self._check = MeasurementCheck(self.robot, self.settings, self.arm.period)
         state = self._read_first_state()
+        self._check = MeasurementCheck(self.robot, self.settings, self.arm.period)
         self._controller.reset()
         self._reset(state.q)
         self._first_state = state
@@ -299,7 +299,9 @@ class ControlLoop:
         if reference.trajectory is not None:
             error = np.abs(reference.path - self._q)
             np.maximum(self._error_max, error, out=self._error_max)
-            self._give_up_if(self._check.find_stuck_joint(reference.q, self._bound), LoopCode.INVALID_MEASUREMENT)
+            stuck = self._check.find_stuck_joint(reference.q, self._bound)
+            self._is_blind = self._is_blind or bool(stuck)
+            self._give_up_if(stuck, LoopCode.INVALID_MEASUREMENT)
             self._brake_if(guard.find_bound_violation(error, self._bound), LoopCode.TRACKING_ERROR)
         self._give_up_if(guard.find_following_error(reference.q, self._q), LoopCode.TRACKING_ERROR)
         self._give_up_if(guard.find_overspeed(self._v), LoopCode.LIMIT)
@@ -333,10 +335,13 @@ class ControlLoop:
         return output.limit(balance - self._damping * self._v if is_valid else balance)
 
     def _wait_for_rest(self, is_valid: bool) -> None:
+        settings = self.settings
         is_resting = is_valid and np.abs(self._v).max() < _REST_SPEED
         self._rest_cycles = self._rest_cycles + 1 if is_resting else 0
         self._fault_time += self.arm.period
-        if self._rest_cycles >= _REST_CYCLES or self._fault_time > self.settings.fault_damping_time:
+        is_blind = self._is_blind or not is_valid
+        limit = settings.fault_blind_time if is_blind else settings.fault_damping_time
+        if self._rest_cycles >= _REST_CYCLES or self._fault_time > limit:
             self.arm.stop(self._reason)
             self._is_given_up = True
 
@@ -373,7 +378,7 @@ class ControlLoop:
         self._error_max = np.zeros(self.robot.n)
         self._brake_time = self.settings.brake_time
         self._plan_hash = self._effort_fault = ""
-        self._is_given_up = False
+        self._is_given_up = self._is_blind = False
         self._invalid_in_a_row = 0
         self._first_state: ArmState | None = None
         self.heartbeat()
@@ -386,9 +391,10 @@ class ControlLoop:
 
     def _read_first_state(self) -> ArmState:
         fault = ""
+        check = MeasurementCheck(self.robot, self.settings, self.arm.period)
         for _ in range(self.settings.invalid_cycles_to_fault):
             state = self.arm.read()
-            fault = self._check.find_fault(state)
+            fault = check.find_fault(state)
             if not fault:
                 return state
         self.arm.stop(fault)

@@ -163,6 +163,7 @@ _RANGES = {
     "overspeed_factor": (1.0, 5.0),
     "stuck_displacement": (1e-4, 0.1),
     "fault_damping_time": (0.0, 5.0),
+    "fault_blind_time": (0.0, 1.0),
     "fault_damping": (0.0, 100.0),
     "late_limit": (0.001, 1.0),
 }
@@ -186,7 +187,9 @@ class LoopSettings:
             tracking bound where that is less.
         fault_damping: Velocity gain while the arm is given up, in fractions of torque limit over speed limit [-].
         fault_damping_time: How long the arm is damped at most before it is handed to its own controller or brakes [s].
-        late_limit: Lateness of a cycle in real time at which the arm brakes [s].
+        fault_blind_time: The same where the measurements cannot be used [s].
+        late_limit: Lateness of a cycle in real time at which the arm brakes [s]; a simulated arm waits meanwhile, for
+            hardware choose a few periods.
     """
 
     heartbeat_timeout: float = 0.2
@@ -198,9 +201,10 @@ class LoopSettings:
     following_error: float = 0.1
     overspeed_factor: float = 1.5
     stuck_displacement: float = 0.01
-    fault_damping: float = 0.2
-    fault_damping_time: float = 0.5
-    late_limit: float = 0.02
+    fault_damping: float = 0.5
+    fault_damping_time: float = 0.3
+    fault_blind_time: float = 0.03
+    late_limit: float = 0.1
 
     def __post_init__(self) -> None:
         for name, (lower, upper) in _RANGES.items():

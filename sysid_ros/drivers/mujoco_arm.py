@@ -2,6 +2,7 @@
 
 Time passes only in :meth:`MujocoArm.read`: each call but the first after ``connect`` simulates one period with the
 commanded torque held. Nothing here looks at a clock, so the same seed gives the same numbers however fast it runs.
+Stamps are simulated time and start at 0 unless told otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
-from sysid_ros.drivers.arm import ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
+from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.mujoco_model import build_mujoco_model, set_inertial_parameters
 from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
@@ -31,7 +32,6 @@ class MujocoSettings:
         substeps: Runge-Kutta steps per cycle; see the accuracy table in docs/drivers.md before taking fewer than 2.
         noise: How the sensors use their allowed errors.
         seed: Seed of the sensor errors and dropped cycles.
-        start_stamp_ns: Time of the first state [ns].
         brake_torque_factor: Torque of the holding brakes over the torque limit [-].
     """
 
@@ -39,7 +39,6 @@ class MujocoSettings:
     substeps: int = 2
     noise: Noise = Noise.UNIFORM
     seed: int = 0
-    start_stamp_ns: int = 0
     brake_torque_factor: float = 2.0
 
     def __post_init__(self) -> None:
@@ -92,6 +91,7 @@ class MujocoArm(SimulatedArm):
         self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
         self._fault_rng = np.random.default_rng((self.settings.seed, 1))
         self._faults = InjectedFaults()
+        self._start_ns = 0
         self._cycle = 0
         self._is_first_read = True
         self._is_connected = False
@@ -162,6 +162,12 @@ class MujocoArm(SimulatedArm):
         if faults.power_loss:
             self._close_brakes()
 
+    def start_clock(self, stamp_ns: int) -> None:
+        """See :meth:`SimulatedArm.start_clock`."""
+        if self._is_connected:
+            raise ArmError("the clock cannot be set while the arm is connected")
+        self._start_ns, self._cycle = stamp_ns, 0
+
     def truth(self) -> Truth:
         """See :meth:`SimulatedArm.truth`."""
         payload = None if self._payload is None else self._payload.copy()
@@ -169,7 +175,7 @@ class MujocoArm(SimulatedArm):
 
     @property
     def _stamp_ns(self) -> int:
-        return self.settings.start_stamp_ns + round(self._cycle * self.period * 1e9)
+        return self._start_ns + round(self._cycle * self.period * 1e9)
 
     def _advance(self) -> Array:
         """Simulates one period and returns the true effort of its sensor, (n,) [Nm]."""

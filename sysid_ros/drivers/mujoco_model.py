@@ -2,11 +2,11 @@
 
 Every MuJoCo body frame lies on the Pinocchio frame of the joint that moves it, so inertial parameters carry over
 without a transformation. The simulated equation of motion is SAFE-ID (5), (6):
-``H a + C v + g + F_c sign(v) + F_v v + I_a a + beta = tau``. The offset beta is not part of the MuJoCo model; the user of
-the model subtracts it from the torque applied.
+``H a + C v + g + F_c sign(v) + F_v v + I_a a + beta = tau``. The offset beta is not part of the MuJoCo model; the user
+of the model subtracts it from the torque applied.
 
-MuJoCo's friction loss is a constraint: it applies exactly F_c against the motion as long as stopping the joint within
-two steps would take more than F_c, and otherwise just what stops it, so there is no stiction band to tune.
+MuJoCo's friction loss is a constraint: it applies exactly F_c against the motion, except in the step in which the joint
+comes to rest or reverses; at rest it applies what holds the joint, at most F_c. There is no stiction band to tune.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ Array = NDArray[np.float64]
 
 _FRICTION_IMPEDANCE = 0.9999
 """Share of the motion friction takes away while it holds a joint; the rest lets it creep."""
+_FRICTION_TIME_STEPS = 0.8
+"""Time constant of stopping, in steps: short, so that friction reverses no earlier than the motion. Runge-Kutta is
+stable from 0.72 on; MuJoCo's own limit of 2 (for Euler's method) has to be off."""
 _PLACEHOLDER_INERTIA = (1.0, 1.0, 1.0)
 _UNUSED = (
     mujoco.mjtDisableBit.mjDSBL_CONTACT,
@@ -31,6 +34,7 @@ _UNUSED = (
     mujoco.mjtDisableBit.mjDSBL_SENSOR,
     mujoco.mjtDisableBit.mjDSBL_ACTUATION,
     mujoco.mjtDisableBit.mjDSBL_AUTORESET,
+    mujoco.mjtDisableBit.mjDSBL_REFSAFE,
 )
 
 
@@ -64,7 +68,7 @@ def build_mujoco_model(robot: RobotModel, theta: Array, payload: Array | None, t
     model = spec.compile()
     friction = robot.friction(theta)
     model.dof_frictionloss[:], model.dof_damping[:], model.dof_armature[:] = friction[:, :3].T
-    model.dof_solref[:] = (2.0 * timestep, 1.0)
+    model.dof_solref[:] = (_FRICTION_TIME_STEPS * timestep, 1.0)
     model.dof_solimp[:, :2] = _FRICTION_IMPEDANCE
     set_inertial_parameters(model, robot, theta, payload)
     return model

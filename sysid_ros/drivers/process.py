@@ -49,7 +49,7 @@ class LoopProcess:
     """Starts, commands and stops a control loop in another process. Its methods may be called from several threads.
 
     Args:
-        build: Makes the loop, in the other process; must be picklable (a module-level function or a ``partial`` of one).
+        build: Makes the loop, in the other process; must be picklable (a module-level function or a ``partial``).
         n: Number of joints of the arm it makes.
         capacity: Samples kept for :meth:`read_samples`; 16 s at 1 kHz.
     """

@@ -181,6 +181,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, lambda *_: server.request_stop("SIGTERM"))
         sys.setswitchinterval(_SWITCH_INTERVAL)
         scheduling = request_real_time()
+        if isinstance(loop.arm, SimulatedArm):
+            loop.arm.start_clock(time.time_ns())
         loop.connect()
         channel.send((number, "done", scheduling))
         server.run()

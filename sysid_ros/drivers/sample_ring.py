@@ -1,7 +1,7 @@
 """The samples of the last seconds in memory shared by the loop (writer) and its ROS side (reader).
 
-The memory has no name in any file system: it lives as long as one of the two processes does, however they end. The writer
-never waits; a reader that is too slow loses the oldest samples and is told how many.
+The memory has no name in any file system: it lives as long as one of the two processes does, however they end. The
+writer never waits; a reader that is too slow loses the oldest samples and is told how many.
 """
 
 from __future__ import annotations

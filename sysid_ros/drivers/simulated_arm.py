@@ -93,5 +93,9 @@ class SimulatedArm(Arm):
         """
 
     @abstractmethod
+    def start_clock(self, stamp_ns: int) -> None:
+        """Sets the present time of the simulation [ns since the epoch]; before ``connect`` only."""
+
+    @abstractmethod
     def truth(self) -> Truth:
         """The exact parameters and state."""

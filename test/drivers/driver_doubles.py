@@ -1,8 +1,8 @@
 """Stand-ins for the tests of the drivers: a small controller, certificates, and a loop around the simulated arm."""
 
 import numpy as np
-import pinocchio as pin
 
+from sysid_ros.core.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
@@ -77,14 +77,20 @@ def run(loop, seconds, beat=True):
     return samples
 
 
-def true_motor_torque(robot, theta, payload, q, v, a):
-    """SAFE-ID (5), (6) with Pinocchio's forward kinematics only: energy and power are the independent check."""
-    friction = robot.friction(theta)
-    links = ArmDynamics(robot, theta, payload).torque(q, v, a)
-    return links + friction[:, 2] * a + friction[:, 1] * v + friction[:, 0] * np.sign(v) + friction[:, 3]
+def build_reporting_loop(path):
+    """A loop whose arm writes its true speed and the last mode of the loop to a file when it is handed back."""
+    loop = build_loop(settings=LoopSettings(heartbeat_timeout=10.0, late_limit=1.0))
+    stop = loop.arm.stop
+
+    def report(reason):
+        stories = "|".join(f"{t.target.name}:{t.reason}" for t in loop.status().transitions)
+        with open(path, "w") as file:
+            file.write(f"{np.abs(loop.arm.truth().v).max()}\n{reason}\n{stories}\n")
+        stop(reason)
+
+    loop.arm.stop = report
+    return loop
 
 
-def full_inertia(model, q):
-    data = model.createData()
-    inertia = pin.crba(model, data, q)
-    return np.triu(inertia) + np.triu(inertia, 1).T
+def build_nothing():
+    raise SysidError("there is no arm today")

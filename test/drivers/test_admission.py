@@ -1,0 +1,86 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from driver_doubles import make_certificate, make_move
+
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.drivers.admission import admit_start, admit_trajectory
+from sysid_ros.drivers.loop_types import LoopRefusal
+
+ZERO = np.zeros(7)
+THIRD = np.array([0, 0, 0.1, 0, 0, 0, 0])
+
+
+@pytest.fixture
+def boxes(robot):
+    return robot.theta_box, robot.payload_prior.box
+
+
+def test_a_good_plan_is_admitted(robot, boxes):
+    plan = make_move(robot.home)
+    admit_trajectory(robot, plan, make_certificate(boxes, plan), boxes, 10.0)
+    admit_start(robot, plan, robot.home + 0.001, 0.002)
+
+
+def refuse(robot, boxes, plan, certificate, message, now=10.0):
+    with pytest.raises(LoopRefusal, match=message):
+        admit_trajectory(robot, plan, certificate, boxes, now)
+
+
+def test_without_certificate(robot, boxes):
+    refuse(robot, boxes, make_move(robot.home), None, "no certificate")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"plan_hash": "0" * 64}, "issued for plan 000000000000"),
+        ({"box_hash": "0" * 64}, "issued for parameter box 000000000000"),
+        ({"expires_at": 5.0}, "valid from 0.000 s to 5.000 s, but the time is 10.000 s"),
+        ({"issued_at": 20.0}, "valid from 20.000 s"),
+        ({"start_q": np.full(7, 0.5)}, r"its certificate starts -?\d\.\d+ rad away from it at joint_4"),
+        ({"tracking_bound": np.full(7, np.inf)}, "tracking bound of its certificate"),
+        ({"tracking_bound": np.full(6, 0.1)}, "tracking bound of its certificate"),
+        ({"tracking_bound": np.array([1, 1, 0.0, 1, 1, 1, 1])}, "tracking bound of joint_3 in its certificate is 0.0"),
+    ],
+)
+def test_certificates_that_do_not_fit(robot, boxes, changes, message):
+    plan = make_move(robot.home)
+    refuse(robot, boxes, plan, make_certificate(boxes, plan, **changes), message)
+
+
+def test_another_model(robot, boxes):
+    plan = make_move(robot.home)
+    certificate = make_certificate(boxes, plan)
+    other = (boxes[0], Box(boxes[1].lower, 0.99 * boxes[1].upper))
+    refuse(robot, other, plan, certificate, "certify the plan again")
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (lambda home: make_move(home, step=np.array([0, 2.5, 0, 0, 0, 0, 0])), r"the position of joint_2 .* by 0\.\d+"),
+        (lambda home: make_move(home, step=0.9, duration=0.5), r"the velocity of joint_\d .* rad/s"),
+        (lambda home: BezierTrajectory(home, THIRD, ZERO, home, 2.0), "starts with 0.100000 rad/s at joint_3"),
+        (lambda home: BezierTrajectory(home, ZERO, THIRD, home, 2.0), r"0.100000 rad/s\^2 at joint_3"),
+        (lambda home: make_move(home[:6]), "it has 6 joints, the arm has 7"),
+    ],
+)
+def test_motions_that_are_not_allowed(robot, boxes, plan, message):
+    plan = plan(robot.home)
+    refuse(robot, boxes, plan, make_certificate(boxes, plan), message)
+
+
+def test_another_start(robot):
+    reference = robot.home.copy()
+    reference[2] += 0.01
+    with pytest.raises(LoopRefusal, match="starts -0.0100 rad away from the held position of joint_3"):
+        admit_start(robot, make_move(robot.home), reference, 0.002)
+
+
+def test_a_limit_that_is_not_a_number_admits_nothing(robot, boxes):
+    plan = make_move(robot.home)
+    broken = replace(robot, limits=replace(robot.limits, v_max=np.full(7, np.nan)))
+    refuse(broken, boxes, plan, make_certificate(boxes, plan), "the velocity of joint_1")

@@ -1,0 +1,449 @@
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from driver_doubles import ComputedTorque, build_loop, make_certificate, make_move, run
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.box import Box
+from sysid_ros.drivers.arm import ArmError, ArmState
+from sysid_ros.drivers.lockstep import run_for, run_trajectory
+from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
+from sysid_ros.drivers.mujoco_arm import MujocoSettings
+from sysid_ros.drivers.simulated_arm import InjectedFaults
+
+# Largest change of reference [rad] and of commanded torque [Nm] between two cycles of the moves below.
+REFERENCE_STEP = 0.7e-3
+TORQUE_STEP = 1.5
+
+
+@pytest.fixture
+def loop(robot):
+    loop = build_loop(robot)
+    loop.connect()
+    run(loop, 0.25)
+    return loop
+
+
+def start_move(loop, step=0.4, duration=1.5, **certificate):
+    plan = make_move(loop.status().reference, step, duration)
+    loop.execute(plan, make_certificate(loop, plan, **certificate))
+    return plan
+
+
+def require_smooth(samples):
+    q_d, tau = (np.array([getattr(s, name) for s in samples]) for name in ("q_d", "tau_command"))
+    assert np.abs(np.diff(q_d, axis=0)).max() < REFERENCE_STEP
+    assert np.abs(np.diff(tau, axis=0)).max() < TORQUE_STEP
+
+
+def require_rest(loop, seconds=0.3):
+    """The real arm, not its sensors, stands still."""
+    run(loop, seconds)
+    before = loop.arm.truth().q
+    run(loop, 0.3)
+    truth = loop.arm.truth()
+    assert np.abs(truth.v).max() < 5e-3
+    assert np.abs(truth.q - before).max() < 1e-3
+
+
+def last(loop):
+    return loop.status().transitions[-1]
+
+
+# Normal course
+
+
+def test_holds_where_it_was_found(robot, loop):
+    status = loop.status()
+    assert status.mode is LoopMode.HOLD and status.code is LoopCode.OK and not status.is_taking_over
+    np.testing.assert_allclose(status.reference, robot.home, atol=robot.sensors.position_resolution.max())
+    require_smooth(run(loop, 0.3))
+    np.testing.assert_allclose(loop.arm.truth().q, robot.home, atol=1e-3)
+
+
+@pytest.mark.parametrize("heavier", [0.0, 1.0])
+def test_takeover_has_no_jump_even_with_a_wrong_model(robot, heavier):
+    payload = robot.payload_prior.nominal * (1.0 + heavier)
+    loop = build_loop(robot, payload=payload)
+    loop.connect()
+    first = run(loop, 0.001)[0]
+    assert np.abs(first.tau_command - first.tau).max() < 1e-9
+    assert loop.status().is_taking_over
+    with pytest.raises(LoopRefusal, match="torque is still being blended in for 0.20 s"):
+        start_move(loop)
+    require_smooth([first, *run(loop, 0.5)])
+    assert np.abs(loop.arm.truth().q - robot.home).max() < 0.05
+
+
+def test_follows_a_trajectory_and_holds_its_end(loop):
+    samples = run(loop, 0.02)
+    plan = start_move(loop)
+    assert loop.mode is LoopMode.TRACK and loop.status().plan_hash == plan.hash()
+    samples += run(loop, 0.7)
+    assert 0.4 < loop.status().progress < 0.55
+    with pytest.raises(LoopRefusal, match="must hold its position, but the loop is in TRACK"):
+        start_move(loop)
+    samples += run(loop, 1.2)
+    status = loop.status()
+    assert status.mode is LoopMode.HOLD and status.code is LoopCode.OK and not status.plan_hash
+    np.testing.assert_allclose(status.reference, plan.end, atol=1e-12)
+    np.testing.assert_allclose(loop.arm.truth().q, plan.end, atol=0.01)
+    assert np.all(status.tracking_error_max < 0.01) and np.all(np.isinf(status.tracking_bound))
+    require_smooth(samples)
+    assert [s.sequence for s in samples] == list(range(samples[0].sequence, samples[-1].sequence + 1))
+    assert {s.mode for s in samples} == {LoopMode.HOLD, LoopMode.TRACK}
+
+
+def test_a_start_within_tolerance_is_reached_smoothly(loop):
+    samples = run(loop, 0.01)
+    plan = make_move(loop.status().reference + 0.0015, 0.3)
+    loop.execute(plan, make_certificate(loop, plan))
+    samples += run(loop, 1.8)
+    require_smooth(samples)
+    np.testing.assert_allclose(loop.status().reference, plan.end, atol=1e-12)
+
+
+def test_lockstep_runs_are_the_same_to_the_last_bit(robot):
+    def record(seed):
+        loop = build_loop(robot, arm_settings=MujocoSettings(seed=seed))
+        loop.connect()
+        run_for(loop, 0.25)
+        plan = make_move(loop.status().reference, step=0.1, duration=0.5)
+        return run_trajectory(loop, plan, make_certificate(loop, plan), settle=0.05)
+
+    first, again, other = record(0), record(0), record(1)
+    assert len(first.block) == 551 or len(first.block) == 550
+    for name in ("stamps", "q", "v", "tau"):
+        np.testing.assert_array_equal(getattr(first.block, name), getattr(again.block, name))
+    np.testing.assert_array_equal(first.tau_command, again.tau_command)
+    assert not np.array_equal(first.block.tau, other.block.tau)
+
+
+def test_brake_on_request_stops_on_the_path(loop):
+    samples = run(loop, 0.02)
+    plan = start_move(loop)
+    samples += run(loop, 0.6)
+    loop.brake("a person said so")
+    loop.brake("again")
+    samples += run(loop, 0.6)
+    status = loop.status()
+    assert status.mode is LoopMode.HOLD and status.code is LoopCode.BRAKE_REQUESTED
+    assert status.reason == "at rest after braking: a person said so"
+    np.testing.assert_allclose(status.reference, plan.evaluate(0.6 + 0.15)[0], atol=1e-9)
+    require_smooth(samples)
+    require_rest(loop)
+    samples = run(loop, 0.01)
+    start_move(loop, -0.1)
+    assert loop.status().code is LoopCode.OK
+    require_smooth(samples + run(loop, 1.7))
+
+
+def test_the_brake_time_that_was_checked_is_used(loop):
+    start_move(loop, brake_time=0.5)
+    run(loop, 0.6)
+    loop.brake("test")
+    run(loop, 0.45)
+    assert loop.mode is LoopMode.BRAKE
+    run(loop, 0.06)
+    assert loop.mode is LoopMode.HOLD
+
+
+def test_brake_at_rest_does_nothing(loop):
+    loop.brake("test")
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
+
+
+# Models
+
+
+def test_another_model_is_blended_in(robot, loop):
+    samples = run(loop, 0.01)
+    prior = loop.model
+    narrower = replace(prior, payload_box=Box.around(0.5 * prior.payload, 1e-3), payload=0.5 * prior.payload)
+    assert narrower.payload_box.is_subset_of(prior.payload_box)
+    before = loop.status().model_box_hash
+    loop.set_model(narrower)
+    assert loop.status().model_box_hash != before and loop.status().is_taking_over
+    samples += run(loop, 0.5)
+    require_smooth(samples)
+    with pytest.raises(LoopRefusal, match="the interval of payload.m, .* not inside .*; ask for a reset"):
+        loop.set_model(prior)
+    loop.set_model(prior, is_reset=True)
+    assert loop.status().model_box_hash == before
+
+
+def test_models_that_are_refused(robot, loop):
+    model = loop.model
+    with pytest.raises(LoopRefusal, match=r"payload.m = 99.0 is not in \[0.0"):
+        loop.set_model(replace(model, payload=np.r_[99.0, model.payload[1:]]), is_reset=True)
+    with pytest.raises(LoopRefusal, match="98 parameters are needed, 5 were given"):
+        loop.set_model(replace(model, theta=np.zeros(5)))
+    wider = Box(model.theta_box.lower - 1.0, model.theta_box.upper)
+    with pytest.raises(LoopRefusal, match=r"the interval of joint_1.m"):
+        loop.set_model(replace(model, theta_box=wider))
+    start_move(loop)
+    with pytest.raises(LoopRefusal, match="the arm moves"):
+        loop.set_model(model)
+
+
+def test_a_certificate_for_the_model_before_is_refused(loop):
+    plan = make_move(loop.status().reference)
+    certificate = make_certificate(loop, plan)
+    model = loop.model
+    loop.set_model(replace(model, payload_box=Box.around(model.payload, 1e-4)))
+    run(loop, 0.25)
+    with pytest.raises(LoopRefusal, match="certify the plan again"):
+        loop.execute(plan, certificate)
+    with pytest.raises(LoopRefusal, match="the model has changed since it was checked"):
+        loop.begin(plan, certificate)
+    assert loop.mode is LoopMode.HOLD
+
+
+# Faults: each ends at rest with its code
+
+
+def test_silence_of_the_commanding_side_brakes(loop):
+    start_move(loop)
+    run(loop, 0.5)
+    samples = run(loop, 0.6, beat=False)
+    assert loop.status().code is LoopCode.STALE and loop.mode is LoopMode.HOLD
+    assert "no sign of life of the commanding side for 0.20" in loop.status().reason
+    require_smooth(samples)
+    require_rest(loop)
+
+
+def test_silence_while_holding_is_allowed(loop):
+    run(loop, 1.0, beat=False)
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
+
+
+def test_a_late_cycle_brakes(loop):
+    start_move(loop)
+    run(loop, 0.5)
+    loop.report_late(0.005)
+    assert loop.mode is LoopMode.TRACK
+    loop.report_late(0.15)
+    assert loop.status().code is LoopCode.MISSED_DEADLINES and "150.0 ms late" in loop.status().reason
+    require_rest(loop)
+    assert loop.status().missed_deadlines == 2
+
+
+def test_a_few_dropped_cycles_are_bridged(loop):
+    samples = run(loop, 0.01)
+    start_move(loop)
+    for _ in range(20):
+        samples += run(loop, 0.05)
+        loop.arm.inject(InjectedFaults(drop_cycles=2))
+    samples += run(loop, 0.6)
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
+    assert loop.status().invalid_cycles == 40 == sum(not s.ok for s in samples)
+    require_smooth(samples)
+
+
+def test_many_dropped_cycles_brake(loop):
+    start_move(loop)
+    samples = run(loop, 0.6)
+    loop.arm.inject(InjectedFaults(drop_cycles=6))
+    samples += run(loop, 0.6)
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.INVALID_MEASUREMENT
+    assert "no usable measurement in 3 cycles: no fresh measurement" in loop.status().reason
+    require_smooth(samples)
+    require_rest(loop)
+
+
+FATAL = {
+    "no feedback": (InjectedFaults(drop_cycles=10**6), LoopCode.INVALID_MEASUREMENT, "in 10 cycles: no fresh"),
+    "position not a number": (
+        InjectedFaults(nan_positions=("joint_2",)),
+        LoopCode.INVALID_MEASUREMENT,
+        "the position of joint_2 is nan",
+    ),
+    "stuck encoder": (
+        InjectedFaults(stuck_encoders=("joint_4",)),
+        LoopCode.INVALID_MEASUREMENT,
+        "the position of joint_4 has not changed while the reference moved",
+    ),
+    "power loss": (InjectedFaults(power_loss=True), LoopCode.HARDWARE, "power is off"),
+}
+
+
+@pytest.mark.parametrize("name", FATAL)
+def test_the_arm_is_given_up_when_it_cannot_be_controlled(loop, name):
+    faults, code, message = FATAL[name]
+    start_move(loop)
+    run(loop, 0.6)
+    assert np.abs(loop.arm.truth().v).max() > 0.3
+    loop.arm.inject(faults)
+    q_fault = loop.arm.truth().q
+    samples = run(loop, 1.0)
+    status = loop.status()
+    assert status.mode is LoopMode.FAULT and status.code is code and message in status.reason
+    assert loop.is_given_up and loop.is_at_rest
+    assert not any(s.ok for s in samples[50:])
+    require_rest(loop)
+    assert np.abs(loop.arm.truth().q - q_fault).max() < 0.1
+    with pytest.raises(LoopRefusal, match="the loop is in FAULT"):
+        start_move(loop)
+    # and back again
+    loop.arm.inject(InjectedFaults())
+    loop.connect()
+    run(loop, 0.3)
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
+    start_move(loop, -0.1)
+    run(loop, 1.6)
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
+
+
+def test_an_effort_that_is_not_a_number_brakes_and_refuses_until_it_is_back(loop):
+    start_move(loop)
+    samples = run(loop, 0.6)
+    loop.arm.inject(InjectedFaults(nan_torques=("joint_3",)))
+    samples += run(loop, 0.6)
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.INVALID_MEASUREMENT
+    assert "the torque of joint_3 is nan" in loop.status().reason
+    require_smooth(samples)
+    require_rest(loop)
+    with pytest.raises(LoopRefusal, match="the torque of joint_3 is nan"):
+        start_move(loop)
+    loop.arm.inject(InjectedFaults())
+    run(loop, 0.01)
+    start_move(loop, -0.1)
+
+
+@pytest.mark.parametrize("delay", [40, 100])
+def test_late_commands_end_at_rest(loop, delay):
+    start_move(loop)
+    run(loop, 0.4)
+    loop.arm.inject(InjectedFaults(command_delay=delay))
+    run(loop, 2.5)
+    causes = [t.code for t in loop.status().transitions if t.code is not LoopCode.OK]
+    assert causes[0] in (LoopCode.TRACKING_ERROR, LoopCode.LIMIT) and loop.mode is LoopMode.FAULT
+    require_rest(loop, 1.0)
+
+
+def test_leaving_the_certified_tube_brakes(loop):
+    start_move(loop, bound=0.004)
+    samples = run(loop, 0.5)
+    loop.arm.set_payload(None)
+    samples += run(loop, 0.8)
+    status = loop.status()
+    assert status.mode is LoopMode.HOLD and status.code is LoopCode.TRACKING_ERROR
+    assert "rad away from its path (certified bound 0.0040 rad)" in status.reason
+    assert status.tracking_error_max.max() > 0.004
+    require_smooth(samples)
+    require_rest(loop)
+
+
+def test_an_arm_that_does_not_follow_at_all_is_given_up(robot):
+    loop = build_loop(robot, controller=ComputedTorque(robot, stiffness=5.0, damping=5.0))
+    loop.connect()
+    run(loop, 0.3)
+    loop.arm.set_payload(3.0 * robot.payload_prior.nominal)
+    run(loop, 1.5)
+    assert loop.mode is LoopMode.FAULT and loop.status().code is LoopCode.TRACKING_ERROR
+    assert "away from its reference (allowed 0.1 rad)" in loop.status().reason
+    require_rest(loop)
+
+
+def test_overspeed_is_given_up(robot):
+    settings = LoopSettings(following_error=1.0)
+    loop = build_loop(robot, settings=settings)
+    loop.connect()
+    run(loop, 0.3)
+    loop._controller.spoil = lambda tau: np.where(np.arange(7) == 4, 9.0, tau)
+    run(loop, 2.0)
+    assert loop.mode is LoopMode.FAULT and loop.status().code is LoopCode.LIMIT
+    assert "joint_5 moves with" in loop.status().reason
+    require_rest(loop)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda tau: np.where(np.arange(7) == 4, np.nan, tau), "not one finite number per joint"),
+        (lambda tau: tau[:6], "not one finite number per joint|could not be broadcast"),
+        (lambda tau: 1 / 0, "the controller failed: ZeroDivisionError"),
+    ],
+)
+def test_a_broken_controller_never_reaches_the_arm(loop, spoil, message):
+    start_move(loop)
+    run(loop, 0.6)
+    loop._controller.spoil = spoil
+    samples = run(loop, 1.0)
+    status = loop.status()
+    assert status.mode is LoopMode.FAULT and status.code is LoopCode.INTERNAL
+    assert re.search(message, status.reason)
+    sent = np.array([s.tau_command for s in samples])
+    assert np.isfinite(sent[:10]).all()
+    require_rest(loop)
+
+
+def test_torque_is_saturated_and_counted(robot, loop):
+    start_move(loop)
+    run(loop, 0.1)
+    loop._controller.spoil = lambda tau: tau + 1e3
+    samples = run(loop, 0.005)
+    assert loop.status().saturated_cycles == 5
+    for sample in samples:
+        np.testing.assert_array_equal(sample.tau_command, robot.limits.tau_max)
+
+
+# Life of the connection
+
+
+def test_release_and_connect_again(loop):
+    with pytest.raises(LoopRefusal, match="the loop is in HOLD"):
+        loop.connect()
+    loop.release("done")
+    assert loop.mode is LoopMode.IDLE and loop.step() is None and loop.is_at_rest
+    with pytest.raises(LoopRefusal, match="the loop is in IDLE"):
+        start_move(loop)
+    loop.connect()
+    run(loop, 0.3)
+    assert loop.mode is LoopMode.HOLD
+
+
+def test_an_arm_without_usable_measurement_is_not_taken_over(robot):
+    loop = build_loop(robot)
+    loop.arm.inject(InjectedFaults(nan_positions=("joint_1",)))
+    with pytest.raises(ArmError, match="no usable measurement after connecting: the position of joint_1 is nan"):
+        loop.connect()
+    assert loop.mode is LoopMode.IDLE
+
+
+def test_complaints_of_the_arm_brake(loop, monkeypatch):
+    start_move(loop)
+    run(loop, 0.5)
+    read = loop.arm.read
+
+    def complain() -> ArmState:
+        return replace(read(), faults=("motor of joint_2 is hot",))
+
+    monkeypatch.setattr(loop.arm, "read", complain)
+    run(loop, 0.6)
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.HARDWARE
+    assert "the arm reports: motor of joint_2 is hot" in loop.status().reason
+
+
+def test_settings_have_ranges():
+    with pytest.raises(ParameterOutOfRange, match="heartbeat_timeout"):
+        LoopSettings(heartbeat_timeout=0.0)
+    with pytest.raises(ParameterOutOfRange, match="following_error"):
+        LoopSettings(following_error=np.nan)
+
+
+def test_transitions_tell_the_story(loop):
+    start_move(loop)
+    run(loop, 0.3)
+    loop.brake("enough")
+    run(loop, 0.5)
+    story = [(t.source, t.target, t.code) for t in loop.status().transitions]
+    assert story == [
+        (LoopMode.IDLE, LoopMode.HOLD, LoopCode.OK),
+        (LoopMode.HOLD, LoopMode.TRACK, LoopCode.OK),
+        (LoopMode.TRACK, LoopMode.BRAKE, LoopCode.BRAKE_REQUESTED),
+        (LoopMode.BRAKE, LoopMode.HOLD, LoopCode.BRAKE_REQUESTED),
+    ]
+    assert last(loop).stamp_ns > 0
