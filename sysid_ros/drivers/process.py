@@ -160,6 +160,16 @@ class LoopProcess:
             raise LoopProcessError("was never started")
         return self._ring.timing(cycles)
 
+    def cycle_times(self, cycles: int) -> Array:
+        """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s].
+
+        Raises:
+            LoopProcessError: Never started.
+        """
+        if self._ring is None:
+            raise LoopProcessError("was never started")
+        return self._ring.cycle_times(cycles)
+
     def set_payload(self, payload: Array | None) -> None:
         """See :meth:`SimulatedArm.set_payload`.
 

@@ -124,13 +124,18 @@ class SampleRing:
             block, floats[:, 3], floats[:, 4], floats[:, 5], floats[:, 6], integers[:, _MODE], self.dropped
         )
 
-    def timing(self, cycles: int = 1000) -> LoopTiming:
-        """Timing of the latest cycles; zeros before the first."""
+    def cycle_times(self, cycles: int) -> Array:
+        """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s]."""
         head = int(self._header[0])
         count = min(cycles, head, self.capacity - _GUARD)
+        return 1e-9 * self._integers[np.arange(head - count, head) % self.capacity][:, [_PERIOD, _COMPUTE]]
+
+    def timing(self, cycles: int = 1000) -> LoopTiming:
+        """Timing of the latest cycles; zeros before the first."""
+        times = self.cycle_times(cycles)
+        count = len(times)
         if count == 0:
             return LoopTiming(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
-        times = 1e-9 * self._integers[np.arange(head - count, head) % self.capacity][:, [_PERIOD, _COMPUTE]]
         (p50, c50), (p99, c99) = np.quantile(times, [0.5, 0.99], axis=0)
         (p_max, c_max) = times.max(axis=0)
         return LoopTiming(float(p50), float(p99), float(p_max), float(c50), float(c99), float(c_max), count)

@@ -62,7 +62,7 @@ def test_another_model(robot, boxes):
     ("plan", "message"),
     [
         (lambda home: make_move(home, step=np.array([0, 2.5, 0, 0, 0, 0, 0])), r"the position of joint_2 .* by 0\.\d+"),
-        (lambda home: make_move(home, step=0.9, duration=0.5), r"the velocity of joint_\d .* rad/s"),
+        (lambda home: make_move(home, step=0.5, duration=0.4), r"the velocity of joint_\d .* rad/s"),
         (lambda home: BezierTrajectory(home, THIRD, ZERO, home, 2.0), "starts with 0.100000 rad/s at joint_3"),
         (lambda home: BezierTrajectory(home, ZERO, THIRD, home, 2.0), r"0.100000 rad/s\^2 at joint_3"),
         (lambda home: make_move(home[:6]), "it has 6 joints, the arm has 7"),

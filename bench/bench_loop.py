@@ -1,0 +1,138 @@
+"""The 1 kHz loop on this machine: jitter, computing time, missed deadlines and processor time.
+
+``python bench/bench_loop.py [--seconds S] [--controllers pid robust]``. The loop runs as its own process with the
+simulated arm, as in the demo; the baselines are what one writes first, a loop around ``time.sleep``, and the pacing of
+the loop without any work. They take turns in the same run. A second table shows where the time of a cycle goes.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import argparse
+import time
+from functools import partial
+
+import numpy as np
+from _table import describe_machine, print_table
+
+from sysid_ros.core.planning.certificate import Certificate, box_hash
+from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.drivers.loop_types import LoopMode
+from sysid_ros.drivers.mock import MockSetup, build_mock_loop
+from sysid_ros.drivers.pacing import Pacer
+from sysid_ros.drivers.process import LoopProcess
+
+PERIOD = 0.001
+LATE = 0.5 * PERIOD
+"""A period longer than the nominal one by this counts as a missed deadline."""
+
+
+def sleep_loop(seconds: float) -> tuple[np.ndarray, float]:
+    """Periods [s] and processor share of the loop one writes first."""
+    starts, cpu = [], time.process_time()
+    for _ in range(round(seconds / PERIOD)):
+        starts.append(time.monotonic())
+        time.sleep(max(0.0, PERIOD - (time.monotonic() - starts[-1])))
+    return np.diff(starts), (time.process_time() - cpu) / seconds
+
+
+def paced_loop(seconds: float) -> tuple[np.ndarray, float]:
+    """Periods [s] and processor share of absolute deadlines without work."""
+    pacer, starts, cpu = Pacer(PERIOD, catches_up=False), [], time.process_time()
+    for _ in range(round(seconds / PERIOD)):
+        pacer.wait()
+        starts.append(time.monotonic())
+    return np.diff(starts), (time.process_time() - cpu) / seconds
+
+
+def processor_time(pid: int) -> float:
+    """Processor time a process has used [s]."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run_process(controller: str, seconds: float) -> tuple[np.ndarray, float, str]:
+    """Cycle times (cycles, 2) [s], processor share and scheduling of the loop process, moving to and fro."""
+    setup = MockSetup(controller=controller)
+    model = LoopModel.nominal(build_mock_loop(setup).robot)
+    with LoopProcess(partial(build_mock_loop, setup), len(model.theta) // 14, capacity=1 << 16) as process:
+        time.sleep(0.5)
+        first, cpu, started, direction = process.status().cycles, processor_time(process.pid), time.monotonic(), 1.0
+        while time.monotonic() - started < seconds:
+            process.heartbeat()
+            if process.status().mode is LoopMode.HOLD:
+                start_move(process, model, 0.2 * direction)
+                direction = -direction
+            time.sleep(0.05)
+        share = (processor_time(process.pid) - cpu) / (time.monotonic() - started)
+        times = process.cycle_times(process.status().cycles - first)
+        return times, share, process.scheduling
+
+
+def start_move(process: LoopProcess, model: LoopModel, step: float) -> None:
+    q = process.status().reference
+    plan = BezierTrajectory(q, 0 * q, 0 * q, q + step, 1.5)
+    now = process.status().stamp_ns * 1e-9
+    bound = np.full(q.size, 0.09)
+    boxes = box_hash(model.theta_box, model.payload_box)
+    claims = "nothing was checked; for a benchmark in simulation only"
+    process.execute(plan, Certificate(plan.hash(), boxes, q, "sampled", claims, {}, bound, now - 1.0, now + 60.0))
+
+
+def jitter_row(name: str, periods: np.ndarray, compute: np.ndarray | None, share: float) -> list[object]:
+    jitter = 1e6 * np.abs(periods - PERIOD)
+    spent = ["-", "-"] if compute is None else [1e6 * np.quantile(compute, q) for q in (0.5, 0.99)]
+    late = int(np.count_nonzero(periods > PERIOD + LATE))
+    return [name, len(periods), *np.quantile(jitter, [0.5, 0.99, 0.999, 1.0]), *spent, late, 100.0 * share]
+
+
+def lockstep_rows(controllers: list[str], cycles: int = 1500, rounds: int = 3) -> list[list[object]]:
+    """Time per cycle without a clock, of the fastest round: the arm alone, then the whole loop."""
+    rows = []
+    loop = build_mock_loop(MockSetup(controller=controllers[0]))
+    arm = loop.arm
+    arm.connect()
+    torque = arm.read().tau
+    rows.append(["simulated arm alone", fastest(lambda: (arm.read(), arm.command(torque)), cycles, rounds)])
+    for controller in controllers:
+        loop = build_mock_loop(MockSetup(controller=controller))
+        loop.connect()
+        rows.append([f"loop with simulated arm, {controller}", fastest(loop.step, cycles, rounds)])
+    return rows
+
+
+def fastest(work, cycles: int, rounds: int) -> float:  # noqa: ANN001
+    times = []
+    for _ in range(rounds):
+        started = time.process_time()
+        for _ in range(cycles):
+            work()
+        times.append((time.process_time() - started) / cycles)
+    return 1e6 * min(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=10.0, help="duration of each measurement [s]")
+    parser.add_argument("--controllers", nargs="+", default=["pid", "robust"], help="controllers to measure")
+    arguments = parser.parse_args()
+    print(describe_machine() + f", load {os.getloadavg()[0]:.1f}")
+    rows, scheduling = [], ""
+    for name, loop in (("baseline: time.sleep", sleep_loop), ("pacing without work", paced_loop)):
+        periods, share = loop(arguments.seconds)
+        rows.append(jitter_row(name, periods, None, share))
+    for controller in arguments.controllers:
+        times, share, scheduling = run_process(controller, arguments.seconds)
+        rows.append(jitter_row(f"loop process, {controller}", times[1:, 0], times[1:, 1], share))
+    columns = ["loop at 1 kHz", "cycles", "jitter p50 [us]", "p99", "p99.9", "max", "compute p50 [us]", "p99"]
+    print_table([*columns, "periods > 1.5 ms", "CPU [%]"], rows, f"Real time, loop process with {scheduling}")
+    print_table(["lock-step", "time per cycle [us]"], lockstep_rows(arguments.controllers))
+
+
+if __name__ == "__main__":
+    main()
