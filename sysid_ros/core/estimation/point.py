@@ -1,0 +1,65 @@
+"""The point estimate of a problem: weighted by the error bounds, physically consistent, inside the bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.estimation.covariance import Covariance, RowBands
+from sysid_ros.core.estimation.fit import Fit, FitObjective, fit
+from sysid_ros.core.estimation.log_cholesky import from_parameters
+from sysid_ros.core.estimation.problem import Problem
+from sysid_ros.core.model.box import Box
+
+Array = NDArray[np.float64]
+
+_MARGIN = 0.01
+"""The solution is pulled this part of a half width inside the bounds, so that a small remainder does no harm."""
+
+
+class PointEstimator:
+    """Fits the target, starting from the previous fit.
+
+    Args:
+        nominal: Physically consistent target to start from and to lean on where the data say nothing, (10,).
+        prior: Box of the target before any data.
+        prior_weight: Weight of the nominal target, relative to one prior half width as standard deviation.
+    """
+
+    def __init__(self, nominal: Array, prior: Box, prior_weight: float):
+        self._nominal = nominal
+        self._information = prior_weight**2 / np.maximum(prior.radius, 1e-9) ** 2
+        self._start = from_parameters(nominal)
+
+    @property
+    def start(self) -> Array:
+        """Log-Cholesky coordinates the next fit starts from, (10,)."""
+        return self._start
+
+    def estimate(self, problem: Problem, box: Box | None) -> Fit:
+        """The physically consistent target that explains the rows best, inside a box if one is given.
+
+        Raises:
+            FitNotConverged: The solver gave no solution it can vouch for.
+        """
+        objective = self.build(problem)
+        solution = fit(objective, self._start)
+        if box is not None and not box.contains(solution.theta):
+            inner = Box.around(box.center, (1.0 - _MARGIN) * 0.5 * box.width)
+            solution = fit(FitObjective(objective.gram, objective.linear, objective.center, inner), self._start)
+        self._start = solution.eta
+        return solution
+
+    def build(self, problem: Problem) -> FitObjective:
+        """The least-squares problem, every half width taken for a standard deviation."""
+        floor = max(1e-9 * float(problem.error.max(initial=0.0)), 1e-15)
+        error = np.maximum(problem.error, floor)
+        bands = RowBands(problem, problem.joints)
+        covariance = Covariance(bands, problem.b, error**2, problem.delta_radius**2, problem.end_radii**2)
+        solved = covariance.solve(problem.y)
+        gram = problem.y.T @ solved
+        return FitObjective(
+            gram=0.5 * (gram + gram.T) + np.diag(self._information),
+            linear=solved.T @ problem.r + self._information * (self._nominal - problem.center),
+            center=problem.center,
+        )

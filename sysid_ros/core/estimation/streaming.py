@@ -1,0 +1,242 @@
+"""The estimator: samples in, parameters with bounds out, at bounded memory and bounded time per update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.estimation.bounds import Bounds, compute_bounds, describe_guarantee
+from sysid_ros.core.estimation.compaction import compact
+from sysid_ros.core.estimation.consistency import check_sensors, describe_contradictions, find_contradictions
+from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.estimation.fit import FitNotConverged
+from sysid_ros.core.estimation.point import PointEstimator
+from sysid_ros.core.estimation.problem import Problem
+from sysid_ros.core.estimation.rows import Rows
+from sysid_ros.core.estimation.samples import SampleBlock
+from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.estimation.stream import SampleStream, Window
+from sysid_ros.core.estimation.tighten import tighten
+from sysid_ros.core.estimation.unknowns import describe_unknowns
+from sysid_ros.core.estimation.window_model import WindowModel
+from sysid_ros.core.estimation.windows import build_rows
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import RobotModel
+
+__all__ = ["EstimatorSettings", "StreamingEstimator"]
+
+Array = NDArray[np.float64]
+
+_CAUSES = (
+    "The payload has changed or lies outside its prior, or an assumption is violated: robot and friction parameters in "
+    "their box, error bounds of the sensors, meaning and sign of the torque, direction of gravity, no contact"
+)
+
+
+class StreamingEstimator:
+    """Estimates a payload from samples as they arrive.
+
+    Bounds are renewed after every ``update_windows`` windows and intersected with the earlier ones, so they only shrink
+    until :meth:`reset`. The results do not depend on how the samples are cut into blocks.
+
+    Args:
+        robot: The arm, what is known of it and of the payload.
+        settings: Method and assumptions.
+        on_rows: Called with the rows of every window that is used.
+        on_update: Called with the estimate after every renewal of the bounds.
+
+    Raises:
+        ParameterOutOfRange: The settings do not fit the robot's prior.
+        ModelError: The arm is not a chain of revolute joints.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        settings: EstimatorSettings | None = None,
+        on_rows: Callable[[Rows], None] | None = None,
+        on_update: Callable[[ParameterEstimate], None] | None = None,
+    ):
+        self._settings = settings or EstimatorSettings()
+        self._robot = robot
+        self._unknowns = describe_unknowns(robot, self._settings)
+        self._model = WindowModel(robot, self._settings, self._unknowns)
+        self._stream = SampleStream(robot, self._settings)
+        self._velocity_error = robot.sensors.velocity_error * ("velocity" in self._settings.error_terms)
+        self._on_rows, self._on_update = on_rows, on_update
+        self._origin: int | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rows: list[Rows] = []
+        self._box = self._unknowns.prior
+        self._point = PointEstimator(self._unknowns.nominal, self._unknowns.prior, self._settings.prior_weight)
+        self._gram = np.zeros((10, 10))
+        self._windows, self._seconds = 0, 0.0
+        self._alarm = ""
+        self._latest: ParameterEstimate | None = None
+
+    def reset(self, reason: str) -> str:
+        """Forgets all data, as after a change of payload; returns a notice that says why."""
+        windows = self._windows
+        self._stream.clear()
+        self._forget()
+        return f"estimate restarted after {windows} windows: {reason}"
+
+    def information(self) -> Array:
+        """Gram matrix (10, 10) of the observation matrix in terms of mean torques [Nm^2 per parameter^2]."""
+        return self._gram.copy()
+
+    @property
+    def nuisance_radius(self) -> Array:
+        """Half widths of what is unknown of the arm and shared by all rows, (M,)."""
+        return self._unknowns.radius
+
+    def add(self, block: SampleBlock) -> list[str]:
+        """Takes samples and returns notices: faults of the stream, restarts, alarms.
+
+        Raises:
+            InvalidSamples: The block has another number of joints than the robot.
+        """
+        if self._origin is None and len(block):
+            self._origin = int(block.stamps[0])
+        windows, notices = self._stream.add(block)
+        for window in windows:
+            if not self._alarm:
+                notices.extend(self._take(window))
+        return notices
+
+    def estimate(self) -> ParameterEstimate:
+        """The estimate from all windows so far; the prior before the first."""
+        if self._alarm:
+            return self._no_estimate(self._alarm)
+        if self._latest is None:
+            outcome = self._evaluate()
+            self._latest = outcome.estimate
+        return self._latest
+
+    def _take(self, window: Window) -> list[str]:
+        fault = check_sensors(self._model, window.block, window.start, window.stop)
+        if fault:
+            return [self._raise_alarm(f"window {window.number}: {fault}")]
+        rows = build_rows(self._model, window.block, window.start, window.stop, window.number)
+        problem = self._problem(rows)
+        if find_contradictions(problem).size:
+            return self._handle_contradiction(self._explain(problem, rows))
+        self._rows.append(rows)
+        mean = rows.y / rows.duration[:, None]
+        self._gram += mean.T @ mean
+        self._windows += 1
+        self._seconds += float(rows.duration[0])
+        self._latest = None
+        if self._on_rows:
+            self._on_rows(rows)
+        return self._update() if self._windows % self._settings.update_windows == 0 else []
+
+    def _update(self) -> list[str]:
+        outcome = self._evaluate()
+        if outcome.box is None:
+            return self._handle_contradiction(outcome.estimate.alarm)
+        self._box, self._latest = outcome.box, outcome.estimate
+        self._shorten()
+        if self._on_update:
+            self._on_update(outcome.estimate)
+        return [outcome.estimate.alarm] if outcome.estimate.alarm else []
+
+    def _evaluate(self) -> _Outcome:
+        """Bounds and point estimate of all rows; changes nothing but the warm start of the fit."""
+        if not self._rows:
+            shares = {"prior": self._box.radius}
+            return _Outcome(self._box, self._make(self._unknowns.nominal, self._box, shares, ""))
+        rows = Rows.stack(self._rows)
+        problem = self._problem(rows)
+        try:
+            bounds = compute_bounds(problem, self._unknowns, self._settings, self._point.start)
+            box = self._combine(bounds)
+            if box is None or find_contradictions(problem).size:
+                return _Outcome(None, self._no_estimate(self._explain(problem, rows)))
+            if not bounds.is_rigorous:
+                reported = Box.around(bounds.center, bounds.half_width)
+                return _Outcome(box, self._make(bounds.center, reported, bounds.shares, ""))
+            solution = self._point.estimate(problem, box)
+        except FitNotConverged as failure:
+            nothing = np.full(10, np.nan)
+            return _Outcome(self._box, self._make(nothing, self._box, {}, str(failure)))
+        if not box.contains(solution.theta):
+            return _Outcome(None, self._no_estimate("no body lies inside the bounds. " + self._explain(problem, rows)))
+        return _Outcome(box, self._make(solution.theta, box, bounds.shares, ""))
+
+    def _combine(self, bounds: Bounds) -> Box | None:
+        if not bounds.is_rigorous:
+            return self._box
+        lower = np.nextafter(bounds.center - bounds.half_width, -np.inf)
+        upper = np.nextafter(bounds.center + bounds.half_width, np.inf)
+        common = Box(lower, upper).intersect(self._box)
+        return None if common is None else tighten(common)
+
+    def _problem(self, rows: Rows) -> Problem:
+        return Problem.build(rows, self._box.center, self._box.radius, self._unknowns.radius, self._velocity_error)
+
+    def _shorten(self) -> None:
+        """Compacts the older half of the rows once there are too many windows."""
+        stored = sum(1 for rows in self._rows if rows.window[0] >= 0)
+        if stored <= self._settings.max_windows:
+            return
+        keep = self._settings.max_windows // 2
+        old, recent = Rows.stack(self._rows[:-keep]), self._rows[-keep:]
+        if self._settings.method == "left_inverse":
+            recent = [compact(old, self._problem(old), self._settings.reweightings), *recent]
+        self._rows = recent
+
+    def _handle_contradiction(self, text: str) -> list[str]:
+        if self._settings.detect_payload_change and self._windows:
+            return [self.reset(f"the payload has changed or an assumption is violated ({text})")]
+        return [self._raise_alarm(text)]
+
+    def _raise_alarm(self, text: str) -> str:
+        self._alarm = text
+        return text
+
+    def _explain(self, problem: Problem, rows: Rows) -> str:
+        names = self._robot.joint_names
+        detail = describe_contradictions(problem, rows, names, self._origin or 0)
+        return f"no payload agrees with all the data: {detail}. {_CAUSES}."
+
+    def _no_estimate(self, alarm: str) -> ParameterEstimate:
+        nothing = np.full(10, np.nan)
+        return self._build(nothing, nothing, nothing, {}, alarm, is_consistent=False)
+
+    def _make(self, values: Array, box: Box, shares: dict[str, Array], alarm: str) -> ParameterEstimate:
+        return self._build(values, box.lower, box.upper, shares, alarm, is_consistent=True)
+
+    def _build(
+        self, values: Array, lower: Array, upper: Array, shares: dict[str, Array], alarm: str, is_consistent: bool
+    ) -> ParameterEstimate:
+        eigenvalues = np.linalg.eigvalsh(self._gram)
+        condition = np.sqrt(eigenvalues[-1] / eigenvalues[0]) if eigenvalues[0] > 0.0 else np.inf
+        return ParameterEstimate(
+            values=values,
+            lower=lower,
+            upper=upper,
+            method=self._settings.method,
+            guarantee=describe_guarantee(self._settings),
+            is_consistent=is_consistent,
+            alarm=alarm,
+            target=self._settings.target,
+            frame=self._robot.joint_names[-1],
+            number_of_windows=self._windows,
+            data_seconds=self._seconds,
+            condition_number=float(condition),
+            error_budget=shares,
+        )
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """An estimate and the box it stands for; None where no target agrees with everything."""
+
+    box: Box | None
+    estimate: ParameterEstimate
