@@ -1,9 +1,9 @@
 """What makes a trajectory exciting: numbers computed from the torque regressor at its samples, with their gradients.
 
 All criteria are to be minimised. They see the regressor ``W`` of the whole arm at N evenly spread samples,
-(N, n, 14 n + 10); its last ten columns belong to the payload. A sample stands for the momentum windows around it: the row
-of a window of length h is the mean of ``W`` times h, so the information of the trajectory is ``duration / (N h)`` times
-the sum over the samples.
+(N, n, 14 n + 10); its last ten columns belong to the payload. A sample stands for the momentum windows around it: the
+row of a window of length h is the mean of ``W`` times h, so the information of the trajectory is ``duration / (N h)``
+times the sum over the samples.
 """
 
 from __future__ import annotations
@@ -80,9 +80,10 @@ class BoundsCriterion:
     """Sum of the logarithms of the widths the bounds can be expected to have, relative to those of the prior box.
 
     Payload and robot parameters are estimated together from ``Y theta_e + B delta_r = u``, each row with its torque
-    error E and each parameter with its radius as standard deviation: ``M = [Y B]^T diag(E)^-2 [Y B] + diag(radius)^-2``.
-    The width of payload parameter i is taken as ``sqrt((M^-1)_ii)``; the robot parameters are shared by all rows, as in
-    the bounds. It ranks plans as the guaranteed widths of a linear program do (see docs/planning.md).
+    error E and each parameter with its radius as standard deviation:
+    ``M = [Y B]^T diag(E)^-2 [Y B] + diag(radius)^-2``. The width of payload parameter i is taken as
+    ``sqrt((M^-1)_ii)``; the robot parameters are shared by all rows, as in the bounds. It ranks plans as the guaranteed
+    widths of a linear program do (see docs/planning.md).
 
     Args:
         errors: What is unknown.

@@ -30,7 +30,8 @@ class PlanRejected(SysidError):
     """A trajectory that breaks a limit.
 
     Args:
-        check: Which kind of limit: "position", "velocity", "acceleration", "torque", "braking torque",
+        check: Which kind of limit: "position", "velocity", "acceleration", "torque", "torque at rest",
+            "braking torque",
             "ground", "obstacle", "self-collision".
         where: Joint, link or pair of links.
         time: When, since the start of the trajectory [s].
@@ -137,7 +138,7 @@ class TorqueDemand:
         """Smallest distance to a torque limit at the samples, relative to the limit [-].
 
         Args:
-            name: "torque" or "braking torque", for the message.
+            name: Which check it is, for the message.
             times: Sample times, (N,) [s].
             states: Positions, velocities and accelerations, each (N, n).
             fraction: Part of the limits that may be used [-].

@@ -36,6 +36,7 @@ Array = NDArray[np.float64]
 _BRAKE_STEP = 0.01  # [s] between the positions on the path at which stops are checked
 _BRAKE_POINTS = 9  # points of a stop
 _PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
+_REST_POINTS = 100  # points of the path at which the torque at rest is looked at
 _STRETCH = 1.15  # a rejected duration is stretched by this
 
 
@@ -117,8 +118,7 @@ def certify_sampled(
     collision = build_collision_model(robot, payload_spheres, obstacles, settings.ground_height)
     error = np.broadcast_to(np.asarray(tracking_bound.position, dtype=float), (robot.n,))
     velocity_error = np.broadcast_to(np.asarray(tracking_bound.velocity, dtype=float), (robot.n,))
-    feedback = np.broadcast_to(np.asarray(settings.feedback_torque, dtype=float), (robot.n,))
-    demand = TorqueDemand(robot, boxes[0], boxes[1], feedback)
+    demand = _build_demand(robot, boxes, settings)
 
     times = np.linspace(0.0, trajectory.duration, int(np.ceil(trajectory.duration / settings.step)) + 1)
     states = trajectory.sample(times)
@@ -193,18 +193,35 @@ def plan_to(
     velocity, acceleration = (zero if given is None else given for given in (start_velocity, start_acceleration))
     v0 = joint_vector("start_velocity [rad/s]", velocity, robot.n)
     a0 = joint_vector("start_acceleration [rad/s^2]", acceleration, robot.n)
+    settings = settings or SampledCheckSettings()
     total = duration or _shortest_duration(robot, q0, q1, tracking_bound)
     while not is_cancelled():
         trajectory = BezierTrajectory(q0, v0, a0, q1, total)
         try:
             return trajectory, certify_sampled(robot, trajectory, boxes, tracking_bound, obstacles, settings, now)
         except PlanRejected as rejection:
-            # From rest to rest a longer duration follows the same path: what is wrong with the path stays wrong.
-            on_path = rejection.check in ("position", "self-collision", "ground", "obstacle") and not v0.any()
-            if duration is not None or on_path or total * _STRETCH > max_duration:
+            if duration is not None or total * _STRETCH > max_duration:
                 raise
+            # From rest to rest a longer duration follows the same path: what is wrong with the path stays wrong.
+            if not (v0.any() or a0.any()):
+                if rejection.check in ("position", "self-collision", "ground", "obstacle"):
+                    raise
+                _require_rest_torque(_build_demand(robot, boxes, settings), trajectory, settings)
         total *= _STRETCH
     raise PlanningCancelled("the planner was cancelled")
+
+
+def _build_demand(robot: RobotModel, boxes: tuple[Box, Box], settings: SampledCheckSettings) -> TorqueDemand:
+    feedback = np.broadcast_to(np.asarray(settings.feedback_torque, dtype=float), (robot.n,))
+    return TorqueDemand(robot, *boxes, feedback)
+
+
+def _require_rest_torque(demand: TorqueDemand, trajectory: Trajectory, settings: SampledCheckSettings) -> None:
+    """Raises PlanRejected where the arm could not even stand still on the path."""
+    times = np.linspace(0.0, trajectory.duration, _REST_POINTS)
+    q, v, _ = trajectory.sample(times)
+    rest = np.zeros_like(v)
+    demand.check("torque at rest", times, (q, rest, rest), settings.torque_fraction)
 
 
 def _shortest_duration(robot: RobotModel, start: Array, goal: Array, tracking_bound: TrackingErrors) -> float:

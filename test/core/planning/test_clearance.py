@@ -1,0 +1,66 @@
+"""Collision geometry against independent computations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.planning.clearance import Obstacle, build_collision_model, pair_distances, sphere_centers
+
+
+def test_sphere_centers_are_those_of_the_frames(gen3):
+    rng = np.random.default_rng(0)
+    q = rng.uniform(-2, 2, (3, 7))
+    centers = sphere_centers(gen3, gen3.spheres, q)
+    data = gen3.pin_model.createData()
+    for posture, found in zip(q, centers, strict=True):
+        pin.framesForwardKinematics(gen3.pin_model, data, posture)
+        for sphere, center in zip(gen3.spheres, found, strict=True):
+            np.testing.assert_allclose(data.oMi[sphere.body].act(sphere.center), center, atol=1e-12)
+
+
+def test_pairs_leave_out_neighbours_and_count_the_payload(gen3):
+    model = build_collision_model(gen3, gen3.payload_prior.spheres)
+    bodies = np.array([sphere.body for sphere in model.spheres])
+    gaps = bodies[model.pairs[:, 1]] - bodies[model.pairs[:, 0]]
+    assert gaps.min() == 2 and len(model.spheres) == len(gen3.spheres) + 1
+    close = {model.spheres[j].link for (i, j), gap in zip(model.pairs, gaps, strict=True) if gap == 2}
+    assert close == {"robotiq_85_base_link", "payload"}
+    assert np.all(bodies[model.movable] >= 2)
+
+
+def test_pair_distances(gen3):
+    model = build_collision_model(gen3)
+    centers = sphere_centers(gen3, model.spheres, gen3.home[None])
+    distances = pair_distances(centers, model.spheres, model.pairs)[0]
+    (i, j), distance = model.pairs[7], distances[7]
+    gap = np.linalg.norm(centers[0, i] - centers[0, j]) - model.spheres[i].radius - model.spheres[j].radius
+    assert distance == pytest.approx(gap) and distances.min() > 0.0
+
+
+def test_distance_to_a_turned_box_against_its_points():
+    rng = np.random.default_rng(1)
+    rotation = pin.exp3(rng.normal(size=3))
+    box = Obstacle("crate", rng.normal(size=3), np.array([0.2, 0.3, 0.1]), rotation)
+    grid = np.stack(np.meshgrid(*[np.linspace(-h, h, 41) for h in box.half_extents]), axis=-1).reshape(-1, 3)
+    surface = grid[np.any(np.isclose(np.abs(grid), box.half_extents), axis=1)] @ rotation.T + box.center
+    for point in rng.normal(size=(50, 3)) + box.center:
+        brute = np.linalg.norm(surface - point, axis=1).min()
+        inside = np.all(np.abs(rotation.T @ (point - box.center)) < box.half_extents)
+        assert box.distance(point) == pytest.approx(-brute if inside else brute, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"center": [np.nan, 0, 0]}, "center of obstacle 'crate'"),
+        ({"half_extents": [0.1, 0.0, 0.1]}, r"half_extents \[m\] of obstacle 'crate'"),
+        ({"rotation": np.ones((3, 3))}, "rotation of obstacle 'crate' .* orthonormal"),
+        ({"center": [0, 0]}, r"finite, shape \(3,\)"),
+    ],
+)
+def test_bad_obstacles_are_refused(changes, message):
+    with pytest.raises(ParameterOutOfRange, match=message):
+        Obstacle(**{"name": "crate", "center": [0, 0, 0], "half_extents": [0.1, 0.1, 0.1], **changes})
