@@ -36,7 +36,7 @@ from sysid_ros.drivers.torque_output import TorqueOutput
 if TYPE_CHECKING:
     from sysid_ros.core.control.controller import Controller
 
-_KEPT_TRANSITIONS = 50
+_KEPT_TRANSITIONS = 20
 _REST_SPEED = 0.02
 """Speed below which a given-up arm counts as resting [rad/s]."""
 _REST_CYCLES = 20

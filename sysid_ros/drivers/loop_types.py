@@ -154,18 +154,18 @@ class LoopStatus:
 
 _RANGES = {
     "heartbeat_timeout": (0.01, 10.0),
-    "brake_time": (0.05, 2.0),
+    "brake_time": (0.05, 5.0),
     "blend_time": (0.02, 2.0),
-    "start_tolerance": (0.0, 0.05),
+    "start_tolerance": (0.0, 0.1),
     "invalid_cycles_to_brake": (1, 1000),
     "invalid_cycles_to_fault": (1, 1000),
-    "following_error": (0.005, 1.0),
+    "following_error": (0.001, 1.0),
     "overspeed_factor": (1.0, 5.0),
     "stuck_displacement": (1e-4, 0.1),
     "fault_damping_time": (0.0, 5.0),
     "fault_blind_time": (0.0, 1.0),
     "fault_damping": (0.0, 100.0),
-    "late_limit": (0.001, 1.0),
+    "late_limit": (0.001, 10.0),
 }
 
 

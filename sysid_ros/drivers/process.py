@@ -58,7 +58,7 @@ class LoopProcess:
         self._build = build
         self._n = n
         self._capacity = capacity
-        self._lock = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
         self._process: subprocess.Popen | None = None
         self._channel: Channel | None = None
@@ -147,7 +147,7 @@ class LoopProcess:
         """
         if self._ring is None:
             raise LoopProcessError("was never started")
-        with self._lock:
+        with self._reading:
             return self._ring.read()
 
     def timing(self, cycles: int = 1000) -> LoopTiming:
@@ -170,13 +170,16 @@ class LoopProcess:
             raise LoopProcessError("was never started")
         return self._ring.cycle_times(cycles)
 
-    def set_payload(self, payload: Array | None) -> None:
+    def set_payload(self, payload: Array | None) -> int:
         """See :meth:`SimulatedArm.set_payload`.
+
+        Returns:
+            Sequence number of the last sample before the change; those after it belong to the new payload.
 
         Raises:
             LoopRefusal: The arm is not simulated, or the payload is impossible.
         """
-        self._call("set_payload", payload)
+        return self._call("set_payload", payload)
 
     def inject(self, faults: InjectedFaults) -> None:
         """See :meth:`SimulatedArm.inject`.

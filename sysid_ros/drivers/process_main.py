@@ -116,7 +116,8 @@ class LoopServer:
         if name in _SIMULATED:
             if not isinstance(loop.arm, SimulatedArm):
                 raise LoopRefusal(name, "the arm is not simulated")
-            return getattr(loop.arm, name)(*arguments)
+            result = getattr(loop.arm, name)(*arguments)
+            return loop.status().cycles if name == "set_payload" else result
         calls = {"brake": loop.brake, "set_model": loop.set_model, "connect": loop.connect, "status": loop.status}
         return calls[name](*arguments)
 

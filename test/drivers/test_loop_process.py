@@ -114,7 +114,8 @@ def test_refusals_and_simulation_services_go_through_the_pipe(process, robot):
     impossible[0] = -9.0
     with pytest.raises(LoopRefusal, match="set_payload refused: .*not physically consistent"):
         process.set_payload(impossible)
-    process.set_payload(None)
+    before = process.status().cycles
+    assert before <= process.set_payload(None) <= process.status().cycles
     assert process.truth().payload is None
     model = LoopModel.nominal(robot)
     with pytest.raises(LoopRefusal, match="parameters are needed"):
