@@ -17,8 +17,9 @@ from sysid_ros.export.result import IdentificationResult
 
 WIDTH = 110
 """Widest line of anything printed [characters]."""
-BAR = 24
+BAR = 20
 """Width of the picture of the mass interval [characters]."""
+_CLOCK_WIDTH = len("[9999.9 s] ")
 
 
 class ProgressDisplay:
@@ -64,12 +65,13 @@ class ProgressDisplay:
             return
         line = f"[{self._clock() - self._start:6.1f} s] {state}"
         self._last = state
+        line = line.rstrip()
         if self._is_terminal:
             room = min(WIDTH, shutil.get_terminal_size((WIDTH + 1, 24)).columns - 1)
             self._write("\r\x1b[2K" + line[:room])
             self._is_open = True
         else:
-            self._write(line[:WIDTH].rstrip() + "\n")
+            self._write(line[:WIDTH] + "\n")
 
     def message(self, text: str) -> None:
         """Prints a line that stays: a warning, an alarm, a file name."""
@@ -83,7 +85,7 @@ class ProgressDisplay:
             self._is_open = False
 
     def _state(self, phase: str, trajectory: int, trajectories: int, mass: tuple[float, float, float] | None) -> str:
-        parts = [f"{phase:<22.40}"]
+        parts = [f"{phase:<20.40}"]
         if trajectory:
             number = f"trajectory {trajectory}" + (f"/{trajectories}" if trajectories else "")
             parts.append(f"{number:<16}")
@@ -91,7 +93,9 @@ class ProgressDisplay:
             lower, value, upper = mass
             parts.append(f"mass {value:.3f} kg in [{lower:.3f}, {upper:.3f}]")
             parts.append(self._bar(lower, value, upper))
-        return "  ".join(part for part in parts if part).rstrip()
+        line = "  ".join(part for part in parts if part)
+        # A picture cut in half says something wrong: leave it out where there is no room.
+        return line if len(line) + _CLOCK_WIDTH <= WIDTH else "  ".join(parts[:-1])
 
     def _bar(self, lower: float, value: float, upper: float) -> str:
         if self._prior is None or not self._prior[1] > self._prior[0]:

@@ -71,7 +71,7 @@ def shrinkage(result: IdentificationResult) -> str:
                 widths = (history.upper - history.lower)[:, members] / prior[members]
             lines = axes.step(history.time, widths, where="post", color=color, linewidth=linewidth)
             lines[0].set_label(label)
-        axes.set_yscale("log")
+        svg.label_log_axis(axes)
         axes.set_xlim(left=0.0)
         axes.set_xlabel("time [s]")
         axes.set_title("width of the bounds, prior = 1")
@@ -90,8 +90,8 @@ def torque_fit(result: IdentificationResult) -> str:
         for j, (fit, rest) in enumerate(grid):
             measured = samples.tau[:, j]
             claimed = sensors.effort_relative_error[j] * np.abs(measured) + sensors.effort_absolute_error[j]
-            fit.plot(*svg.envelope(seconds, measured), color=svg.MUTED, linewidth=0.9)
-            fit.plot(*svg.envelope(seconds, predicted[:, j]), color=svg.ACCENT, linewidth=1.3)
+            fit.plot(*svg.envelope(seconds, measured), color=svg.PRIOR, linewidth=2.6)
+            fit.plot(*svg.envelope(seconds, predicted[:, j]), color=svg.ACCENT, linewidth=1.1)
             rest.fill_between(*_band(seconds, claimed), color=svg.PRIOR, alpha=0.35, linewidth=0)
             rest.plot(*svg.envelope(seconds, measured - predicted[:, j]), color=svg.ACCENT, linewidth=0.9)
             fit.set_ylabel(f"{names[j]} [Nm]")
@@ -103,7 +103,7 @@ def torque_fit(result: IdentificationResult) -> str:
         for axes in grid[-1]:
             axes.set_xlabel("time [s]")
         handles = [
-            Line2D([], [], color=svg.MUTED, label="measured"),
+            Line2D([], [], color=svg.PRIOR, linewidth=2.6, label="measured"),
             Line2D([], [], color=svg.ACCENT, label="predicted by the identified model"),
             Patch(facecolor=svg.PRIOR, alpha=0.35, edgecolor="none", label="claimed error of the torque sensor"),
         ]
@@ -154,14 +154,14 @@ def excitation(result: IdentificationResult) -> str:
         axes, history = grid[0, 1], result.history
         finite = np.isfinite(history.condition_number)
         axes.step(history.time[finite], history.condition_number[finite], where="post", color=svg.ACCENT)
-        axes.set_yscale("log")
+        svg.label_log_axis(axes)
         axes.set_title("condition number of the stacked windows [-]")
         axes.set_xlabel("time [s]")
         return svg.inline_svg(figure, "excitation", "Singular values of the data and condition number over time")
 
 
 def _singular_values(axes: Axes, result: IdentificationResult) -> None:
-    axes.set_title("effect of the ten directions, in prior half widths [Nm s]")
+    axes.set_title("effect of the ten directions, in prior half widths [Nm]")
     axes.set_xlabel("direction")
     if result.information is None:
         axes.text(0.5, 0.5, "not recorded", transform=axes.transAxes, ha="center", color=svg.MUTED)
@@ -170,7 +170,7 @@ def _singular_values(axes: Axes, result: IdentificationResult) -> None:
     eigenvalues = np.linalg.eigvalsh(scale[:, None] * result.information * scale)[::-1]
     values = np.sqrt(np.maximum(eigenvalues, 0.0))
     numbers = np.arange(1, values.size + 1)
-    axes.set_yscale("log")
+    svg.label_log_axis(axes)
     shown = values > 1e-9 * max(values[0], 1e-300)
     floor = values[shown].min() / 3 if shown.any() else 1e-3
     axes.vlines(numbers[shown], floor, values[shown], color=svg.ACCENT, linewidth=2.5)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 import numpy as np
-import pinocchio as pin
 from numpy.typing import NDArray
 
 from sysid_ros.core.model import inertia
@@ -142,14 +141,14 @@ def summarize_payload(result: IdentificationResult, frame: str | None = None) ->
     """
     robot = result.robot
     placement = (np.eye(3), np.zeros(3)) if frame is None else frame_placement(robot, frame)
-    return summarize(payload_parameters(result), placement, frame or joint_frame_name(robot))
+    return summarize(payload_parameters(result), placement, frame or robot.joint_names[-1])
 
 
 def notices(result: IdentificationResult) -> tuple[str, ...]:
     """Everything a reader must be told: the warnings of the run, and what the numbers themselves give rise to."""
     texts = list(result.warnings)
     if not result.is_rigorous:
-        texts.append(f"the bounds of method '{result.estimate.method}' are not guaranteed to contain the truth")
+        texts.append("the bounds are not guaranteed to contain the truth; the guarantee sentence says why")
     if result.is_usable:
         rated, mass = result.robot.rated_payload, payload_parameters(result)
         if mass.upper[0] > rated:
@@ -162,14 +161,6 @@ def notices(result: IdentificationResult) -> tuple[str, ...]:
             names = ", ".join(np.array(inertia.PARAMETER_NAMES)[outside])
             texts.append(f"the truth lies OUTSIDE the bounds of {names}: an assumption does not hold, or it is a bug")
     return tuple(texts)
-
-
-def joint_frame_name(robot: RobotModel) -> str:
-    """Name of the link whose frame is that of the last joint."""
-    for frame in robot.pin_model.frames:
-        if frame.parentJoint == robot.n and frame.type == pin.BODY and frame.placement.isApprox(pin.SE3.Identity()):
-            return frame.name
-    return robot.joint_names[-1]
 
 
 def _part(bounded: Bounded, index: list[int]) -> Bounded:

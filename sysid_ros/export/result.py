@@ -131,8 +131,8 @@ class IdentificationResult:
 
     @property
     def is_rigorous(self) -> bool:
-        """Whether the bounds are guaranteed; those of the sensitivity method are not."""
-        return "sensitivity" not in self.estimate.method
+        """Whether the bounds are guaranteed: not by the sensitivity method, nor where error terms were left out."""
+        return self.estimate.method != "sensitivity" and "not guaranteed" not in self.estimate.guarantee.lower()
 
     @cached_property
     def prior(self) -> Box:

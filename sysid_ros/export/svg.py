@@ -10,6 +10,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -40,12 +41,12 @@ _VARIABLES = {
 _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "sysid",
-    "font.size": 11,
-    "axes.titlesize": 11,
-    "axes.labelsize": 10.5,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
-    "legend.fontsize": 10.5,
+    "font.size": 12,
+    "axes.titlesize": 12,
+    "axes.labelsize": 11.5,
+    "xtick.labelsize": 11,
+    "ytick.labelsize": 11,
+    "legend.fontsize": 11.5,
     "text.color": INK,
     "axes.edgecolor": GRID,
     "axes.labelcolor": MUTED,
@@ -104,6 +105,7 @@ def inline_svg(figure: Figure, name: str, description: str) -> str:
     text = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)
     text = re.sub(r"font: (?:(\w+) )?([\d.]+)px [^;\"]*", r"font-size: \2px", text)
     text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
+    text = re.sub(r"(\.\d\d)\d+", r"\1", text)  # a hundredth of a unit is finer than any screen
     for color, variable in _VARIABLES.items():
         text = text.replace(color, f"var({variable})")
     return text.replace("<svg", f'<svg role="img" aria-label="{description}" class="figure"', 1)
@@ -127,6 +129,9 @@ def envelope(x: Array, y: Array, bins: int = 400) -> tuple[Array, Array]:
     return x[picked], y[picked]
 
 
-def hide_inner_labels(axes: Axes) -> None:
-    """Leaves ticks and grid, drops the labels."""
-    axes.tick_params(labelbottom=False, labelleft=False)
+def label_log_axis(axes: Axes) -> None:
+    """A logarithmic y axis with plain numbers at 1, 2 and 5 times the powers of ten."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())

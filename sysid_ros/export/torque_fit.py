@@ -6,12 +6,16 @@ Savitzky-Golay filter, so the residual shows the model and the filter together.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.signal import savgol_filter
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.export.payload import payload_parameters
+from sysid_ros.export.result import IdentificationResult
 
 Array = NDArray[np.float64]
 
@@ -75,3 +79,13 @@ def predict_torque(robot: RobotModel, payload: ArrayLike, q: Array, v: Array, a:
     direction = np.clip(np.asarray(v) / STICTION_SPEED, -1.0, 1.0)
     torques = [regressor.evaluate(q[piece], v[piece], a[piece], direction[piece]) @ theta for piece in pieces]
     return np.concatenate(torques) if torques else np.zeros((0, robot.n))
+
+
+def with_torque_fit(result: IdentificationResult) -> IdentificationResult:
+    """The result with ``predicted_tau`` filled in; unchanged where there are no samples or no usable estimate."""
+    samples = result.samples
+    if samples is None or len(samples) == 0 or not result.is_usable:
+        return result
+    acceleration = differentiate(samples.stamps, samples.v)
+    payload = payload_parameters(result).values
+    return replace(result, predicted_tau=predict_torque(result.robot, payload, samples.q, samples.v, acceleration))

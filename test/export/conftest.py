@@ -11,7 +11,6 @@ from sysid_ros.core.estimation.samples import SampleBlock
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.trajectory import FourierTrajectory
-from sysid_ros.export.payload import joint_frame_name
 from sysid_ros.export.result import EstimateHistory, IdentificationResult, MotionRecord
 from sysid_ros.export.torque_fit import predict_torque
 
@@ -65,7 +64,7 @@ def estimate(robot, half_width):
         is_consistent=True,
         alarm="",
         target="payload",
-        frame=joint_frame_name(robot),
+        frame=robot.joint_names[-1],
         number_of_windows=147,
         data_seconds=DURATION,
         condition_number=11.3,
