@@ -140,8 +140,8 @@ class ArmDriverNode(LifecycleNode):
 
     def __init__(self) -> None:
         super().__init__("arm_driver")
-        self._parameters = ParameterServer(self, ArmDriverParameters)
-        self._parameters.on_change(self._inject_faults)
+        self._config = ParameterServer(self, ArmDriverParameters)
+        self._config.on_change(self._inject_faults)
         self._robot: RobotModel | None = None
         self._loop: LoopProcess | None = None
         self._faults = InjectedFaults()
@@ -159,7 +159,7 @@ class ArmDriverNode(LifecycleNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Loads the robot and prepares the loop; nothing moves."""
-        values = self._parameters.values
+        values = self._config.values
         try:
             self._robot = values.load_robot(self.get_logger())
             load_payload(self._robot, values.payload)
@@ -182,7 +182,7 @@ class ArmDriverNode(LifecycleNode):
         self._has_real_time = self._loop.scheduling.startswith("SCHED_FIFO")
         self._offer()
         self.get_logger().info(
-            f"holding {self._robot.name} ({self._parameters.values.mode}); scheduling: {self._loop.scheduling}"
+            f"holding {self._robot.name} ({self._config.values.mode}); scheduling: {self._loop.scheduling}"
         )
         return TransitionCallbackReturn.SUCCESS
 
@@ -213,7 +213,7 @@ class ArmDriverNode(LifecycleNode):
 
     def _offer(self) -> None:
         """Creates everything that exists only while the arm is held."""
-        values = self._parameters.values
+        values = self._config.values
         self._samples_publisher = self.create_publisher(SampleBatch, "~/samples", qos.SAMPLES)
         self._status_publisher = self.create_publisher(DriverStatus, "~/status", qos.STATUS)
         self._truth_publisher = self.create_publisher(SimulationTruth, "~/truth", qos.LATCHED)
@@ -258,7 +258,7 @@ class ArmDriverNode(LifecycleNode):
 
     def _publish_joint_states(self, samples: LoopSamples) -> None:
         block = samples.block
-        period_ns = round(1e9 / self._parameters.values.joint_state_rate)
+        period_ns = round(1e9 / self._config.values.joint_state_rate)
         for k in range(len(block)):
             if block.stamps[k] - self._joint_state_ns >= period_ns:
                 self._joint_state_ns = int(block.stamps[k])
@@ -330,7 +330,7 @@ class ArmDriverNode(LifecycleNode):
 
     def _keep_alive(self) -> None:
         """Passes on signs of life, but only while whoever started the motion gives them."""
-        timeout = self._parameters.values.commander_timeout
+        timeout = self._config.values.commander_timeout
         silence = time.monotonic() - self._commander_time
         is_silent = bool(timeout) and self._is_moving and silence > timeout
         try:

@@ -92,8 +92,8 @@ class EstimatorNode(Node):
 
     def __init__(self) -> None:
         super().__init__("estimator")
-        self._parameters = ParameterServer(self, EstimatorParameters)
-        values = self._parameters.values
+        self._config = ParameterServer(self, EstimatorParameters)
+        values = self._config.values
         self._robot = values.load_robot(self.get_logger())
         self._estimator = StreamingEstimator(self._robot, values.settings())
         self._payload_epoch: int | None = None
@@ -103,7 +103,7 @@ class EstimatorNode(Node):
         self.create_subscription(SampleBatch, "arm_driver/samples", self._take_batch, qos.SAMPLES)
         self.create_service(ResetEstimator, "~/reset", self._reset)
         self._timer = self.create_timer(1.0 / values.publish_rate, self._publish)
-        self._parameters.on_change(lambda new: self._set_rate(new.publish_rate))
+        self._config.on_change(lambda new: self._set_rate(new.publish_rate))
         self.get_logger().info(f"estimating the {values.target} of {self._robot.name} with method {values.method}")
 
     def _set_rate(self, rate: float) -> None:

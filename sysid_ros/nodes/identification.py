@@ -25,8 +25,9 @@ from sysid_ros.core.identification import (
     Progress,
     run_identification,
 )
+from sysid_ros.export.recording import RecordingWriter
 from sysid_ros.nodes.identification_backend import RosBackend
-from sysid_ros.nodes.identification_files import write_files
+from sysid_ros.nodes.identification_files import recording_path, write_files
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 from sysid_ros.ros.node import run_in_thread, spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
@@ -99,8 +100,8 @@ class IdentificationNode(Node):
 
     def __init__(self) -> None:
         super().__init__("identification")
-        self._parameters = ParameterServer(self, IdentificationParameters)
-        self._robot = self._parameters.values.load_robot(self.get_logger())
+        self._config = ParameterServer(self, IdentificationParameters)
+        self._robot = self._config.values.load_robot(self.get_logger())
         self._backend = RosBackend(self, self._robot)
         self._busy = threading.Lock()
         self._stop = threading.Event()
@@ -205,12 +206,13 @@ class IdentificationNode(Node):
         self, goal: Identify.Goal, is_cancelled: Callable[[], bool], on_progress: Callable[[Progress], None]
     ) -> Identify.Result:
         """Runs a goal to its end; never raises."""
-        values = self._parameters.values
+        values = self._config.values
         directory = goal.results_directory or values.results_directory
         backend = self._backend
         try:
             settings = self._settings_of(goal)
-            backend.begin(values, int(goal.seed), directory if values.record else "")
+            recorder = RecordingWriter(recording_path(directory)) if directory and values.record else None
+            backend.begin(values, int(goal.seed), recorder)
             outcome = run_identification(
                 backend, settings, lambda: self._stop.is_set() or is_cancelled(), self._reporter(on_progress)
             )
@@ -233,7 +235,7 @@ class IdentificationNode(Node):
         return result
 
     def _settings_of(self, goal: Identify.Goal) -> IdentificationSettings:
-        settings = self._parameters.values.settings()
+        settings = self._config.values.settings()
         given = {
             "max_motion_time": goal.max_motion_time,
             "target_mass_width": goal.target_mass_width,
@@ -278,7 +280,7 @@ class IdentificationNode(Node):
         if not directory or failure.code != IdentificationErrorCode.INCONSISTENT:
             return ""
         try:
-            settings = self._parameters.values.settings()
+            settings = self._config.values.settings()
             return write_files(directory, self._robot, None, self._backend.records(), settings)
         except Exception as error:  # noqa: BLE001 - the alarm itself must still be sent
             self.get_logger().error(f"cannot write the files of the alarm: {error!r}")

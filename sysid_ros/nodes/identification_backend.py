@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
+from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 from std_srvs.srv import Trigger
 
@@ -28,6 +29,7 @@ from sysid_ros.core.identification import (
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.certificate import Certificate
 from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.export.recording import RecordingWriter
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     Samples,
@@ -102,10 +104,11 @@ class RosBackend:
         self._estimate: ParameterEstimate | None = None
         self._estimate_message: EstimateMessage | None = None
         self._ignore_until_ns = 0
+        self._model_box_hash = ""
         self._plan_hash = ""
         self._plan_started = False
         self._plan_time = 0.0
-        self._recorder: Any = None
+        self._recorder: RecordingWriter | None = None
         node.create_subscription(SampleBatch, "arm_driver/samples", self._take_samples, qos.SAMPLES)
         node.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
         node.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
@@ -120,13 +123,13 @@ class RosBackend:
 
     # Around a goal
 
-    def begin(self, parameters: IdentificationParameters, seed: int, recorder: Any = None) -> None:
+    def begin(self, parameters: IdentificationParameters, seed: int, recorder: RecordingWriter | None = None) -> None:
         """Starts a goal: forgets what the last one recorded.
 
         Args:
             parameters: Parameters of the node.
             seed: Seed of the excitation search.
-            recorder: Takes every message of the goal, None for none.
+            recorder: Writes every message of the goal to a file, None for none.
         """
         with self._lock:
             truth = self._records.truth
@@ -142,8 +145,12 @@ class RosBackend:
         with self._lock:
             self._is_recording = False
             recorder, self._recorder = self._recorder, None
-        if recorder is not None:
+        if recorder is None:
+            return
+        try:
             recorder.close()
+        except SysidError as error:
+            self._node.get_logger().error(str(error))
 
     def records(self) -> Records:
         """What the goal has seen so far."""
@@ -179,14 +186,16 @@ class RosBackend:
         if not wait_until(self._samples_arrive, timeout):
             error = no_messages(self._node, "arm_driver/samples", "samples", timeout, qos.SAMPLES)
             raise IdentificationFailed(IdentificationErrorCode.NO_SAMPLES, str(error))
-        if not wait_until(self._is_holding, timeout):
-            raise IdentificationFailed(
-                IdentificationErrorCode.DRIVER_NOT_READY,
-                f"the arm must hold its position, but the driver says: {self._status.text}",
-            )
+        self._wait_for_hold()
 
     def reset_estimate(self, reason: str) -> None:
         """See :class:`IdentificationBackend`."""
+        # The payload may be another one than the last time: the controller must not trust what it was told of that.
+        response = self._call(self._apply_client, ApplyEstimate.Request(), IdentificationErrorCode.DRIVER_NOT_READY)
+        if not response.success:
+            raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, response.message)
+        self._model_box_hash = response.model_box_hash
+        self._wait_for_hold()
         with self._lock:
             self._ignore_until_ns = self._sample_stamp_ns
             self._estimate, self._estimate_message = None, None
@@ -322,11 +331,20 @@ class RosBackend:
             "DriverStatus", "reference_position", status.joint_names, status.reference_position, self._robot.joint_names
         )
 
+    def _wait_for_hold(self) -> None:
+        if not wait_until(self._is_holding, self._parameters.service_timeout):
+            raise IdentificationFailed(
+                IdentificationErrorCode.DRIVER_NOT_READY,
+                f"the arm must hold its position, but the driver says: {self._status.text}",
+            )
+
     def _samples_arrive(self) -> bool:
         return time.monotonic() - self._sample_time < SAMPLE_SILENCE
 
     def _is_holding(self) -> bool:
-        return self._status.mode == DriverStatus.MODE_HOLD and not self._status.is_taking_over
+        status = self._status
+        has_model = self._model_box_hash in ("", status.model_box_hash)
+        return status.mode == DriverStatus.MODE_HOLD and not status.is_taking_over and has_model
 
     def _is_moving(self) -> bool:
         return self._status.mode in (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
@@ -374,4 +392,6 @@ class RosBackend:
 
     def _record(self, topic: str, message: Any, stamp_ns: int) -> None:
         if self._recorder is not None:
-            self._recorder.write(self._node.resolve_topic_name(topic), message, stamp_ns)
+            kind = type(message)
+            type_name = f"{kind.__module__.split('.')[0]}/msg/{kind.__name__}"
+            self._recorder.write(self._node.resolve_topic_name(topic), type_name, serialize_message(message), stamp_ns)

@@ -38,8 +38,8 @@ class MonitorNode(Node):
 
     def __init__(self) -> None:
         super().__init__("monitor")
-        self._parameters = ParameterServer(self, MonitorParameters)
-        self._robot = self._parameters.values.load_robot(self.get_logger())
+        self._config = ParameterServer(self, MonitorParameters)
+        self._robot = self._config.values.load_robot(self.get_logger())
         self._poses = BodyPoses(self._robot)
         self._q = self._robot.home
         self._estimate: ParameterEstimate | None = None
@@ -48,8 +48,8 @@ class MonitorNode(Node):
         self.create_subscription(JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER)
         self.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
         self.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
-        self._timer = self.create_timer(1.0 / self._parameters.values.rate, self._publish)
-        self._parameters.on_change(lambda new: setattr(self._timer, "timer_period_ns", round(1e9 / new.rate)))
+        self._timer = self.create_timer(1.0 / self._config.values.rate, self._publish)
+        self._config.on_change(lambda new: setattr(self._timer, "timer_period_ns", round(1e9 / new.rate)))
 
     def _take_joint_state(self, message: JointState) -> None:
         try:
@@ -72,7 +72,7 @@ class MonitorNode(Node):
             self.get_logger().error(f"safe_planner/plan: {error}", throttle_duration_sec=5.0)
 
     def _publish(self) -> None:
-        values, robot = self._parameters.values, self._robot
+        values, robot = self._config.values, self._robot
         builder = MarkerBuilder(robot.base_frame, self.get_clock().now().to_msg())
         rotations, positions = self._poses.compute(self._q)
         if values.show_spheres:

@@ -68,8 +68,8 @@ class MarkerBuilder:
         if np.all(np.isfinite(lower) & np.isfinite(upper)):
             middle = origin + rotation @ (0.5 * (lower + upper))
             self._add("com_bounds", Marker.CUBE, middle, rotation, np.maximum(upper - lower, 1e-4))
-        if not is_physically_consistent(estimate.values):
-            return
+        if not (np.all(np.isfinite(estimate.values)) and is_physically_consistent(estimate.values)):
+            return  # no point estimate yet, or one on the border of what a body can be
         ellipsoid = compute_inertia_ellipsoid(estimate.values)
         center = origin + rotation @ ellipsoid.center
         # A sphere marker with three different diameters is drawn as an ellipsoid.

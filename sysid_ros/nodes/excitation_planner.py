@@ -1,0 +1,156 @@
+"""Node ``excitation_planner``: trajectories that make the payload's parameters visible."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from rclpy.node import Node
+
+from sysid_msgs.msg import PlanStatus
+from sysid_msgs.srv import PlanExcitation
+from sysid_ros.core.control import tracking_allowance
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.excitation.model import ExcitationModel
+from sysid_ros.core.excitation.planner import ExcitationPlan, plan_excitation
+from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_to_message
+from sysid_ros.ros.node import run_in_thread, spin_main
+from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.robot import RobotParameters
+
+_DEFAULTS = ExcitationSettings()
+
+
+@dataclass(frozen=True)
+class ExcitationPlannerParameters(RobotParameters):
+    """Parameters of the node ``excitation_planner``; they are those of ``ExcitationSettings``."""
+
+    duration: float = parameter(
+        _DEFAULTS.duration, "s", "Duration where a request names none", lower=0.5, upper=60.0
+    )
+    harmonics: int = parameter(_DEFAULTS.harmonics, "-", "Number of harmonics", lower=2, upper=20)
+    amplitude: float = parameter(
+        _DEFAULTS.amplitude, "rad", "Largest distance of a joint from the start position", lower=0.01, upper=3.14
+    )
+    velocity_fraction: float = parameter(
+        _DEFAULTS.velocity_fraction, "-", "Part of the velocity limits that may be used", lower=0.01, upper=1.0
+    )
+    acceleration_fraction: float = parameter(
+        _DEFAULTS.acceleration_fraction, "-", "Part of the acceleration limits that may be used", lower=0.01, upper=1.0
+    )
+    torque_fraction: float = parameter(
+        _DEFAULTS.torque_fraction, "-", "Part of the torque limits the worst model may need", lower=0.01, upper=1.0
+    )
+    clearance: float = parameter(
+        _DEFAULTS.clearance, "m", "Distance kept between collision spheres and to obstacles", lower=0.0, upper=1.0
+    )
+    criterion: str = parameter(_DEFAULTS.criterion, "", "What is optimised", choices=CRITERIA)
+    starts: int = parameter(_DEFAULTS.starts, "-", "Largest number of random starts", lower=1, upper=1000)
+    max_iterations: int = parameter(
+        _DEFAULTS.max_iterations, "-", "Iterations of the solver per start", lower=1, upper=10000
+    )
+    time_budget: float = parameter(
+        _DEFAULTS.time_budget, "s", "Time after which no further start begins", lower=0.05, upper=3600.0
+    )
+
+    def settings(self) -> ExcitationSettings:
+        """The settings of the planner that these parameters stand for."""
+        names = {one.name for one in fields(ExcitationSettings)}
+        return ExcitationSettings(**{one.name: getattr(self, one.name) for one in fields(self) if one.name in names})
+
+
+class ExcitationPlannerNode(Node):
+    """Serves ``~/plan``; one search at a time, in a thread of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("excitation_planner")
+        self._config = ParameterServer(self, ExcitationPlannerParameters)
+        self._robot = self._config.values.load_robot(self.get_logger())
+        self._is_planning = False
+        self._is_closed = False
+        self._status_publisher = self.create_publisher(PlanStatus, "~/status", qos.STATUS)
+        self.create_service(PlanExcitation, "~/plan", self._plan)
+        self.get_logger().info("ready: call ~/plan")
+
+    def close(self) -> None:
+        """Ends a running search."""
+        self._is_closed = True
+
+    async def _plan(self, request: PlanExcitation.Request, response: PlanExcitation.Response) -> PlanExcitation.Response:
+        if self._is_planning:
+            response.success, response.message = False, "another search is running; try again when it has ended"
+            return response
+        self._is_planning = True
+        try:
+            plan = await run_in_thread(self, lambda: self._search(request))
+            self._accept(plan, response)
+        except SysidError as error:
+            response.success, response.message = False, str(error)
+            response.status = self._status(False, str(error))
+            self.get_logger().error(str(error))
+        finally:
+            self._is_planning = False
+        self._status_publisher.publish(response.status)
+        return response
+
+    def _search(self, request: PlanExcitation.Request) -> ExcitationPlan:
+        robot, values = self._robot, self._config.values
+        q_start = joint_vector_from_message(
+            "PlanExcitation", "start_position", request.joint_names, request.start_position, robot.joint_names
+        )
+        settings = replace(values.settings(), seed=int(request.seed))
+        if request.duration != 0.0:
+            settings = replace(settings, duration=request.duration)
+        model = ExcitationModel.of(robot)
+        estimate = estimate_from_message(request.estimate)
+        if estimate is not None:
+            if not estimate.is_consistent:
+                raise ParameterOutOfRange("estimate", "without bounds (an alarm)", "a consistent estimate, or none")
+            if estimate.target == "payload":
+                model = replace(model, payload_box=estimate.box, payload=np.array(estimate.values))
+        allowance = tracking_allowance(robot)
+        model = replace(model, tracking_position=allowance.position, tracking_velocity=allowance.velocity)
+        information = np.array(request.information, dtype=float).reshape(10, 10)
+        return plan_excitation(model, q_start, settings, information, is_cancelled=lambda: self._is_closed)
+
+    def _accept(self, plan: ExcitationPlan, response: PlanExcitation.Response) -> None:
+        text = (
+            f"condition number {plan.condition_number:.1f} of this trajectory, {plan.condition_number_windows:.1f} with "
+            f"the data before; {plan.starts} starts in {plan.planning_time:.1f} s; expected mass bound "
+            f"+-{plan.expected_half_widths[0]:.3f} kg"
+        )
+        stamp_ns = self.get_clock().now().nanoseconds
+        response.success, response.message = True, text
+        response.trajectory = trajectory_to_message(
+            plan.trajectory, self._robot.joint_names, stamp_ns, self._robot.base_frame
+        )
+        response.condition_number = float(plan.condition_number_windows)
+        response.status = self._status(True, text)
+        response.status.plan_hash = plan.trajectory.hash()
+        response.status.condition_number = float(plan.condition_number_windows)
+        response.status.planning_time = float(plan.planning_time)
+        self.get_logger().info(text)
+
+    def _status(self, is_accepted: bool, text: str) -> PlanStatus:
+        status = PlanStatus(
+            planner=self.get_name(),
+            method="nonlinear optimisation at samples",
+            is_accepted=is_accepted,
+            text=text,
+            checked=["position, velocity, acceleration limits", "torque of the worst model", "distances of spheres"],
+            not_checked=["anything between the samples: the safe planner certifies"],
+        )
+        status.header.stamp = self.get_clock().now().to_msg()
+        return status
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the node until it is stopped; returns the exit status."""
+    return spin_main(ExcitationPlannerNode, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

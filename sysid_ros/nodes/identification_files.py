@@ -1,0 +1,135 @@
+"""Turns what a goal has seen into the files a person gets."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from sysid_ros.core.errors import SysidError
+from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.estimation.samples import SampleBlock
+from sysid_ros.core.identification import Identification, IdentificationSettings
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.export.result import EstimateHistory, IdentificationResult, MotionRecord
+from sysid_ros.export.torque_fit import differentiate, predict_torque
+from sysid_ros.export.writer import RECORDING, write_results
+from sysid_ros.nodes.identification_backend import Records
+from sysid_ros.ros.conversions import Samples
+
+VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")
+"""Distributions whose versions go into the files."""
+
+
+def write_files(
+    directory: str,
+    robot: RobotModel,
+    outcome: Identification | None,
+    records: Records,
+    settings: IdentificationSettings,
+) -> str:
+    """Writes the files of one goal.
+
+    Args:
+        directory: Folder; made if it does not exist.
+        robot: The robot.
+        outcome: What was identified; None after an alarm, whose files say so.
+        records: What the goal has seen.
+        settings: What was asked for.
+
+    Returns:
+        The folder; empty where there is nothing to write about.
+
+    Raises:
+        SysidError: A file cannot be written.
+    """
+    result = build_result(robot, outcome, records, settings)
+    if result is None:
+        return ""
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = write_results(result, folder)
+    return str(written.directory.absolute())
+
+
+def recording_path(directory: str) -> Path:
+    """Where the recording of a goal goes; makes the folder.
+
+    Raises:
+        SysidError: The folder cannot be made.
+    """
+    folder = Path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SysidError(f"cannot make the results folder {folder}: {error.strerror or error}") from error
+    return folder / RECORDING
+
+
+def build_result(
+    robot: RobotModel, outcome: Identification | None, records: Records, settings: IdentificationSettings
+) -> IdentificationResult | None:
+    """The result of one goal for export; None where there is neither estimate nor sample."""
+    if not records.estimates or not records.samples:
+        return None
+    estimate = outcome.estimate if outcome is not None else records.estimates[-1][1]
+    block, references = join_samples(records.samples)
+    start_ns = int(block.stamps[0])
+    history = EstimateHistory.from_estimates(
+        [1e-9 * (stamp - start_ns) for stamp, _ in records.estimates], [one for _, one in records.estimates]
+    )
+    motions = tuple(
+        MotionRecord(1e-9 * (stamp - start_ns), trajectory, condition, certificate.claims)
+        for stamp, trajectory, condition, certificate in records.motions
+    )
+    return IdentificationResult(
+        robot=robot,
+        estimate=estimate,
+        history=history,
+        samples=block,
+        reference_q=references["q_d"],
+        reference_v=references["v_d"],
+        commanded_tau=references["tau_command"],
+        predicted_tau=_predict(robot, estimate, block) if estimate.is_consistent else None,
+        motions=motions,
+        information=records.information,
+        timing=records.timing,
+        truth=records.truth if estimate.target == "payload" else None,
+        settings={**asdict(settings), "stopped because": outcome.stop_reason if outcome is not None else "alarm"},
+        versions=versions(),
+        warnings=robot.warnings,
+    )
+
+
+def join_samples(parts: Sequence[Samples]) -> tuple[SampleBlock, dict[str, np.ndarray]]:
+    """All usable samples in one block, and what was desired and commanded, each (N, n)."""
+    stamps = np.concatenate([part.stamps[part.valid] for part in parts])
+    _, first = np.unique(stamps, return_index=True)
+    columns = {
+        name: np.concatenate([getattr(part, name)[part.valid] for part in parts])[first]
+        for name in ("sequence", "q", "v", "tau", "q_d", "v_d", "tau_command")
+    }
+    block = SampleBlock(stamps[first], columns["sequence"], columns["q"], columns["v"], columns["tau"])
+    return block, {name: columns[name] for name in ("q_d", "v_d", "tau_command")}
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the result rests on, by name."""
+    found = {"python": platform.python_version()}
+    for name in VERSIONED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _predict(robot: RobotModel, estimate: ParameterEstimate, block: SampleBlock) -> np.ndarray:
+    payload = estimate.values
+    if estimate.target != "payload":
+        payload = payload - robot.theta_nominal[robot.inertial_slice(robot.n)]
+    return predict_torque(robot, payload, block.q, block.v, differentiate(block.stamps, block.v))

@@ -1,0 +1,252 @@
+"""Node ``safe_planner``: certifies trajectories, and plans certified ones to a posture.
+
+This version checks torques and distances at samples only; its status and every certificate say so.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+
+from sysid_msgs.msg import CertifiedTrajectory, DriverStatus, PlanStatus
+from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_msgs.srv import CertifyTrajectory, PlanTo
+from sysid_ros.core.control import feedback_allowance, tracking_allowance
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.certificate import Certificate
+from sysid_ros.core.planning.sampled_planner import SampledCheckSettings, certify_sampled, plan_to
+from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import (
+    certificate_to_message,
+    certified_to_message,
+    estimate_from_message,
+    joint_vector_from_message,
+    stamp_from_message,
+    trajectory_from_message,
+)
+from sysid_ros.ros.node import run_in_thread, spin_main
+from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.robot import RobotParameters
+
+_DEFAULTS = SampledCheckSettings()
+CHECKED = (
+    "position, velocity and acceleration limits over all time, with the tracking error",
+    "torque limits for every parameter in the boxes, at samples",
+    "distances of the collision spheres to each other and to the ground, at samples",
+    "stops along the path, at samples",
+)
+NOT_CHECKED = ("torques and distances between the samples (no proof over continuous time)", "obstacles: none are known")
+
+
+@dataclass(frozen=True)
+class SafePlannerParameters(RobotParameters):
+    """Parameters of the node ``safe_planner``."""
+
+    autostart: bool = parameter(True, "", "Certify as soon as the node runs", read_only=True)
+    step: float = parameter(_DEFAULTS.step, "s", "Time between the samples that are checked", lower=1e-5, upper=0.002)
+    clearance: float = parameter(
+        0.01, "m", "Distance to keep between spheres and to the ground", lower=0.0, upper=1.0
+    )
+    torque_fraction: float = parameter(
+        _DEFAULTS.torque_fraction, "-", "Part of the torque limits that may be used", lower=0.01, upper=1.0
+    )
+    has_ground: bool = parameter(True, "", "Whether there is a ground below the arm")
+    ground_height: float = parameter(0.0, "m", "Height of the ground in the base frame", lower=-10.0, upper=10.0)
+    validity: float = parameter(
+        _DEFAULTS.validity, "s", "How long a certificate is valid", lower=0.1, upper=86400.0
+    )
+
+
+class SafePlannerNode(LifecycleNode):
+    """Serves ``~/certify`` and ``~/plan_to``; publishes what it certifies on ``~/plan`` and its judgement on ``~/status``."""
+
+    def __init__(self) -> None:
+        super().__init__("safe_planner")
+        self._config = ParameterServer(self, SafePlannerParameters)
+        self._robot: RobotModel | None = None
+        self._offset_ns = 0
+        self._offered: list = []
+        self._is_closed = False
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Loads the robot."""
+        try:
+            self._robot = self._config.values.load_robot(self.get_logger())
+        except SysidError as error:
+            self.get_logger().fatal(str(error))
+            return TransitionCallbackReturn.FAILURE
+        self._plan_publisher = self.create_publisher(CertifiedTrajectory, "~/plan", qos.LATCHED)
+        self._status_publisher = self.create_publisher(PlanStatus, "~/status", qos.STATUS)
+        self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Offers the services."""
+        self._offered = [
+            self.create_service(CertifyTrajectory, "~/certify", self._certify),
+            self.create_service(PlanTo, "~/plan_to", self._plan_to),
+        ]
+        self.get_logger().info("ready: certificates of this version are checked at samples, they are no proof")
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Withdraws the services: nothing is certified any more, so nothing new can move."""
+        for service in self._offered:
+            self.destroy_service(service)
+        self._offered = []
+        return TransitionCallbackReturn.SUCCESS
+
+    def close(self) -> None:
+        """Ends a running search."""
+        self._is_closed = True
+
+    def _take_status(self, status: DriverStatus) -> None:
+        # A certificate is valid in the time of the loop that executes it, which may not be ours.
+        self._offset_ns = stamp_from_message(status.header.stamp) - time.time_ns()
+
+    def _now(self) -> float:
+        return 1e-9 * (time.time_ns() + min(self._offset_ns, 0))
+
+    # Services
+
+    async def _certify(
+        self, request: CertifyTrajectory.Request, response: CertifyTrajectory.Response
+    ) -> CertifyTrajectory.Response:
+        started = time.perf_counter()
+        try:
+            trajectory = trajectory_from_message(request.trajectory, self._robot.joint_names)
+            boxes = self._boxes(request.estimate)
+            certificate = await run_in_thread(self, lambda: self._check(trajectory, boxes))
+        except SysidError as error:
+            response.success, response.message = False, str(error)
+            response.status = self._status(False, str(error), started)
+            self.get_logger().error(str(error))
+        else:
+            response.success, response.message = True, certificate.claims
+            response.certificate = certificate_to_message(certificate, self._robot.joint_names)
+            response.status = self._status(True, certificate.claims, started, certificate)
+            self._publish(trajectory, certificate)
+        self._status_publisher.publish(response.status)
+        return response
+
+    async def _plan_to(self, request: PlanTo.Request, response: PlanTo.Response) -> PlanTo.Response:
+        started = time.perf_counter()
+        try:
+            found = await run_in_thread(self, lambda: self._search(request))
+            if found is None:
+                raise ParameterOutOfRange("plan_to", "ended", "the node keeps running")
+        except SysidError as error:
+            response.success, response.message = False, str(error)
+            response.status = self._status(False, str(error), started)
+            self.get_logger().error(str(error))
+        else:
+            trajectory, certificate = found
+            response.success, response.message = True, certificate.claims
+            response.plan = certified_to_message(trajectory, certificate, self._robot.joint_names, time.time_ns())
+            response.status = self._status(True, certificate.claims, started, certificate)
+            self._publish(trajectory, certificate)
+        self._status_publisher.publish(response.status)
+        return response
+
+    # The work
+
+    def _check(self, trajectory: Trajectory, boxes: tuple[Box, Box]) -> Certificate:
+        allowance = tracking_allowance(self._robot, boxes, trajectory)
+        return certify_sampled(
+            self._robot, trajectory, boxes, allowance, settings=self._settings(boxes), now=self._now()
+        )
+
+    def _search(self, request: PlanTo.Request) -> tuple[Trajectory, Certificate] | None:
+        robot = self._robot
+
+        def joints(field: str) -> np.ndarray | None:
+            values: Sequence[float] = getattr(request, field)
+            if not len(values):
+                return None
+            return joint_vector_from_message("PlanTo", field, request.joint_names, values, robot.joint_names)
+
+        start, goal = joints("start_position"), joints("goal_position")
+        for field, values in (("start_position", start), ("goal_position", goal)):
+            if values is None:
+                raise ParameterOutOfRange(f"PlanTo.{field}", "empty", f"{robot.n} numbers [rad]")
+        boxes = self._boxes(request.estimate)
+        return plan_to(
+            robot,
+            start,
+            goal,
+            boxes,
+            tracking_allowance(robot, boxes),
+            settings=self._settings(boxes),
+            now=self._now(),
+            start_velocity=joints("start_velocity"),
+            start_acceleration=joints("start_acceleration"),
+            duration=request.duration or None,
+            is_cancelled=lambda: self._is_closed,
+        )
+
+    def _settings(self, boxes: tuple[Box, Box]) -> SampledCheckSettings:
+        values = self._config.values
+        return SampledCheckSettings(
+            step=values.step,
+            clearance=values.clearance,
+            torque_fraction=values.torque_fraction,
+            feedback_torque=feedback_allowance(self._robot, boxes),
+            ground_height=values.ground_height if values.has_ground else None,
+            validity=values.validity,
+        )
+
+    def _boxes(self, message: EstimateMessage) -> tuple[Box, Box]:
+        """Boxes of the arm's parameters and of the payload's: the estimate's, or the prior without one."""
+        estimate = estimate_from_message(message)
+        if estimate is None:
+            return self._robot.theta_box, self._robot.payload_prior.box
+        if not estimate.is_consistent or estimate.target != "payload":
+            raise ParameterOutOfRange(
+                "estimate", estimate.alarm or f"of target {estimate.target}", "a consistent estimate of a payload, or none"
+            )
+        return self._robot.theta_box, estimate.box
+
+    # Messages
+
+    def _publish(self, trajectory: Trajectory, certificate: Certificate) -> None:
+        self._plan_publisher.publish(
+            certified_to_message(
+                trajectory, certificate, self._robot.joint_names, time.time_ns(), self._robot.base_frame
+            )
+        )
+
+    def _status(
+        self, is_accepted: bool, text: str, started: float, certificate: Certificate | None = None
+    ) -> PlanStatus:
+        status = PlanStatus(
+            planner=self.get_name(),
+            method="sampled",
+            is_accepted=is_accepted,
+            text=text,
+            checked=list(CHECKED),
+            not_checked=list(NOT_CHECKED),
+            planning_time=time.perf_counter() - started,
+        )
+        status.header.stamp = self.get_clock().now().to_msg()
+        if certificate is not None:
+            status.plan_hash = certificate.plan_hash
+            status.margin_names = list(certificate.margins)
+            status.margins = list(certificate.margins.values())
+        return status
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the node until it is stopped; returns the exit status."""
+    return spin_main(SafePlannerNode, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
