@@ -37,7 +37,7 @@ class LoopTiming:
         period_p50: Median time between the starts of two cycles [s].
         period_p99: Its 99th percentile [s].
         period_max: Its maximum [s].
-        compute_p50: Median time a cycle computes [s].
+        compute_p50: Median time a cycle computes [s]; where the arm paces the loop, waiting for it is included.
         compute_p99: Its 99th percentile [s].
         compute_max: Its maximum [s].
         cycles: Number of cycles looked at.

@@ -10,6 +10,7 @@ from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.mujoco_arm import MujocoArm, MujocoSettings
+from sysid_ros.drivers.pacing import Pacer
 
 ROBOT = "kinova_gen3_2f85"
 
@@ -90,6 +91,10 @@ def build_reporting_loop(path):
 
     loop.arm.stop = report
     return loop
+
+
+def build_loop_paced_by_its_arm():
+    return build_loop(wait=Pacer(0.001, catches_up=True).wait, settings=LoopSettings(late_limit=1.0))
 
 
 def build_nothing():

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from driver_doubles import build_loop, build_nothing, build_reporting_loop, make_certificate, make_move
+from driver_doubles import (
+    build_loop,
+    build_loop_paced_by_its_arm,
+    build_nothing,
+    build_reporting_loop,
+    make_certificate,
+    make_move,
+)
 
 from sysid_ros.core.errors import SysidError
 from sysid_ros.drivers.loop_model import LoopModel
@@ -149,6 +156,18 @@ def test_a_slow_reader_never_stops_the_loop():
         wait_until(lambda: process.status().cycles > 700, "700 cycles")
         read = process.read_samples()
         assert read.dropped > 400 and 0 < len(read.block) < 256
+
+
+def test_an_arm_can_pace_the_loop():
+    """As FRI does: read() blocks; when the arm is lost, the loop paces itself instead of spinning."""
+    with LoopProcess(build_loop_paced_by_its_arm, 7) as process:
+        wait_until(lambda: process.status().cycles > 1000, "1000 cycles")
+        assert 0.0005 < process.timing(200).period_p50 < 0.1
+        process.inject(InjectedFaults(power_loss=True))
+        wait_until(lambda: process.status().mode is LoopMode.FAULT, "the fault")
+        process.reconnect()
+        cycles = process.status().cycles
+        wait_until(lambda: process.status().cycles > cycles + 100, "more cycles")
 
 
 def test_an_arm_that_cannot_be_built_says_why():
