@@ -1,0 +1,51 @@
+"""Control laws and what is proven about them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from sysid_ros.core.control.controller import Controller
+from sysid_ros.core.control.gravity_pid import GravityPid, PidSettings
+from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.robust import ControlStatus, RobustController
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import RobotModel
+
+__all__ = [
+    "CONTROLLERS",
+    "ControlModel",
+    "ControlStatus",
+    "Controller",
+    "GravityPid",
+    "PassiveDynamics",
+    "PidSettings",
+    "RobustController",
+    "RobustSettings",
+    "build_controller",
+]
+
+_CLASSES = {"robust": RobustController, "gravity_pid": GravityPid}
+CONTROLLERS = tuple(_CLASSES)
+"""Names of the control laws."""
+
+
+def build_controller(name: str, robot: RobotModel) -> Controller:
+    """Builds a control law with its default gains.
+
+    Raises:
+        ParameterOutOfRange: There is none of this name; lists the names.
+    """
+    if name not in _CLASSES:
+        raise ParameterOutOfRange("controller", name, f"one of {', '.join(CONTROLLERS)}")
+    return _CLASSES[name](robot)
+
+
+def tracking_allowance(robot, boxes=None, trajectory=None):  # provisional
+    return SimpleNamespace(position=np.full(robot.n, 0.0175), velocity=np.full(robot.n, 0.1))
+
+
+def feedback_allowance(robot, boxes):  # provisional
+    return np.zeros(robot.n)

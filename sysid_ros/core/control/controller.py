@@ -1,0 +1,43 @@
+"""What the torque loop asks of a control law."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.model.box import Box
+
+Array = NDArray[np.float64]
+
+
+class Controller(Protocol):
+    """A control law of an arm, called once per cycle of the torque loop."""
+
+    def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
+        """Computes the torque.
+
+        Args:
+            q: Measured positions, (n,) [rad].
+            v: Measured velocities, (n,) [rad/s].
+            q_d: Desired positions, (n,) [rad].
+            v_d: Desired velocities, (n,) [rad/s].
+            a_d: Desired accelerations, (n,) [rad/s^2].
+
+        Returns:
+            Torque, (n,) [Nm], motor side, not limited.
+        """
+
+    def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
+        """Changes the model.
+
+        Args:
+            theta_arm: Nominal parameters of the arm, (14 n,).
+            theta_arm_box: Box that contains the true ones.
+            payload: Nominal payload about the frame of the last joint, (10,).
+            payload_box: Box that contains the true one.
+        """
+
+    def reset(self) -> None:
+        """Forgets everything learnt from past cycles; call it before taking the arm over."""

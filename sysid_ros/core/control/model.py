@@ -1,0 +1,135 @@
+"""The model a controller works with and what may be wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ControlModel:
+    """Nominal parameters of arm and payload, and boxes that contain the true ones.
+
+    Attributes:
+        theta: Nominal parameters of the arm, (14 n,).
+        theta_box: Box of the arm's parameters.
+        payload: Nominal payload about the frame of the last joint, (10,).
+        payload_box: Box of the payload.
+
+    Raises:
+        ParameterOutOfRange: A length is wrong, or a nominal parameter is not finite or outside its box.
+    """
+
+    theta: Array
+    theta_box: Box
+    payload: Array
+    payload_box: Box
+
+    def __post_init__(self) -> None:
+        for name, values, box in (("theta", self.theta, self.theta_box), ("payload", self.payload, self.payload_box)):
+            array = np.array(values, dtype=float)
+            if array.shape != box.lower.shape:
+                raise ParameterOutOfRange(f"length of {name}", array.size, f"{box.lower.size}, that of its box")
+            outside = np.flatnonzero(~((box.lower <= array) & (array <= box.upper)))
+            if outside.size:
+                i = int(outside[0])
+                raise ParameterOutOfRange(f"{name}[{i}]", float(array[i]), f"{box.lower[i]:.6g} to {box.upper[i]:.6g}")
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def of_boxes(cls, robot: RobotModel, boxes: tuple[Box, Box] | None = None) -> ControlModel:
+        """A model for boxes of arm and payload; the robot's own where None.
+
+        The nominal parameters are the robot's where they lie inside the boxes, the nearest point of the box otherwise.
+        """
+        arm_box, payload_box = boxes or (robot.theta_box, robot.payload_prior.box)
+        theta = np.clip(robot.theta_nominal, arm_box.lower, arm_box.upper)
+        payload = np.clip(robot.payload_prior.nominal, payload_box.lower, payload_box.upper)
+        return cls(theta, arm_box, payload, payload_box)
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return self.theta.size // (INERTIAL + FRICTION)
+
+    @property
+    def total(self) -> Array:
+        """Nominal parameters with the payload added to the last body, (14 n,)."""
+        return add_payload(self.theta, self.payload)
+
+    @property
+    def friction(self) -> Array:
+        """Nominal friction, (n, 4): F_c, F_v, I_a, beta."""
+        return self.theta[INERTIAL * self.n :].reshape(self.n, FRICTION)
+
+    @property
+    def deviation(self) -> tuple[Array, Array]:
+        """Smallest and largest difference of true and nominal parameters, payload included, each (14 n,)."""
+        lower = add_payload(self.theta_box.lower - self.theta, self.payload_box.lower - self.payload)
+        upper = add_payload(self.theta_box.upper - self.theta, self.payload_box.upper - self.payload)
+        return np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)
+
+    def friction_upper(self) -> Array:
+        """Largest magnitudes of the friction parameters, (n, 4)."""
+        largest = np.maximum(np.abs(self.theta_box.lower), np.abs(self.theta_box.upper))
+        return largest[INERTIAL * self.n :].reshape(self.n, FRICTION)
+
+
+def add_payload(theta: ArrayLike, payload: ArrayLike) -> Array:
+    """Adds a payload (10,) to the last body of arm parameters (14 n,)."""
+    total = np.array(theta, dtype=float)
+    n = total.size // (INERTIAL + FRICTION)
+    total[INERTIAL * (n - 1) : INERTIAL * n] += payload
+    return total
+
+
+class PassiveDynamics:
+    """``H(q) a + C(q, v) v_a + g(q)`` of an arm with given parameters, armature included, in a few microseconds.
+
+    Args:
+        robot: Kinematics and gravity.
+        total: Parameters with the payload in the last body, (14 n,).
+
+    Raises:
+        ParameterOutOfRange: A body has no mass.
+    """
+
+    def __init__(self, robot: RobotModel, total: Array):
+        self._model, self._still = robot.pin_model.copy(), robot.pin_model.copy()
+        for model in (self._model, self._still):
+            for body in range(1, robot.n + 1):
+                parameters = total[robot.inertial_slice(body)]
+                if not parameters[0] > 0.0:
+                    raise ParameterOutOfRange(f"mass of body {body} [kg]", float(parameters[0]), "more than 0")
+                model.inertias[body] = pin.Inertia.FromDynamicParameters(parameters)
+            model.armature = robot.friction(total)[:, 2].copy()
+        self._still.gravity.linear = np.zeros(3)
+        self._data = self._model.createData()
+        self._zero = np.zeros(robot.n)
+
+    def torque(self, q: Array, v: Array, v_a: Array, a: Array) -> Array:
+        """Torque, (n,) [Nm], with the Christoffel ``C``, for which ``dH/dt - 2 C`` is skew.
+
+        Source: polarisation, ``C(q, v) v_a = c(q, (v + v_a)/2) - c(q, (v - v_a)/2)`` with ``c(q, v) = C(q, v) v``.
+        """
+        tau = pin.rnea(self._model, self._data, q, 0.5 * (v + v_a), a).copy()
+        return tau - pin.rnea(self._still, self._data, q, 0.5 * (v - v_a), self._zero)
+
+    def gravity(self, q: Array) -> Array:
+        """Torque that balances gravity, (n,) [Nm]."""
+        return np.array(pin.computeGeneralizedGravity(self._model, self._data, q))
+
+    def inertia(self, q: Array) -> Array:
+        """``H(q)`` with armature, (n, n) [kg m^2]."""
+        upper = np.triu(pin.crba(self._model, self._data, q))
+        return upper + np.triu(upper, 1).T

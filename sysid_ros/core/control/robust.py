@@ -1,0 +1,172 @@
+"""The robust passivity-based controller.
+
+With ``e = q_d - q``, ``r = de + K e``, ``v_a = v_d + K e``, ``a_a = a_d + K de`` the torque is
+
+    tau = Y_SL(q, v, v_a, a_a) theta_0 + friction_0 + nu,    nu = H_0(q) (c r + eta),    d eta/dt = integral_gain c r,
+
+where ``H_0`` is the nominal inertia and ``eta`` learns what is constant in the model error. As the robust term is shaped
+by the same inertia as the acceleration, all of it is one evaluation with the acceleration ``a_a + c r + eta``.
+What is proven about it is in docs/control.md and computed by :mod:`tracking_bound`.
+
+Source: SAFE-ID section V-A, design section 7; the robust term and its bound are our own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ControlStatus:
+    """What the controller has noticed since its last reset.
+
+    Attributes:
+        cycles: Torques computed.
+        saturated_cycles: Torques beyond the arm's limits, for which no bound holds.
+        violation: Why the tracking bound does not hold any more, in a sentence; empty while nothing speaks against it.
+    """
+
+    cycles: int
+    saturated_cycles: int
+    violation: str
+
+
+class RobustController:
+    """Robust passivity-based control with inertia-shaped damping and a learnt disturbance.
+
+    Args:
+        robot: The arm; its nominal parameters and payload prior are the model until :meth:`set_model` is called.
+        settings: Gains and timing.
+    """
+
+    def __init__(self, robot: RobotModel, settings: RobustSettings | None = None):
+        self.robot = robot
+        self.settings = settings or RobustSettings()
+        self._limit: Array = robot.limits.tau_max
+        self._previous: tuple[ControlModel, PassiveDynamics] | None = None
+        self._error_limit: Array | None = None
+        self._use(ControlModel.of_boxes(robot))
+        self.reset()
+
+    @property
+    def model(self) -> ControlModel:
+        """The model in use."""
+        return self._model
+
+    @property
+    def status(self) -> ControlStatus:
+        """What has been noticed since the last reset."""
+        return ControlStatus(self._cycles, self._saturated_cycles, self._violation)
+
+    def reset(self) -> None:
+        """Forgets the learnt disturbance and the status; call it before taking the arm over."""
+        self._eta = np.zeros(self.robot.n)
+        self._previous = None
+        self._cycles = self._saturated_cycles = 0
+        self._violation = ""
+
+    def watch(self, position_bound: Array | None) -> None:
+        """Compares the position error with a bound from now on.
+
+        Args:
+            position_bound: Bound of the true error, (n,) [rad]; the encoder's error is added. None watches nothing.
+        """
+        if position_bound is None:
+            self._error_limit = None
+        else:
+            self._error_limit = position_bound + 0.5 * self.robot.sensors.position_resolution
+
+    def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
+        """Changes the model; the torque goes on without a jump, because what was learnt is adapted to the new model.
+
+        Args:
+            theta_arm: Nominal parameters of the arm, (14 n,).
+            theta_arm_box: Box that contains the true ones.
+            payload: Nominal payload about the frame of the last joint, (10,).
+            payload_box: Box that contains the true one.
+
+        Raises:
+            ParameterOutOfRange: A length is wrong, a nominal parameter lies outside its box, or a body has no mass.
+        """
+        previous = self._previous or (self._model, self._dynamics)
+        self._use(ControlModel(theta_arm, theta_arm_box, payload, payload_box))
+        self._previous = previous
+
+    def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
+        """Computes the torque of one cycle; call it once per period.
+
+        Args:
+            q: Measured positions, (n,) [rad].
+            v: Measured velocities, (n,) [rad/s].
+            q_d: Desired positions, (n,) [rad].
+            v_d: Desired velocities, (n,) [rad/s].
+            a_d: Desired accelerations, (n,) [rad/s^2].
+
+        Returns:
+            Torque, (n,) [Nm], motor side, not limited.
+
+        Raises:
+            ParameterOutOfRange: A measurement or reference is not finite.
+        """
+        gains = self.settings
+        e, de = q_d - q, v_d - v
+        r = de + gains.position_gain * e
+        v_a = v_d + gains.position_gain * e
+        feedback = a_d + gains.position_gain * de + gains.bandwidth * r
+        if not isfinite(feedback.sum()):
+            raise ParameterOutOfRange("measurements and references", [q, v, q_d, v_d, a_d], "finite numbers")
+        if self._previous is not None:
+            self._carry_over(q, v, v_d, v_a, feedback)
+        tau = self._torque(self._model, self._dynamics, q, v, v_d, v_a, feedback + self._eta)
+        if self._note(e, tau):
+            self._eta = self._eta + gains.period * gains.integral_gain * gains.bandwidth * r
+        return tau
+
+    def _use(self, model: ControlModel) -> None:
+        self._dynamics = PassiveDynamics(self.robot, model.total)
+        self._model = model
+
+    def _torque(
+        self, model: ControlModel, dynamics: PassiveDynamics, q: Array, v: Array, v_d: Array, v_a: Array, a: Array
+    ) -> Array:
+        coulomb, viscous, _, offset = model.friction.T
+        direction = np.minimum(np.maximum(v_d / self.settings.friction_speed, -1.0), 1.0)
+        return dynamics.torque(q, v, v_a, a) + coulomb * direction + viscous * v_a + offset
+
+    def _carry_over(self, q: Array, v: Array, v_d: Array, v_a: Array, feedback: Array) -> None:
+        """Adapts what was learnt to a new model, so that the torque stays what it would have been with the old one."""
+        before = self._torque(*self._previous, q, v, v_d, v_a, feedback + self._eta)
+        after = self._torque(self._model, self._dynamics, q, v, v_d, v_a, feedback + self._eta)
+        self._eta = self._eta + np.linalg.solve(self._dynamics.inertia(q), before - after)
+        self._previous = None
+
+    def _note(self, e: Array, tau: Array) -> bool:
+        """Counts the cycle and says whether the torque can be applied; learning stops where it cannot."""
+        self._cycles += 1
+        excess = np.abs(tau) - self._limit
+        if not self._violation and self._error_limit is not None and (np.abs(e) > self._error_limit).any():
+            joint = int(np.argmax(np.abs(e) - self._error_limit))
+            self._violation = (
+                f"the position error of {self.robot.joint_names[joint]} is {abs(e[joint]):.4g} rad, beyond its bound "
+                f"{self._error_limit[joint]:.4g} rad: an assumption does not hold"
+            )
+        if excess.max() <= 0.0:
+            return True
+        self._saturated_cycles += 1
+        joint = int(np.argmax(excess))
+        self._violation = self._violation or (
+            f"{self.robot.joint_names[joint]} needs {abs(tau[joint]):.4g} Nm, its limit is {self._limit[joint]:.4g} Nm"
+        )
+        return False

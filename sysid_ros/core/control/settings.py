@@ -1,0 +1,47 @@
+"""Gains and timing of the robust controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sysid_ros.core.errors import ParameterOutOfRange
+
+
+@dataclass(frozen=True)
+class RobustSettings:
+    """Gains of :class:`RobustController` and the timing its bound is proven for.
+
+    The closed loop of the nominal model has the poles ``-position_gain`` and about ``-integral_gain`` and
+    ``-(bandwidth - integral_gain)``, the same for all joints, because the feedback is shaped by the inertia.
+
+    Attributes:
+        bandwidth: c, damping of the sliding variable [1/s]. Torque chatter is about ``c H`` times the velocity error.
+        position_gain: K, rate at which the position error follows the sliding variable [1/s].
+        integral_gain: Rate at which constant disturbances are learnt [1/s].
+        friction_speed: Desired speed from which Coulomb friction is compensated in full [rad/s].
+        period: Sampling period [s].
+        delay: Longest time from a measurement to the torque computed from it [s]; constant, but not known.
+
+    Raises:
+        ParameterOutOfRange: A setting is out of range.
+    """
+
+    bandwidth: float = 80.0
+    position_gain: float = 10.0
+    integral_gain: float = 8.0
+    friction_speed: float = 0.1
+    period: float = 1e-3
+    delay: float = 1e-3
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "bandwidth [1/s]": (self.bandwidth, 1.0, 1000.0),
+            "position_gain [1/s]": (self.position_gain, 0.1, 100.0),
+            "integral_gain [1/s]": (self.integral_gain, 0.1, 100.0),
+            "friction_speed [rad/s]": (self.friction_speed, 1e-3, 10.0),
+            "period [s]": (self.period, 1e-4, 0.02),
+            "delay [s]": (self.delay, 0.0, self.period),
+        }
+        for name, (value, lower, upper) in ranges.items():
+            if not lower <= value <= upper:
+                raise ParameterOutOfRange(name, value, f"{lower} to {upper}")
