@@ -37,7 +37,6 @@ def start_nodes(context: LaunchContext) -> list[Node]:
         Node(
             package=PACKAGE,
             executable=started.process.executable,
-            name=started.process.executable,
             namespace=started.namespace,
             parameters=[*map(str, started.parameter_files), dict(started.parameters)],
             output="both",

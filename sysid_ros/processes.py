@@ -100,7 +100,7 @@ IDENTIFY = (
     Process(
         "arm_driver",
         "owns the arm, real or simulated, and its torque loop",
-        arguments=("model", "use_sim_time", "mode", "robot_ip"),
+        arguments=("model", "use_sim_time", "mode"),
     ),
     Process("excitation_planner", "plans motions that make the payload's parameters visible"),
     Process("safe_planner", "checks motions against the limits and certifies them"),

@@ -59,7 +59,7 @@ def parameter(
     """A field of a :class:`NodeParameters`.
 
     Args:
-        default: Default value; tuples for lists.
+        default: Default value; tuples for lists, empty ones only for texts (ROS has no empty list of numbers).
         unit: Its unit, ``-`` for a pure number, empty for texts and switches.
         description: What it does, in one sentence.
         lower: Least allowed value (of every entry of a list) [unit].
@@ -123,10 +123,7 @@ class ParameterServer(Generic[P]):
         self.values: P = kind(**{name: _plain(given[name]) for name in names if name in given})
         self._callbacks: list[Callable[[P], None]] = []
         for one in fields(kind):
-            default = one.default
-            node.declare_parameter(
-                one.name, list(default) if isinstance(default, tuple) else default, descriptor(kind, one)
-            )
+            node.declare_parameter(one.name, _default(kind, one), descriptor(kind, one))
         node.add_on_set_parameters_callback(self._check)
         node.add_post_set_parameters_callback(self._apply)
 
@@ -225,5 +222,16 @@ def _label(one: Field) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Lists and arrays of ROS as tuples."""
-    return value if isinstance(value, (bool, int, float, str)) else tuple(value)
+    """Lists and arrays of ROS as tuples; a list of one empty text is how ROS writes a list of no texts."""
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    return () if list(value) == [""] else tuple(value)
+
+
+def _default(kind: type[NodeParameters], one: Field) -> Any:
+    """The default as rclpy takes it: it cannot tell the type of an empty list."""
+    if not isinstance(one.default, tuple):
+        return one.default
+    if not one.default and typing.get_type_hints(kind)[one.name] != tuple[str, ...]:
+        raise TypeError(f"parameter '{one.name}': ROS has no empty list of numbers; give a default with an entry")
+    return list(one.default) or [""]

@@ -1,0 +1,68 @@
+# From a fresh clone: `make demo` identifies an unknown payload on a simulated arm, `make test` runs all tests.
+# Everything is installed into .venv in this folder. Needs Python 3.10 to 3.13, git, make and a C++ compiler.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+# The environment is complete in itself: nothing of a sourced ROS or of another environment may leak in.
+ifneq ($(AMENT_PREFIX_PATH)$(_ROS_WHEELS_BOOTSTRAP_COMPLETE),)
+unexport LD_LIBRARY_PATH
+endif
+unexport PYTHONPATH
+unexport PYTHONHOME
+unexport AMENT_PREFIX_PATH
+unexport CMAKE_PREFIX_PATH
+unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
+
+MESSAGES := $(shell find sysid_msgs -type f)
+
+.PHONY: help demo test lint install clean
+
+help:
+	@echo "make demo     identify an unknown payload on a simulated arm"
+	@echo "make test     run all tests"
+	@echo "make install  only install everything into $(VENV)"
+	@echo "make lint     check style"
+	@echo "make clean    remove $(VENV) and everything that was built; results stay"
+
+demo: install
+	@$(BIN)/python -m sysid_ros.runner --model kinova_gen3_2f85 --payload dumbbell_4lb
+
+test: install
+	@$(BIN)/python -m pytest
+
+lint: install
+	@$(BIN)/ruff check .
+
+install: $(STAMPS)/package
+
+$(STAMPS)/venv:
+	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; give another one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 13) else \
+	  "error: $(PYTHON) is Python %d.%d, and ROS 2 comes as wheels for 3.10 to 3.13; give another one: make PYTHON=python3.12" % v)'
+	@command -v $(CXX) >/dev/null || { echo "error: no C++ compiler ($(CXX)); install g++ or clang"; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { echo "error: python -m venv failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@# The pip that comes with older Pythons does not find its way through these requirements.
+	@$(PIP) install --quiet --upgrade "pip>=25"
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/requirements: requirements.txt requirements-test.txt $(STAMPS)/venv
+	@echo "installing what requirements.txt names (some minutes the first time)"
+	@$(PIP) install --quiet -r requirements.txt -r requirements-test.txt
+	@touch $@
+
+$(STAMPS)/messages: $(MESSAGES) $(STAMPS)/requirements
+	@echo "compiling the messages (a minute or two)"
+	@$(PIP) install --quiet --no-deps --force-reinstall ./sysid_msgs
+	@touch $@
+
+$(STAMPS)/package: setup.py setup.cfg package.xml pyproject.toml $(STAMPS)/messages
+	@$(PIP) install --quiet --no-deps --editable .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build install log dist sysid_ros.egg-info .pytest_cache .ruff_cache

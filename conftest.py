@@ -1,0 +1,21 @@
+"""Keeps every test on this machine: a free ROS domain, and transports that never leave loopback."""
+
+import os
+
+import pytest
+
+from sysid_ros.ros.environment import loopback_environment
+from sysid_ros.ros.shared_memory import existing_files, files_in_use, files_of_domain, remove_unused
+
+for _name, _value in {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}.items():
+    os.environ.setdefault(_name, _value)
+os.environ.update(loopback_environment())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_shared_memory_left():
+    """Removes what the processes of the tests leave in /dev/shm when they are killed on purpose."""
+    before = existing_files()
+    yield
+    ours = files_in_use([os.getpid()]) | files_of_domain(int(os.environ["ROS_DOMAIN_ID"]))
+    remove_unused(ours - before)

@@ -1,0 +1,55 @@
+"""Installs sysid_ros with pip or colcon. Name, version and texts come from package.xml, which ROS reads."""
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+PACKAGE = ElementTree.parse(Path(__file__).with_name("package.xml")).getroot()
+NAME = PACKAGE.findtext("name")
+MAINTAINER = PACKAGE.find("maintainer")
+
+# Executables of ROS 2: `ros2 run sysid_ros <name>` runs sysid_ros/nodes/<name>.py.
+NODES = ("arm_driver", "estimator", "excitation_planner", "identification", "identify_client", "monitor", "safe_planner")
+# Commands that need no `ros2 run`.
+COMMANDS = ("sysid_identify = sysid_ros.runner:main",)
+
+
+def shared(folder: str, pattern: str) -> tuple[str, list[str]]:
+    """Files of a folder, to be installed in the same folder of share/sysid_ros."""
+    return f"share/{NAME}/{folder}", sorted(str(path) for path in Path(folder).glob(pattern) if path.is_file())
+
+
+setup(
+    name=NAME,
+    version=PACKAGE.findtext("version"),
+    description=PACKAGE.findtext("description"),
+    maintainer=MAINTAINER.text,
+    maintainer_email=MAINTAINER.get("email"),
+    license=PACKAGE.findtext("license"),
+    python_requires=">=3.10",
+    packages=find_packages(include=["sysid_ros", "sysid_ros.*"]),
+    package_data={"sysid_ros.ros": ["*.xml"]},
+    data_files=[
+        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
+        (f"share/{NAME}", ["package.xml"]),
+        shared("launch", "*.launch.py"),
+        shared("config", "*.yaml"),
+        shared("config/nodes", "*.yaml"),
+        shared("urdf", "*"),
+        shared("rviz", "*.rviz"),
+    ],
+    # The ROS packages come with ROS, or as wheels with requirements.txt.
+    install_requires=[
+        "casadi>=3.6",
+        "mcap-ros2-support>=0.5",
+        "mujoco>=3.1",
+        "numpy>=1.26",
+        "pin>=3.0",
+        "PyYAML>=6.0",
+        "scipy>=1.11",
+        "urdf-parser-py>=0.0.4",
+    ],
+    extras_require={"test": ["pytest>=7.4"]},
+    entry_points={"console_scripts": [*(f"{name} = sysid_ros.nodes.{name}:main" for name in NODES), *COMMANDS]},
+)
