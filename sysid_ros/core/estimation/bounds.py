@@ -17,9 +17,9 @@ from sysid_ros.core.estimation.unknowns import Unknowns
 Array = NDArray[np.float64]
 
 _ASSUMPTIONS = (
-    "Contains the true parameters if the robot's kinematics and gravity are as modelled, its parameters and friction lie "
-    "in their box, the sensors keep their error bounds, the acceleration stays within its assumed bounds, the payload lies "
-    "in its prior box and has not changed during the data"
+    "Contains the true parameters if the robot's kinematics and gravity are as modelled, its parameters and friction "
+    "lie in their box, the sensors keep their error bounds, the acceleration stays within its assumed bounds, the "
+    "payload lies in its prior box and has not changed during the data"
 )
 
 
@@ -71,12 +71,13 @@ def describe_guarantee(settings: EstimatorSettings) -> str:
     """One sentence on what the bounds guarantee."""
     if settings.method == "sensitivity":
         return (
-            "Not guaranteed: SAFE-ID Theorem 13 evaluated at the nominal point, for torque and robot parameter errors only; "
-            "the truth can lie outside."
+            "Not guaranteed: SAFE-ID Theorem 13 evaluated at the nominal point, for torque and robot parameter errors "
+            "only; the truth can lie outside."
         )
     text = _ASSUMPTIONS
     if settings.left_out_terms:
-        text += f"; NOT guaranteed where these errors are present, which were left out: {', '.join(settings.left_out_terms)}"
+        left_out = ", ".join(settings.left_out_terms)
+        text += f"; NOT guaranteed where these errors are present, which were left out: {left_out}"
     return text + "."
 
 

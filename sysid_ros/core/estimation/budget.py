@@ -124,10 +124,11 @@ def lag_error(model: WindowModel, signals: WindowSignals) -> Array:
 
 
 def gravity_error(model: WindowModel, signals: WindowSignals) -> Array:
-    """Uncertain gravity direction times uncertain parameters, (n,) [Nms]."""
-    total = np.zeros(model.n)
+    """Uncertain gravity direction times uncertain parameters of the rest of the arm, (n,) [Nms]."""
+    total, unknowns = np.zeros(model.n), model.unknowns
     for axis, columns in enumerate(signals.tilted):
-        total += model.unknowns.radius[15 * model.n + axis] * (np.abs(columns) @ model.radius)
+        spread = np.abs(columns) @ unknowns.radius[: INERTIAL * model.n]
+        total += unknowns.radius[unknowns.groups["gravity_direction"][axis]] * spread
     return total
 
 

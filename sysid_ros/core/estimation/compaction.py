@@ -30,16 +30,16 @@ def compact(rows: Rows, problem: Problem, reweightings: int) -> Rows:
 def combine(rows: Rows, problem: Problem, matrix: Array) -> Rows:
     """The rows ``matrix @ rows``: as true as the rows themselves; (S, R) for any matrix.
 
-    What the combined rows share with other rows, ``delta``, stays shared. The velocity errors at the ends of the windows
-    become errors of their own, and the rounding of the products goes to the term ``rounding``.
+    What the combined rows share with other rows, ``delta``, stays shared. The velocity errors at the ends of the
+    windows become errors of their own, and the rounding of the products goes to the term ``rounding``.
     """
     size = matrix.shape[0]
     magnitude = np.abs(matrix)
     unit = 4.0 * (matrix.shape[1] + 64) * np.finfo(float).eps
     errors = magnitude @ problem.errors * (1.0 + unit)
     errors[:, _VELOCITY] += np.abs(matrix @ problem.end_matrix) @ problem.end_radii * (1.0 + unit)
-    delta_size = problem.delta_radius
-    content = np.abs(rows.y) @ problem.theta_size + np.abs(rows.b) @ delta_size + np.abs(rows.u)
+    content = np.abs(rows.y) @ problem.theta_size + np.abs(rows.u)
+    content += np.abs(problem.b) @ problem.delta_radius + np.abs(rows.b) @ problem.delta_radius[: rows.b.shape[1]]
     content += np.abs(problem.ends).sum(axis=1) @ problem.end_radius
     errors[:, _ROUNDING] += unit * (magnitude @ content)
     none = np.full(size, -1, dtype=np.int64)
@@ -48,6 +48,7 @@ def combine(rows: Rows, problem: Problem, matrix: Array) -> Rows:
         b=matrix @ rows.b,
         u=matrix @ rows.u,
         errors=errors,
+        tilt=np.einsum("sr,rak->sak", matrix, rows.tilt),
         ends=np.zeros((size, *rows.ends.shape[1:])),
         window=none,
         joint=none,

@@ -52,9 +52,7 @@ def describe_contradictions(problem: Problem, rows: Rows, joint_names: tuple[str
     return "; ".join(_describe(rows, row, offset, allowed, joint_names, origin) for row in worst[:_NAMED])
 
 
-def _describe(
-    rows: Rows, row: int, offset: Array, allowed: Array, joint_names: tuple[str, ...], origin: int
-) -> str:
+def _describe(rows: Rows, row: int, offset: Array, allowed: Array, joint_names: tuple[str, ...], origin: int) -> str:
     span = f"{(rows.start[row] - origin) * 1e-9:.3f} to {(rows.stop[row] - origin) * 1e-9:.3f} s"
     if rows.window[row] < 0:
         return f"earlier windows together ({span})"
@@ -85,7 +83,7 @@ def check_sensors(model: WindowModel, block: SampleBlock, start: int, stop: int)
         return ""
     joint = int(np.argmax(excess))
     return (
-        f"positions and velocities of {model.joint_names[joint]} disagree: it moved {q[-1, joint] - q[0, joint]:.4g} rad, "
-        f"its velocities add up to {travel[joint]:.4g} rad, {allowed[joint]:.2g} rad can be explained "
-        "(stuck encoder, wrong units or joints mixed up)"
+        f"positions and velocities of {model.joint_names[joint]} disagree: it moved "
+        f"{q[-1, joint] - q[0, joint]:.4g} rad, its velocities add up to {travel[joint]:.4g} rad, "
+        f"{allowed[joint]:.2g} rad can be explained (stuck encoder, wrong units or joints mixed up)"
     )

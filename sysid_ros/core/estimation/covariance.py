@@ -1,7 +1,7 @@
 """Covariance of the rows of a problem, factorised.
 
-``diag(error) + v diag(ends) v^T + b diag(delta) b^T``: the middle part couples only rows of neighbouring windows, so the
-first two form a banded matrix, and the last one has few columns (Woodbury identity).
+``diag(error) + v diag(ends) v^T + b diag(delta) b^T``: the middle part couples only rows of neighbouring windows,
+so the first two form a banded matrix, and the last one has few columns (Woodbury identity).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class RowBands:
         shape = ((self._size - self._first) // n, n, 2)
         self._gains = problem.ends[self._first :].reshape(*shape, -1)
         self._instant = problem.end_index[self._first :].reshape(shape)[:, 0]
-        self._is_joined = self._instant[1:, 0] == self._instant[:-1, 1] 
+        self._is_joined = self._instant[1:, 0] == self._instant[:-1, 1]
 
     def assemble(self, error: Array, ends: Array) -> Array:
-        """Lower bands (2 n, R) for independent variances ``error`` (R,) and velocity variances ``ends`` (instants x m,)."""
+        """Lower bands (2 n, R) for variances ``error`` (R,) of rows and ``ends`` (instants x m,) of velocities."""
         n, first = self._n, self._first
         bands = np.zeros((2 * n, self._size))
         bands[0] = error
@@ -47,7 +47,8 @@ class RowBands:
         variances = ends.reshape(-1, at_start.shape[2])[self._instant]
         own = (at_start * variances[:, None, 0]) @ at_start.transpose(0, 2, 1)
         own += (at_stop * variances[:, None, 1]) @ at_stop.transpose(0, 2, 1)
-        joint = (at_start[1:] * variances[1:, None, 0]) @ at_stop[:-1].transpose(0, 2, 1) * self._is_joined[:, None, None]
+        joint = (at_start[1:] * variances[1:, None, 0]) @ at_stop[:-1].transpose(0, 2, 1)
+        joint *= self._is_joined[:, None, None]
         for row, column in itertools.product(range(n), range(n)):
             if row >= column:
                 bands[row - column, first + column :: n] += own[:, row, column]

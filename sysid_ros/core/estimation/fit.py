@@ -1,10 +1,11 @@
-"""Point estimate: weighted least squares over all physically consistent bodies.
+"""Point estimate: weighted least squares over all physically consistent bodies, inside a box if one is given.
 
 The problem is convex in the parameters, but its infimum lies on the edge of the cone whenever the plain least-squares
 solution is not physically consistent, where log-Cholesky coordinates run off to minus infinity. A barrier
-``-mu log det`` (linear in those coordinates) keeps the minimiser finite; the objective at the minimiser of the barrier
-problem is at most ``4 mu`` above the infimum, since the barrier of the cone of 4x4 matrices has parameter four. mu falls
-until that gap is negligible.
+``-mu log det`` keeps the minimiser finite; the objective there is at most ``4 mu`` above the infimum (``24 mu``
+with the 20 sides of a box), since that is the parameter of the barrier. mu falls until that gap is negligible. Each
+step is a Newton step in the coordinates of :class:`~.cone.ConePoint`, where convergence is guaranteed and can be
+measured.
 """
 
 from __future__ import annotations
@@ -15,81 +16,73 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.errors import SysidError
-from sysid_ros.core.estimation.log_cholesky import (
-    LOG_DETERMINANT_GRADIENT,
-    PSEUDO_INERTIA_MAP,
-    derivatives,
-    from_parameters,
-)
+from sysid_ros.core.estimation.cone import BARRIER_GRADIENT, ConePoint
+from sysid_ros.core.estimation.log_cholesky import factor
 from sysid_ros.core.model.box import Box
 
 Array = NDArray[np.float64]
 
 _MU_FACTOR = 0.05
-_MAX_ITERATIONS = 400
+_MAX_STEPS = 300
 _CENTERED = 1e-3
-"""Newton decrement below which the barrier problem counts as solved; its objective is then exact to 1e-6 mu."""
+"""Newton decrement below which a barrier problem counts as solved; its objective is then exact to 1e-6 mu."""
 
 
 class FitNotConverged(SysidError):
     """The solver ended without a solution it can vouch for.
 
     Args:
-        iterations: Newton steps taken.
+        steps: Newton steps taken.
         decrement: Newton decrement reached (0 at a solution).
         mu: Weight of the barrier it got to.
     """
 
-    def __init__(self, iterations: int, decrement: float, mu: float):
-        self.iterations = iterations
+    def __init__(self, steps: int, decrement: float, mu: float):
+        self.steps = steps
         self.decrement = decrement
         self.mu = mu
         super().__init__(
-            f"the physically consistent fit did not converge in {iterations} steps (Newton decrement {decrement:.2g}, "
+            f"the physically consistent fit did not converge in {steps} steps (Newton decrement {decrement:.2g}, "
             f"barrier weight {mu:.2g}); check the weights of the data and the nominal payload it starts from"
+        )
+
+
+class NoBodyInBox(SysidError):
+    """No physically consistent body has its parameters inside a box.
+
+    Args:
+        widening: How far all sides of the box would have to move out for one, in half widths of the box.
+    """
+
+    def __init__(self, widening: float):
+        self.widening = widening
+        super().__init__(
+            f"no body has parameters inside these bounds; they would have to be wider by {widening:.2g} half widths"
         )
 
 
 @dataclass(frozen=True)
 class FitObjective:
-    """``(theta - center)^T gram (theta - center) / 2 - linear^T (theta - center)``, in units of standard deviations.
+    """``(theta - center)^T gram (theta - center) / 2 - linear^T (theta - center)``, in squared standard deviations.
 
     Attributes:
         gram: Gram matrix, (10, 10), positive semidefinite.
         linear: (10,).
         center: (10,).
-        box: Where the solution should lie, or None; points outside are punished, not excluded.
-        box_weight: Weight of the squared distance from the box in half widths of it.
     """
 
     gram: Array
     linear: Array
     center: Array
-    box: Box | None = None
-    box_weight: float = 1e8
 
     def value(self, theta: Array) -> float:
         """Value at theta (10,)."""
         offset = theta - self.center
-        value = float(0.5 * offset @ self.gram @ offset - self.linear @ offset)
-        if self.box is not None:
-            outside, scale = self._outside(theta)
-            value += 0.5 * self.box_weight * float(np.sum((outside * scale) ** 2))
-        return value
+        return float(0.5 * offset @ self.gram @ offset - self.linear @ offset)
 
-    def derivatives(self, theta: Array) -> tuple[Array, Array]:
-        """Gradient (10,) and Hessian (10, 10) at theta."""
-        gradient, hessian = self.gram @ (theta - self.center) - self.linear, self.gram
-        if self.box is not None:
-            outside, scale = self._outside(theta)
-            gradient = gradient + self.box_weight * outside * scale**2
-            hessian = hessian + np.diag(self.box_weight * scale**2 * (outside != 0.0))
-        return gradient, hessian
-
-    def _outside(self, theta: Array) -> tuple[Array, Array]:
-        """Signed distance from the box and what it is measured in (its inverse), each (10,)."""
-        outside = np.maximum(theta - self.box.upper, 0.0) - np.maximum(self.box.lower - theta, 0.0)
-        return outside, 1.0 / np.maximum(self.box.radius, 1e-9)
+    def gradient(self, theta: Array) -> Array:
+        """Gradient (10,) at theta; the Hessian is ``gram``."""
+        return self.gram @ (theta - self.center) - self.linear
 
 
 @dataclass(frozen=True)
@@ -101,110 +94,134 @@ class Fit:
         eta: Their log-Cholesky coordinates, (10,); a warm start for the next fit.
         objective: Value of the objective.
         gap: The objective is at most this much above its infimum.
-        iterations: Newton steps taken.
+        steps: Newton steps taken.
     """
 
     theta: Array
     eta: Array
     objective: float
     gap: float
-    iterations: int
+    steps: int
 
 
-def fit(objective: FitObjective, start: ArrayLike, gap: float = 1e-6) -> Fit:
-    """Minimises the objective over all physically consistent bodies.
+def fit(objective: FitObjective, start: ArrayLike, box: Box | None = None, gap: float = 1e-6) -> Fit:
+    """Minimises the objective over all physically consistent bodies, inside a box if one is given.
 
     Args:
         objective: What to minimise.
-        start: Log-Cholesky coordinates to start from, (10,).
+        start: Log-Cholesky coordinates of the body to start from, (10,).
+        box: Where the solution must lie, or None.
         gap: Largest distance of the objective from its infimum.
 
     Raises:
+        NoBodyInBox: No body lies in the box.
         FitNotConverged: No solution of that quality was found.
 
-    Source: SAFE-ID (25) and (16), with weights and a barrier.
+    Source: SAFE-ID (25), (33), (34), with weights and a barrier.
     """
-    eta = np.array(start, dtype=float)
-    mu, last = max(1.0, 0.25 * gap), 0.25 * gap / 1.01
-    iterations = 0
+    point, steps = ConePoint(factor(start)), 0
+    sides = None if box is None else _Sides(box)
+    if sides is not None:
+        point, steps = _enter(sides, point)
+    parameter = 4.0 if sides is None else 24.0
+    last = gap / (1.01 * parameter)
+    # Where the objective and the barrier pull about equally the first problem is easy.
+    mu = max(float(np.linalg.norm(point.tangent.T @ objective.gradient(point.theta))), last)
     while True:
-        eta, used, decrement = _solve_barrier(objective, eta, mu, _MAX_ITERATIONS - iterations)
-        iterations += used
-        if decrement > _CENTERED:
-            raise FitNotConverged(iterations, decrement, mu)
+        point, used = _center(objective, sides, point, mu)
+        steps += used
         if mu <= last:
-            theta, _, _ = derivatives(eta)
-            return Fit(theta, eta, objective.value(theta), 4.0 * mu * 1.01, iterations)
+            return Fit(point.theta, point.eta, objective.value(point.theta), 1.01 * parameter * mu, steps)
         mu = max(mu * _MU_FACTOR, last)
 
 
-def start_from(theta: ArrayLike) -> Array:
-    """Log-Cholesky coordinates to start from, for physically consistent parameters (10,).
+class _Sides:
+    """Barrier of the sides of a box, widened by a factor."""
 
-    Raises:
-        NotPhysicallyConsistent: No body has these parameters.
-    """
-    return from_parameters(theta)
+    def __init__(self, box: Box):
+        self.middle = box.center
+        self.scale = np.maximum(0.5 * box.width, 1e-12) * (1.0 - 1e-9)
 
+    def distance(self, theta: Array) -> float:
+        """Largest distance from the middle in half widths; below 1 inside."""
+        return float(np.max(np.abs(theta - self.middle) / self.scale))
 
-def _solve_barrier(objective: FitObjective, eta: Array, mu: float, budget: int) -> tuple[Array, int, float]:
-    """Newton steps in a trust region until the barrier problem is solved; returns eta, steps and decrement."""
-    reach = 1.0
-    theta, jacobian, curvature = derivatives(eta)
-    value = objective.value(theta) - mu * float(LOG_DETERMINANT_GRADIENT @ eta)
-    decrement = np.inf
-    for step in range(max(budget, 0) + 1):
-        slope, hessian = objective.derivatives(theta)
-        decrement = _decrement(theta, slope, hessian, mu)
-        if decrement <= _CENTERED or step >= budget:
-            return eta, step, decrement
-        gradient = jacobian.T @ slope - mu * LOG_DETERMINANT_GRADIENT
-        full = jacobian.T @ hessian @ jacobian + (slope @ curvature.reshape(10, 100)).reshape(10, 10)
-        move, predicted = _trust_region_step(gradient, full, reach)
-        candidate = eta + move
-        new = derivatives(candidate)
-        new_value = objective.value(new[0]) - mu * float(LOG_DETERMINANT_GRADIENT @ candidate)
-        ratio = (value - new_value) / predicted if predicted > 0.0 else -1.0
-        # Near the solution the decrease drowns in rounding: a full Newton step is taken all the same.
-        is_tiny = predicted <= 1e-13 * (1.0 + abs(value))
-        if ratio > 0.05 or is_tiny:
-            eta, value, (theta, jacobian, curvature) = candidate, new_value, new
-        reach = _next_reach(reach, ratio, float(np.linalg.norm(move)))
-    return eta, budget, decrement
+    def inverse_gaps(self, theta: Array, size: float) -> tuple[Array, Array]:
+        """One over the distances from the upper and the lower sides, (10,) each."""
+        offset = theta - self.middle
+        return 1.0 / (size * self.scale - offset), 1.0 / (size * self.scale + offset)
+
+    def longest_step(self, theta: Array, move: Array) -> float:
+        """Largest s for which ``theta + s move`` is inside."""
+        offset = theta - self.middle
+        room = np.where(move > 0.0, self.scale - offset, self.scale + offset)
+        return float(np.min(room / np.maximum(np.abs(move), 1e-300)))
 
 
-def _next_reach(reach: float, ratio: float, length: float) -> float:
-    if ratio > 0.75 and length > 0.8 * reach:
-        return min(2.0 * reach, 20.0)
-    return reach if ratio > 0.25 else 0.25 * min(reach, length)
+def _center(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[ConePoint, int]:
+    """Minimises ``objective / mu + barrier``; returns the point and the steps taken."""
+    for step in range(_MAX_STEPS):
+        gradient, hessian = _barrier_model(objective, sides, point, mu)
+        move = -np.linalg.solve(hessian, gradient)
+        decrement = float(np.sqrt(max(-gradient @ move, 0.0)))
+        if decrement <= _CENTERED:
+            return point, step
+        longest = point.longest_step(move)
+        if sides is not None:
+            longest = min(longest, sides.longest_step(point.theta, point.tangent @ move))
+        length = min(1.0, 0.9 * longest)
+        candidate = point.moved(length * move)
+        # Halve a long step until the objective still falls at its end; the damped step always makes progress.
+        while length * (1.0 + decrement) > 1.0 and decrement > 0.25:
+            if _slope_along(objective, sides, candidate, mu, point.tangent @ move) <= 0.0:
+                break
+            length = max(0.5 * length, 1.0 / (1.0 + decrement))
+            candidate = point.moved(length * move)
+        point = candidate
+    raise FitNotConverged(_MAX_STEPS, decrement, mu)
 
 
-def _trust_region_step(gradient: Array, hessian: Array, reach: float) -> tuple[Array, float]:
-    """Minimiser of the quadratic model within ``reach`` and the decrease it promises."""
-    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
-    projected = vectors.T @ gradient
-    floor = 1e-14 * max(float(np.abs(values).max()), 1e-300)
-
-    def coordinates(shift: float) -> Array:
-        return -projected / np.maximum(values + shift, floor)
-
-    low = max(0.0, -float(values[0]) + floor)
-    step = coordinates(low)
-    if values[0] <= floor or np.linalg.norm(step) > reach:
-        high = low + float(np.linalg.norm(projected)) / reach + floor
-        while high - low > 0.05 * high:  # anything near the edge of the region will do
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if np.linalg.norm(coordinates(middle)) > reach else (low, middle)
-        step = coordinates(high)
-    return vectors @ step, -float(projected @ step + 0.5 * values @ step**2)
+def _barrier_model(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[Array, Array]:
+    """Gradient and Hessian of ``objective / mu + barrier`` in the coordinates of the point."""
+    gradient, hessian = objective.gradient(point.theta) / mu, objective.gram / mu
+    if sides is not None:
+        upper, lower = sides.inverse_gaps(point.theta, 1.0)
+        gradient, hessian = gradient + upper - lower, hessian + np.diag(upper**2 + lower**2)
+    turned = point.tangent.T @ hessian @ point.tangent
+    return point.tangent.T @ gradient + BARRIER_GRADIENT, 0.5 * (turned + turned.T) + np.eye(10)
 
 
-def _decrement(theta: Array, slope: Array, hessian: Array, mu: float) -> float:
-    """Newton decrement of the barrier problem over mu, in the parameters, where it is convex and self-concordant."""
-    inverse = np.linalg.inv(np.tensordot(theta, PSEUDO_INERTIA_MAP, axes=1))
-    turned = inverse @ PSEUDO_INERTIA_MAP
-    gradient = slope - mu * np.trace(turned, axis1=1, axis2=2)
-    curvature = hessian + mu * turned.reshape(10, 16) @ turned.transpose(0, 2, 1).reshape(10, 16).T
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(curvature), 1e-300))
-    scaled = curvature * np.outer(scale, scale)
-    return float(np.sqrt(max(gradient * scale @ np.linalg.solve(scaled, gradient * scale), 0.0) / mu))
+def _slope_along(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float, direction: Array) -> float:
+    """Derivative of ``objective / mu + barrier`` at a point along a direction of theta, (10,)."""
+    gradient = objective.gradient(point.theta) / mu
+    if sides is not None:
+        upper, lower = sides.inverse_gaps(point.theta, 1.0)
+        gradient = gradient + upper - lower
+    # The direction in the coordinates of this point: the barrier's gradient there is -trace.
+    local = np.linalg.solve(point.tangent, direction)
+    return float(gradient @ direction + BARRIER_GRADIENT @ local)
+
+
+def _enter(sides: _Sides, point: ConePoint) -> tuple[ConePoint, int]:
+    """A body inside the box: widens the box until it holds the point, then shrinks it with a barrier in front."""
+    size, weight = 1.1 * sides.distance(point.theta) + 0.1, 1.0
+    for step in range(_MAX_STEPS):
+        if sides.distance(point.theta) < 0.99:
+            return point, step
+        upper, lower = sides.inverse_gaps(point.theta, size)
+        curve = sides.scale * (lower**2 - upper**2)
+        slope = point.tangent.T @ (upper - lower) + BARRIER_GRADIENT
+        gradient = np.append(slope, weight - sides.scale @ (upper + lower))
+        hessian = np.eye(11)
+        hessian[:10, :10] += point.tangent.T @ np.diag(upper**2 + lower**2) @ point.tangent
+        hessian[:10, 10] = hessian[10, :10] = point.tangent.T @ curve
+        hessian[10, 10] = sides.scale**2 @ (upper**2 + lower**2)
+        move = -np.linalg.solve(hessian, gradient)
+        decrement = float(np.sqrt(max(-gradient @ move, 0.0)))
+        point, size = point.moved(move[:10] / (1.0 + decrement)), size + float(move[10]) / (1.0 + decrement)
+        if decrement < 0.5:
+            # Near the centre of the barrier problem the size is within 24 / weight of the smallest one there is.
+            if size - 30.0 / weight > 1.0 or weight > 1e9:
+                raise NoBodyInBox(size - 1.0)
+            weight *= 5.0
+    raise FitNotConverged(_MAX_STEPS, decrement, 1.0 / weight)

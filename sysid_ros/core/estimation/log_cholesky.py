@@ -15,8 +15,6 @@ from sysid_ros.core.model.inertia import from_pseudo_inertia, pseudo_inertia
 Array = NDArray[np.float64]
 
 _OFF_DIAGONAL = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
-LOG_DETERMINANT_GRADIENT = np.array([8.0, 2.0, 2.0, 2.0, 0, 0, 0, 0, 0, 0])
-"""``log det(pseudo_inertia)`` is linear in eta; this is its gradient."""
 
 
 def _parameter_map() -> Array:
@@ -31,8 +29,6 @@ def _parameter_map() -> Array:
 
 
 PARAMETER_MAP = _parameter_map()
-PSEUDO_INERTIA_MAP = np.stack([pseudo_inertia(unit) for unit in np.eye(10)])
-"""The pseudo-inertias (10, 4, 4) of unit parameters."""
 
 
 def factor(eta: ArrayLike) -> Array:
@@ -62,10 +58,14 @@ def from_parameters(theta: ArrayLike) -> Array:
         upper = np.linalg.cholesky(pseudo[::-1, ::-1])[::-1, ::-1]
     except np.linalg.LinAlgError:
         raise NotPhysicallyConsistent("payload", np.linalg.eigvalsh(pseudo)) from None
-    scaled = upper / upper[3, 3]
-    return np.concatenate(
-        [[np.log(upper[3, 3])], np.log(np.diag(scaled)[:3]), [scaled[index] for index in _OFF_DIAGONAL]]
-    )
+    return from_factor(upper)
+
+
+def from_factor(matrix: Array) -> Array:
+    """Log-Cholesky coordinates (10,) of an upper triangular factor (4, 4) with positive diagonal."""
+    scaled = matrix / matrix[3, 3]
+    off_diagonal = [scaled[index] for index in _OFF_DIAGONAL]
+    return np.concatenate([[np.log(matrix[3, 3])], np.log(np.diag(scaled)[:3]), off_diagonal])
 
 
 def derivatives(eta: ArrayLike) -> tuple[Array, Array, Array]:

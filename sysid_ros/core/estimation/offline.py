@@ -1,4 +1,4 @@
-"""Estimation from recorded samples: the streaming estimator, fed at once, and how well its result explains the torques."""
+"""Estimation from recorded samples: the streaming estimator fed at once, and how well it explains the torques."""
 
 from __future__ import annotations
 

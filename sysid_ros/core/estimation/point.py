@@ -13,9 +13,6 @@ from sysid_ros.core.model.box import Box
 
 Array = NDArray[np.float64]
 
-_MARGIN = 0.01
-"""The solution is pulled this part of a half width inside the bounds, so that a small remainder does no harm."""
-
 
 class PointEstimator:
     """Fits the target, starting from the previous fit.
@@ -41,12 +38,12 @@ class PointEstimator:
 
         Raises:
             FitNotConverged: The solver gave no solution it can vouch for.
+            NoBodyInBox: No physically consistent target lies in the box.
         """
         objective = self.build(problem)
         solution = fit(objective, self._start)
         if box is not None and not box.contains(solution.theta):
-            inner = Box.around(box.center, (1.0 - _MARGIN) * 0.5 * box.width)
-            solution = fit(FitObjective(objective.gram, objective.linear, objective.center, inner), self._start)
+            solution = fit(objective, solution.eta, box)
         self._start = solution.eta
         return solution
 

@@ -24,10 +24,11 @@ class Problem:
         center: Middle of a box known to hold the target, (10,).
         radius: Its half widths, (10,).
         y: (R, 10).
-        b: (R, M).
+        b: (R, M). Where the direction of gravity is not known, the last 30 columns are those of the products of its
+            three deviations with the entries of x.
         delta_radius: Half widths of the shared nuisance ``delta``, (M,).
-        ends: Gains of the ``eta`` at start and stop of each row, signs included, (R, 2, m) with m = 11 n: of the velocity
-            error of each joint, and of its products with each entry of x.
+        ends: Gains of the ``eta`` at start and stop of each row, signs included, (R, 2, m) with m = 11 n: of the
+            velocity error of each joint, and of its products with each entry of x.
         end_index: Number of the instant of start and stop, (R, 2); rows of neighbouring windows share one. -1 if none.
         end_radius: Half widths of the m entries of eta at each instant, (m,).
         r: (R,) [Nms].
@@ -66,11 +67,16 @@ class Problem:
         instants = np.stack([rows.start, rows.stop], axis=1)
         _, index = np.unique(instants, return_inverse=True)
         index = np.where(rows.window[:, None] >= 0, index.reshape(-1, 2), -1)
+        b = rows.b
+        if rows.tilt.shape[1]:
+            b = np.concatenate([b, rows.tilt.reshape(len(rows), -1)], axis=1)
+            b[:, delta_radius.size - 3 : delta_radius.size] += rows.tilt @ center
+            delta_radius = np.concatenate([delta_radius, np.outer(delta_radius[-3:], radius).ravel()])
         return cls(
             center=center,
             radius=radius,
             y=rows.y,
-            b=rows.b,
+            b=b,
             delta_radius=delta_radius,
             ends=gains * np.array([-1.0, 1.0])[:, None],
             end_index=index,

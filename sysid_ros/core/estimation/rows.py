@@ -26,8 +26,10 @@ class Rows:
         b: (R, M).
         u: (R,) [Nms].
         errors: (R, K) [Nms], one column for each of ``settings.ERROR_TERMS``.
-        ends: Gain of the velocity error of each joint at start and stop, (R, 2, n, 12): ten columns for the target, then
-            centre and half width of what the rest of the arm adds.
+        ends: Gain of the velocity error of each joint at start and stop, (R, 2, n, 12): ten columns for the target,
+            then centre and half width of what the rest of the arm adds.
+        tilt: What gravity from another direction adds by the target: columns for unit gravity along three axes,
+            (R, 3, 10), or (R, 0, 10) where the direction of gravity is known.
         window: Number of the window each row stems from, (R,); -1 for compacted rows.
         joint: Joint each row belongs to, counted from 0, (R,); -1 for compacted rows.
         start: Start of the window, (R,) int64 [ns].
@@ -39,6 +41,7 @@ class Rows:
     u: Array
     errors: Array
     ends: Array
+    tilt: Array
     window: NDArray[np.int64]
     joint: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -68,4 +71,4 @@ class Rows:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
 
 
-_FIELDS = ("y", "b", "u", "errors", "ends", "window", "joint", "start", "stop")
+_FIELDS = ("y", "b", "u", "errors", "ends", "tilt", "window", "joint", "start", "stop")

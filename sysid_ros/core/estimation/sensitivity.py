@@ -1,7 +1,8 @@
 """How much momentum and force can change in the neighbourhood of the measured samples of a window.
 
-The derivatives are exact at some of the samples; bounds on second derivatives carry them to everything in between. By the
-mean value theorem they then bound the effect of every measurement error, however it varies from sample to sample.
+The derivatives are exact at some of the samples; bounds on second derivatives carry them to everything in between.
+By the mean value theorem they then bound the effect of every measurement error, however it varies from sample to
+sample.
 """
 
 from __future__ import annotations

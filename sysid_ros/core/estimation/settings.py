@@ -65,9 +65,9 @@ class EstimatorSettings:
         stiction_speed: Below this speed the Coulomb torque may be anything between -F_c and F_c [rad/s], 0 to 0.5.
         acceleration_factor: The true acceleration never exceeds this multiple of the robot's planning limit ``a_max``
             [-], 0.1 to 100; bounds what happens between samples. Steps that show more are left out.
-        acceleration_change: Between two samples, while no joint may stick or reverse, the acceleration of a joint changes
-            by at most this multiple of ``a_max`` [-], 0 to 100. With a held torque that is the change of the smooth
-            forces within one period.
+        acceleration_change: Between two samples, while no joint may stick or reverse, the acceleration of a joint
+            changes by at most this multiple of ``a_max`` [-], 0 to 100. With a held torque that is the change of
+            the smooth forces within one period.
         max_gap: Samples further apart than this are not joined [s], 1e-4 to 1.
         sensitivity_spacing: Distance of the samples at which derivatives of the regressors are taken [s], 1e-3 to 1.
         update_windows: Bounds and intersection are renewed after this many windows, 1 to 1000.

@@ -34,8 +34,9 @@ class Window:
 class SampleStream:
     """Joins blocks of samples and cuts them into windows, the same ones however the blocks are cut.
 
-    Late and duplicate samples are left out. A missing sample, a long step, a step with more acceleration than assumed or
-    a restart of counter or clock ends a run of contiguous samples; what is left of it and too short for a window is lost.
+    Late and duplicate samples are left out. A missing sample, a long step, a step with more acceleration than
+    assumed or a restart of counter or clock ends a run of contiguous samples; what is left of it and too short for
+    a window is lost.
 
     Args:
         robot: The arm; its sensors and acceleration limits decide which steps are plausible.
@@ -86,7 +87,8 @@ class SampleStream:
         known = int(np.count_nonzero((block.stamps <= stamp) & (block.sequence <= counter)))
         if not known:
             return block, []
-        return block.slice(known), [f"{known} late or duplicate samples left out, up to counter {block.sequence[known - 1]}"]
+        notice = f"{known} late or duplicate samples left out, up to counter {block.sequence[known - 1]}"
+        return block.slice(known), [notice]
 
     def _end_run_at_restart(self, block: SampleBlock, notices: list[str]) -> None:
         """Ends the present run where clock or counter went back."""

@@ -12,7 +12,7 @@ from sysid_ros.core.estimation.bounds import Bounds, compute_bounds, describe_gu
 from sysid_ros.core.estimation.compaction import compact
 from sysid_ros.core.estimation.consistency import check_sensors, describe_contradictions, find_contradictions
 from sysid_ros.core.estimation.estimate import ParameterEstimate
-from sysid_ros.core.estimation.fit import FitNotConverged
+from sysid_ros.core.estimation.fit import FitNotConverged, NoBodyInBox
 from sysid_ros.core.estimation.point import PointEstimator
 from sysid_ros.core.estimation.problem import Problem
 from sysid_ros.core.estimation.rows import Rows
@@ -162,11 +162,11 @@ class StreamingEstimator:
                 reported = Box.around(bounds.center, bounds.half_width)
                 return _Outcome(box, self._make(bounds.center, reported, bounds.shares, ""))
             solution = self._point.estimate(problem, box)
+        except NoBodyInBox as failure:
+            return _Outcome(None, self._no_estimate(f"{failure}; {self._explain(problem, rows)}"))
         except FitNotConverged as failure:
             nothing = np.full(10, np.nan)
             return _Outcome(self._box, self._make(nothing, self._box, {}, str(failure)))
-        if not box.contains(solution.theta):
-            return _Outcome(None, self._no_estimate("no body lies inside the bounds. " + self._explain(problem, rows)))
         return _Outcome(box, self._make(solution.theta, box, bounds.shares, ""))
 
     def _combine(self, bounds: Bounds) -> Box | None:

@@ -55,8 +55,7 @@ def bound_by_sensitivity(problem: Problem, start: ArrayLike) -> SensitivityBound
     objective = FitObjective(y.T @ y, y.T @ problem.r * scale, problem.center)
     solution = fit(objective, start)
     theta, jacobian, curvature = derivatives(solution.eta)
-    slope, hessian = objective.derivatives(theta)
-    full = jacobian.T @ hessian @ jacobian + np.tensordot(slope, curvature, axes=1)
+    full = jacobian.T @ objective.gram @ jacobian + np.tensordot(objective.gradient(theta), curvature, axes=1)
     sensitivity = jacobian @ np.linalg.pinv(full, rcond=1e-13, hermitian=True) @ jacobian.T @ y.T * scale
     by_rows = np.abs(sensitivity) @ (problem.errors * _TORQUE_TERMS)
     by_delta = np.abs(sensitivity @ problem.b) * problem.delta_radius

@@ -1,6 +1,7 @@
 """Narrows a box of ten inertial parameters by what holds for every body with mass.
 
-With the second moments ``S_xx = (I_yy + I_zz - I_xx) / 2`` and so on, the pseudo-inertia is positive semidefinite, so its
+With the second moments ``S_xx = (I_yy + I_zz - I_xx) / 2`` and so on, the pseudo-inertia is positive semidefinite,
+so its
 diagonal is not negative and every 2x2 minor neither: ``(m c_x)^2 <= m S_xx``, ``I_xy^2 <= S_xx S_yy``. Interval
 arithmetic on these, rounded outwards, keeps every body that was in the box.
 """

@@ -27,7 +27,8 @@ class Unknowns:
         nominal: A physically consistent target inside it, (10,).
         center: Centre of the arm's parameter box without what belongs to the target, (14 n,).
         radius: Half widths of ``delta``, (M,).
-        groups: Slices of ``delta`` by source of uncertainty, for the error budget.
+        groups: Entries of ``delta`` by source of uncertainty, for the error budget; gravity goes on behind
+            ``delta`` with its products with the target.
         total: Box of the inertial parameters of all bodies, payload included, (10 n,).
         armature_upper: Largest armature, (n,) [kg m^2].
         coulomb_upper: Largest Coulomb torque, (n,) [Nm].
@@ -66,7 +67,8 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
         upper[last] += prior.upper
     friction = split + np.arange(FRICTION * n).reshape(n, FRICTION)
     if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
-        center[friction], radius[friction] = 0.0, 0.0
+        # What is left of the friction parameters behind the gear is the zero of the torque sensor.
+        center[friction[:, :3]], radius[friction[:, :3]] = 0.0, 0.0
     radius[friction[:, 3]] += settings.torque_offset
     cone, strength = settings.gravity_cone, float(np.linalg.norm(robot.gravity))
     tilt = strength * np.sin(cone) * np.array([1.0, 1.0, np.tan(0.5 * cone)])
@@ -81,7 +83,7 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
             "robot_inertia": np.arange(split),
             "robot_friction": friction.ravel(),
             "shared_torque_lag": np.arange(14 * n, 15 * n),
-            "gravity_direction": np.arange(15 * n, 15 * n + 3),
+            "gravity_direction": np.arange(15 * n, 15 * n + (33 if cone > 0.0 else 3)),
         },
         total=_outward(Box(lower, upper)),
         coulomb_upper=largest[:, 0],

@@ -57,7 +57,7 @@ class WindowModel:
         self.acceleration = settings.acceleration_factor * robot.limits.a_max
         """Largest acceleration between samples, (n,) [rad/s^2]."""
         self.acceleration_change = settings.acceleration_change * robot.limits.a_max
-        """Largest change of the acceleration between two samples while no joint may stick or reverse, (n,) [rad/s^2]."""
+        """Largest change of acceleration between two samples while no joint may stick or reverse, (n,) [rad/s^2]."""
         self.center = unknowns.total.center
         self.radius = unknowns.total.radius
         self.regressor = InertialRegressor(robot, robot.n)

@@ -43,7 +43,7 @@ def build_rows(model: WindowModel, block: SampleBlock, start: int, stop: int, nu
     at_stop = sample_torque(signals.torque_times, signals.tau, signals.duration + lag)
     b[:, 14 * n : 15 * n] = np.diag(at_start - at_stop)
     for axis, columns in enumerate(signals.tilted):
-        b[:, 15 * n + axis] = columns @ model.center
+        b[:, 15 * n + axis] = columns @ model.unknowns.center[: INERTIAL * n]
     u = torque.value - b[:, : 14 * n] @ model.unknowns.center
     if model.settings.target == "end_effector":
         b[:, INERTIAL * (n - 1) : INERTIAL * n] = 0.0
@@ -51,8 +51,11 @@ def build_rows(model: WindowModel, block: SampleBlock, start: int, stop: int, nu
     errors = compute_errors(model, signals, sensitivity, torque, sign)
     errors[:, -1] += 1e-12 * (np.abs(b) @ np.concatenate([np.abs(model.unknowns.center), np.zeros(n + 3)]))
     stamps = (np.full(n, signals.start_stamp), np.full(n, signals.stop_stamp))
+    tilt = np.zeros((n, len(signals.tilted), INERTIAL))
+    for axis, columns in enumerate(signals.tilted):
+        tilt[:, axis] = columns[:, -INERTIAL:]
     y, gains = signals.inertial[:, -INERTIAL:].copy(), velocity_gains(model, sensitivity)
-    return Rows(y, b, u, errors, gains, np.full(n, number), np.arange(n), *stamps)
+    return Rows(y, b, u, errors, gains, tilt, np.full(n, number), np.arange(n), *stamps)
 
 
 def friction_columns(signals: WindowSignals, sign_integral: Array) -> Array:

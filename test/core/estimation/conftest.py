@@ -104,7 +104,9 @@ def record(robot, theta, payload, motion, duration, rate=1000.0, gravity=None, t
 def with_sensors(robot: RobotModel, **changes) -> RobotModel:
     """The robot with other sensors; numbers are broadcast to the joints."""
     values = {
-        name: np.full(robot.n, float(value)) if name not in ("effort_is_held", "stamp_jitter", "effort_meaning") else value
+        name: np.full(robot.n, float(value))
+        if name not in ("effort_is_held", "stamp_jitter", "effort_meaning")
+        else value
         for name, value in changes.items()
     }
     return dataclasses.replace(robot, sensors=dataclasses.replace(robot.sensors, **values))
@@ -121,14 +123,94 @@ def perfect_sensors(robot: RobotModel) -> RobotModel:
     )
 
 
+class ClosedLoop:
+    """A simulated arm under computed torque with nominal parameters: RK4 on Pinocchio's forward dynamics.
+
+    The torque is held over each period; Coulomb friction is ``F_c tanh(v / 1 mrad/s)``, which stays within ``F_c`` and
+    equals it above the stiction speed.
+    """
+
+    SMOOTHING = 1e-3
+    SUBSTEPS = 4
+
+    def __init__(self, robot, theta, payload, motion, gains=(60.0, 12.0)):
+        self.robot, self.motion, self.gains = robot, motion, gains
+        self.model = true_model(robot, theta, payload)
+        self.f_c, self.f_v, armature, self.beta = np.asarray(theta)[INERTIAL * robot.n :].reshape(-1, FRICTION).T
+        self.model.armature = armature
+        self.nominal = true_model(robot, robot.theta_nominal, robot.payload_prior.nominal)
+        self.data, self.nominal_data = self.model.createData(), self.nominal.createData()
+
+    def acceleration(self, q, v, tau):
+        friction = self.f_c * np.tanh(v / self.SMOOTHING) + self.f_v * v + self.beta
+        return pin.aba(self.model, self.data, q, v, tau - friction)
+
+    def control(self, t, q, v):
+        q_d, v_d, a_d = self.motion(t)
+        kp, kd = self.gains
+        f_c, f_v, i_a, _ = np.asarray(self.robot.theta_nominal)[INERTIAL * self.robot.n :].reshape(-1, FRICTION).T
+        a = a_d + kp * (q_d - q) + kd * (v_d - v)
+        return pin.rnea(self.nominal, self.nominal_data, q, v, a) + i_a * a + f_v * v_d + f_c * np.tanh(v_d / 0.05)
+
+    def run(self, duration, rng, period=1e-3):
+        """States at the samples and the torque held before each, (N, n) each; measured states feed the controller."""
+        n, count = self.robot.n, int(round(duration / period)) + 1
+        sensors = self.robot.sensors
+        states, torques = np.zeros((count, 2, n)), np.zeros((count, n))
+        q, v, _ = self.motion(0.0)
+        h = period / self.SUBSTEPS
+        for k in range(count):
+            states[k] = q, v
+            noise = rng.uniform(-1, 1, (2, n)) * np.stack([0.5 * sensors.position_resolution, sensors.velocity_error])
+            tau = self.control(k * period, q + noise[0], v + noise[1])
+            if k + 1 < count:
+                torques[k + 1] = tau
+            for _ in range(self.SUBSTEPS):
+                a1 = self.acceleration(q, v, tau)
+                a2 = self.acceleration(q + 0.5 * h * v, v + 0.5 * h * a1, tau)
+                v3 = v + 0.5 * h * a2
+                a3 = self.acceleration(q + 0.5 * h * (v + 0.5 * h * a1), v3, tau)
+                v4 = v + h * a3
+                a4 = self.acceleration(q + h * v3, v4, tau)
+                q = q + h / 6 * (v + 2 * (v + 0.5 * h * a1) + 2 * v3 + v4)
+                v = v + h / 6 * (a1 + 2 * a2 + 2 * a3 + a4)
+        return states[:, 0], states[:, 1], torques
+
+
+def measure(robot, q, v, tau, rng, adversarial=False, period=1e-3):
+    """Adds the largest allowed errors to true signals: random ones, or adversarial signs that last."""
+    sensors, shape = robot.sensors, q.shape
+    if adversarial:
+        sign = {name: rng.choice([-1.0, 1.0], (1, shape[1])) * np.ones(shape) for name in ("q", "v", "tau")}
+        if rng.integers(2):
+            block = rng.choice([-1.0, 1.0], (shape[0] // 100 + 1, shape[1])).repeat(100, axis=0)[: shape[0]]
+            sign["v"], sign["tau"] = block, block * rng.choice([-1.0, 1.0], shape[1])
+    else:
+        sign = {name: rng.uniform(-1, 1, shape) for name in ("q", "v", "tau")}
+    step = sensors.position_resolution
+    measured_q = q + 0.4999 * step * sign["q"] if adversarial else np.round(q / step) * step
+    torque_error = sensors.effort_relative_error * np.abs(tau) + sensors.effort_absolute_error
+    shift = rng.choice([-1.0, 1.0], shape[0]) if adversarial else rng.uniform(-1, 1, shape[0])
+    times = np.arange(shape[0]) * period + 0.999 * sensors.stamp_jitter * shift
+    return SampleBlock(
+        np.round(times * 1e9).astype(np.int64) + 10**9,
+        np.arange(shape[0]),
+        measured_q,
+        v + 0.9999 * sensors.velocity_error * sign["v"],
+        tau + 0.9999 * torque_error * sign["tau"],
+    )
+
+
 class Tools:
     """What the tests of this folder share (a fixture, since test folders are not packages)."""
 
     FourierMotion = FourierMotion
+    ClosedLoop = ClosedLoop
     true_model = staticmethod(true_model)
     torque_at = staticmethod(torque_at)
     mean_torque = staticmethod(mean_torque)
     record = staticmethod(record)
+    measure = staticmethod(measure)
     with_sensors = staticmethod(with_sensors)
     perfect_sensors = staticmethod(perfect_sensors)
 
