@@ -25,6 +25,7 @@ class ArmDynamics:
             if payload is not None and body == robot.n:
                 parameters += payload
             model.inertias[body] = pin.Inertia.FromDynamicParameters(parameters)
+        model.armature = np.zeros(robot.n)
         self._model = model
         self._data = model.createData()
 

@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 from driver_doubles import ComputedTorque, build_loop, make_certificate, make_move, run
 
+from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.box import Box
 from sysid_ros.drivers.arm import ArmError, ArmState
 from sysid_ros.drivers.lockstep import run_for, run_trajectory
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
+from sysid_ros.drivers.mock import MockSetup, build_mock_loop
 from sysid_ros.drivers.mujoco_arm import MujocoSettings
 from sysid_ros.drivers.simulated_arm import InjectedFaults
 
@@ -94,6 +96,22 @@ def test_follows_a_trajectory_and_holds_its_end(loop):
     require_smooth(samples)
     assert [s.sequence for s in samples] == list(range(samples[0].sequence, samples[-1].sequence + 1))
     assert {s.mode for s in samples} == {LoopMode.HOLD, LoopMode.TRACK}
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_the_real_controllers_with_a_hidden_truth_and_a_payload(controller):
+    loop = build_mock_loop(MockSetup(controller=controller, truth="corner", payload="dumbbell_4lb", seed=3))
+    loop.connect()
+    samples = run(loop, 0.3)
+    start_move(loop, bound=0.09)
+    samples += run(loop, 0.8)
+    loop.brake("test")
+    samples += run(loop, 0.5)
+    start_move(loop, -0.2, bound=0.09)
+    samples += run(loop, 1.6)
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK, loop.status().reason
+    require_smooth(samples)
+    require_rest(loop)
 
 
 def test_a_start_within_tolerance_is_reached_smoothly(loop):
