@@ -1,4 +1,4 @@
-"""Regressor, worst-case torque and clearances of an arm at many samples, with their derivatives."""
+"""Regressor, worst-case torques and clearances of an arm at many samples, with their derivatives."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.excitation.symbolic import build_torque_regressor
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
+from sysid_ros.core.planning.braked import clock_rates
 
 Array = NDArray[np.float64]
 
 _DISTANCE_SMOOTHING = 0.004
 """Length s over which the minimum of distances is smoothed [m]."""
+_USAGE_SMOOTHING = 0.01
+"""Share of the limits over which the maximum of torques is smoothed [-]."""
+_STOP_PROGRESS = (0.5, 0.7, 1.0)
+"""Fractions of the progress of a stop at which its torque is looked at; the last is rest."""
 _SMOOTHING = 1e-3
 """``|x|`` is replaced by ``sqrt(x^2 + s^2) >= |x|``: s in Nm for torques, in units of the regressor for its entries."""
 
@@ -40,7 +45,7 @@ class SampledDynamics:
         self._regressor = single.map(samples)
         self._pull_back = ca.Function("pull_back", [*state, weight], gradient).map(samples)
         self._weight_pattern = self._pull_back.sparsity_in(3)
-        self._state, self._symbol = state, regressor
+        self._state, self._single = state, single
 
     def regressor(self, q: Array, v: Array, a: Array) -> Array:
         """The regressor at the samples, (N, n, 14 n + 10); q, v, a are (N, n)."""
@@ -55,44 +60,57 @@ class SampledDynamics:
         dq, dv, da = self._pull_back(q.T, v.T, a.T, values)
         return dq.full().T, dv.full().T, da.full().T
 
-    def build_worst_torque(self, center: Array, radius: Array) -> WorstTorque:
-        """The largest torque of any parameters ``center +- radius``, (14 n + 10,), as a smooth function.
+    def build_torque_usage(self, robot: RobotModel, center: Array, radius: Array, brake_time: float) -> TorqueUsage:
+        """The largest share of a torque limit that any parameters ``center +- radius``, (14 n + 10,), need.
 
-        Coulomb friction counts in the worst direction.
+        It covers the motion itself and stops along its path, at the fractions of their progress where they are hardest
+        and at rest after them. Coulomb friction counts in the worst direction.
         """
+        q, v, a = self._state
+        states = [(q, v, a)]
+        for progress in _STOP_PROGRESS:
+            rate, slowdown = clock_rates(progress, brake_time)
+            states.append((q, rate * v, rate**2 * a + slowdown * v))
+        torques = [self._worst_torque(state, center, radius) for state in states]
+        limits = ca.DM(robot.limits.tau_max)
+        return TorqueUsage(ca.vertcat(*(torque / limits for torque in torques)), self._state, self.samples)
+
+    def _worst_torque(self, state: tuple[ca.SX, ca.SX, ca.SX], center: Array, radius: Array) -> ca.SX:
+        """``|W center| + |W| radius`` with smooth absolute values, never below it."""
         sliding = np.zeros(self.columns, dtype=bool)
         sliding[INERTIAL * self.n : (INERTIAL + FRICTION) * self.n : FRICTION] = True
         coulomb = np.abs(center[sliding]) + radius[sliding]
-        torque = self._symbol @ ca.DM(np.where(sliding, 0.0, center))
-        size = [ca.sqrt(entry**2 + _SMOOTHING**2) for entry in self._symbol.nonzeros()]
-        spread = ca.SX(self._symbol.sparsity(), ca.vertcat(*size)) @ ca.DM(np.where(sliding, 0.0, radius))
-        worst = ca.sqrt(torque**2 + _SMOOTHING**2) + spread + ca.DM(coulomb)
-        return WorstTorque(worst, self._state, self.samples)
+        regressor = self._single(*state)
+        torque = regressor @ ca.DM(np.where(sliding, 0.0, center))
+        size = [ca.sqrt(entry**2 + _SMOOTHING**2) for entry in regressor.nonzeros()]
+        spread = ca.SX(regressor.sparsity(), ca.vertcat(*size)) @ ca.DM(np.where(sliding, 0.0, radius))
+        return ca.sqrt(torque**2 + _SMOOTHING**2) + spread + ca.DM(coulomb)
 
 
-class WorstTorque:
-    """``|W center| + |W| radius`` at N samples: the worst case over a box of parameters, rounded up to be smooth.
+class TorqueUsage:
+    """The largest of several shares of torque limits at N samples, slightly rounded up to be smooth, with its Jacobian.
 
     Args:
-        expression: The worst torque, (n,).
+        shares: The shares, (m,) [-].
         state: Symbols of q, v and a, each (n,).
         samples: Number of samples N.
     """
 
-    def __init__(self, expression: ca.SX, state: list[ca.SX], samples: int):
-        self._shape = (samples, expression.numel())
-        jacobian = ca.densify(ca.jacobian(expression, ca.vertcat(*state)))
-        self._value = ca.Function("worst_torque", state, [expression]).map(samples)
-        self._jacobian = ca.Function("worst_torque_jacobian", state, [jacobian]).map(samples)
+    def __init__(self, shares: ca.SX, state: list[ca.SX], samples: int):
+        # The log of a sum of exponentials is never below the maximum, and above it by at most s log(m).
+        largest = _USAGE_SMOOTHING * ca.log(ca.sum1(ca.exp(shares / _USAGE_SMOOTHING)))
+        jacobian = ca.densify(ca.jacobian(largest, ca.vertcat(*state)))
+        self._value = ca.Function("torque_usage", state, [largest]).map(samples)
+        self._jacobian = ca.Function("torque_usage_jacobian", state, [jacobian]).map(samples)
+        self._shape = (samples, 1, jacobian.numel())
 
     def value(self, q: Array, v: Array, a: Array) -> Array:
-        """Worst torques, (N, n) [Nm]; q, v, a are (N, n)."""
+        """Largest shares, (N, 1) [-]; q, v, a are (N, n)."""
         return self._value(q.T, v.T, a.T).full().T
 
     def jacobian(self, q: Array, v: Array, a: Array) -> Array:
-        """Derivatives with respect to q, v, a, (N, n, 3 n)."""
-        samples, n = self._shape
-        return self._jacobian(q.T, v.T, a.T).full().reshape(n, samples, 3 * n).transpose(1, 0, 2)
+        """Derivatives with respect to q, v, a, (N, 1, 3 n)."""
+        return self._jacobian(q.T, v.T, a.T).full().reshape(self._shape)
 
 
 class SampledClearance:

@@ -34,6 +34,21 @@ class StartOutsideLimits(SysidError):
         super().__init__(f"the start position cannot be used: {what} is {value:.4g}; allowed: {allowed}")
 
 
+class NoExcitationFound(SysidError):
+    """No motion at all around the start position respects every limit.
+
+    Args:
+        starts: Starts that were tried.
+    """
+
+    def __init__(self, starts: int):
+        self.starts = starts
+        super().__init__(
+            f"none of {starts} exciting motions around the start position respects all limits, however small it is "
+            "made; start elsewhere, or give narrower bounds of the payload"
+        )
+
+
 @dataclass(frozen=True)
 class ExcitationModel:
     """What is known when a motion is planned.
@@ -106,7 +121,7 @@ class MotionLimits:
         position_upper: Upper positions, (n,) [rad].
         velocity: Speeds, (n,) [rad/s].
         acceleration: Accelerations, (n,) [rad/s^2].
-        torque: Torques of the worst model, (n,) [Nm].
+        torque_usage: Share of the torque limits that the worst model may need [-].
         clearance: Distances between spheres, to ground and to obstacles [m].
     """
 
@@ -114,7 +129,7 @@ class MotionLimits:
     position_upper: Array
     velocity: Array
     acceleration: Array
-    torque: Array
+    torque_usage: float
     clearance: float
 
 
@@ -142,6 +157,6 @@ def build_limits(model: ExcitationModel, q_start: Array, settings: ExcitationSet
         position_upper=np.minimum(upper, q_start + settings.amplitude),
         velocity=velocity,
         acceleration=settings.acceleration_fraction * joint_limits.a_max,
-        torque=settings.torque_fraction * joint_limits.tau_max,
+        torque_usage=settings.torque_fraction,
         clearance=settings.clearance,
     )

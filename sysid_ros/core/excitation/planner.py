@@ -16,7 +16,7 @@ from sysid_ros.core.excitation.forecast import (
     momentum_windows,
     payload_regressor,
 )
-from sysid_ros.core.excitation.model import ExcitationModel
+from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
 from sysid_ros.core.excitation.problem import ExcitationProblem
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.solver import IpoptSolver
@@ -30,7 +30,7 @@ _DRAWS = 12
 """Random trajectories of which the best is a start."""
 _CHECK_STEP = 0.005
 """Time between the samples of the final check [s]."""
-_SCALES = (1.0, 0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)
+_SCALES = (1.0, 0.99, 0.98, 0.965, 0.95, 0.925, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.35, 0.2, 0.1)
 """Shares of the amplitude tried for a trajectory that breaks a limit between the samples of the problem."""
 
 
@@ -88,6 +88,7 @@ def plan_excitation(
 
     Raises:
         StartOutsideLimits: The start position violates a limit.
+        NoExcitationFound: No motion around it respects every limit.
         ParameterOutOfRange: ``collected`` is not a finite (10, 10) matrix without negative eigenvalues.
         PlanningCancelled: ``is_cancelled`` said so.
     """
@@ -100,6 +101,8 @@ def plan_excitation(
         on_progress(starts / settings.starts, f"start {starts + 1} of up to {settings.starts}")
         search.run_start()
         starts += 1
+    if not np.isfinite(search.cost):
+        raise NoExcitationFound(starts)
     plan = _describe(search, model, settings, collected, starts, time.perf_counter() - begin)
     on_progress(1.0, f"condition number {plan.condition_number:.1f}")
     return plan
@@ -136,8 +139,8 @@ class _Search:
             solution = self._solver.solve(start, remaining, self.is_cancelled)
             self._require_not_cancelled()
             self.iterations += solution.iterations
-            if solution.x is not None:
-                self._offer(solution.x)
+            for candidate in solution.candidates:
+                self._offer(candidate)
         if not np.isfinite(self.cost):
             self._offer(start)
 
@@ -149,9 +152,11 @@ class _Search:
     def _offer(self, x: Array) -> None:
         """Keeps a candidate if it is the best, after shrinking it until every limit holds at all times checked."""
         candidate = self._scale_joints(x, 1.0 / np.maximum(self._limit_usage(x), 1.0))
+        if self.problem.cost(candidate) >= self.cost:
+            return  # shrinking will not make it better
         scale = next((factor for factor in _SCALES if self._passes(factor * candidate)), 0.0)
         cost = self.problem.cost(scale * candidate)
-        if cost < self.cost:
+        if scale > 0.0 and cost < self.cost:
             self.cost, self.x, self.scale = cost, scale * candidate, scale
 
     def _scale_joints(self, x: Array, factors: Array) -> Array:
@@ -176,6 +181,7 @@ class _Search:
         states = trajectory.sample(times)
         try:
             self._demand.check("torque", times, states, self.settings.torque_fraction)
+            self._demand.check_stops(trajectory, self.settings.brake_time, self.settings.torque_fraction)
             check_clearance(
                 model.robot, model.collision, model.tracking_position, self.settings.clearance, times, states[0]
             )

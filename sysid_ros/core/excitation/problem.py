@@ -12,6 +12,7 @@ from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.space import FourierSpace
 from sysid_ros.core.excitation.symbolic import build_clearance
 from sysid_ros.core.planning.clearance import CollisionModel
+from sysid_ros.core.planning.motion_checks import TorqueDemand
 
 Array = NDArray[np.float64]
 
@@ -27,7 +28,8 @@ class ExcitationProblem:
     """Minimise ``cost(x)`` subject to ``lower <= constraints(x) <= upper``.
 
     The coordinates x are those of a :class:`FourierSpace`, so the motion starts and ends at rest. The rows of the
-    constraints are, each at all samples: positions, velocities, accelerations (linear in x), worst torques, clearances.
+    constraints are, each at all samples: positions, velocities, accelerations (linear in x), the largest share of a
+    torque limit that the worst model needs (in the motion and in stops along its path), the smallest clearance.
 
     Args:
         model: What is known.
@@ -50,8 +52,8 @@ class ExcitationProblem:
         self._dynamics = SampledDynamics(robot, settings.samples)
         center = np.concatenate([model.arm_box.center, model.payload_box.center])
         radius = np.concatenate([model.arm_box.radius, model.payload_box.radius])
-        self._worst_torque = self._dynamics.build_worst_torque(center, radius)
-        nearby = build_clearance(robot, self._nearby(model, settings))
+        self._torque_usage = self._dynamics.build_torque_usage(robot, center, radius, settings.brake_time)
+        nearby = build_clearance(robot, self._nearby(model, settings), model.tracking_position)
         self._clearance = SampledClearance(nearby, settings.samples) if nearby.numel_out(0) else None
         self._require_start(model)
         self._criterion: Criterion = build_criterion(settings.criterion, self._errors(model, settings), collected)
@@ -76,7 +78,7 @@ class ExcitationProblem:
     def constraints(self, x: Array) -> Array:
         """All constrained quantities, (rows,)."""
         q, v, a = self.space.states(x)
-        parts = [q, v, a, self._worst_torque.value(q, v, a)]
+        parts = [q, v, a, self._torque_usage.value(q, v, a)]
         if self._clearance is not None:
             parts.append(self._clearance.value(q))
         return np.concatenate([part.ravel() for part in parts])
@@ -84,7 +86,7 @@ class ExcitationProblem:
     def constraint_jacobian(self, x: Array) -> Array:
         """Derivatives of the constrained quantities, (rows, size)."""
         q, v, a = self.space.states(x)
-        parts = [self._worst_torque.jacobian(q, v, a)]
+        parts = [self._torque_usage.jacobian(q, v, a)]
         if self._clearance is not None:
             parts.append(self._clearance.jacobian(q))
         return np.concatenate([self._linear, *(self.space.chain(part).reshape(-1, self.size) for part in parts)])
@@ -103,10 +105,9 @@ class ExcitationProblem:
 
     def _build_bounds(self) -> tuple[Array, Array]:
         limits, samples = self.limits, self.space.times.size
-        no_limit = np.full(self.space.n, -np.inf)
         velocity, acceleration = _BETWEEN * limits.velocity, _BETWEEN * limits.acceleration
-        lower = [limits.position_lower, -velocity, -acceleration, no_limit]
-        upper = [limits.position_upper, velocity, acceleration, _BETWEEN * limits.torque]
+        lower = [limits.position_lower, -velocity, -acceleration, np.array([-np.inf])]
+        upper = [limits.position_upper, velocity, acceleration, np.array([_BETWEEN * limits.torque_usage])]
         if self._clearance is not None:
             lower.append(np.array([limits.clearance]))
             upper.append(np.array([np.inf]))
@@ -120,7 +121,7 @@ class ExcitationProblem:
         only_pairs = CollisionModel(collision.spheres, collision.pairs, collision.movable, (), None)
         rng = np.random.default_rng(0)
         postures = self.space.q_start + settings.amplitude * rng.uniform(-1.0, 1.0, (_PROBES, self.space.n))
-        distances = build_clearance(model.robot, only_pairs)(postures.T)
+        distances = build_clearance(model.robot, only_pairs, model.tracking_position)(postures.T)
         close = distances.full().min(axis=1) < settings.clearance + _NEARBY
         pairs = collision.pairs[close]
         return CollisionModel(collision.spheres, pairs, collision.movable, collision.obstacles, collision.ground_height)
@@ -144,15 +145,15 @@ class ExcitationProblem:
         )
 
     def _require_start(self, model: ExcitationModel) -> None:
-        q, limits = self.space.q_start, self.limits
-        names = model.robot.joint_names
-        rest = np.zeros((self.space.times.size, self.space.n))
-        torque = self._worst_torque.value(rest + q, rest, rest)[0]
-        for joint, name in enumerate(names):
-            if torque[joint] > limits.torque[joint]:
-                what = f"the torque to hold the worst payload of the box, at joint '{name}' [Nm]"
-                raise StartOutsideLimits(what, float(torque[joint]), f"at most {limits.torque[joint]:.4g}")
-        distances = build_clearance(model.robot, model.collision)(q).full()
+        robot, q, limits = model.robot, self.space.q_start[None], self.limits
+        demand = TorqueDemand(robot, model.arm_box, model.payload_box, np.zeros(robot.n))
+        usage = demand.evaluate(q, 0.0 * q, 0.0 * q)[0] / robot.limits.tau_max
+        joint = int(np.argmax(usage))
+        if usage[joint] > limits.torque_usage:
+            what = f"the torque to hold the worst payload of the box at joint '{robot.joint_names[joint]}' [Nm]"
+            allowed = f"at most {limits.torque_usage * robot.limits.tau_max[joint]:.4g}"
+            raise StartOutsideLimits(what, float(usage[joint] * robot.limits.tau_max[joint]), allowed)
+        distances = build_clearance(robot, model.collision, model.tracking_position)(q[0]).full()
         if distances.size and distances.min() < limits.clearance:
             what = "the smallest distance of collision spheres to each other, ground and obstacles [m]"
             raise StartOutsideLimits(what, float(distances.min()), f"at least {limits.clearance:.4g}")

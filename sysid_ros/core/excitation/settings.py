@@ -21,7 +21,9 @@ class ExcitationSettings:
         amplitude: Largest distance of a joint from its start position [rad]; keeps the arm from flinging about.
         velocity_fraction: Part of the velocity limits that may be used [-].
         acceleration_fraction: Part of the acceleration limits that may be used [-].
-        torque_fraction: Part of the torque limits that the worst model in the boxes may need [-].
+        torque_fraction: Part of the torque limits that the worst model in the boxes may need, in the motion and in
+            stops along its path [-].
+        brake_time: Time to rest of these stops [s].
         clearance: Distance kept between collision spheres, and to ground and obstacles [m].
         criterion: What is optimised, one of ``CRITERIA`` (see :mod:`sysid_ros.core.excitation.criteria`).
         window: Length of the momentum windows the data will be cut into [s].
@@ -41,13 +43,14 @@ class ExcitationSettings:
     velocity_fraction: float = 0.95
     acceleration_fraction: float = 0.95
     torque_fraction: float = 0.9
+    brake_time: float = 0.5
     clearance: float = 0.02
     criterion: str = "bounds"
     window: float = 0.1
     samples_per_period: int = 8
     starts: int = 3
-    max_iterations: int = 40
-    time_budget: float = 5.0
+    max_iterations: int = 30
+    time_budget: float = 4.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -58,6 +61,7 @@ class ExcitationSettings:
             "velocity_fraction": (0.01, 1.0),
             "acceleration_fraction": (0.01, 1.0),
             "torque_fraction": (0.01, 1.0),
+            "brake_time": (0.05, 10.0),
             "clearance": (0.0, 1.0),
             "criterion": CRITERIA,
             "window": (0.005, 5.0),

@@ -23,15 +23,13 @@ class Solution:
     """Outcome of one start.
 
     Attributes:
-        x: Coordinates of the best feasible point, (size,); None if none was found.
-        cost: Its cost.
+        candidates: Coordinates, each (size,), of the best feasible point on the way, if any, and of the last point.
         iterations: Iterations done [-].
         time: Time taken [s].
         status: What the solver said.
     """
 
-    x: Array | None
-    cost: float
+    candidates: tuple[Array, ...]
     iterations: int
     time: float
     status: str
@@ -64,6 +62,7 @@ class IpoptSolver:
         }
         self._watch = _Watch(size, count, self._keep)
         self._best: tuple[float, Array] | None = None
+        self._last: Array = np.zeros(size)
         self._iterations = 0
         self._should_stop: Callable[[], bool] = lambda: False
 
@@ -75,13 +74,13 @@ class IpoptSolver:
             time_limit: Time after which it ends with what it has [s].
             should_stop: Looked at in every iteration.
         """
-        self._best, self._iterations, self._should_stop = None, 0, should_stop
+        self._best, self._last, self._iterations, self._should_stop = None, x0, 0, should_stop
         begin = time.perf_counter()
         solver = self._build(time_limit)
         solver(x0=x0, lbg=self._problem.lower, ubg=self._problem.upper)
         status = str(solver.stats()["return_status"])
-        cost, x = self._best if self._best is not None else (np.inf, None)
-        return Solution(x, cost, self._iterations, time.perf_counter() - begin, status)
+        best = () if self._best is None else (self._best[1],)
+        return Solution((*best, self._last), self._iterations, time.perf_counter() - begin, status)
 
     def _build(self, time_limit: float) -> ca.Function:
         x = ca.MX.sym("x", self._problem.size)
@@ -96,6 +95,7 @@ class IpoptSolver:
             "ipopt.print_level": 0,
             "ipopt.sb": "yes",
             "ipopt.hessian_approximation": "limited-memory",
+            "ipopt.limited_memory_max_history": 20,
             "ipopt.max_iter": self._max_iterations,
             "ipopt.max_wall_time": max(time_limit, 1e-3),
             "ipopt.tol": 1e-3,
@@ -111,6 +111,7 @@ class IpoptSolver:
 
     def _keep(self, x: Array, cost: float, constraints: Array) -> bool:
         self._iterations += 1
+        self._last = x
         problem = self._problem
         violation = max(np.max(problem.lower - constraints), np.max(constraints - problem.upper))
         if violation <= _FEASIBLE and (self._best is None or cost < self._best[0]):

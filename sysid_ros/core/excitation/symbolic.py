@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.errors import ModelError
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel, Sphere
-from sysid_ros.core.planning.clearance import CollisionModel, Obstacle
+from sysid_ros.core.planning.clearance import CollisionModel, Obstacle, displacements
 
 Array = NDArray[np.float64]
 
@@ -57,12 +57,13 @@ def build_torque_regressor(robot: RobotModel, sign_width: float = 0.02) -> ca.Fu
     return ca.Function("torque_regressor", [q, v, a], [ca.horzcat(inertial, friction, payload)], ["q", "v", "a"], ["W"])
 
 
-def build_clearance(robot: RobotModel, collision: CollisionModel) -> ca.Function:
+def build_clearance(robot: RobotModel, collision: CollisionModel, error: Array | None = None) -> ca.Function:
     """Distances that must stay positive, as a CasADi function.
 
     Args:
         robot: Arm with n revolute joints in series.
         collision: What must not touch what.
+        error: Largest position errors, (n,) [rad], that are taken off the distances; none without it.
 
     Returns:
         Function ``q (n,) -> distances (m,)`` [m]: first the pairs of spheres, then each movable sphere to the ground,
@@ -74,11 +75,16 @@ def build_clearance(robot: RobotModel, collision: CollisionModel) -> ca.Function
     q = ca.SX.sym("q", robot.n)
     centers = _sphere_centers(robot, collision.spheres, q)
     radii = [sphere.radius for sphere in collision.spheres]
-    distances = [ca.norm_2(centers[i] - centers[j]) - (radii[i] + radii[j]) for i, j in collision.pairs]
+    pairs_moved, moved = displacements(robot, collision, np.zeros(robot.n) if error is None else error)
+    distances = [
+        ca.norm_2(centers[i] - centers[j]) - (radii[i] + radii[j] + lost)
+        for (i, j), lost in zip(collision.pairs, pairs_moved, strict=True)
+    ]
+    movable = [(centers[k], radii[k] + lost) for k, lost in zip(collision.movable, moved, strict=True)]
     if collision.ground_height is not None:
-        distances += [centers[k][2] - radii[k] - collision.ground_height for k in collision.movable]
+        distances += [center[2] - radius - collision.ground_height for center, radius in movable]
     for obstacle in collision.obstacles:
-        distances += [_box_distance(obstacle, centers[k]) - radii[k] for k in collision.movable]
+        distances += [_box_distance(obstacle, center) - radius for center, radius in movable]
     return ca.Function("clearance", [q], [ca.vertcat(*distances) if distances else ca.SX(0, 1)], ["q"], ["distances"])
 
 

@@ -78,7 +78,7 @@ class BrakedTrajectory(Trajectory):
 
     def _clock(self, x: Array | float) -> tuple[Array, Array, Array]:
         """Path time [s], its rate [-] and the slowdown [1/s] at the fraction x of the brake time."""
-        rate, slowdown = _rates(x, self.brake_time)
+        rate, slowdown = clock_rates(x, self.brake_time)
         return self.t_brake + self.brake_time * (x - x**3 + 0.5 * x**4), rate, slowdown
 
 
@@ -96,12 +96,20 @@ def slowdown_states(on_path: State, brake_time: float, points: int) -> State:
         Positions, velocities and accelerations, each (points N, n).
     """
     q, v, a = on_path
-    rate, slowdown = _rates(np.linspace(0.0, 1.0, points)[:, None, None], brake_time)
+    rate, slowdown = clock_rates(np.linspace(0.0, 1.0, points)[:, None, None], brake_time)
     shape = (-1, q.shape[1])
     velocity, acceleration = (v * rate).reshape(shape), (a * rate**2 + v * slowdown).reshape(shape)
     return np.tile(q, (points, 1)), velocity, acceleration
 
 
-def _rates(x: Array | float, brake_time: float) -> tuple[Array, Array]:
-    """Rate of the path's clock [-] and its slowdown [1/s] at the fraction x of the brake time."""
+def clock_rates(x: Array | float, brake_time: float) -> tuple[Array, Array]:
+    """How the clock of a path slows down in a stop.
+
+    Args:
+        x: Fractions of the brake time that have passed, 0..1.
+        brake_time: Time to rest [s].
+
+    Returns:
+        Rate of the clock [-] and its derivative [1/s], each like ``x``.
+    """
     return 1.0 - x * x * (3.0 - 2.0 * x), -6.0 * x * (1.0 - x) / brake_time

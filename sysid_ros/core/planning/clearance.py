@@ -138,3 +138,28 @@ def pair_distances(centers: Array, spheres: Sequence[Sphere], pairs: NDArray[np.
     radii = np.array([sphere.radius for sphere in spheres])
     first, second = np.asarray(pairs, dtype=int).reshape(-1, 2).T
     return np.linalg.norm(centers[:, first] - centers[:, second], axis=-1) - (radii[first] + radii[second])
+
+
+def displacements(robot: RobotModel, collision: CollisionModel, error: Array) -> tuple[Array, Array]:
+    """How far position errors can move spheres, at any posture.
+
+    An error e moves a point by at most ``sum_j e_j r_j``, with r_j its largest possible distance to axis j.
+
+    Args:
+        robot: The arm.
+        collision: The spheres.
+        error: Largest position errors, (n,) [rad].
+
+    Returns:
+        Of the pairs against each other (m,) and of the movable spheres in the base frame (k,), both [m].
+    """
+    lengths = np.array([np.linalg.norm(placement.translation) for placement in robot.pin_model.jointPlacements[1:]])
+    bodies = np.array([sphere.body for sphere in collision.spheres], dtype=int)
+    reach = np.zeros((bodies.size, robot.n))
+    for row, sphere in zip(reach, collision.spheres, strict=True):
+        for joint in range(sphere.body):
+            row[joint] = lengths[joint + 1 : sphere.body].sum() + np.linalg.norm(sphere.center)
+    first, second = collision.pairs.reshape(-1, 2).T
+    # Only the joints between two bodies move them against each other.
+    between = np.arange(robot.n) >= bodies[first][:, None]
+    return np.where(between, reach[second], 0.0) @ error, reach[collision.movable] @ error

@@ -13,10 +13,15 @@ from sysid_ros.core.errors import SysidError
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.planning.base import Trajectory
-from sysid_ros.core.planning.clearance import CollisionModel, pair_distances, sphere_centers
+from sysid_ros.core.planning.braked import slowdown_states
+from sysid_ros.core.planning.clearance import CollisionModel, displacements, pair_distances, sphere_centers
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 Array = NDArray[np.float64]
+
+STOP_STEP = 0.01
+"""Time between the positions on a path at which stops are checked [s]."""
+_STOP_POINTS = 9
 
 
 class TrackingErrors(Protocol):
@@ -153,13 +158,26 @@ class TorqueDemand:
             raise _rejected(name, self.robot, int(joint), times[index], demand[index, joint], limit[joint], "Nm")
         return float(1.0 - demand[index, joint] / limit[joint])
 
+    def check_stops(self, trajectory: Trajectory, brake_time: float, fraction: float = 1.0) -> float:
+        """Smallest distance to a torque limit in stops that begin anywhere on a trajectory, relative to the limit [-].
+
+        Args:
+            trajectory: The motion; looked at every 10 ms, with nine points of every stop, rest among them.
+            brake_time: Time to rest of the stops [s].
+            fraction: Part of the limits that may be used [-].
+
+        Raises:
+            PlanRejected: A limit is broken.
+        """
+        times = np.linspace(0.0, trajectory.duration, int(np.ceil(trajectory.duration / STOP_STEP)) + 1)
+        states = slowdown_states(trajectory.sample(times), brake_time, _STOP_POINTS)
+        return self.check("braking torque", np.tile(times, _STOP_POINTS), states, fraction)
+
 
 def check_clearance(
     robot: RobotModel, collision: CollisionModel, error: Array, clearance: float, times: Array, q: Array
 ) -> dict[str, float]:
     """Smallest free distances at the samples, tracking error taken off, by name [m].
-
-    A position error e moves a point by at most ``sum_j e_j r_j`` with r_j its largest possible distance to axis j.
 
     Args:
         robot: The arm.
@@ -175,10 +193,9 @@ def check_clearance(
     if not collision.spheres:
         return {}
     centers = sphere_centers(robot, collision.spheres, q)
-    reach = _displacements(robot, collision)  # (spheres, n) [m/rad]
+    pairs_moved, moved = displacements(robot, collision, error)
     radii = np.array([sphere.radius for sphere in collision.spheres])
     links = [sphere.link for sphere in collision.spheres]
-    bodies = np.array([sphere.body for sphere in collision.spheres])
     margins: dict[str, float] = {}
 
     def keep(check: str, distances: Array, names: Sequence[str]) -> None:
@@ -189,30 +206,16 @@ def check_clearance(
         margins[f"{check} [m]"] = smallest - clearance
 
     if len(collision.pairs):
-        first, second = collision.pairs.T
-        # Only the joints between two bodies move them against each other.
-        between = np.arange(robot.n) >= bodies[first][:, None]
-        moved = (np.where(between, reach[second], 0.0)) @ error
         names = [f"{links[i]} and {links[j]}" for i, j in collision.pairs]
-        keep("self-collision", pair_distances(centers, collision.spheres, collision.pairs) - moved, names)
-    moved, own = (reach @ error)[collision.movable], radii[collision.movable]
+        keep("self-collision", pair_distances(centers, collision.spheres, collision.pairs) - pairs_moved, names)
+    own = radii[collision.movable] + moved
     points, names = centers[:, collision.movable], [links[k] for k in collision.movable]
     if collision.ground_height is not None and names:
-        keep("ground", points[..., 2] - collision.ground_height - own - moved, names)
+        keep("ground", points[..., 2] - collision.ground_height - own, names)
     for obstacle in collision.obstacles:
         if names:
-            keep("obstacle", obstacle.distance(points) - own - moved, [f"{name} and {obstacle.name}" for name in names])
+            keep("obstacle", obstacle.distance(points) - own, [f"{name} and {obstacle.name}" for name in names])
     return margins
-
-
-def _displacements(robot: RobotModel, collision: CollisionModel) -> Array:
-    """Largest distance of each sphere's centre to each joint's origin over all postures, (spheres, n) [m]."""
-    lengths = np.array([np.linalg.norm(placement.translation) for placement in robot.pin_model.jointPlacements[1:]])
-    result = np.zeros((len(collision.spheres), robot.n))
-    for row, sphere in zip(result, collision.spheres, strict=True):
-        for joint in range(sphere.body):
-            row[joint] = lengths[joint + 1 : sphere.body].sum() + np.linalg.norm(sphere.center)
-    return result
 
 
 def _rejected(

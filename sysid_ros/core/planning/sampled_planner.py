@@ -19,10 +19,10 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel, Sphere
 from sysid_ros.core.planning.base import InvalidTrajectory, PlanningCancelled, Trajectory, joint_vector
 from sysid_ros.core.planning.bezier import BezierTrajectory
-from sysid_ros.core.planning.braked import slowdown_states
 from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.clearance import Obstacle, build_collision_model
 from sysid_ros.core.planning.motion_checks import (
+    STOP_STEP,
     PlanRejected,
     TorqueDemand,
     TrackingErrors,
@@ -33,8 +33,6 @@ from sysid_ros.core.planning.motion_checks import (
 
 Array = NDArray[np.float64]
 
-_BRAKE_STEP = 0.01  # [s] between the positions on the path at which stops are checked
-_BRAKE_POINTS = 9  # points of a stop
 _PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
 _REST_POINTS = 100  # points of the path at which the torque at rest is looked at
 _STRETCH = 1.15  # a rejected duration is stretched by this
@@ -235,23 +233,17 @@ def _shortest_duration(robot: RobotModel, start: Array, goal: Array, tracking_bo
 
 def _check_stops(demand: TorqueDemand, trajectory: Trajectory, settings: SampledCheckSettings) -> tuple[float, float]:
     """The shortest brake time all stops can be done in, and the margin of the torque in them."""
-    count = int(np.ceil(trajectory.duration / max(_BRAKE_STEP, settings.step))) + 1
-    times = np.linspace(0.0, trajectory.duration, count)
-    on_path = trajectory.sample(times)
-    repeated = np.tile(times, _BRAKE_POINTS)
     *shorter, longest = settings.brake_times
     for brake_time in shorter:
-        states = slowdown_states(on_path, brake_time, _BRAKE_POINTS)
         with contextlib.suppress(PlanRejected):
-            return brake_time, demand.check("braking torque", repeated, states, settings.torque_fraction)
-    states = slowdown_states(on_path, longest, _BRAKE_POINTS)
-    return longest, demand.check("braking torque", repeated, states, settings.torque_fraction)
+            return brake_time, demand.check_stops(trajectory, brake_time, settings.torque_fraction)
+    return longest, demand.check_stops(trajectory, longest, settings.torque_fraction)
 
 
 def _claims(settings: SampledCheckSettings, has_spheres: bool, has_payload_spheres: bool, obstacles: int) -> str:
     """One sentence of what was and what was not checked."""
     sampled = ["torques of every parameter in the boxes"]
-    sampled += [f"the same for stops along the path (every {1e3 * _BRAKE_STEP:g} ms)"] if settings.brake_times else []
+    sampled += [f"the same for stops along the path (every {1e3 * STOP_STEP:g} ms)"] if settings.brake_times else []
     missing = [] if settings.brake_times else ["stops along the path"]
     if has_spheres:
         sampled.append(f"collision spheres of arm{' and payload' if has_payload_spheres else ''} with each other")

@@ -1,0 +1,141 @@
+"""The problem without a solver: derivatives, bounds, the space of trajectories, and starts it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.excitation.criteria import BoundsCriterion, ErrorModel
+from sysid_ros.core.excitation.model import ExcitationModel, StartOutsideLimits
+from sysid_ros.core.excitation.problem import ExcitationProblem
+from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
+from sysid_ros.core.excitation.space import FourierSpace
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.planning.clearance import Obstacle
+
+N = 7
+COLLECTED = np.diag(np.linspace(0.1, 1.0, 10))
+
+
+@pytest.fixture(scope="module")
+def problem(model, gen3):
+    return ExcitationProblem(model, gen3.home, ExcitationSettings())
+
+
+@pytest.fixture
+def x(problem):
+    return 0.3 * np.random.default_rng(0).normal(size=problem.size)
+
+
+def test_the_space_is_that_of_the_trajectory():
+    space = FourierSpace(np.linspace(-1, 1, N), 4, 3.0, 25)
+    x = np.random.default_rng(1).normal(size=space.size)
+    trajectory = space.trajectory(x)
+    for one, other in zip(space.states(x), trajectory.sample(space.times), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    _, v, a = trajectory.evaluate(1e-12)
+    np.testing.assert_allclose([v, a], 0.0, atol=1e-9)
+    assert space.size == N * 2 * 3
+
+
+@pytest.mark.parametrize("collected", [None, COLLECTED])
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_cost_gradient(model, gen3, x, criterion, collected):
+    problem = ExcitationProblem(model, gen3.home, ExcitationSettings(criterion=criterion), collected)
+    value, gradient = problem.cost_gradient(x)
+    assert value == problem.cost(x)
+    for seed in range(3):
+        direction, step = np.random.default_rng(seed).normal(size=x.size), 1e-6
+        slope = (problem.cost(x + step * direction) - problem.cost(x - step * direction)) / (2 * step)
+        assert gradient @ direction == pytest.approx(slope, rel=2e-5)
+
+
+def test_constraint_jacobian_and_its_pattern(problem, x):
+    jacobian, pattern = problem.constraint_jacobian(x), problem.jacobian_pattern
+    assert jacobian.shape == pattern.shape == (problem.lower.size, problem.size)
+    assert not jacobian[~pattern].any()
+    direction, step = np.random.default_rng(2).normal(size=x.size), 1e-6
+    slope = (problem.constraints(x + step * direction) - problem.constraints(x - step * direction)) / (2 * step)
+    np.testing.assert_allclose(jacobian @ direction, slope, atol=1e-2, rtol=1e-4)
+
+
+def test_standing_still_is_allowed(problem):
+    values = problem.constraints(np.zeros(problem.size))
+    assert np.all(problem.lower <= values) and np.all(values <= problem.upper)
+
+
+def test_more_collected_data_leave_less_to_learn(model, gen3, x):
+    costs = [ExcitationProblem(model, gen3.home, ExcitationSettings(), k * COLLECTED).cost(x) for k in (0.01, 1, 100)]
+    assert costs[0] > costs[1] > costs[2]
+
+
+def test_bounds_criterion_is_the_posterior_of_the_joint_estimate():
+    rng = np.random.default_rng(6)
+    regressor = rng.normal(size=(5, 2, 14 * 2 + 10))
+    errors = ErrorModel(rng.normal(size=38), rng.uniform(0.1, 1, 38), np.zeros(2), np.full(2, 0.3), 2.0, 0.1, 0.5)
+    rows = regressor.reshape(-1, 38)
+    information = 2.0 * rows.T @ rows / 0.3**2 + np.diag(errors.radius**-2.0)
+    relative = np.sqrt(np.diag(np.linalg.inv(information)))[-10:] / errors.radius[-10:]
+    assert BoundsCriterion(errors).evaluate(regressor)[0] == pytest.approx(np.log(relative).sum())
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ({3: 2.565}, r"joint 'joint_4' \[rad\] is 2.565; allowed: -2.56 to 2.56"),
+        ({1: np.nan}, r"joint 'joint_2' \[rad\] is nan; allowed: -2.23 to 2.23"),
+        ({1: 1.3, 3: 0.2, 5: 0.1}, r"the torque to hold the worst payload .* at joint 'joint_\d' \[Nm\]"),
+    ],
+)
+def test_bad_starts_are_refused(model, gen3, start, message):
+    q = gen3.home.copy()
+    for joint, value in start.items():
+        q[joint] = value
+    with pytest.raises(StartOutsideLimits, match=message):
+        ExcitationProblem(model, q, ExcitationSettings())
+
+
+def test_a_start_of_the_wrong_length_is_refused(model, gen3):
+    with pytest.raises(StartOutsideLimits, match="number of positions is 6; allowed: 7, one per joint"):
+        ExcitationProblem(model, gen3.home[:6], ExcitationSettings())
+
+
+def test_a_start_inside_an_obstacle_is_refused(gen3):
+    model = ExcitationModel.of(gen3, obstacles=[Obstacle("crate", [0.45, 0, 0.4], [0.2, 0.2, 0.2])])
+    with pytest.raises(StartOutsideLimits, match="smallest distance of collision spheres"):
+        ExcitationProblem(model, gen3.home, ExcitationSettings())
+
+
+def test_a_tracking_error_that_leaves_no_speed_is_refused(model, gen3):
+    with pytest.raises(StartOutsideLimits, match="speed left at joint 'joint_1'"):
+        ExcitationProblem(replace(model, tracking_velocity=np.full(N, 2.0)), gen3.home, ExcitationSettings())
+
+
+def test_the_model_takes_the_middle_of_a_box_without_the_nominal_payload(gen3):
+    box = Box(gen3.payload_prior.nominal + 0.01, gen3.payload_prior.nominal + 0.02)
+    np.testing.assert_allclose(ExcitationModel.of(gen3, payload_box=box).payload, box.center)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"duration": 0.1}, "duration is 0.1; allowed: 0.5 to 60.0"),
+        ({"duration": float("nan")}, "duration is nan"),
+        ({"harmonics": 1}, "harmonics is 1; allowed: 2 to 20"),
+        ({"amplitude": 4.0}, "amplitude"),
+        ({"velocity_fraction": 1.1}, "velocity_fraction"),
+        ({"torque_fraction": 0.0}, "torque_fraction"),
+        (
+            {"criterion": "beauty"},
+            "criterion is 'beauty'; allowed: one of bounds, d_optimal, a_optimal, cond",
+        ),
+        ({"starts": 0}, "starts"),
+        ({"time_budget": 0.0}, "time_budget"),
+    ],
+)
+def test_settings_out_of_range(changes, message):
+    with pytest.raises(ParameterOutOfRange, match=message):
+        ExcitationSettings(**changes)
