@@ -275,8 +275,11 @@ class ArmDriverNode(LifecycleNode):
         self._is_moving = status.is_moving
         if status.reason != self._last_text:
             self._last_text = status.reason
-            log = self.get_logger().error if status.has_failed else self.get_logger().info
-            log(f"{status.mode.name}: {status.reason}")
+            # rclpy wants one call site per severity.
+            if status.has_failed:
+                self.get_logger().error(f"{status.mode.name}: {status.reason}")
+            else:
+                self.get_logger().info(f"{status.mode.name}: {status.reason}")
         self._status_publisher.publish(
             driver_status_message(
                 status, self._loop.timing(), self._robot.joint_names, self._robot.base_frame,

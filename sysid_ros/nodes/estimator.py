@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass, fields
 
 from rclpy.node import Node
@@ -99,6 +100,7 @@ class EstimatorNode(Node):
         self._payload_epoch: int | None = None
         self._stamp_ns = 0
         self._has_news = False
+        self._next_publish = 0.0
         self._publisher = self.create_publisher(EstimateMessage, "~/estimate", qos.LATCHED)
         self.create_subscription(SampleBatch, "arm_driver/samples", self._take_batch, qos.SAMPLES)
         self.create_service(ResetEstimator, "~/reset", self._reset)
@@ -128,10 +130,14 @@ class EstimatorNode(Node):
             self._has_news = True
 
     def _publish(self) -> None:
-        if not self._has_news:
+        # Samples come first: where an estimate takes long, it is renewed less often, so that the queue never fills up.
+        if not self._has_news or time.monotonic() < self._next_publish:
             return
         self._has_news = False
+        started = time.monotonic()
         estimate = self._estimator.estimate()
+        ended = time.monotonic()
+        self._next_publish = ended + (ended - started)
         if not estimate.is_consistent:
             self.get_logger().error(estimate.alarm, throttle_duration_sec=2.0)
         information = self._estimator.information()
