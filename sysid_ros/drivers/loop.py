@@ -18,6 +18,7 @@ from sysid_ros.core.planning.trajectory import Trajectory
 from sysid_ros.drivers.admission import admit_start, admit_trajectory
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.fault_stop import FaultStop
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import (
     LoopCode,
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from sysid_ros.core.control.controller import Controller
 
 _KEPT_TRANSITIONS = 20
-_REST_SPEED = 0.02
-"""Speed below which a given-up arm counts as resting [rad/s]."""
-_REST_CYCLES = 20
 
 
 class ControlLoop:
@@ -67,10 +65,9 @@ class ControlLoop:
         self._controller = controller
         self._mode, self._code, self._reason = LoopMode.IDLE, LoopCode.OK, "not connected"
         self._transitions: deque[Transition] = deque(maxlen=_KEPT_TRANSITIONS)
-        limits = robot.limits
-        self._damping = self.settings.fault_damping * limits.tau_max / limits.v_max
         self._guard = MotionGuard(robot, self.settings)
-        self._output = TorqueOutput(limits.tau_max, self.settings.blend_time, arm.period)
+        self._fault_stop = FaultStop(robot, self.settings, arm.period)
+        self._output = TorqueOutput(robot.limits.tau_max, self.settings.blend_time, arm.period)
         self._cycles = self._invalid_cycles = self._missed_deadlines = 0
         self._now_ns = 0
         self._reset(robot.home)
@@ -287,7 +284,8 @@ class ControlLoop:
         self._invalid_cycles += 1
         self._invalid_in_a_row += 1
         self._now_ns += round(period * 1e9)
-        self._q = self._q + self._v * period
+        if self._mode is not LoopMode.FAULT:
+            self._q = self._q + self._v * period
         text = f"no usable measurement in {self._invalid_in_a_row} cycles: {fault}"
         if self._invalid_in_a_row >= settings.invalid_cycles_to_fault:
             self._give_up(text, LoopCode.INVALID_MEASUREMENT)
@@ -300,8 +298,7 @@ class ControlLoop:
             error = np.abs(reference.path - self._q)
             np.maximum(self._error_max, error, out=self._error_max)
             stuck = self._check.find_stuck_joint(reference.q, self._bound)
-            self._is_blind = self._is_blind or bool(stuck)
-            self._give_up_if(stuck, LoopCode.INVALID_MEASUREMENT)
+            self._give_up_if(stuck, LoopCode.INVALID_MEASUREMENT, is_blind=True)
             self._brake_if(guard.find_bound_violation(error, self._bound), LoopCode.TRACKING_ERROR)
         self._give_up_if(guard.find_following_error(reference.q, self._q), LoopCode.TRACKING_ERROR)
         self._give_up_if(guard.find_overspeed(self._v), LoopCode.LIMIT)
@@ -326,24 +323,12 @@ class ControlLoop:
                 if tau.shape == self._q.shape and np.isfinite(tau).all():
                     return output.limit(tau)
                 self._give_up(f"the controller's torque is not one finite number per joint: {tau}", LoopCode.INTERNAL)
-        if not self._is_given_up:
-            self._wait_for_rest(is_valid)
+        if not self._is_given_up and self._fault_stop.is_over(self._v, is_valid):
+            self._hand_over()
         if self._is_given_up:
             return np.full(self.robot.n, np.nan)
-        # Gravity of the last known position; damping only where the velocity is known.
         balance = self._dynamics.gravity(self._q) + self._model.torque_offset(self.robot)
-        return output.limit(balance - self._damping * self._v if is_valid else balance)
-
-    def _wait_for_rest(self, is_valid: bool) -> None:
-        settings = self.settings
-        is_resting = is_valid and np.abs(self._v).max() < _REST_SPEED
-        self._rest_cycles = self._rest_cycles + 1 if is_resting else 0
-        self._fault_time += self.arm.period
-        is_blind = self._is_blind or not is_valid
-        limit = settings.fault_blind_time if is_blind else settings.fault_damping_time
-        if self._rest_cycles >= _REST_CYCLES or self._fault_time > limit:
-            self.arm.stop(self._reason)
-            self._is_given_up = True
+        return output.limit(self._fault_stop.torque(balance, self._v, is_valid))
 
     # Changes of state
 
@@ -355,21 +340,24 @@ class ControlLoop:
         if fault:
             self.brake(fault, code)
 
-    def _give_up_if(self, fault: str, code: LoopCode) -> None:
+    def _give_up_if(self, fault: str, code: LoopCode, is_blind: bool = False) -> None:
         if fault:
-            self._give_up(fault, code)
+            self._give_up(fault, code, is_blind)
 
-    def _give_up(self, reason: str, code: LoopCode) -> None:
+    def _give_up(self, reason: str, code: LoopCode, is_blind: bool = False) -> None:
         if self._mode is not LoopMode.FAULT:
             self._reference.hold(self._q)
-            self._fault_time, self._rest_cycles = 0.0, 0
+            self._fault_stop.start(is_blind)
             self._change_mode(LoopMode.FAULT, code, reason)
 
     def _lose_arm(self, error: ArmError) -> None:
         if not self._is_given_up:
             self._give_up(str(error), LoopCode.HARDWARE)
-            self.arm.stop(self._reason)
-            self._is_given_up = True
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        self.arm.stop(self._reason)
+        self._is_given_up = True
 
     def _reset(self, q: Array) -> None:
         self._reference = Reference(q, self.settings.blend_time)
@@ -378,7 +366,7 @@ class ControlLoop:
         self._error_max = np.zeros(self.robot.n)
         self._brake_time = self.settings.brake_time
         self._plan_hash = self._effort_fault = ""
-        self._is_given_up = self._is_blind = False
+        self._is_given_up = False
         self._invalid_in_a_row = 0
         self._first_state: ArmState | None = None
         self.heartbeat()
