@@ -15,6 +15,7 @@ import numpy as np
 
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.estimation.rows import Rows
 from sysid_ros.core.estimation.samples import SampleBlock
 from sysid_ros.core.estimation.settings import METHODS, TARGETS, EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -24,13 +25,12 @@ from sysid_ros.export.readers import Recording, read_recording
 from sysid_ros.export.result import EstimateHistory, IdentificationResult
 from sysid_ros.export.torque_fit import with_torque_fit
 from sysid_ros.export.versions import software_versions
+from sysid_ros.export.window_check import check_windows, collect_rows
 from sysid_ros.export.writer import make_results_directory, write_results
 from sysid_ros.terminal import ProgressDisplay, result_table
 
-HISTORY_PERIOD = 0.2
-"""Time between two entries of the history [s of data]."""
-PORTION = 100
-"""Samples handed to the estimator at once where a file has no portions of its own."""
+PORTION = 0.05
+"""Length of what is handed to the estimator at once where a file has no portions of its own [s]."""
 EXIT_OK, EXIT_ALARM, EXIT_BAD_INPUT = 0, 1, 2
 
 
@@ -46,7 +46,7 @@ def identify_recording(
         recording: The samples.
         robot: The arm that was recorded.
         settings: Settings of the estimator.
-        on_progress: Called with the time of the data [s] and the estimate, every :data:`HISTORY_PERIOD`.
+        on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
 
     Returns:
         Everything about the identification; where the data contradict the assumptions, with the alarm.
@@ -55,29 +55,15 @@ def identify_recording(
         SysidError: The samples or settings do not fit the robot.
     """
     started = time.perf_counter()
-    robot, notices = _with_velocity_error(robot, recording)
-    estimator = StreamingEstimator(robot, settings)
-    start = recording.batches[0].stamps[0]
-    times: list[float] = []
-    estimates: list[ParameterEstimate] = []
-    epoch, due = recording.payload_epochs[0], HISTORY_PERIOD
-    for batch, payload_epoch in zip(recording.batches, recording.payload_epochs, strict=True):
-        if payload_epoch != epoch:
-            epoch = payload_epoch
-            estimator.reset("the payload was announced to have changed")
-            notices.append(f"the payload changed {1e-9 * (batch.stamps[0] - start):.2f} s after the start; "
-                           "the estimate is of the last one")  # fmt: skip
-        for portion in _portions(batch):
-            notices += estimator.add(portion)
-            seconds = 1e-9 * float(portion.stamps[-1] - start)
-            if seconds >= due:
-                due = seconds + HISTORY_PERIOD
-                times.append(seconds)
-                estimates.append(estimator.estimate())
-                on_progress(seconds, estimates[-1])
-    estimate = estimator.estimate()
-    times.append(1e-9 * float(recording.batches[-1].stamps[-1] - start))
-    estimates.append(estimate)
+    robot = _with_velocity_error(robot, recording)
+    run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress)
+    notices = run.process(recording)
+    estimate = run.estimator.estimate()
+    run.history.append((run.seconds, estimate))
+    is_usable = estimate.is_consistent and bool(np.all(np.isfinite(estimate.values)))
+    # an alarm ends the estimator's work, but the windows after it show best what is wrong
+    rows = run.rows if is_usable else collect_rows(robot, settings, recording.batches)
+    times, estimates = zip(*run.history, strict=True)
     result = IdentificationResult(
         robot=robot,
         estimate=estimate,
@@ -86,28 +72,60 @@ def identify_recording(
         reference_q=recording.reference_q,
         reference_v=recording.reference_v,
         commanded_tau=recording.commanded_tau,
-        information=estimator.information(),
+        windows=check_windows(robot, settings, rows, estimate.values if is_usable else None, run.start_ns),
+        information=run.estimator.information(),
         timing={"estimation": time.perf_counter() - started},
         settings=dataclasses.asdict(settings),
         versions=software_versions(),
-        warnings=tuple(dict.fromkeys([*recording.notices, *notices])),
+        warnings=tuple(text for text in dict.fromkeys([*recording.notices, *notices]) if text != estimate.alarm),
+        caveats=recording.caveats,
         source=recording.source,
     )
     return with_torque_fit(result)
 
 
-def _with_velocity_error(robot: RobotModel, recording: Recording) -> tuple[RobotModel, list[str]]:
+class _Run:
+    """One pass of the estimator over a recording; keeps what it says on the way."""
+
+    def __init__(self, robot: RobotModel, settings: EstimatorSettings, start_ns: int, on_progress: Callable[..., None]):
+        self.start_ns = int(start_ns)
+        self.seconds = 0.0
+        self.history: list[tuple[float, ParameterEstimate]] = []
+        self.rows: list[Rows] = []
+        self._on_progress = on_progress
+        self.estimator = StreamingEstimator(robot, settings, on_rows=self.rows.append, on_update=self._take_update)
+
+    def process(self, recording: Recording) -> list[str]:
+        """Feeds everything and returns the notices."""
+        notices, epoch = [], recording.payload_epochs[0]
+        for batch, payload_epoch in zip(recording.batches, recording.payload_epochs, strict=True):
+            if payload_epoch != epoch:
+                epoch = payload_epoch
+                self.rows.clear()
+                notices.append(self.estimator.reset("the payload was announced to have changed"))
+            for portion in _portions(batch):
+                self.seconds = 1e-9 * float(portion.stamps[-1] - self.start_ns)
+                notices += self.estimator.add(portion)
+        return notices
+
+    def _take_update(self, estimate: ParameterEstimate) -> None:
+        self.history.append((self.seconds, estimate))
+        self._on_progress(self.seconds, estimate)
+
+
+def _with_velocity_error(robot: RobotModel, recording: Recording) -> RobotModel:
     """The robot with an error of the velocity that covers computed velocities."""
     if recording.velocity_error is None:
-        return robot, []
+        return robot
     error = np.maximum(robot.sensors.velocity_error, recording.velocity_error)
-    return dataclasses.replace(robot, sensors=dataclasses.replace(robot.sensors, velocity_error=error)), []
+    return dataclasses.replace(robot, sensors=dataclasses.replace(robot.sensors, velocity_error=error))
 
 
 def _portions(batch: SampleBlock) -> list[SampleBlock]:
-    if len(batch) <= 2 * PORTION:
+    if len(batch) < 2 or batch.seconds[-1] <= 2.0 * PORTION:
         return [batch]
-    return [batch.slice(first, first + PORTION) for first in range(0, len(batch), PORTION)]
+    size = max(1, round(PORTION * (len(batch) - 1) / batch.seconds[-1]))
+    return [batch.slice(first, first + size) for first in range(0, len(batch), size)]
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -170,10 +170,10 @@ def _parameter_lines(result: IdentificationResult) -> list[str]:
     lines.append("-" * len(lines[0]))
     for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
         value, lower, upper = estimate.values[i], estimate.lower[i], estimate.upper[i]
-        line = f"{name:<5}{unit:<8}{value:>13.6f}{lower:>13.6f}{upper:>13.6f}{upper - lower:>12.3g}"
+        line = f"{name:<5}{unit:<8}{_fixed(value)}{_fixed(lower)}{_fixed(upper)}{upper - lower:>12.3g}"
         line += f"{result.prior.width[i]:>13.3g}{_factor(result.shrinkage[i]):>10}"
         if truth is not None:
-            line += f"{truth[i]:>13.6f}{'yes' if lower <= truth[i] <= upper else 'NO':>8}"
+            line += f"{_fixed(truth[i])}{'yes' if lower <= truth[i] <= upper else 'NO':>8}"
         lines.append(line)
     return lines
 
@@ -189,7 +189,7 @@ def _summary_lines(summary: PayloadSummary) -> list[str]:
     lines = [f"{'':<20}{'unit':<8}{'estimate':>13}{'lower':>13}{'upper':>13}"]
     lines.append("-" * len(lines[0]))
     for name, unit, bounded in rows:
-        lines.append(f"{name:<20}{unit:<8}{bounded.values:>13.6f}{_bound(bounded.lower)}{_bound(bounded.upper)}")
+        lines.append(f"{name:<20}{unit:<8}{_fixed(bounded.values)}{_fixed(bounded.lower)}{_fixed(bounded.upper)}")
     for i in range(3):
         x, y, z = summary.principal_axes[:, i]
         lines.append(f"principal axis {i + 1:<5}{'-':<8}  ({x:+.3f}, {y:+.3f}, {z:+.3f})  point estimate, no bounds")
@@ -200,8 +200,9 @@ def _entry(bounded: Bounded, index: int) -> Bounded:
     return Bounded(bounded.values[index], bounded.lower[index], bounded.upper[index])
 
 
-def _bound(value: float) -> str:
-    return f"{value:>13.6f}" if np.isfinite(value) else f"{'unbounded':>13}"
+def _fixed(value: float) -> str:
+    """A number with six decimals, 13 characters wide, without a minus before zeros."""
+    return f"{round(float(value), 6) + 0.0:>13.6f}" if np.isfinite(value) else f"{'unbounded':>13}"
 
 
 def _closing_lines(result: IdentificationResult) -> list[str]:

@@ -104,16 +104,54 @@ def torque_fit(result: IdentificationResult) -> str:
             axes.set_xlabel("time [s]")
         handles = [
             Line2D([], [], color=svg.PRIOR, linewidth=2.6, label="measured"),
-            Line2D([], [], color=svg.ACCENT, label="predicted by the identified model"),
+            Line2D([], [], color=svg.ACCENT, label=_predicted_by(result)),
             Patch(facecolor=svg.PRIOR, alpha=0.35, edgecolor="none", label="claimed error of the torque sensor"),
         ]
         figure.legend(handles=handles, loc="outside upper left", ncols=3)
         return svg.inline_svg(figure, "torque", "Measured and predicted torque of each joint, and their difference")
 
 
+def _predicted_by(result: IdentificationResult) -> str:
+    return (
+        "predicted by the identified model" if result.is_usable else "predicted with a fit to all windows (diagnosis)"
+    )
+
+
 def _band(x: Array, half_width: Array) -> tuple[Array, Array, Array]:
     x, upper = svg.envelope(x, half_width, 200)
     return x, -upper, upper
+
+
+def windows(result: IdentificationResult) -> str:
+    """Residual of every window beside what the assumptions allow, one row per joint."""
+    check = result.windows
+    if check is None or check.times.size == 0:
+        return ""
+    n = check.residual.shape[1]
+    with svg.styled():
+        figure, grid = svg.make_axes(-(-n // 2), 2, WIDTH, 118 * -(-n // 2) + 60, sharex=True)
+        for j, axes in enumerate(grid.ravel()):
+            if j >= n:
+                axes.set_axis_off()
+                continue
+            residual, allowed = check.residual[:, j], check.allowed[:, j]
+            bad = np.abs(residual) > allowed
+            axes.fill_between(check.times, -allowed, allowed, color=svg.PRIOR, alpha=0.35, linewidth=0)
+            axes.plot(check.times[~bad], residual[~bad], "o", color=svg.ACCENT, markersize=2.8)
+            axes.plot(check.times[bad], residual[bad], "s", color=svg.TRUTH, markersize=4.5)
+            axes.yaxis.set_major_locator(MaxNLocator(3))
+            axes.set_ylabel(f"{result.robot.joint_names[j]} [Nm]")
+        for axes in grid[-1]:
+            axes.set_xlabel("time [s]")
+        handles = [
+            Line2D(
+                [], [], color=svg.ACCENT, marker="o", markersize=3.5, linestyle="none", label="residual of a window"
+            ),
+            Line2D([], [], color=svg.TRUTH, marker="s", markersize=5, linestyle="none", label="contradicts"),
+            Patch(facecolor=svg.PRIOR, alpha=0.35, edgecolor="none", label="what the assumptions allow"),
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=3)
+        return svg.inline_svg(figure, "windows", "Residual of every momentum window beside what is allowed")
 
 
 def motion(result: IdentificationResult) -> str:

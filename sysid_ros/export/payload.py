@@ -146,8 +146,8 @@ def summarize_payload(result: IdentificationResult, frame: str | None = None) ->
 
 def notices(result: IdentificationResult) -> tuple[str, ...]:
     """Everything a reader must be told: the warnings of the run, and what the numbers themselves give rise to."""
-    texts = list(result.warnings)
-    if not result.is_rigorous:
+    texts = [*result.warnings, *(f"the bounds are not guaranteed: {caveat}" for caveat in result.caveats)]
+    if not result.is_rigorous and not result.caveats:
         texts.append("the bounds are not guaranteed to contain the truth; the guarantee sentence says why")
     if result.is_usable:
         rated, mass = result.robot.rated_payload, payload_parameters(result)

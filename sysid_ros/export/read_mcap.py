@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mcap.exceptions import McapError
 from mcap.reader import NonSeekingReader
 from mcap.records import Metadata
 from mcap.stream_reader import StreamReader
 from mcap_ros2.decoder import DecoderFactory
 from numpy.typing import NDArray
 
+from sysid_ros.core.errors import SysidError
 from sysid_ros.core.estimation.samples import SampleBlock, split_into_blocks
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.export.readers import InvalidRecording, Recording, describe_gaps, joint_columns
@@ -31,6 +31,20 @@ _PER_JOINT = {
     "v_d": "reference_velocities",
     "tau_command": "commanded_efforts",
 }
+
+
+class DamagedRecording(SysidError):
+    """An MCAP file that cannot be read to its end.
+
+    Args:
+        path: The file.
+        reason: What the reader says.
+    """
+
+    def __init__(self, path: Path | str, reason: str):
+        self.path = Path(path)
+        self.reason = reason
+        super().__init__(f"{self.path.name} is not a complete MCAP file: {reason}")
 
 
 @dataclass
@@ -72,10 +86,11 @@ def read_mcap(path: Path, robot: RobotModel, topic: str | None = None) -> Record
         topic: Topic of the batches; None takes the only one.
 
     Raises:
-        InvalidRecording: Not an MCAP file, no batches, more than one topic of them, or contradictory lengths.
+        DamagedRecording: Not an MCAP file, or nothing in it can be read.
+        InvalidRecording: No batches, more than one topic of them, or contradictory lengths.
         JointNotFound: It names a joint the robot does not have.
     """
-    collected, topics, is_cut = _Collected(), set(), False
+    collected, topics, damage = _Collected(), set(), ""
     try:
         for entry in read_messages(path):
             if entry.type_name == SAMPLES and topic in (None, entry.topic):
@@ -83,18 +98,18 @@ def read_mcap(path: Path, robot: RobotModel, topic: str | None = None) -> Record
                 _add(path, robot, entry.message, collected)
             elif entry.type_name == SAMPLES:
                 topics.add(entry.topic)
-    except (McapError, EOFError) as error:
+    except DamagedRecording as error:
         if not collected.batches:
-            raise InvalidRecording(path, "the file", f"unreadable ({error or type(error).__name__})", "MCAP") from error
-        is_cut = True
+            raise
+        damage = error.reason
     if topic is None and len(topics) > 1:
         raise InvalidRecording(path, "the topic of the samples", "not given", "one of " + ", ".join(sorted(topics)))
     if not collected.batches:
         found = ", ".join(sorted(topics)) or "no topic"
         raise InvalidRecording(path, f"the messages of type {SAMPLES}", f"none on {topic or 'any topic'}", found)
     notices = [text if count == 1 else f"{text} ({count} batches)" for text, count in collected.notices.items()]
-    if is_cut:
-        notices.append("the recording ends without its closing part; what it holds was read")
+    if damage:
+        notices.append(f"the recording is cut off or damaged ({damage}); what comes before was read")
     batches = tuple(collected.batches)
     notices += describe_gaps(SampleBlock.concatenate(batches))
     extra = {name: np.concatenate(parts) for name, parts in collected.extra.items()}
@@ -114,12 +129,15 @@ def read_messages(path: Path) -> Iterator[McapMessage]:
     """All ROS 2 messages of a file in the order they were written; no index is needed.
 
     Raises:
-        McapError: The file is damaged; what comes before the damage has been delivered.
+        DamagedRecording: The file is cut off or damaged; what comes before has been delivered.
     """
     with open(path, "rb") as file:
-        reader = NonSeekingReader(file, decoder_factories=[DecoderFactory()])
-        for schema, channel, message, decoded in reader.iter_decoded_messages(log_time_order=False):
-            yield McapMessage(channel.topic, schema.name if schema else "", message.log_time, decoded)
+        reader = NonSeekingReader(file, validate_crcs=True, decoder_factories=[DecoderFactory()])
+        try:
+            for schema, channel, message, decoded in reader.iter_decoded_messages(log_time_order=False):
+                yield McapMessage(channel.topic, schema.name if schema else "", message.log_time, decoded)
+        except Exception as error:  # the reader has no common error for what a damaged file makes it do
+            raise DamagedRecording(path, f"{error}" or type(error).__name__) from error
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -127,11 +145,11 @@ def read_metadata(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         with open(path, "rb") as file:
-            for record in StreamReader(file).records:
+            for record in StreamReader(file, emit_chunks=True).records:
                 if isinstance(record, Metadata) and record.name == METADATA:
                     found.update(record.metadata)
-    except (McapError, EOFError):
-        pass  # cut off; the samples have been judged already
+    except Exception:  # cut off or damaged, which reading the samples has told already
+        return found
     return found
 
 

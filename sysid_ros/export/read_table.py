@@ -104,7 +104,7 @@ def _to_recording(
     tau = sign * units["tau"] * np.asarray(arrays["tau"], dtype=float)[:, order]
     for name, values in (("q", q), ("tau", tau), ("v", arrays.get("v", q))):
         _require_finite(path, name, np.asarray(values, dtype=float), joints, order)
-    notices, velocity_error = [], None
+    caveats, velocity_error = [], None
     if "v" in arrays:
         v = units["v"] * np.asarray(arrays["v"], dtype=float)[:, order]
     else:
@@ -113,18 +113,25 @@ def _to_recording(
         except SysidError as error:
             raise InvalidRecording(path, "the velocity", "missing", f"columns of velocities; {error}") from error
         worst = int(np.argmax(velocity_error))
-        notices.append(
-            "the file has no velocities; they were computed from the positions and are taken as good to "
-            f"{velocity_error[worst]:.3g} rad/s ({robot.joint_names[worst]}, the others better): an estimate from the "
-            "data, not a guarantee"
+        caveats.append(
+            "the velocities were computed from the positions and are taken as good to "
+            f"{velocity_error[worst]:.3g} rad/s ({robot.joint_names[worst]}, the others better), which the data "
+            "suggest but nothing proves"
         )
     try:
         samples = SampleBlock(stamps, np.arange(stamps.size), q, v, tau)
     except InvalidSamples as error:
         raise InvalidRecording(path, error.field, error.reason, "finite numbers in rising order of time") from error
     require_plausible(path, robot, samples)
-    notices += describe_gaps(samples)
-    return Recording(path.name, (samples,), (0,), velocity_error=velocity_error, metadata={}, notices=tuple(notices))
+    return Recording(
+        path.name,
+        (samples,),
+        (0,),
+        velocity_error=velocity_error,
+        metadata={},
+        notices=tuple(describe_gaps(samples)),
+        caveats=tuple(caveats),
+    )
 
 
 def _split_header(path: Path, lines: list[str]) -> tuple[dict[str, str], list[tuple[int, str]]]:

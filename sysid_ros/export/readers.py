@@ -62,6 +62,7 @@ class Recording:
             were measured.
         metadata: Texts the recording carries, by name.
         notices: What was found and mended, a sentence each.
+        caveats: Why no bounds from this recording are guaranteed, a sentence each.
     """
 
     source: str
@@ -73,6 +74,7 @@ class Recording:
     velocity_error: Array | None = None
     metadata: Mapping[str, str] | None = None
     notices: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
 
     @property
     def samples(self) -> SampleBlock:

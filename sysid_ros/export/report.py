@@ -29,6 +29,7 @@ def report_html(result: IdentificationResult) -> str:
     parts += [
         _figure("How the bounds came in", _CONVERGENCE, figures.convergence(result) + figures.shrinkage(result)),
         _figure("Does the model explain the torques?", _TORQUE, figures.torque_fit(result), _fit_table(result)),
+        _figure("Do the data agree with the assumptions?", _WINDOWS, figures.windows(result), _contradictions(result)),
         _figure("What limits the bounds", _BUDGET, figures.error_budget(result)),
         _figure("Motion", _MOTION, figures.motion(result), _motions(result)),
         _figure("Excitation", _EXCITATION, figures.excitation(result)),
@@ -51,6 +52,11 @@ _TORQUE = (
     "Torque of each joint with the identified payload and the nominal arm. The acceleration for this plot is filtered "
     "from the measured velocity; the estimate itself uses none. A residual far outside the band of the sensor, or with "
     "a trend, hints at friction or an arm parameter that is off."
+)
+_WINDOWS = (
+    "The estimator looks at windows of momentum, not at single samples. Each dot is the mean torque of one window that "
+    "the payload does not explain; the band is what the claimed errors of the sensors and the uncertainty of the arm "
+    "may cause. Dots outside contradict the assumptions."
 )
 _BUDGET = (
     "Where the width of the bounds comes from. To make them narrower, improve what takes the largest share: a better "
@@ -87,7 +93,8 @@ def _state(result: IdentificationResult) -> str:
     if result.is_usable and result.is_rigorous:
         boxes.append(("good", f"Guaranteed bounds ({estimate.method.replace('_', ' ')})", estimate.guarantee))
     elif result.is_usable:
-        boxes.append(("warn", f"Bounds without guarantee ({estimate.method})", estimate.guarantee))
+        reason = " ".join(map(_sentence, result.caveats)) or estimate.guarantee
+        boxes.append(("warn", f"Bounds without guarantee ({estimate.method.replace('_', ' ')})", reason))
     warnings = "".join(f"<li>{escape(_sentence(text))}</li>" for text in notices(result))
     html = "".join(
         f'<div class="state {kind}"><p><b>{escape(head)}.</b> {escape(_sentence(text))}</p></div>'
@@ -274,6 +281,18 @@ def _fit_table(result: IdentificationResult) -> str:
     return f"<h3>Residual by joint</h3><table><thead><tr>{header}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
+def _contradictions(result: IdentificationResult) -> str:
+    check = result.windows
+    if check is None:
+        return ""
+    items = "".join(f"<li>{escape(_sentence(text))}</li>" for text in check.contradictions(result.robot.joint_names))
+    payload = (
+        "" if check.is_estimate else "<p>Without a usable estimate, the payload here is the least-squares fit to all "
+    )
+    payload += "" if check.is_estimate else "windows: it only shows where the misfit is.</p>"
+    return payload + (f"<ul>{items}</ul>" if items else "<p>No window contradicts them.</p>")
+
+
 def _motions(result: IdentificationResult) -> str:
     if not result.motions:
         return ""
@@ -321,4 +340,4 @@ def _unit(unit: str) -> str:
 def _number(value: float, digits: int) -> str:
     if not np.isfinite(value):
         return "unbounded"
-    return f"{value:.{digits}f}".replace("-", "−")
+    return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")

@@ -17,6 +17,7 @@ from sysid_ros.core.estimation.unknowns import describe_unknowns
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.export.window_check import WindowCheck
 
 Array = NDArray[np.float64]
 
@@ -91,6 +92,8 @@ class IdentificationResult:
         reference_v: Desired velocities, (N, n) [rad/s], None where unknown.
         commanded_tau: Commanded torques, (N, n) [Nm], None where unknown.
         predicted_tau: Torques the estimated model predicts for the samples, (N, n) [Nm], None where not computed.
+            Without a usable estimate: those of the payload of ``windows``, for diagnosis.
+        windows: The windows beside what the estimate explains of them, None where not computed.
         motions: Executed trajectories.
         information: Gram matrix of the windows, (10, 10), None where unknown.
         timing: How long each part took [s], by name.
@@ -98,6 +101,7 @@ class IdentificationResult:
         settings: Settings of the run, by name; plain numbers, texts, lists and mappings.
         versions: Versions of the software, by name.
         warnings: What a reader must know, one sentence each.
+        caveats: Why the bounds of this run are not guaranteed although their method is, one sentence each.
         source: Where the samples came from.
         created: When the result was made.
     """
@@ -110,6 +114,7 @@ class IdentificationResult:
     reference_v: Array | None = None
     commanded_tau: Array | None = None
     predicted_tau: Array | None = None
+    windows: WindowCheck | None = None
     motions: tuple[MotionRecord, ...] = ()
     information: Array | None = None
     timing: Mapping[str, float] = field(default_factory=dict)
@@ -117,6 +122,7 @@ class IdentificationResult:
     settings: Mapping[str, object] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
     source: str = "online"
     created: datetime = field(default_factory=lambda: datetime.now(timezone.utc).astimezone())
 
@@ -131,7 +137,9 @@ class IdentificationResult:
 
     @property
     def is_rigorous(self) -> bool:
-        """Whether the bounds are guaranteed: not by the sensitivity method, nor where error terms were left out."""
+        """Whether the bounds are guaranteed: by their method, with all error terms, and without caveats of this run."""
+        if self.caveats:
+            return False
         return self.estimate.method != "sensitivity" and "not guaranteed" not in self.estimate.guarantee.lower()
 
     @cached_property

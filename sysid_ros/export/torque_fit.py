@@ -82,10 +82,14 @@ def predict_torque(robot: RobotModel, payload: ArrayLike, q: Array, v: Array, a:
 
 
 def with_torque_fit(result: IdentificationResult) -> IdentificationResult:
-    """The result with ``predicted_tau`` filled in; unchanged where there are no samples or no usable estimate."""
-    samples = result.samples
-    if samples is None or len(samples) == 0 or not result.is_usable:
+    """The result with ``predicted_tau`` filled in; unchanged without samples or without a payload to predict with."""
+    samples, diagnosis = result.samples, result.windows
+    if samples is None or len(samples) == 0 or not (result.is_usable or diagnosis):
         return result
+    if not result.is_usable:
+        estimate = replace(result.estimate, values=diagnosis.payload)
+        payload = payload_parameters(replace(result, estimate=estimate)).values
+    else:
+        payload = payload_parameters(result).values
     acceleration = differentiate(samples.stamps, samples.v)
-    payload = payload_parameters(result).values
     return replace(result, predicted_tau=predict_torque(result.robot, payload, samples.q, samples.v, acceleration))
