@@ -267,9 +267,7 @@ class _Procedure:
         except Exception as error:
             self._stop(f"internal error: {error}")
             raise
-        return Identification(
-            estimate, tuple(self._motions), tuple(self._certificates), self._motion_time, stop_reason
-        )
+        return Identification(estimate, tuple(self._motions), tuple(self._certificates), self._motion_time, stop_reason)
 
     def _run_trajectories(self) -> str:
         settings = self._settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -146,6 +147,7 @@ class ArmDriverNode(LifecycleNode):
         self._loop: LoopProcess | None = None
         self._faults = InjectedFaults()
         self._payload_epoch = 0
+        self._epoch_starts = [0]
         self._dropped = 0
         self._has_real_time = False
         self._last_text = ""
@@ -250,10 +252,8 @@ class ArmDriverNode(LifecycleNode):
     def _publish_samples(self) -> None:
         samples = self._loop.read_samples()
         self._dropped = samples.dropped
-        for part in split_at_gaps(samples, self._payload_epoch):
-            self._samples_publisher.publish(
-                samples_to_message(part, self._robot.joint_names, self._robot.base_frame)
-            )
+        for part in split_samples(samples, self._epoch_starts):
+            self._samples_publisher.publish(samples_to_message(part, self._robot.joint_names, self._robot.base_frame))
         self._publish_joint_states(samples)
 
     def _publish_joint_states(self, samples: LoopSamples) -> None:
@@ -282,8 +282,13 @@ class ArmDriverNode(LifecycleNode):
                 self.get_logger().info(f"{status.mode.name}: {status.reason}")
         self._status_publisher.publish(
             driver_status_message(
-                status, self._loop.timing(), self._robot.joint_names, self._robot.base_frame,
-                is_simulated=True, has_real_time=self._has_real_time, payload_epoch=self._payload_epoch,
+                status,
+                self._loop.timing(),
+                self._robot.joint_names,
+                self._robot.base_frame,
+                is_simulated=True,
+                has_real_time=self._has_real_time,
+                payload_epoch=self._payload_epoch,
                 dropped=self._dropped,
             )  # fmt: skip
         )
@@ -295,8 +300,11 @@ class ArmDriverNode(LifecycleNode):
             self.get_logger().fatal(str(error), throttle_duration_sec=2.0)
             self._status_publisher.publish(
                 DriverStatus(
-                    mode=DriverStatus.MODE_FAULT, code=DriverStatus.CODE_INTERNAL, text=str(error),
-                    joint_names=list(self._robot.joint_names), payload_epoch=self._payload_epoch,
+                    mode=DriverStatus.MODE_FAULT,
+                    code=DriverStatus.CODE_INTERNAL,
+                    text=str(error),
+                    joint_names=list(self._robot.joint_names),
+                    payload_epoch=self._payload_epoch,
                 )  # fmt: skip
             )
             return None
@@ -389,8 +397,9 @@ class ArmDriverNode(LifecycleNode):
     def _set_payload(self, request: SetPayload.Request, response: SetPayload.Response) -> SetPayload.Response:
         def change() -> None:
             is_detach = request.operation == SetPayload.Request.DETACH
-            self._loop.set_payload(None if is_detach else np.array(request.payload, dtype=float))
+            last = self._loop.set_payload(None if is_detach else np.array(request.payload, dtype=float))
             if request.announce:
+                self._epoch_starts.append(last + 1)
                 self._payload_epoch += 1
             self._publish_truth()
 
@@ -418,37 +427,41 @@ class ArmDriverNode(LifecycleNode):
         return response
 
 
-def split_at_gaps(samples: LoopSamples, payload_epoch: int) -> list[Samples]:
-    """Cuts samples of the loop where cycles are missing, since a batch has none missing.
+def split_samples(samples: LoopSamples, epoch_starts: Sequence[int]) -> list[Samples]:
+    """Cuts samples of the loop where cycles are missing and where the payload changed: a batch has one of each.
 
     Args:
         samples: Samples of the loop, all of them usable.
-        payload_epoch: Payload they were measured with.
+        epoch_starts: Number of the first sample of every payload epoch, ascending; the first is 0.
     """
+    sequence = samples.block.sequence
+    epochs = np.searchsorted(epoch_starts, sequence, side="right") - 1
+    is_cut = (np.diff(sequence) != 1) | (np.diff(epochs) != 0)
+    cuts = [0, *(np.flatnonzero(is_cut) + 1), len(sequence)]
+    return [
+        _part(samples, slice(first, last), int(epochs[first]))
+        for first, last in zip(cuts[:-1], cuts[1:], strict=True)
+        if first < last
+    ]
+
+
+def _part(samples: LoopSamples, part: slice, epoch: int) -> Samples:
     block = samples.block
-    cuts = [0, *(np.flatnonzero(np.diff(block.sequence) != 1) + 1), len(block)]
-    parts = []
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
-        part = slice(first, last)
-        if first < last:
-            parts.append(
-                Samples(
-                    stamps=block.stamps[part],
-                    sequence=block.sequence[part],
-                    q=block.q[part],
-                    v=block.v[part],
-                    tau=block.tau[part],
-                    q_d=samples.q_d[part],
-                    v_d=samples.v_d[part],
-                    a_d=samples.a_d[part],
-                    tau_command=samples.tau_command[part],
-                    valid=np.ones(last - first, dtype=bool),
-                    mode=samples.modes[part].astype(np.uint8),
-                    payload_epoch=payload_epoch,
-                    dropped=samples.dropped,
-                )
-            )
-    return parts
+    return Samples(
+        stamps=block.stamps[part],
+        sequence=block.sequence[part],
+        q=block.q[part],
+        v=block.v[part],
+        tau=block.tau[part],
+        q_d=samples.q_d[part],
+        v_d=samples.v_d[part],
+        a_d=samples.a_d[part],
+        tau_command=samples.tau_command[part],
+        valid=np.ones(block.stamps[part].size, dtype=bool),
+        mode=samples.modes[part].astype(np.uint8),
+        payload_epoch=epoch,
+        dropped=samples.dropped,
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -141,9 +141,7 @@ class EstimatorNode(Node):
         if not estimate.is_consistent:
             self.get_logger().error(estimate.alarm, throttle_duration_sec=2.0)
         information = self._estimator.information()
-        self._publisher.publish(
-            estimate_to_message(estimate, self._stamp_ns, information, self._payload_epoch or 0)
-        )
+        self._publisher.publish(estimate_to_message(estimate, self._stamp_ns, information, self._payload_epoch or 0))
 
     def _reset(self, request: ResetEstimator.Request, response: ResetEstimator.Response) -> ResetEstimator.Response:
         self._restart(request.reason or "asked to")

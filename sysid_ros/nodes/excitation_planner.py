@@ -28,9 +28,7 @@ _DEFAULTS = ExcitationSettings()
 class ExcitationPlannerParameters(RobotParameters):
     """Parameters of the node ``excitation_planner``; they are those of ``ExcitationSettings``."""
 
-    duration: float = parameter(
-        _DEFAULTS.duration, "s", "Duration where a request names none", lower=0.5, upper=60.0
-    )
+    duration: float = parameter(_DEFAULTS.duration, "s", "Duration where a request names none", lower=0.5, upper=60.0)
     harmonics: int = parameter(_DEFAULTS.harmonics, "-", "Number of harmonics", lower=2, upper=20)
     amplitude: float = parameter(
         _DEFAULTS.amplitude, "rad", "Largest distance of a joint from the start position", lower=0.01, upper=3.14
@@ -79,7 +77,9 @@ class ExcitationPlannerNode(Node):
         """Ends a running search."""
         self._is_closed = True
 
-    async def _plan(self, request: PlanExcitation.Request, response: PlanExcitation.Response) -> PlanExcitation.Response:
+    async def _plan(
+        self, request: PlanExcitation.Request, response: PlanExcitation.Response
+    ) -> PlanExcitation.Response:
         if self._is_planning:
             response.success, response.message = False, "another search is running; try again when it has ended"
             return response
@@ -118,8 +118,8 @@ class ExcitationPlannerNode(Node):
 
     def _accept(self, plan: ExcitationPlan, response: PlanExcitation.Response) -> None:
         text = (
-            f"condition number {plan.condition_number:.1f} of this trajectory, {plan.condition_number_windows:.1f} with "
-            f"the data before; {plan.starts} starts in {plan.planning_time:.1f} s; expected mass bound "
+            f"condition number {plan.condition_number:.1f} of this trajectory, "
+            f"{plan.condition_number_windows:.1f} with the data before; {plan.starts} starts in {plan.planning_time:.1f} s; expected mass bound "
             f"+-{plan.expected_half_widths[0]:.3f} kg"
         )
         stamp_ns = self.get_clock().now().nanoseconds

@@ -20,6 +20,7 @@ from sysid_ros.core.control import feedback_allowance, tracking_allowance
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.base import PlanningCancelled
 from sysid_ros.core.planning.certificate import Certificate
 from sysid_ros.core.planning.sampled_planner import SampledCheckSettings, certify_sampled, plan_to
 from sysid_ros.core.planning.trajectory import Trajectory
@@ -52,21 +53,17 @@ class SafePlannerParameters(RobotParameters):
 
     autostart: bool = parameter(True, "", "Certify as soon as the node runs", read_only=True)
     step: float = parameter(_DEFAULTS.step, "s", "Time between the samples that are checked", lower=1e-5, upper=0.002)
-    clearance: float = parameter(
-        0.01, "m", "Distance to keep between spheres and to the ground", lower=0.0, upper=1.0
-    )
+    clearance: float = parameter(0.01, "m", "Distance to keep between spheres and to the ground", lower=0.0, upper=1.0)
     torque_fraction: float = parameter(
         _DEFAULTS.torque_fraction, "-", "Part of the torque limits that may be used", lower=0.01, upper=1.0
     )
     has_ground: bool = parameter(True, "", "Whether there is a ground below the arm")
     ground_height: float = parameter(0.0, "m", "Height of the ground in the base frame", lower=-10.0, upper=10.0)
-    validity: float = parameter(
-        _DEFAULTS.validity, "s", "How long a certificate is valid", lower=0.1, upper=86400.0
-    )
+    validity: float = parameter(_DEFAULTS.validity, "s", "How long a certificate is valid", lower=0.1, upper=86400.0)
 
 
 class SafePlannerNode(LifecycleNode):
-    """Serves ``~/certify`` and ``~/plan_to``; publishes what it certifies on ``~/plan`` and its judgement on ``~/status``."""
+    """Serves ``~/certify`` and ``~/plan_to``; publishes what it certifies on ``~/plan``, every judgement on ``~/status``."""
 
     def __init__(self) -> None:
         super().__init__("safe_planner")
@@ -142,7 +139,7 @@ class SafePlannerNode(LifecycleNode):
         try:
             found = await run_in_thread(self, lambda: self._search(request))
             if found is None:
-                raise ParameterOutOfRange("plan_to", "ended", "the node keeps running")
+                raise PlanningCancelled("the node ends")
         except SysidError as error:
             response.success, response.message = False, str(error)
             response.status = self._status(False, str(error), started)
@@ -209,9 +206,8 @@ class SafePlannerNode(LifecycleNode):
         if estimate is None:
             return self._robot.theta_box, self._robot.payload_prior.box
         if not estimate.is_consistent or estimate.target != "payload":
-            raise ParameterOutOfRange(
-                "estimate", estimate.alarm or f"of target {estimate.target}", "a consistent estimate of a payload, or none"
-            )
+            given = estimate.alarm or f"of target {estimate.target}"
+            raise ParameterOutOfRange("estimate", given, "a consistent estimate of a payload, or none")
         return self._robot.theta_box, estimate.box
 
     # Messages
