@@ -25,7 +25,7 @@ def convergence(result: IdentificationResult) -> str:
     if history.time.size == 0:
         return ""
     with svg.styled():
-        figure, grid = svg.make_axes(2, 5, WIDTH, 400, sharex=True)
+        figure, grid = svg.make_axes(2, 5, WIDTH, 440, sharex=True)
         for i, axes in enumerate(grid.ravel()):
             _converge(axes, result, i)
         for axes in grid[-1]:
@@ -37,7 +37,7 @@ def convergence(result: IdentificationResult) -> str:
         ]
         if result.truth is not None:
             handles.append(Line2D([], [], color=svg.TRUTH, dashes=(6, 2), label="truth (simulation)"))
-        figure.legend(handles=handles, loc="outside upper left", ncols=4)
+        svg.add_legend(figure, 4, handles)
         return svg.inline_svg(figure, "convergence", "Bounds of the ten parameters shrinking over time")
 
 
@@ -75,7 +75,7 @@ def shrinkage(result: IdentificationResult) -> str:
         axes.set_xlim(left=0.0)
         axes.set_xlabel("time [s]")
         axes.set_title("width of the bounds, prior = 1")
-        figure.legend(loc="outside upper left", ncols=3)
+        svg.add_legend(figure, 3)
         return svg.inline_svg(figure, "shrinkage", "Width of the bounds of each parameter relative to its prior")
 
 
@@ -86,7 +86,7 @@ def torque_fit(result: IdentificationResult) -> str:
         return ""
     seconds, names, sensors = samples.seconds, result.robot.joint_names, result.robot.sensors
     with svg.styled():
-        figure, grid = svg.make_axes(samples.n, 2, WIDTH, 118 * samples.n + 60, sharex=True)
+        figure, grid = svg.make_axes(samples.n, 2, WIDTH, 112 * samples.n + 80, (66.0, 12.0), sharex=True)
         for j, (fit, rest) in enumerate(grid):
             measured = samples.tau[:, j]
             claimed = sensors.effort_relative_error[j] * np.abs(measured) + sensors.effort_absolute_error[j]
@@ -107,7 +107,7 @@ def torque_fit(result: IdentificationResult) -> str:
             Line2D([], [], color=svg.ACCENT, label=_predicted_by(result)),
             Patch(facecolor=svg.PRIOR, alpha=0.35, edgecolor="none", label="claimed error of the torque sensor"),
         ]
-        figure.legend(handles=handles, loc="outside upper left", ncols=3)
+        svg.add_legend(figure, 3, handles)
         return svg.inline_svg(figure, "torque", "Measured and predicted torque of each joint, and their difference")
 
 
@@ -129,7 +129,7 @@ def windows(result: IdentificationResult) -> str:
         return ""
     n = check.residual.shape[1]
     with svg.styled():
-        figure, grid = svg.make_axes(-(-n // 2), 2, WIDTH, 118 * -(-n // 2) + 60, sharex=True)
+        figure, grid = svg.make_axes(-(-n // 2), 2, WIDTH, 112 * -(-n // 2) + 80, (66.0, 12.0), sharex=True)
         for j, axes in enumerate(grid.ravel()):
             if j >= n:
                 axes.set_axis_off()
@@ -150,7 +150,7 @@ def windows(result: IdentificationResult) -> str:
             Line2D([], [], color=svg.TRUTH, marker="s", markersize=5, linestyle="none", label="contradicts"),
             Patch(facecolor=svg.PRIOR, alpha=0.35, edgecolor="none", label="what the assumptions allow"),
         ]
-        figure.legend(handles=handles, loc="outside upper left", ncols=3)
+        svg.add_legend(figure, 3, handles)
         return svg.inline_svg(figure, "windows", "Residual of every momentum window beside what is allowed")
 
 
@@ -178,7 +178,7 @@ def motion(result: IdentificationResult) -> str:
         ]
         if result.reference_q is not None:
             handles.append(Line2D([], [], color=svg.INK, linewidth=0.7, dashes=(2, 3), label="desired"))
-        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+        svg.add_legend(figure, len(handles), handles)
         return svg.inline_svg(figure, "motion", "Joint positions and velocities over time")
 
 
@@ -187,7 +187,7 @@ def excitation(result: IdentificationResult) -> str:
     if result.information is None and result.history.time.size == 0:
         return ""
     with svg.styled():
-        figure, grid = svg.make_axes(1, 2, WIDTH, 250)
+        figure, grid = svg.make_axes(1, 2, WIDTH, 240, top=26.0)
         _singular_values(grid[0, 0], result)
         axes, history = grid[0, 1], result.history
         finite = np.isfinite(history.condition_number)
@@ -230,7 +230,7 @@ def error_budget(result: IdentificationResult) -> str:
     if rest.any():
         shown.append(("all others", rest))
     with svg.styled():
-        figure, grid = svg.make_axes(1, 1, WIDTH, 300)
+        figure, grid = svg.make_axes(1, 1, WIDTH, 300, top=34.0)
         axes, left = grid[0, 0], np.zeros(10)
         for color, (name, share) in zip(svg.SERIES, shown, strict=False):
             part = 100.0 * share / np.maximum(total, 1e-300)
@@ -240,5 +240,5 @@ def error_budget(result: IdentificationResult) -> str:
         axes.set_xlim(0.0, 100.0)
         axes.set_xlabel("share of the half width of the data-based bounds [%]")
         axes.grid(axis="y", visible=False)
-        figure.legend(loc="outside upper left", ncols=4)
+        svg.add_legend(figure, 4)
         return svg.inline_svg(figure, "budget", "Share of each source of error in the bounds of each parameter")

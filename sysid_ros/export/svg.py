@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -79,11 +81,43 @@ def styled() -> rc_context:
     return rc_context(_STYLE)
 
 
-def make_axes(rows: int, columns: int, width: float, height: float, **options: object) -> tuple[Figure, NDArray]:
-    """A figure of width x height [page units] with a grid of axes (rows, columns)."""
-    figure = Figure(figsize=(width / SIZE_PER_INCH, height / SIZE_PER_INCH), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, **options)
-    return figure, axes
+def make_axes(
+    rows: int,
+    columns: int,
+    width: float,
+    height: float,
+    gap: tuple[float, float] = (66.0, 34.0),
+    top: float = 50.0,
+    **options: object,
+) -> tuple[Figure, NDArray]:
+    """A figure of width x height [page units] with a grid of axes (rows, columns), and room for a legend on top.
+
+    Margins are fixed instead of fitted to the labels: fitting draws every figure several times over.
+
+    Args:
+        rows: Rows of axes.
+        columns: Columns of axes.
+        width: Width of the figure.
+        height: Height of the figure.
+        gap: Space between neighbours, across and down.
+        top: Space above, for legend and title.
+        options: For ``Figure.subplots``.
+    """
+    figure = Figure(figsize=(width / SIZE_PER_INCH, height / SIZE_PER_INCH))
+    left, right, bottom = 62.0, 14.0, 44.0
+    cell = ((width - left - right + gap[0]) / columns - gap[0], (height - top - bottom + gap[1]) / rows - gap[1])
+    figure.subplots_adjust(
+        left / width, bottom / height, 1.0 - right / width, 1.0 - top / height, gap[0] / cell[0], gap[1] / cell[1]
+    )
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def add_legend(figure: Figure, columns: int, handles: Sequence[Artist] | None = None) -> None:
+    """A legend in the top margin; without handles of everything that has a label."""
+    options = {} if handles is None else {"handles": handles}
+    width = figure.get_figwidth() * SIZE_PER_INCH
+    anchor = (54.0 / width, 1.0)
+    figure.legend(loc="upper left", bbox_to_anchor=anchor, borderaxespad=0.1, ncols=columns, **options)
 
 
 def inline_svg(figure: Figure, name: str, description: str) -> str:

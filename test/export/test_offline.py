@@ -69,6 +69,27 @@ def test_torque_fit_and_windows_agree_with_the_estimate(outcome):
     assert len(outcome.windows.times) == outcome.estimate.number_of_windows
 
 
+def test_window_residuals_are_the_means_of_the_torque_residuals(outcome):
+    """Two ways to the same: momentum without accelerations, and inverse dynamics with filtered ones."""
+    check, seconds = outcome.windows, outcome.samples.seconds
+    rest = outcome.samples.tau - outcome.predicted_tau
+    means = [rest[np.abs(seconds - middle) <= 0.05].mean(axis=0) for middle in check.times]
+    assert np.abs(np.array(means) - check.residual).max() < 0.03
+    assert np.all(np.abs(check.residual) < check.allowed)
+
+
+def test_contradictions_name_the_worst_joint_first(outcome):
+    check = outcome.windows
+    residual = check.residual.copy()
+    residual[3, 1] = 50.0
+    residual[[4, 5], 6] = -9.0
+    first, second = dataclasses.replace(check, residual=residual).contradictions(outcome.robot.joint_names)
+    assert first.startswith(
+        f"joint_2: 1 of {len(check.times)} windows; worst at {check.times[3]:.2f} s, +50.000 Nm where"
+    )
+    assert second.startswith("joint_7: 2 of")
+
+
 def test_a_changed_payload_starts_again(recording, robot):
     epochs = tuple(int(k >= 100) for k in range(len(recording.batches)))
     outcome = offline.identify_recording(
@@ -88,7 +109,7 @@ def test_computed_velocities_widen_the_sensor_and_void_the_guarantee(robot, samp
 
 
 def test_the_command_prints_writes_and_succeeds(robot, samples, tmp_path, capsys):
-    path = _save(tmp_path / "a.npz", robot, samples)
+    path = _save(tmp_path / "a.npz", robot, samples.slice(0, 1500))
     status = offline.main([path, "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"])
     printed = capsys.readouterr().out
     assert status == offline.EXIT_OK
@@ -97,16 +118,16 @@ def test_the_command_prints_writes_and_succeeds(robot, samples, tmp_path, capsys
     assert f"Files: {folder}" in printed
     data = yaml.safe_load((folder / "estimate.yaml").read_text())
     assert data["source"] == "a.npz" and data["settings"]["update_windows"] == 10
-    assert data["payload"]["at_last_joint"]["mass_kg"]["value"] == pytest.approx(1.81, abs=0.05)
+    assert data["payload"]["at_last_joint"]["mass_kg"]["value"] == pytest.approx(1.81, abs=0.1)
     assert {"report.html", "robot_with_payload.urdf", "payload_ur.script"} <= {file.name for file in folder.iterdir()}
 
 
 def test_a_payload_outside_its_prior_is_an_alarm_that_names_joint_and_window(robot, samples, motion, tmp_path, capsys):
     heavy = inertia.from_com_form(8.0, [0.0, 0.0, -0.3], 0.05 * np.eye(3))
     q, v, a = motion.trajectory.sample(samples.seconds)
-    part = slice(0, 1000)
+    part = slice(0, 500)
     tau = predict_torque(robot, heavy, q, v, a)[part]
-    path = _save(tmp_path / "a.npz", robot, samples.slice(0, 1000), tau=tau)
+    path = _save(tmp_path / "a.npz", robot, samples.slice(0, 500), tau=tau)
     status = offline.main([path, "--model", MODEL, "--output", str(tmp_path / "results")])
     printed = capsys.readouterr().out
     assert status == offline.EXIT_ALARM and "ALARM: no usable estimate" in printed and "joint_" in printed
@@ -147,20 +168,19 @@ def test_every_setting_of_the_estimator_can_be_given():
 
 
 @pytest.mark.skipif(not REAL_DATA.is_file(), reason="the recording of a real arm is not here")
-@pytest.mark.parametrize(
-    ("settings", "is_usable"),
-    [(EstimatorSettings(), False), (EstimatorSettings(torque_lag=0.02, gravity_cone=0.04), True)],
-)
-def test_a_real_arm_gives_bounds_or_an_alarm_that_names_joints(settings, is_usable, tmp_path):
-    """A real LBR Med7: tilted base, torque 20 ms late, unknown tool, no velocities."""
+@pytest.mark.parametrize(("effort_sign", "is_usable"), [("1", True), ("-1", False)])
+def test_a_real_arm_gives_bounds_or_an_alarm_that_names_joints(effort_sign, is_usable, tmp_path):
+    """A real LBR Med7: tilted base, torque 20 ms late, unknown tool, no velocities; once with the wrong sign."""
     robot = offline.load_robot("kuka_lbr_med7")
     with np.load(REAL_DATA) as data:
-        arrays = {name: data[f"fast_{name}"] for name in ("t", "q", "tau")}
-    np.savez(tmp_path / "a.npz", **arrays, joints=np.array(robot.joint_names), units="t=s, q=rad, tau=Nm")
+        arrays = {name: data[f"fast_{name}"][:800] for name in ("t", "q", "tau")}
+    texts = {"joints": np.array(robot.joint_names), "units": "t=s, q=rad, tau=Nm", "effort_sign": effort_sign}
+    np.savez(tmp_path / "a.npz", **arrays, **texts)
+    settings = EstimatorSettings(torque_lag=0.02, gravity_cone=0.04)
     outcome = offline.identify_recording(read_recording(tmp_path / "a.npz", robot), robot, settings)
-    assert outcome.is_usable == is_usable and outcome.predicted_tau is not None
+    assert outcome.is_usable == is_usable and outcome.predicted_tau is not None and not outcome.is_rigorous
     if is_usable:
         assert np.all(outcome.estimate.lower <= outcome.estimate.values) and outcome.shrinkage[0] > 1.3
     else:
         assert "lbr_A" in outcome.estimate.alarm and "window" in outcome.estimate.alarm
-        assert outcome.windows.contradictions(robot.joint_names)
+        assert outcome.windows.contradictions(robot.joint_names)[0].startswith("lbr_A2: ")
