@@ -73,8 +73,11 @@ def test_window_residuals_are_the_means_of_the_torque_residuals(outcome):
     """Two ways to the same: momentum without accelerations, and inverse dynamics with filtered ones."""
     check, seconds = outcome.windows, outcome.samples.seconds
     rest = outcome.samples.tau - outcome.predicted_tau
-    means = [rest[np.abs(seconds - middle) <= 0.05].mean(axis=0) for middle in check.times]
-    assert np.abs(np.array(means) - check.residual).max() < 0.03
+    inside = [np.abs(seconds - middle) <= 0.05 for middle in check.times]
+    difference = np.abs(np.array([rest[part].mean(axis=0) for part in inside]) - check.residual)
+    # near standstill the Coulomb torque is unknown and the two take different values for it
+    is_moving = np.array([np.abs(outcome.samples.v[part]).min(axis=0) > 0.05 for part in inside])
+    assert is_moving.sum() > 150 and difference[is_moving].max() < 0.03
     assert np.all(np.abs(check.residual) < check.allowed)
 
 
