@@ -86,6 +86,10 @@ class StreamingEstimator:
         self._forget()
         return f"estimate restarted after {windows} windows: {reason}"
 
+    def pause(self) -> None:
+        """Lets samples be left out on purpose: the next ones begin a new window, without a notice of a gap."""
+        self._stream.clear()
+
     def information(self) -> Array:
         """Gram matrix (10, 10) of the observation matrix in terms of mean torques [Nm^2 per parameter^2]."""
         return self._gram.copy()
