@@ -296,3 +296,20 @@ def test_bad_input_is_refused_by_name(case, robot, short, tmp_path):
         read_recording(path, robot)
     if not isinstance(caught.value, JointNotFound):
         assert path.name in str(caught.value)
+
+
+def test_what_the_nodes_send_is_read_back(robot, short, tmp_path):
+    """The real message, serialized by ROS, against the reader that knows only its definition."""
+    serialization = pytest.importorskip("rclpy.serialization")
+    conversions = pytest.importorskip("sysid_ros.ros.conversions")
+    size = len(short)
+    sent = conversions.Samples(
+        short.stamps, short.sequence, short.q, short.v, short.tau, short.q + 1, short.v + 2, np.zeros_like(short.q),
+        short.tau + 3, np.ones(size, dtype=bool), np.full(size, 2, dtype=np.uint8), payload_epoch=3,
+    )  # fmt: skip
+    message = conversions.samples_to_message(sent, robot.joint_names, "base_link")
+    with RecordingWriter(tmp_path / "a.mcap") as writer:
+        writer.write("/arm_driver/samples", SAMPLES, serialization.serialize_message(message), int(short.stamps[-1]))
+    recording = read_recording(tmp_path / "a.mcap", robot)
+    _same(recording, short)
+    assert recording.payload_epochs == (3,) and np.array_equal(recording.commanded_tau, short.tau + 3)
