@@ -61,7 +61,7 @@ $(STAMPS)/messages: $(MESSAGES) $(STAMPS)/requirements
 	@touch $@
 
 $(STAMPS)/package: setup.py setup.cfg package.xml pyproject.toml $(STAMPS)/messages
-	@$(PIP) install --quiet --no-deps --editable .
+	@PYTHONWARNINGS=ignore $(PIP) install --quiet --no-deps --editable .
 	@touch $@
 
 clean:

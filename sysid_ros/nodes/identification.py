@@ -29,7 +29,7 @@ from sysid_ros.export.recording import RecordingWriter
 from sysid_ros.nodes.identification_backend import RosBackend
 from sysid_ros.nodes.identification_files import recording_path, write_files
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
-from sysid_ros.ros.node import run_in_thread, spin_main
+from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
 
@@ -114,7 +114,7 @@ class IdentificationNode(Node):
             goal_callback=self._judge_goal,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
-        self.create_service(Trigger, "~/identify_payload", self._trigger)
+        create_long_service(self, Trigger, "~/identify_payload", self._trigger)
         self._heartbeat = self.create_publisher(Empty, "arm_driver/heartbeat", 1)
         self.create_timer(HEARTBEAT_PERIOD, self._beat)
         self.get_logger().info("ready: send a goal to ~/identify or call ~/identify_payload")

@@ -7,12 +7,14 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import rclpy
+from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
 from rclpy.node import Node
+from rclpy.service import Service
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 
@@ -115,10 +117,27 @@ def _autostart(node: LifecycleNode) -> bool:
     return True
 
 
+def create_long_service(node: Node, service_type: type, name: str, callback: Callable[..., Any]) -> Service:
+    """A service whose ``async`` callback awaits long work.
+
+    The node's default callback group runs one callback at a time, awaiting ones included: there, the awaiting callback
+    would keep out every timer, subscription and answer it waits for. Here a second call comes in while the first one
+    awaits, and the callback can refuse it.
+
+    Args:
+        node: The node.
+        service_type: Type of the service.
+        name: Name of the service.
+        callback: ``async def callback(request, response)`` that returns the response.
+    """
+    return node.create_service(service_type, name, callback, callback_group=ReentrantCallbackGroup())
+
+
 def run_in_thread(node: Node, work: Callable[[], T]) -> Future:
     """Runs long work beside the executor and gives a future to await in an ``async`` callback.
 
-    The executor goes on serving subscriptions, services and cancel requests meanwhile. An error of the work is raised
+    The executor goes on serving subscriptions, services and cancel requests meanwhile; the awaiting callback must be
+    that of an action or of a service made with :func:`create_long_service`. An error of the work is raised
     where it is awaited.
 
     Args:

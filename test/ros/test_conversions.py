@@ -1,0 +1,251 @@
+"""Every conversion there and back, and what a message that does not fit gets."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from rclpy.serialization import deserialize_message, serialize_message
+
+from sysid_msgs import msg as messages
+from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, from_com_form
+from sysid_ros.core.planning.certificate import Certificate
+from sysid_ros.core.planning.trajectory import BezierTrajectory, BrakedTrajectory, FourierTrajectory
+from sysid_ros.ros import conversions as c
+
+JOINTS = ("shoulder", "elbow", "wrist")
+STAMP = 1_700_000_000_123_456_789
+
+
+def over_the_wire(message):
+    """What a receiver gets."""
+    return deserialize_message(serialize_message(message), type(message))
+
+
+def make_samples(count=20, n=3):
+    rng = np.random.default_rng(1)
+    arrays = {name: rng.normal(size=(count, n)) for name in ("q", "v", "tau", "q_d", "v_d", "a_d", "tau_command")}
+    valid = np.ones(count, dtype=bool)
+    valid[5] = False
+    stamps = STAMP + 1_000_000 * np.arange(count, dtype=np.int64)
+    modes = np.arange(count, dtype=np.uint8) % 5
+    return c.Samples(stamps, 7 + np.arange(count), **arrays, valid=valid, mode=modes, payload_epoch=3, dropped=11)
+
+
+def make_estimate(**changes):
+    values = from_com_form(1.81, [0.01, -0.02, 0.1], np.diag([0.01, 0.02, 0.015]))
+    fields = dict(
+        values=values, lower=values - 0.1, upper=values + 0.2, method="left_inverse", guarantee="contains the truth",
+        is_consistent=True, alarm="", target="payload", frame="joint_7", number_of_windows=17, data_seconds=6.5,
+        condition_number=12.5, error_budget={"torque": np.arange(10.0), "friction": np.arange(10.0) ** 2},
+    )  # fmt: skip
+    return ParameterEstimate(**{**fields, **changes})
+
+
+def make_fourier():
+    rng = np.random.default_rng(2)
+    sine, cosine = rng.normal(size=(2, 3, 4))
+    order = np.arange(1, 5)
+    sine -= sine.mean(axis=1, keepdims=True)
+    cosine -= (cosine @ order)[:, None] * order / (order @ order)
+    return FourierTrajectory([0.1, 0.2, 0.3], sine, cosine, 0.2, 5.0)
+
+
+def make_bezier():
+    return BezierTrajectory([0.0, 0.1, 0.2], [0.1, 0.0, 0.0], [0.0, 0.2, 0.0], [1.0, -0.5, 0.4], 2.5)
+
+
+def make_certificate(trajectory):
+    return Certificate(
+        plan_hash=trajectory.hash(), box_hash="ab" * 32, start_q=trajectory.start, method="sampled",
+        claims="limits at 200 instants", margins={"velocity [rad/s]": 0.2, "torque [Nm]": 3.5},
+        tracking_bound=np.array([0.01, 0.02, 0.03]), issued_at=10.0, expires_at=70.0, brake_time=0.4,
+    )  # fmt: skip
+
+
+def test_samples_there_and_back_keep_every_bit():
+    samples = make_samples()
+    received = c.samples_from_message(over_the_wire(c.samples_to_message(samples, JOINTS, "base")), JOINTS)
+    for field in dataclasses.fields(samples):
+        np.testing.assert_array_equal(getattr(received, field.name), getattr(samples, field.name), err_msg=field.name)
+
+
+def test_stamp_of_a_batch_is_that_of_its_last_sample():
+    batch = c.samples_to_message(make_samples(), JOINTS, "base")
+    assert c.stamp_from_message(batch.header.stamp) == STAMP + 19_000_000
+    assert batch.header.frame_id == "base"
+
+
+def test_joints_are_matched_by_name():
+    samples = make_samples()
+    batch = c.samples_to_message(samples, JOINTS, "base")
+    received = c.samples_from_message(batch, ("wrist", "shoulder", "elbow"))
+    np.testing.assert_array_equal(received.tau, samples.tau[:, [2, 0, 1]])
+
+
+def test_invalid_samples_split_the_blocks_the_estimator_gets():
+    blocks, notices = make_samples().blocks()
+    assert notices == []
+    sequences = np.concatenate([block.sequence for block in blocks])
+    assert sequences.tolist() == [number for number in range(7, 27) if number != 12]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("shoulder", "elbow", "hand"), "unknown joint 'hand'; the robot has shoulder, elbow, wrist"),
+        (("shoulder", "elbow"), "lacks 'wrist'"),
+        (("shoulder", "elbow", "elbow"), "'elbow' more than once"),
+    ],
+)
+def test_wrong_joint_names_are_refused(names, message):
+    batch = c.samples_to_message(make_samples(), names, "base")
+    with pytest.raises(c.InvalidMessage, match=message):
+        c.samples_from_message(batch, JOINTS)
+
+
+def test_batch_with_a_short_array_is_refused():
+    batch = c.samples_to_message(make_samples(), JOINTS, "base")
+    batch.efforts = batch.efforts[:-1]
+    with pytest.raises(c.InvalidMessage, match="efforts has 59 entries; 20 samples of 3 joints need 60"):
+        c.samples_from_message(batch, JOINTS)
+
+
+def test_samples_with_a_gap_are_not_one_batch():
+    samples = make_samples()
+    gap = dataclasses.replace(samples, sequence=np.where(samples.sequence > 10, samples.sequence + 1, samples.sequence))
+    with pytest.raises(c.InvalidMessage, match="gap"):
+        c.samples_to_message(gap, JOINTS, "base")
+
+
+def test_estimate_there_and_back():
+    estimate, gram = make_estimate(), np.arange(100.0).reshape(10, 10)
+    message = over_the_wire(c.estimate_to_message(estimate, STAMP, gram, payload_epoch=2))
+    received = c.estimate_from_message(message)
+    for field in dataclasses.fields(estimate):
+        if field.name != "error_budget":
+            np.testing.assert_array_equal(getattr(received, field.name), getattr(estimate, field.name))
+    assert list(received.error_budget) == ["torque", "friction"]
+    np.testing.assert_array_equal(received.error_budget["friction"], estimate.error_budget["friction"])
+    np.testing.assert_array_equal(c.information_from_message(message), gram)
+    assert (c.stamp_from_message(message.header.stamp), message.payload_epoch) == (STAMP, 2)
+
+
+def test_estimate_in_another_order_is_sorted():
+    estimate, gram = make_estimate(), np.arange(100.0).reshape(10, 10)
+    message = c.estimate_to_message(estimate, STAMP, gram)
+    for name in ("values", "lower", "upper"):
+        setattr(message, name, np.array(getattr(message, name))[::-1].copy())
+    for name in ("names", "units"):
+        setattr(message, name, list(getattr(message, name))[::-1])
+    message.information = gram[::-1, ::-1].ravel().copy()
+    message.error_shares = [share for term in estimate.error_budget.values() for share in term[::-1]]
+    received = c.estimate_from_message(message)
+    np.testing.assert_array_equal(received.values, estimate.values)
+    np.testing.assert_array_equal(received.error_budget["torque"], estimate.error_budget["torque"])
+    np.testing.assert_array_equal(c.information_from_message(message), gram)
+
+
+def test_alarm_without_estimate_survives():
+    nothing = np.full(10, np.nan)
+    alarm = make_estimate(values=nothing, lower=nothing, upper=nothing, is_consistent=False, alarm="joint_2 disagrees")
+    received = c.estimate_from_message(over_the_wire(c.estimate_to_message(alarm, STAMP)))
+    assert np.isnan(received.values).all()
+    assert (received.is_consistent, received.alarm) == (False, "joint_2 disagrees")
+
+
+def test_empty_estimate_means_none():
+    assert c.estimate_from_message(messages.ParameterEstimate()) is None
+    assert not c.information_from_message(messages.ParameterEstimate()).any()
+
+
+def test_estimate_in_other_units_is_refused():
+    message = c.estimate_to_message(make_estimate(), STAMP)
+    message.units[0] = "g"
+    with pytest.raises(c.InvalidMessage, match="units is g, kg m"):
+        c.estimate_from_message(message)
+
+
+def test_estimate_of_other_parameters_is_refused():
+    message = c.estimate_to_message(make_estimate(), STAMP)
+    message.names[0] = "weight"
+    with pytest.raises(c.InvalidMessage, match="needed: m, mcx"):
+        c.estimate_from_message(message)
+
+
+@pytest.mark.parametrize(
+    "trajectory", [make_fourier(), make_bezier(), BrakedTrajectory(make_fourier(), 1.0, 0.5)], ids=lambda t: t.kind
+)
+def test_certified_trajectory_there_and_back(trajectory):
+    certificate = make_certificate(trajectory)
+    message = over_the_wire(c.certified_to_message(trajectory, certificate, JOINTS, STAMP, "base"))
+    received, slip = c.certified_from_message(message, JOINTS)
+    assert received.hash() == trajectory.hash()
+    times = np.linspace(-0.1, trajectory.duration + 0.1, 50)
+    for mine, theirs in zip(trajectory.sample(times), received.sample(times), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert slip.to_dict() == certificate.to_dict()
+
+
+def test_trajectory_with_a_changed_number_is_refused():
+    message = c.trajectory_to_message(make_fourier(), JOINTS)
+    message.coefficients[0].data[1] += 1e-15
+    with pytest.raises(c.InvalidMessage, match="hash is"):
+        c.trajectory_from_message(message, JOINTS)
+
+
+def test_trajectory_in_another_joint_order_is_refused():
+    message = c.trajectory_to_message(make_bezier(), JOINTS)
+    with pytest.raises(c.InvalidMessage, match="another order than the robot's"):
+        c.trajectory_from_message(message, ("elbow", "shoulder", "wrist"))
+
+
+def test_trajectory_with_a_wrong_shape_is_refused():
+    message = c.trajectory_to_message(make_fourier(), JOINTS)
+    message.coefficients[1].shape = [3, 5]
+    with pytest.raises(c.InvalidMessage, match=r"has 12 numbers for shape \(3, 5\)"):
+        c.trajectory_from_message(message, JOINTS)
+
+
+def test_certificate_follows_the_joint_names():
+    certificate = make_certificate(make_bezier())
+    message = c.certificate_to_message(certificate, JOINTS)
+    received = c.certificate_from_message(message, ("wrist", "elbow", "shoulder"))
+    np.testing.assert_array_equal(received.tracking_bound, [0.03, 0.02, 0.01])
+
+
+def test_missing_certificate_is_none():
+    assert c.certificate_from_message(messages.Certificate(), JOINTS) is None
+
+
+def test_certificate_that_is_not_finite_is_refused():
+    message = c.certificate_to_message(make_certificate(make_bezier()), JOINTS)
+    message.tracking_bound[2] = float("nan")
+    with pytest.raises(c.InvalidMessage, match="tracking_bound is nan for wrist"):
+        c.certificate_from_message(message, JOINTS)
+
+
+def test_truth_there_and_back():
+    payload = make_estimate().values
+    message = over_the_wire(c.truth_to_message(payload, STAMP, "joint_7", 4))
+    np.testing.assert_array_equal(c.truth_from_message(message), payload)
+    assert c.truth_from_message(c.truth_to_message(None, STAMP, "joint_7")) is None
+    assert tuple(message.names) == PARAMETER_NAMES
+
+
+def test_inertia_message_is_about_the_center_of_mass():
+    inertia = np.array([[0.02, 0.001, 0.002], [0.001, 0.03, 0.003], [0.002, 0.003, 0.04]])
+    message = c.inertia_message(from_com_form(2.0, [0.1, 0.2, 0.3], inertia))
+    assert (message.m, message.com.y) == pytest.approx((2.0, 0.2))
+    listed = [message.ixx, message.ixy, message.ixz, message.iyy, message.iyz, message.izz]
+    assert listed == pytest.approx([0.02, 0.001, 0.002, 0.03, 0.003, 0.04])
+
+
+def test_joint_state_carries_names():
+    message = c.joint_state_message(STAMP, JOINTS, [1.0, 2.0, 3.0], [0.1, 0.2, 0.3], [4.0, 5.0, 6.0])
+    assert (list(message.name), list(message.effort)) == (list(JOINTS), [4.0, 5.0, 6.0])
+
+
+def test_stamps_before_the_epoch_and_large_ones_survive():
+    for stamp in (0, 1, STAMP, -1):
+        assert c.stamp_from_message(c.stamp_to_message(stamp)) == stamp

@@ -1,0 +1,141 @@
+"""Nothing of ROS leaves this machine, and nothing from outside is read."""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.ros.environment import LOOPBACK_PROFILE, choose_domain_id, domain_ports, loopback_environment
+
+LOOPBACK = "127.0.0.1"
+
+NODE = """
+import sys, rclpy
+from std_msgs.msg import String
+rclpy.init()
+node = rclpy.create_node("quiet")
+node.create_publisher(String, "words", 10)
+print("ready", flush=True)
+rclpy.spin_once(node, timeout_sec=0.5)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def ros_process():
+    """A process with one ROS node, in the environment the runner gives."""
+    environment = {**os.environ, **loopback_environment()}
+    process = subprocess.Popen(
+        [sys.executable, "-c", NODE], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    yield process, int(environment["ROS_DOMAIN_ID"])
+    process.stdin.close()
+    process.wait(timeout=10)
+
+
+def udp_sockets(pid):
+    """(address, port, bytes waiting to be read) of the UDP sockets of a process."""
+    inodes = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        target = os.readlink(link)
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    found = []
+    for line in Path("/proc/net/udp").read_text().splitlines()[1:]:
+        columns = line.split()
+        if columns[9] in inodes:
+            address, port = columns[1].split(":")
+            ip = socket.inet_ntoa(bytes.fromhex(address)[::-1])
+            found.append((ip, int(port, 16), int(columns[4].split(":")[1], 16)))
+    return found
+
+
+def other_address():
+    """An address of this machine that is not loopback; None where there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: only asks the routing table
+        except OSError:
+            return None
+        address = probe.getsockname()[0]
+    return None if address.startswith("127.") else address
+
+
+def test_sockets_that_are_read_are_bound_to_loopback(ros_process):
+    """A socket bound elsewhere is one Fast DDS only sends with: what is sent to it stays unread."""
+    process, domain = ros_process
+    sockets = udp_sockets(process.pid)
+    assert any(ip == LOOPBACK and port in domain_ports(domain) for ip, port, _ in sockets), sockets
+    for ip, port, _ in sockets:
+        if ip != LOOPBACK:
+            assert port not in domain_ports(domain), f"{ip}:{port} is a port where other machines would look for it"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for ip, port, _ in sockets:
+            if ip != LOOPBACK:
+                sender.sendto(b"anybody there?", (LOOPBACK if ip == "0.0.0.0" else ip, port))
+        time.sleep(0.3)
+        for ip, port, waiting in udp_sockets(process.pid):
+            if ip != LOOPBACK:
+                assert waiting > 0, f"{ip}:{port} was read"
+
+
+def test_ports_of_the_domain_are_closed_on_other_addresses(ros_process):
+    process, domain = ros_process
+    address = other_address()
+    if address is None:
+        pytest.skip("this machine has no address but loopback")
+    ports = [port for _, port, _ in udp_sockets(process.pid) if port in domain_ports(domain)]
+    assert ports
+    for port in ports:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(0.3)
+            sender.connect((address, port))
+            sender.send(b"anybody there?")
+            with pytest.raises(ConnectionRefusedError):
+                sender.recv(10)
+
+
+def test_no_listening_tcp_socket(ros_process):
+    process, _ = ros_process
+    inodes = {os.readlink(link)[8:-1] for link in Path(f"/proc/{process.pid}/fd").iterdir()}
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            assert line.split()[9] not in inodes
+
+
+def test_environment_holds_what_keeps_ros_here():
+    environment = loopback_environment(37)
+    assert environment["ROS_DOMAIN_ID"] == "37"
+    assert environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
+    assert environment["ROS_STATIC_PEERS"] == ""
+    assert Path(environment["FASTDDS_DEFAULT_PROFILES_FILE"]) == LOOPBACK_PROFILE
+    assert LOOPBACK_PROFILE.is_file()
+
+
+@pytest.mark.parametrize("domain", [-1, 102, 1000])
+def test_domain_out_of_range_is_refused(domain):
+    with pytest.raises(ParameterOutOfRange, match="ROS_DOMAIN_ID is .*; allowed: 0 to 101"):
+        loopback_environment(domain)
+
+
+def test_a_domain_in_use_is_not_chosen():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind((LOOPBACK, 0))
+        generator = random.Random(0)
+        for domain in range(102):
+            first = domain_ports(domain)[0]
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+                one.bind((LOOPBACK, first + 3))
+                assert all(choose_domain_id(generator) != domain for _ in range(3))
+
+
+def test_ports_of_domains_do_not_overlap():
+    assert all(domain_ports(d)[-1] < domain_ports(d + 1)[0] for d in range(101))

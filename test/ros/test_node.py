@@ -1,0 +1,236 @@
+"""How nodes run and end: signals, errors at the start, work beside the executor."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from std_srvs.srv import Trigger
+
+from sysid_ros.ros.node import create_long_service, run_in_thread
+
+PREAMBLE = """
+import sys, time
+from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
+from rclpy.node import Node
+from sysid_ros.core.errors import SysidError
+from sysid_ros.ros.node import spin_main
+"""
+
+SLOW_TO_STOP = (
+    PREAMBLE
+    + """
+class Slow(Node):
+    def __init__(self):
+        super().__init__("slow")
+        self.create_timer(0.05, self.say)
+    def say(self):
+        print("ready", flush=True)
+    def close(self):
+        print("stopping the arm", flush=True)
+        time.sleep(0.8)
+        self.get_logger().info("ROS still works")
+        print("arm at rest", flush=True)
+sys.exit(spin_main(Slow))
+"""
+)
+
+REFUSES = (
+    PREAMBLE
+    + """
+class Refuses(Node):
+    def __init__(self):
+        super().__init__("refuses")
+        raise SysidError("joint 'x' is unknown")
+sys.exit(spin_main(Refuses))
+"""
+)
+
+BREAKS = (
+    PREAMBLE
+    + """
+class Breaks(Node):
+    def __init__(self):
+        super().__init__("breaks")
+        self.create_timer(0.05, lambda: 1 / 0)
+    def close(self):
+        print("arm at rest", flush=True)
+sys.exit(spin_main(Breaks))
+"""
+)
+
+LIFECYCLE = (
+    PREAMBLE
+    + """
+class Cycle(LifecycleNode):
+    def __init__(self):
+        super().__init__("cycle")
+        self.declare_parameter("autostart", True)
+    def on_configure(self, state):
+        print("configured", flush=True)
+        return TransitionCallbackReturn.SUCCESS
+    def on_activate(self, state):
+        print("active", flush=True)
+        return RESULT
+sys.exit(spin_main(Cycle))
+"""
+)
+
+
+def start(code):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["."] + sys.path)}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_second_signal_does_not_break_the_stopping(second):
+    process = start(SLOW_TO_STOP)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(second)
+    out, errors = process.communicate(timeout=20)
+    assert process.returncode == 0, errors
+    assert "stopping the arm\narm at rest" in out
+    assert "ROS still works" in errors
+    assert "Traceback" not in errors
+
+
+def test_third_signal_breaks_it():
+    process = start(SLOW_TO_STOP)
+    assert process.stdout.readline() == "ready\n"
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.25)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert "arm at rest" not in out
+
+
+def test_refusal_at_the_start_is_one_sentence_and_status_2():
+    process = start(REFUSES)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert "cannot start: joint 'x' is unknown" in errors
+    assert "Traceback" not in errors
+
+
+def test_error_in_a_callback_stops_the_arm_and_shows_where():
+    process = start(BREAKS)
+    out, errors = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "arm at rest" in out
+    assert "ZeroDivisionError" in errors
+
+
+def test_autostart_configures_and_activates():
+    process = start(LIFECYCLE.replace("RESULT", "TransitionCallbackReturn.SUCCESS"))
+    assert [process.stdout.readline() for _ in range(2)] == ["configured\n", "active\n"]
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_failed_activation_is_status_2():
+    process = start(LIFECYCLE.replace("RESULT", "TransitionCallbackReturn.FAILURE"))
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert "cannot start: activate failed" in errors
+
+
+@pytest.fixture
+def spinning():
+    """A node that is spun by a thread."""
+    rclpy.init()
+    node, executor, stop = Node("worker"), SingleThreadedExecutor(), threading.Event()
+    executor.add_node(node)
+
+    def spin():
+        while not stop.is_set():
+            executor.spin_once(timeout_sec=0.05)
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    yield node
+    stop.set()
+    thread.join()
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.shutdown()
+
+
+def call(node, name):
+    client = node.create_client(Trigger, name)
+    assert client.wait_for_service(5.0)
+    done, future = threading.Event(), client.call_async(Trigger.Request())
+    future.add_done_callback(lambda _: done.set())
+    return done, future
+
+
+def test_long_work_does_not_stop_the_executor(spinning):
+    gate = threading.Event()
+
+    async def slow(_, response):
+        response.message = await run_in_thread(spinning, lambda: "done" if gate.wait(10) else "late")
+        return response
+
+    def fast(_, response):
+        response.message = "here"
+        return response
+
+    create_long_service(spinning, Trigger, "slow", slow)
+    spinning.create_service(Trigger, "fast", fast)
+    slow_done, slow_future = call(spinning, "slow")
+    fast_done, fast_future = call(spinning, "fast")
+    assert fast_done.wait(5)
+    assert fast_future.result().message == "here"
+    assert not slow_done.is_set()
+    gate.set()
+    assert slow_done.wait(5)
+    assert slow_future.result().message == "done"
+
+
+def test_second_call_of_a_long_service_can_be_refused(spinning):
+    gate, busy = threading.Event(), []
+
+    async def plan(_, response):
+        if busy:
+            response.message = "busy"
+            return response
+        busy.append(True)
+        response.message = await run_in_thread(spinning, lambda: "planned" if gate.wait(10) else "late")
+        return response
+
+    create_long_service(spinning, Trigger, "plan", plan)
+    first_done, first = call(spinning, "plan")
+    second_done, second = call(spinning, "plan")
+    assert second_done.wait(5)
+    assert second.result().message == "busy"
+    gate.set()
+    assert first_done.wait(5)
+    assert first.result().message == "planned"
+
+
+def test_error_of_the_work_is_raised_where_it_is_awaited(spinning):
+    def fail():
+        raise ValueError("no plan")
+
+    async def slow(_, response):
+        try:
+            await run_in_thread(spinning, fail)
+        except ValueError as error:
+            response.message = f"caught: {error}"
+        return response
+
+    create_long_service(spinning, Trigger, "slow", slow)
+    done, future = call(spinning, "slow")
+    assert done.wait(5)
+    assert future.result().message == "caught: no plan"

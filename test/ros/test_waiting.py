@@ -1,0 +1,99 @@
+"""What the waiting helpers say when nobody answers."""
+
+import threading
+import time
+
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from std_srvs.srv import Trigger
+
+from sysid_msgs.msg import SampleBatch
+from sysid_ros.ros import qos
+from sysid_ros.ros.waiting import (
+    Cancelled,
+    NoMessages,
+    ServiceTimeout,
+    ServiceUnavailable,
+    call_service,
+    no_messages,
+    wait_until,
+)
+
+
+@pytest.fixture
+def node():
+    rclpy.init()
+    node, executor, stop = Node("asker", namespace="/cell"), SingleThreadedExecutor(), threading.Event()
+    executor.add_node(node)
+
+    def spin():
+        while not stop.is_set():
+            executor.spin_once(timeout_sec=0.05)
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    yield node
+    stop.set()
+    thread.join()
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.shutdown()
+
+
+def test_answer_of_a_service(node):
+    def answer(_, response):
+        response.success, response.message = True, "planned"
+        return response
+
+    node.create_service(Trigger, "plan", answer)
+    client = node.create_client(Trigger, "plan")
+    assert call_service(node, client, Trigger.Request(), 5.0).message == "planned"
+
+
+def test_service_nobody_offers(node):
+    client = node.create_client(Trigger, "excitation_planner/plan")
+    with pytest.raises(ServiceUnavailable, match="nobody offers the service /cell/excitation_planner/plan") as caught:
+        call_service(node, client, Trigger.Request(), 0.2)
+    assert caught.value.nodes == ("/cell/asker",)
+
+
+def test_service_that_does_not_answer(node):
+    async def never(_, response):
+        await rclpy.task.Future(executor=node.executor)
+        return response
+
+    node.create_service(Trigger, "plan", never)
+    client = node.create_client(Trigger, "plan")
+    with pytest.raises(ServiceTimeout, match="/cell/plan did not answer within 0.3 s"):
+        call_service(node, client, Trigger.Request(), 0.3)
+
+
+def test_waiting_can_be_cancelled(node):
+    client = node.create_client(Trigger, "plan")
+    start = time.monotonic()
+    with pytest.raises(Cancelled):
+        call_service(node, client, Trigger.Request(), 30.0, is_cancelled=lambda: time.monotonic() > start + 0.2)
+    assert time.monotonic() - start < 5.0
+
+
+def test_wait_until_ends_with_the_condition():
+    assert wait_until(lambda: True, 0.0)
+    assert not wait_until(lambda: False, 0.05)
+
+
+def test_silent_topic_without_publisher_names_topic_and_qos(node):
+    error = no_messages(node, "arm_driver/samples", "samples", 2.0, qos.SAMPLES)
+    assert isinstance(error, NoMessages)
+    assert str(error) == (
+        "no samples on topic /cell/arm_driver/samples within 2 s with QoS reliable, volatile, keep last 1000; "
+        "publishers seen: none: is the driver running?"
+    )
+
+
+def test_silent_topic_with_an_incompatible_publisher_shows_its_qos(node):
+    node.create_publisher(SampleBatch, "arm_driver/samples", qos.JOINT_STATES_SUBSCRIBER)
+    assert wait_until(lambda: node.count_publishers("arm_driver/samples") == 1, 5.0)
+    error = no_messages(node, "arm_driver/samples", "samples", 2.0, qos.SAMPLES)
+    assert "publishers seen: /cell/asker (best effort, volatile): is the driver active" in str(error)
