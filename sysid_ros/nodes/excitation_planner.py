@@ -15,17 +15,18 @@ from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import ExcitationPlan, plan_excitation
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
+from sysid_ros.core.planning.clearance import build_collision_model
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_to_message
-from sysid_ros.ros.node import run_in_thread, spin_main
+from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
-from sysid_ros.ros.robot import RobotParameters
+from sysid_ros.ros.robot import SceneParameters
 
 _DEFAULTS = ExcitationSettings()
 
 
 @dataclass(frozen=True)
-class ExcitationPlannerParameters(RobotParameters):
+class ExcitationPlannerParameters(SceneParameters):
     """Parameters of the node ``excitation_planner``; they are those of ``ExcitationSettings``."""
 
     duration: float = parameter(_DEFAULTS.duration, "s", "Duration where a request names none", lower=0.5, upper=60.0)
@@ -70,7 +71,7 @@ class ExcitationPlannerNode(Node):
         self._is_planning = False
         self._is_closed = False
         self._status_publisher = self.create_publisher(PlanStatus, "~/status", qos.STATUS)
-        self.create_service(PlanExcitation, "~/plan", self._plan)
+        create_long_service(self, PlanExcitation, "~/plan", self._plan)
         self.get_logger().info("ready: call ~/plan")
 
     def close(self) -> None:
@@ -112,7 +113,12 @@ class ExcitationPlannerNode(Node):
             if estimate.target == "payload":
                 model = replace(model, payload_box=estimate.box, payload=np.array(estimate.values))
         allowance = tracking_allowance(robot)
-        model = replace(model, tracking_position=allowance.position, tracking_velocity=allowance.velocity)
+        model = replace(
+            model,
+            tracking_position=allowance.position,
+            tracking_velocity=allowance.velocity,
+            collision=build_collision_model(robot, robot.payload_prior.spheres, ground_height=values.ground),
+        )
         information = np.array(request.information, dtype=float).reshape(10, 10)
         return plan_excitation(model, q_start, settings, information, is_cancelled=lambda: self._is_closed)
 

@@ -33,9 +33,9 @@ from sysid_ros.ros.conversions import (
     stamp_from_message,
     trajectory_from_message,
 )
-from sysid_ros.ros.node import run_in_thread, spin_main
+from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
-from sysid_ros.ros.robot import RobotParameters
+from sysid_ros.ros.robot import SceneParameters
 
 _DEFAULTS = SampledCheckSettings()
 CHECKED = (
@@ -48,7 +48,7 @@ NOT_CHECKED = ("torques and distances between the samples (no proof over continu
 
 
 @dataclass(frozen=True)
-class SafePlannerParameters(RobotParameters):
+class SafePlannerParameters(SceneParameters):
     """Parameters of the node ``safe_planner``."""
 
     autostart: bool = parameter(True, "", "Certify as soon as the node runs", read_only=True)
@@ -57,8 +57,6 @@ class SafePlannerParameters(RobotParameters):
     torque_fraction: float = parameter(
         _DEFAULTS.torque_fraction, "-", "Part of the torque limits that may be used", lower=0.01, upper=1.0
     )
-    has_ground: bool = parameter(True, "", "Whether there is a ground below the arm")
-    ground_height: float = parameter(0.0, "m", "Height of the ground in the base frame", lower=-10.0, upper=10.0)
     validity: float = parameter(_DEFAULTS.validity, "s", "How long a certificate is valid", lower=0.1, upper=86400.0)
 
 
@@ -88,8 +86,8 @@ class SafePlannerNode(LifecycleNode):
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Offers the services."""
         self._offered = [
-            self.create_service(CertifyTrajectory, "~/certify", self._certify),
-            self.create_service(PlanTo, "~/plan_to", self._plan_to),
+            create_long_service(self, CertifyTrajectory, "~/certify", self._certify),
+            create_long_service(self, PlanTo, "~/plan_to", self._plan_to),
         ]
         self.get_logger().info("ready: certificates of this version are checked at samples, they are no proof")
         return TransitionCallbackReturn.SUCCESS
@@ -196,7 +194,7 @@ class SafePlannerNode(LifecycleNode):
             clearance=values.clearance,
             torque_fraction=values.torque_fraction,
             feedback_torque=feedback_allowance(self._robot, boxes),
-            ground_height=values.ground_height if values.has_ground else None,
+            ground_height=values.ground,
             validity=values.validity,
         )
 

@@ -28,3 +28,16 @@ class RobotParameters(NodeParameters):
         for warning in robot.warnings:
             logger.warning(warning)
         return robot
+
+
+@dataclass(frozen=True)
+class SceneParameters(RobotParameters):
+    """Parameters of a node that needs to know what is around the arm; planner and checker must agree on them."""
+
+    has_ground: bool = parameter(True, "", "Whether there is a ground below the arm")
+    ground_height: float = parameter(0.0, "m", "Height of the ground in the base frame", lower=-10.0, upper=10.0)
+
+    @property
+    def ground(self) -> float | None:
+        """Height of the ground in the base frame [m]; None for no ground."""
+        return self.ground_height if self.has_ground else None
