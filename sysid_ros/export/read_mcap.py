@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from sysid_ros.core.errors import SysidError
 from sysid_ros.core.estimation.samples import SampleBlock, split_into_blocks
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.export.readers import InvalidRecording, Recording, describe_gaps, joint_columns
-from sysid_ros.export.recording import METADATA
+from sysid_ros.export.recording import FIRST_STAMP, METADATA
 
 Array = NDArray[np.float64]
 
@@ -49,8 +49,13 @@ class DamagedRecording(SysidError):
 
 @dataclass
 class _Collected:
-    """What has been read so far; arrays of the samples that became part of a block."""
+    """What has been read so far; arrays of the samples that became part of a block.
 
+    Attributes:
+        first_stamp: Samples before this stamp are not used [ns].
+    """
+
+    first_stamp: int
     batches: list[SampleBlock] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)
     extra: dict[str, list[Array]] = field(default_factory=lambda: {"q_d": [], "v_d": [], "tau_command": []})
@@ -90,7 +95,8 @@ def read_mcap(path: Path, robot: RobotModel, topic: str | None = None) -> Record
         InvalidRecording: No batches, more than one topic of them, or contradictory lengths.
         JointNotFound: It names a joint the robot does not have.
     """
-    collected, topics, damage = _Collected(), set(), ""
+    metadata = read_metadata(path)
+    collected, topics, damage = _Collected(_first_stamp(path, metadata)), set(), ""
     try:
         for entry in read_messages(path):
             if entry.type_name == SAMPLES and topic in (None, entry.topic):
@@ -120,7 +126,7 @@ def read_mcap(path: Path, robot: RobotModel, topic: str | None = None) -> Record
         reference_q=extra["q_d"],
         reference_v=extra["v_d"],
         commanded_tau=extra["tau_command"],
-        metadata=read_metadata(path),
+        metadata=metadata,
         notices=tuple(notices),
     )
 
@@ -153,6 +159,14 @@ def read_metadata(path: Path) -> dict[str, str]:
     return found
 
 
+def _first_stamp(path: Path, metadata: Mapping[str, str]) -> int:
+    text = metadata.get(FIRST_STAMP, "0")
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidRecording(path, f"the description '{FIRST_STAMP}'", repr(text), "a whole number [ns]") from None
+
+
 def _add(path: Path, robot: RobotModel, batch: Any, collected: _Collected) -> None:
     order = joint_columns(path, batch.joint_names, robot)
     stamps = np.asarray(batch.stamps, dtype=np.int64)
@@ -166,7 +180,10 @@ def _add(path: Path, robot: RobotModel, batch: Any, collected: _Collected) -> No
     valid = np.asarray(batch.valid, dtype=bool)
     if valid.size != count:
         raise InvalidRecording(path, "the length of valid in a batch", valid.size, f"{count}")
-    sequence = int(batch.first_sequence) + np.arange(count, dtype=np.int64)
+    is_early = stamps < collected.first_stamp
+    stamps, valid = stamps[~is_early], valid[~is_early]
+    arrays = {name: values[~is_early] for name, values in arrays.items()}
+    sequence = int(batch.first_sequence) + np.flatnonzero(~is_early)
     blocks, notices = split_into_blocks(
         stamps[valid], sequence[valid], *(arrays[name][valid] for name in ("q", "v", "tau"))
     )

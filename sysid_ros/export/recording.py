@@ -43,12 +43,21 @@ class RecordingError(SysidError):
         super().__init__(f"cannot write the recording {path}: {reason}")
 
 
+FIRST_STAMP = "first_stamp_ns"
+"""Name of the description that says with which sample the estimate began: earlier ones are not used offline either."""
+
+
 @dataclass(frozen=True)
 class _Entry:
     topic: str
     type_name: str
     message: Any
     stamp_ns: int
+
+
+@dataclass(frozen=True)
+class _Description:
+    texts: dict[str, str]
 
 
 class RecordingWriter:
@@ -71,7 +80,7 @@ class RecordingWriter:
     ):
         self.path = Path(path)
         self._definitions = dict(definitions or {})
-        self._queue: queue.Queue[_Entry | None] = queue.Queue(QUEUE_LENGTH)
+        self._queue: queue.Queue[_Entry | _Description | None] = queue.Queue(QUEUE_LENGTH)
         self._lock = threading.Lock()
         self._dropped = 0
         self._written = 0
@@ -126,6 +135,20 @@ class RecordingWriter:
             return False
         return True
 
+    def describe(self, **texts: str) -> bool:
+        """Adds texts that describe the recording, by name, as :data:`FIRST_STAMP`; like :meth:`write` it never waits.
+
+        Returns:
+            Whether they were taken.
+        """
+        if self._is_closed or self._error is not None:
+            return False
+        try:
+            self._queue.put_nowait(_Description(dict(texts)))
+        except queue.Full:
+            return False
+        return True
+
     def close(self) -> None:
         """Writes what is waiting, finishes the file and closes it; doing so twice is harmless.
 
@@ -172,7 +195,10 @@ class RecordingWriter:
             with self._file:
                 file = _McapFile(self._file, self._metadata, self._definitions)
                 while (entry := self._queue.get()) is not None:
-                    self._add(file, entry)
+                    if isinstance(entry, _Description):
+                        file.describe(entry.texts)
+                    else:
+                        self._add(file, entry)
                 file.finish()
         except Exception as error:  # kept for close(), which raises it where somebody listens
             self._error = error
@@ -195,7 +221,7 @@ class _McapFile:
     def __init__(self, file: BinaryIO, metadata: Mapping[str, str], definitions: Mapping[str, str]):
         self._writer = McapWriter(file, chunk_size=CHUNK_BYTES, compression=CompressionType.ZSTD)
         self._writer.start(profile="ros2", library="sysid_ros")
-        self._writer.add_metadata(METADATA, dict(metadata))
+        self.describe(dict(metadata))
         self._definitions = definitions
         self._schemas: dict[str, int] = {}
         self._channels: dict[str, int] = {}
@@ -213,6 +239,9 @@ class _McapFile:
             sequence=self._sequence[entry.topic],
             data=bytes(data),
         )
+
+    def describe(self, texts: dict[str, str]) -> None:
+        self._writer.add_metadata(METADATA, texts)
 
     def finish(self) -> None:
         self._writer.finish()
