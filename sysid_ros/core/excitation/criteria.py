@@ -2,8 +2,8 @@
 
 All criteria are to be minimised. They see the regressor ``W`` of the whole arm at N evenly spread samples,
 (N, n, 14 n + 10); its last ten columns belong to the payload. A sample stands for the momentum windows around it: the
-row of a window of length h is the mean of ``W`` times h, so the information of the trajectory is ``duration / (N h)``
-times the sum over the samples.
+row of a window of length h, divided by h, is the mean of ``W`` over it, so the information of the trajectory is
+``duration / (N h)`` times the sum over the samples.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class ErrorModel:
         relative: Relative torque error, (n,) [-].
         absolute: Absolute torque error, (n,) [Nm].
         weight: Momentum windows a sample stands for, ``duration / (N h)`` [-].
-        window: Length h of the momentum windows [s].
-        row_error: What a row of data collected earlier may be wrong by, divided by h [Nm].
+        row_error: What a row of data collected earlier may be wrong by [Nm].
     """
 
     theta: Array
@@ -51,7 +50,6 @@ class ErrorModel:
     relative: Array
     absolute: Array
     weight: float
-    window: float
     row_error: float
 
     @property
@@ -98,8 +96,7 @@ class BoundsCriterion:
         self._prior = np.eye(self._open.size)
         if collected is not None:
             scale = errors.payload_scale
-            deviation = errors.row_error * errors.window
-            self._prior[-PAYLOAD:, -PAYLOAD:] += scale[:, None] * collected * scale / deviation**2
+            self._prior[-PAYLOAD:, -PAYLOAD:] += scale[:, None] * collected * scale / errors.row_error**2
 
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
         """See :class:`Criterion`."""
@@ -122,7 +119,7 @@ class BoundsCriterion:
 
 
 class InformationCriterion:
-    """A function of the information about the payload alone, ``G = sum of Y^T Y`` over the windows.
+    """A function of the information about the payload alone, the Gram matrix G of the windows (as mean torques).
 
     Args:
         errors: What is unknown; only its scales and weights are used.
@@ -136,7 +133,7 @@ class InformationCriterion:
         self._functions = {"d_optimal": _d_optimal, "a_optimal": _a_optimal, "condition_number": _condition}
         self._function = self._functions[kind]
         self._scale = np.ones(PAYLOAD) if kind == "condition_number" else errors.payload_scale
-        self._weight = errors.weight * errors.window**2
+        self._weight = errors.weight
         given = np.zeros((PAYLOAD, PAYLOAD)) if collected is None else collected
         self._collected = self._scale[:, None] * given * self._scale
 

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 _DISTANCE_SMOOTHING = 0.004
 """Length s over which the minimum of distances is smoothed [m]."""
-_USAGE_SMOOTHING = 0.01
+_USAGE_SMOOTHING = 0.02
 """Share of the limits over which the maximum of torques is smoothed [-]."""
 _STOP_PROGRESS = (0.5, 0.7, 1.0)
 """Fractions of the progress of a stop at which its torque is looked at; the last is rest."""

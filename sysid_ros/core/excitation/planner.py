@@ -78,8 +78,9 @@ def plan_excitation(
         model: The arm and what is known; ``ExcitationModel.of(robot)`` for the defaults.
         q_start: Start and end position, (n,) [rad].
         settings: What is wanted; the defaults without it.
-        collected: Gram matrix ``sum Y^T Y`` of the momentum windows collected so far, (10, 10); what they already show
-            is not shown again. The windows must be as long as ``settings.window``.
+        collected: Gram matrix of the momentum windows collected so far in terms of mean torques, (10, 10), as
+            ``StreamingEstimator.information`` gives it; the windows must be as long as ``settings.window``. What they
+            already show is not shown again.
         is_cancelled: Looked at in every iteration of the solver.
         on_progress: Called with the fraction done, 0..1, and a sentence.
 
@@ -139,8 +140,7 @@ class _Search:
             solution = self._solver.solve(start, remaining, self.is_cancelled)
             self._require_not_cancelled()
             self.iterations += solution.iterations
-            for candidate in solution.candidates:
-                self._offer(candidate)
+            self._offer(solution.x)
         if not np.isfinite(self.cost):
             self._offer(start)
 
@@ -203,8 +203,8 @@ def _describe(
     planning_time: float,
 ) -> ExcitationPlan:
     trajectory = search.problem.space.trajectory(search.x)
-    windows = momentum_windows(model.robot, trajectory, settings.window)[..., -10:].reshape(-1, 10)
-    information = windows.T @ windows + (0.0 if collected is None else np.asarray(collected))
+    rows = momentum_windows(model.robot, trajectory, settings.window)[..., -10:].reshape(-1, 10) / settings.window
+    information = rows.T @ rows + (0.0 if collected is None else np.asarray(collected))
     regressor = payload_regressor(model.robot, trajectory)
     widths = expected_half_widths(model, [trajectory], settings.window)
     widths.setflags(write=False)

@@ -35,7 +35,7 @@ class ExcitationProblem:
         model: What is known.
         q_start: Start position, (n,) [rad].
         settings: What is wanted.
-        collected: Gram matrix of the windows collected so far, (10, 10); None for nothing.
+        collected: Gram matrix of the windows collected so far, (10, 10), see :func:`plan_excitation`; None for nothing.
 
     Raises:
         StartOutsideLimits: The start position violates a limit, or cannot be held with the worst payload.
@@ -140,7 +140,6 @@ class ExcitationProblem:
             relative=sensors.effort_relative_error,
             absolute=np.maximum(sensors.effort_absolute_error, 1e-6),
             weight=settings.duration / (settings.samples * settings.window),
-            window=settings.window,
             row_error=max(float(np.median(row_error)), 1e-6),
         )
 

@@ -48,9 +48,9 @@ class ExcitationSettings:
     criterion: str = "bounds"
     window: float = 0.1
     samples_per_period: int = 8
-    starts: int = 3
-    max_iterations: int = 30
-    time_budget: float = 4.0
+    starts: int = 2
+    max_iterations: int = 40
+    time_budget: float = 5.0
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Solves an excitation problem from one start with Ipopt, and keeps the best feasible point on the way."""
+"""Solves an excitation problem from one start with Ipopt, and keeps the best point on the way."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sysid_ros.core.excitation.problem import ExcitationProblem
 
 Array = NDArray[np.float64]
 
-_FEASIBLE = 1e-3
-"""Violation up to which a point on the way counts as feasible; the plan is checked and shrunk afterwards."""
+_VIOLATION_WEIGHT = 30.0
+"""Cost a point on the way is charged per unit of its largest violation: about what shrinking it afterwards costs."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Solution:
     """Outcome of one start.
 
     Attributes:
-        candidates: Coordinates, each (size,), of the best feasible point on the way, if any, and of the last point.
+        x: Coordinates of the best point on the way, (size,); it may violate limits a little.
         iterations: Iterations done [-].
         time: Time taken [s].
         status: What the solver said.
     """
 
-    candidates: tuple[Array, ...]
+    x: Array
     iterations: int
     time: float
     status: str
@@ -61,8 +61,7 @@ class IpoptSolver:
             "jac_g": _Wrapped("jac_g", [point, none], [rows_of_g, sparsity], self._jacobian),
         }
         self._watch = _Watch(size, count, self._keep)
-        self._best: tuple[float, Array] | None = None
-        self._last: Array = np.zeros(size)
+        self._best: tuple[float, Array] = (np.inf, np.zeros(size))
         self._iterations = 0
         self._should_stop: Callable[[], bool] = lambda: False
 
@@ -74,13 +73,12 @@ class IpoptSolver:
             time_limit: Time after which it ends with what it has [s].
             should_stop: Looked at in every iteration.
         """
-        self._best, self._last, self._iterations, self._should_stop = None, x0, 0, should_stop
+        self._best, self._iterations, self._should_stop = (np.inf, x0), 0, should_stop
         begin = time.perf_counter()
         solver = self._build(time_limit)
         solver(x0=x0, lbg=self._problem.lower, ubg=self._problem.upper)
         status = str(solver.stats()["return_status"])
-        best = () if self._best is None else (self._best[1],)
-        return Solution((*best, self._last), self._iterations, time.perf_counter() - begin, status)
+        return Solution(self._best[1], self._iterations, time.perf_counter() - begin, status)
 
     def _build(self, time_limit: float) -> ca.Function:
         x = ca.MX.sym("x", self._problem.size)
@@ -111,11 +109,11 @@ class IpoptSolver:
 
     def _keep(self, x: Array, cost: float, constraints: Array) -> bool:
         self._iterations += 1
-        self._last = x
         problem = self._problem
-        violation = max(np.max(problem.lower - constraints), np.max(constraints - problem.upper))
-        if violation <= _FEASIBLE and (self._best is None or cost < self._best[0]):
-            self._best = (cost, x)
+        violation = max(np.max(problem.lower - constraints), np.max(constraints - problem.upper), 0.0)
+        merit = cost + _VIOLATION_WEIGHT * violation
+        if merit < self._best[0]:
+            self._best = (merit, x)
         return self._should_stop()
 
 

@@ -75,7 +75,7 @@ def test_more_collected_data_leave_less_to_learn(model, gen3, x):
 def test_bounds_criterion_is_the_posterior_of_the_joint_estimate():
     rng = np.random.default_rng(6)
     regressor = rng.normal(size=(5, 2, 14 * 2 + 10))
-    errors = ErrorModel(rng.normal(size=38), rng.uniform(0.1, 1, 38), np.zeros(2), np.full(2, 0.3), 2.0, 0.1, 0.5)
+    errors = ErrorModel(rng.normal(size=38), rng.uniform(0.1, 1, 38), np.zeros(2), np.full(2, 0.3), 2.0, 0.5)
     rows = regressor.reshape(-1, 38)
     information = 2.0 * rows.T @ rows / 0.3**2 + np.diag(errors.radius**-2.0)
     relative = np.sqrt(np.diag(np.linalg.inv(information)))[-10:] / errors.radius[-10:]
