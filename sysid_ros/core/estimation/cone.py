@@ -1,6 +1,6 @@
 """A point of the cone of physically consistent bodies and the coordinates around it in which the cone looks round.
 
-With the log-Cholesky factor M of the pseudo-inertia, ``M (1 + Z) M^T`` with symmetric Z reaches every body. In
+With the log-Cholesky factor L of the pseudo-inertia, ``L (1 + Z) L^T`` with symmetric Z reaches every body. In
 orthonormal coordinates z of Z the barrier ``-log det`` has gradient ``-tr`` and Hessian 1 at the point itself,
 however close to the edge of the cone it lies, which keeps Newton's method well conditioned where the parameters, or
 eta, are not.
@@ -40,7 +40,7 @@ class ConePoint:
     """A physically consistent body.
 
     Attributes:
-        factor: Upper triangular M with the pseudo-inertia ``M M^T``, (4, 4).
+        factor: Lower triangular L with the pseudo-inertia ``L L^T``, (4, 4).
     """
 
     factor: Array
@@ -69,6 +69,4 @@ class ConePoint:
     def moved(self, z: Array) -> ConePoint:
         """The body at z (10,), which must be inside the cone."""
         inner = np.eye(4) + np.tensordot(z, _BASIS, axes=1)
-        # The Cholesky factor of the matrix with rows and columns reversed is the upper factor, reversed.
-        upper = np.linalg.cholesky(inner[::-1, ::-1])[::-1, ::-1]
-        return ConePoint(self.factor @ upper)
+        return ConePoint(self.factor @ np.linalg.cholesky(inner))

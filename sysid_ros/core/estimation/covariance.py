@@ -69,19 +69,16 @@ class Covariance:
 
     def __init__(self, bands: RowBands, b: Array, error: Array, delta: Array, ends: Array):
         self._bands = scipy.linalg.cholesky_banded(bands.assemble(error, ends), lower=True, check_finite=False)
-        self._b = self._forward(b * np.sqrt(delta))
-        self._small = scipy.linalg.cho_factor(np.eye(len(delta)) + self._b.T @ self._b, lower=True, check_finite=False)
-
-    def half(self, columns: Array) -> tuple[Array, Array]:
-        """``y`` and ``z`` with ``columns^T S^-1 columns = y^T y - z^T z``; input (R, k)."""
-        forward = self._forward(columns)
-        inner = scipy.linalg.solve_triangular(self._small[0], self._b.T @ forward, lower=True, check_finite=False)
-        return forward, inner
+        self._b = self._forward(b * np.sqrt(delta)) if b.shape[1] else None  # LAPACK must not see empty matrices
+        if self._b is not None:
+            small = np.eye(len(delta)) + self._b.T @ self._b
+            self._small = scipy.linalg.cho_factor(small, lower=True, check_finite=False)
 
     def solve(self, columns: Array) -> Array:
         """``S^-1 columns``, (R, k)."""
         forward = self._forward(columns)
-        forward -= self._b @ scipy.linalg.cho_solve(self._small, self._b.T @ forward, check_finite=False)
+        if self._b is not None:
+            forward -= self._b @ scipy.linalg.cho_solve(self._small, self._b.T @ forward, check_finite=False)
         return lapack.dtbtrs(self._bands, forward, uplo="L", trans="T")[0]
 
     def _forward(self, columns: Array) -> Array:

@@ -117,7 +117,7 @@ def fit(objective: FitObjective, start: ArrayLike, box: Box | None = None, gap: 
         NoBodyInBox: No body lies in the box.
         FitNotConverged: No solution of that quality was found.
 
-    Source: SAFE-ID (25), (33), (34), with weights and a barrier.
+    Source: SAFE-ID (25) and (16), with weights and a barrier.
     """
     point, steps = ConePoint(factor(start)), 0
     sides = None if box is None else _Sides(box)

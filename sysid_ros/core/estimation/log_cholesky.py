@@ -1,7 +1,8 @@
 """Log-Cholesky coordinates of a rigid body: every point of R^10 is a physically consistent body.
 
-``eta = [alpha, d1, d2, d3, s12, s13, s23, s14, s24, s34]`` gives the upper triangular factor M of the pseudo-inertia
-``M M^T`` (SAFE-ID (33), (34)). The parameters come out in this package's order, not the paper's.
+``eta = [alpha, d1, d2, d3, s12, s13, s23, s14, s24, s34]`` gives a lower triangular factor L of the pseudo-inertia
+``L L^T``, which is the transpose of the matrix M of SAFE-ID (34): the paper's formula (16) is ``M^T M``, not ``M
+M^T`` as (33) has it. The parameters come out in this package's order, not the paper's.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from sysid_ros.core.model.inertia import from_pseudo_inertia, pseudo_inertia
 
 Array = NDArray[np.float64]
 
-_OFF_DIAGONAL = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
+_OFF_DIAGONAL = ((1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2))
 
 
 def _parameter_map() -> Array:
@@ -32,7 +33,7 @@ PARAMETER_MAP = _parameter_map()
 
 
 def factor(eta: ArrayLike) -> Array:
-    """The factor M (4, 4) of the pseudo-inertia, SAFE-ID (34)."""
+    """The lower triangular factor L (4, 4) of the pseudo-inertia, the transpose of SAFE-ID (34)."""
     values = np.asarray(eta, dtype=float)
     result = np.diag(np.append(np.exp(values[1:4]), 1.0))
     for (row, column), value in zip(_OFF_DIAGONAL, values[4:], strict=True):
@@ -54,15 +55,14 @@ def from_parameters(theta: ArrayLike) -> Array:
     """
     pseudo = pseudo_inertia(theta)
     try:
-        # The Cholesky factor of the matrix with rows and columns reversed is the upper factor, reversed.
-        upper = np.linalg.cholesky(pseudo[::-1, ::-1])[::-1, ::-1]
+        lower = np.linalg.cholesky(pseudo)
     except np.linalg.LinAlgError:
         raise NotPhysicallyConsistent("payload", np.linalg.eigvalsh(pseudo)) from None
-    return from_factor(upper)
+    return from_factor(lower)
 
 
 def from_factor(matrix: Array) -> Array:
-    """Log-Cholesky coordinates (10,) of an upper triangular factor (4, 4) with positive diagonal."""
+    """Log-Cholesky coordinates (10,) of a lower triangular factor (4, 4) with positive diagonal."""
     scaled = matrix / matrix[3, 3]
     off_diagonal = [scaled[index] for index in _OFF_DIAGONAL]
     return np.concatenate([[np.log(matrix[3, 3])], np.log(np.diag(scaled)[:3]), off_diagonal])
@@ -82,12 +82,12 @@ def derivatives(eta: ArrayLike) -> tuple[Array, Array, Array]:
     scale = np.exp(values[0])
     for k, index in enumerate(_OFF_DIAGONAL):
         first[4 + k][index] = scale
-    # Second derivatives of M: alpha repeats every first derivative, d_i repeats itself, the rest vanish.
+    # Second derivatives of L: alpha repeats every first derivative, d_i repeats itself, the rest vanish.
     second = np.zeros((10, 10, 4, 4))
     second[0], second[:, 0] = first, first
     for axis in range(1, 4):
         second[axis, axis] = first[axis]
-    # theta_p = <A_p, M M^T> with A_p symmetric: d = 2 <A_p M, dM>, d2 = 2 <A_p M, d2M> + 2 <A_p dM, dM>.
+    # theta_p = <A_p, L L^T> with A_p symmetric: d = 2 <A_p L, dL>, d2 = 2 <A_p L, d2L> + 2 <A_p dL, dL>.
     turned = (PARAMETER_MAP @ matrix).reshape(10, 16)
     flat = first.reshape(10, 16)
     products = (PARAMETER_MAP[:, None] @ first).reshape(10, 10, 16)

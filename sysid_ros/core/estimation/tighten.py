@@ -65,6 +65,10 @@ def _second_moments(lower: Array, upper: Array) -> tuple[Array, Array]:
         size = _SLACK * np.max(np.abs([lower[[own, first, second]], upper[[own, first, second]]]))
         low[axis] = max(0.5 * (lower[first] + lower[second] - upper[own]) - size, 0.0)
         high[axis] = 0.5 * (upper[first] + upper[second] - lower[own]) + size
+    for axis, (a, b) in enumerate(_OTHERS):  # I_axis = S_a + S_b
+        index = _DIAGONAL[axis]
+        for one, other in ((a, b), (b, a)):
+            high[one] = min(high[one], _up(upper[index] - low[other]) if upper[index] >= low[other] else -np.inf)
     return low, high
 
 

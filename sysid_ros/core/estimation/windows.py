@@ -16,7 +16,7 @@ from sysid_ros.core.estimation.sensitivity import Sensitivity
 from sysid_ros.core.estimation.signals import WindowSignals
 from sysid_ros.core.estimation.torque import integrate_torque, sample_torque
 from sysid_ros.core.estimation.window_model import WindowModel
-from sysid_ros.core.model.robot import FRICTION, INERTIAL
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning
 
 Array = NDArray[np.float64]
 
@@ -38,7 +38,10 @@ def build_rows(model: WindowModel, block: SampleBlock, start: int, stop: int, nu
     sign = integrate_sign(signals.v, signals.steps, slack)
     b = np.zeros((n, model.unknowns.radius.size))
     b[:, : INERTIAL * n] = signals.inertial
-    b[:, INERTIAL * n : 14 * n] = friction_columns(signals, sign.value)
+    friction = friction_columns(signals, sign.value)
+    if model.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
+        friction[:, np.arange(FRICTION * n) % FRICTION < 3] = 0.0  # only the zero of the sensor is left
+    b[:, INERTIAL * n : 14 * n] = friction
     at_start = sample_torque(signals.torque_times, signals.tau, lag)
     at_stop = sample_torque(signals.torque_times, signals.tau, signals.duration + lag)
     b[:, 14 * n : 15 * n] = np.diag(at_start - at_stop)

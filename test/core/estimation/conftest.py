@@ -58,7 +58,7 @@ def friction_parameters(robot: RobotModel, theta):
 
 def rigid_torque(model, q, v, a):
     data = model.createData()
-    return np.array([pin.rnea(model, data, *row) for row in zip(q, v, a)])
+    return np.array([pin.rnea(model, data, *row) for row in zip(q, v, a, strict=True)])
 
 
 def torque_at(robot, model, theta, motion, times):

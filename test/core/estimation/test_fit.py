@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from sysid_ros.core.estimation import fit as fit_module
+from sysid_ros.core.estimation.fit import FitNotConverged, FitObjective, NoBodyInBox, fit
+from sysid_ros.core.estimation.log_cholesky import from_parameters
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.inertia import from_com_form, from_pseudo_inertia, is_physically_consistent, pseudo_inertia
+
+START = from_parameters(from_com_form(1.2, [0, 0, -0.2], 0.01 * np.eye(3)))
+SCALE = 30 * np.array([1, 1, 1, 1, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3])
+
+
+def random_objective(seed, noise, massless=False):
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=(60, 10)) * SCALE
+    truth = from_com_form(1.8, 0.1 * rng.normal(size=3), np.diag([0.008, 0.001, 0.008])) * (not massless)
+    center = rng.normal(size=10) * 0.1
+    r = y @ (truth - center) + noise * rng.normal(size=60)
+    return FitObjective(y.T @ y, y.T @ r, center), truth
+
+
+def solve_by_full_factor(objective):
+    """An independent solution: the pseudo-inertia as F F^T with any 4x4 matrix F, which reaches the cone's edge."""
+
+    def value_and_gradient(x):
+        matrix = x.reshape(4, 4)
+        theta = from_pseudo_inertia(matrix @ matrix.T)
+        slope = objective.gradient(theta)
+        units = [
+            np.tensordot(slope, np.array([from_pseudo_inertia(_unit(i, j))]).T, axes=1)[0]
+            for i in range(4)
+            for j in range(4)
+        ]
+        return objective.value(theta), 2.0 * (np.array(units).reshape(4, 4) @ matrix).ravel()
+
+    rng = np.random.default_rng(0)
+    best = None
+    for _ in range(4):
+        x = np.linalg.cholesky(
+            pseudo_inertia(from_com_form(1.0, [0, 0, -0.1], 0.02 * np.eye(3)))
+        ).ravel() + 0.1 * rng.normal(size=16)
+        for _ in range(3):
+            x = minimize(value_and_gradient, x, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 3000}).x
+        value = value_and_gradient(x)[0]
+        best = value if best is None else min(best, value)
+    return best
+
+
+def _unit(i, j):
+    unit = np.zeros((4, 4))
+    unit[i, j] += 0.5
+    unit[j, i] += 0.5
+    return unit
+
+
+@pytest.mark.parametrize(("seed", "noise"), [(0, 0.01), (1, 1.0), (2, 5.0), (3, 5.0)])
+def test_the_minimum_is_that_of_an_independent_solver(seed, noise):
+    objective, _ = random_objective(seed, noise)
+    solution = fit(objective, START)
+    assert is_physically_consistent(solution.theta) and solution.gap <= 1.01e-6
+    reference = solve_by_full_factor(objective)
+    assert abs(solution.objective - reference) < 1e-5 * (1.0 + abs(reference) * 1e-6)
+    plain = objective.center + np.linalg.solve(objective.gram, objective.linear)
+    assert is_physically_consistent(plain) == (abs(objective.value(plain) - solution.objective) < 1e-5)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_a_massless_payload_is_found_at_the_tip_of_the_cone(noise):
+    objective, truth = random_objective(5, noise, massless=True)
+    solution = fit(objective, START)
+    reference = solve_by_full_factor(objective) if noise else objective.value(truth)
+    assert abs(solution.objective - reference) < 1e-5 * max(1.0, abs(reference))
+    assert np.all(np.abs(solution.theta) < 1e-3 + 0.1 * noise)
+
+
+def test_the_semidefinite_programme_agrees():
+    cvxpy = pytest.importorskip("cvxpy")
+    for seed, noise in ((1, 1.0), (2, 5.0)):
+        objective, _ = random_objective(seed, noise)
+        theta = cvxpy.Variable(10)
+        root = np.linalg.cholesky(objective.gram).T
+        target = np.linalg.solve(root.T, objective.linear)
+        pseudo = sum(theta[k] * pseudo_inertia(np.eye(10)[k]) for k in range(10))
+        cost = 0.5 * cvxpy.sum_squares(root @ (theta - objective.center) - target)
+        cvxpy.Problem(cvxpy.Minimize(cost), [pseudo >> 0]).solve(solver="CLARABEL")
+        assert abs(objective.value(theta.value) - fit(objective, START).objective) < 1e-3
+
+
+def test_a_warm_start_gives_the_same_answer():
+    objective, truth = random_objective(1, 1.0)
+    cold = fit(objective, START)
+    warm = fit(objective, cold.eta)
+    np.testing.assert_allclose(warm.theta, cold.theta, atol=1e-5)
+    far = fit(objective, from_parameters(from_com_form(500.0, [3, 0, 0], 90 * np.eye(3))))
+    np.testing.assert_allclose(far.theta, cold.theta, atol=1e-5)
+
+
+def test_an_unconverged_fit_raises(monkeypatch):
+    objective, _ = random_objective(1, 1.0)
+    monkeypatch.setattr(fit_module, "_MAX_STEPS", 2)
+    with pytest.raises(FitNotConverged, match="did not converge in 2 steps"):
+        fit(objective, START)
+
+
+def test_the_fit_inside_a_box():
+    objective, _ = random_objective(2, 5.0)
+    free = fit(objective, START)
+    box = Box.around(free.theta + 0.3 * np.abs(free.theta), 0.2 * np.abs(free.theta) + 0.02)
+    assert not box.contains(free.theta)
+    inside = fit(objective, START, box)
+    assert box.contains(inside.theta) and is_physically_consistent(inside.theta)
+    assert inside.objective > free.objective
+    rng = np.random.default_rng(1)
+    tried = 0
+    for point in inside.theta + rng.normal(size=(4000, 10)) * 0.02 * (np.abs(free.theta) + 0.02):
+        if box.contains(point) and is_physically_consistent(point):
+            tried += 1
+            assert objective.value(point) >= inside.objective - 1e-5
+    assert tried > 20
+    wide = fit(objective, START, Box.around(free.theta, np.full(10, 10.0)))
+    np.testing.assert_allclose(wide.theta, free.theta, atol=1e-4)
+
+
+def test_a_box_without_a_body_is_noticed():
+    objective, _ = random_objective(2, 5.0)
+    empty = Box(
+        np.array([1.0, 0.9, 0, 0, 0, 0, 0, 0, 0, 0]), np.array([1.1, 1.0, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
+    )
+    with pytest.raises(NoBodyInBox, match="no body has parameters inside these bounds"):
+        fit(objective, START, empty)

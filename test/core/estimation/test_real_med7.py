@@ -1,0 +1,66 @@
+"""A real recording: 10 s of an LBR Med7 with an unknown tool on a tilted base, torque 20 ms late, no velocities."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.estimation.differentiate import differentiate_positions
+from sysid_ros.core.estimation.offline import estimate_from_samples
+from sysid_ros.core.estimation.samples import SampleBlock
+from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.loader import load_robot
+
+FILE = Path(__file__).parents[4] / "shared" / "facts" / "data" / "lbr_med7_real_10s.npz"
+pytestmark = pytest.mark.skipif(not FILE.exists(), reason="the recording is not part of the repository")
+
+AWARE = EstimatorSettings(
+    torque_lag=0.02,
+    torque_lag_tolerance=0.005,
+    gravity_cone=0.04,
+    torque_offset=0.3,
+    acceleration_factor=1.0,
+    acceleration_change=0.2,
+    reweightings=2,
+)
+"""What is known of the set-up: tilt, lag, zero of the sensors, and how quiet the motion is."""
+
+
+@pytest.fixture(scope="module")
+def recording():
+    data = np.load(FILE)
+    seconds, q, tau = data["fast_t"], data["fast_q"], data["fast_tau"].astype(float)
+    velocities = differentiate_positions(seconds, q, 5e-6, jerk=9.0)
+    m = velocities.half_width
+    stamps = np.round(seconds[m:-m] * 1e9).astype(np.int64)
+    robot = load_robot("kuka_lbr_med7")
+    sensors = dataclasses.replace(robot.sensors, velocity_error=velocities.error, effort_is_held=False)
+    return dataclasses.replace(robot, sensors=sensors), SampleBlock(
+        stamps, np.arange(stamps.size), q[m:-m], velocities.v, tau[m:-m]
+    )
+
+
+def uncertain(robot, share):
+    theta = robot.theta_nominal
+    split = robot.inertial_slice(robot.n).stop
+    radius = robot.theta_box.radius.copy()
+    radius[:split] = share * np.abs(theta[:split])
+    return dataclasses.replace(robot, theta_box=Box.around(theta, radius))
+
+
+def test_without_tilt_and_lag_the_alarm_names_the_heavy_joints(recording):
+    robot, block = recording
+    estimate, _, _ = estimate_from_samples(robot, [block], EstimatorSettings(reweightings=2))
+    assert not estimate.is_consistent
+    assert "lbr_A2" in estimate.alarm or "lbr_A4" in estimate.alarm
+    assert "direction of gravity" in estimate.alarm
+
+
+def test_with_tilt_and_lag_the_payload_has_bounds(recording):
+    robot, block = recording
+    estimate, history, residuals = estimate_from_samples(uncertain(robot, 0.2), [block], AWARE)
+    assert estimate.is_consistent and estimate.number_of_windows > 90 and len(history) > 15
+    assert estimate.half_width[0] < 0.6 * robot.payload_prior.box.radius[0]
+    assert np.all(np.abs(residuals.measured - residuals.explained) < 1.5 * residuals.allowed)

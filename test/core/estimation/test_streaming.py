@@ -1,0 +1,238 @@
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.offline import estimate_from_samples
+from sysid_ros.core.estimation.samples import InvalidSamples, SampleBlock
+from sysid_ros.core.estimation.streaming import EstimatorSettings, StreamingEstimator
+from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+
+FAST = EstimatorSettings(reweightings=2)
+LIGHT = from_com_form(0.5, [0.01, 0.0, -0.2], 0.002 * np.eye(3))
+
+
+@pytest.fixture(scope="module")
+def recording(robot, tools, dumbbell):
+    """2.5 s of noisy data of a robot at a corner of its box that carries the dumbbell."""
+    return record(robot, tools, dumbbell, seed=4)
+
+
+def record(robot, tools, payload, seed, duration=2.5):
+    rng = np.random.default_rng(seed)
+    theta = sample_parameters(robot, rng, corner=True)
+    motion = tools.FourierMotion(robot, seed)
+    block = tools.record(robot, theta, payload, motion, duration)
+    return tools.measure(robot, block.q, block.v, block.tau, rng)
+
+
+def later(block, seconds, counter):
+    return dataclasses.replace(block, stamps=block.stamps + round(seconds * 1e9), sequence=block.sequence + counter)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_truth_is_inside_in_closed_loop_simulations(robot, tools, seed):
+    """Payload, robot parameters (every other time at corners), noise (half of it adversarial) and motion at random."""
+    rng = np.random.default_rng(seed)
+    theta = sample_parameters(robot, rng, corner=seed % 2 == 0)
+    payload = sample_payload(robot.payload_prior, rng, corner=seed % 8 == 7)
+    q, v, tau = tools.ClosedLoop(robot, theta, payload, tools.FourierMotion(robot, seed)).run(1.2, rng)
+    block = tools.measure(robot, q, v, tau, rng, adversarial=seed % 4 >= 2)
+    estimate, history, _ = estimate_from_samples(robot, [block], FAST)
+    assert estimate.is_consistent, estimate.alarm
+    for item in [*history, estimate]:
+        assert item.contains(payload), (payload - item.lower, item.upper - payload)
+    assert estimate.number_of_windows >= 10
+    assert estimate.half_width[0] < 0.6 * robot.payload_prior.box.radius[0]
+    assert is_physically_consistent(estimate.values) and estimate.contains(estimate.values)
+
+
+def test_results_do_not_depend_on_the_blocks(robot, recording):
+    whole, history, residual = estimate_from_samples(robot, [recording], FAST)
+    rng = np.random.default_rng(0)
+    cuts = np.sort(rng.choice(np.arange(1, len(recording)), 40, replace=False))
+    blocks = [recording.slice(a, b) for a, b in itertools.pairwise([0, *cuts, len(recording)])]
+    pieces, again, residual_again = estimate_from_samples(robot, blocks, FAST)
+    for name in ("values", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))
+    assert len(again) == len(history) == 4
+    np.testing.assert_array_equal(residual.measured, residual_again.measured)
+
+
+def test_bounds_only_shrink_and_say_where_they_come_from(robot, recording, dumbbell):
+    estimate, history, _ = estimate_from_samples(robot, [recording], FAST)
+    boxes = [robot.payload_prior.box, *(item.box for item in history)]
+    assert all(after.is_subset_of(before) for before, after in itertools.pairwise(boxes))
+    shares = sum(estimate.error_budget.values())
+    # What the data alone give, before they are cut with the prior and the bounds so far.
+    assert np.all(shares >= estimate.half_width * (1 - 1e-6))
+    assert estimate.error_budget["torque_relative"][0] > 0.1 * shares[0]
+    assert estimate.error_budget["robot_inertia"][0] > 0.1 * shares[0]
+    assert "Contains the true parameters if" in estimate.guarantee and "NOT" not in estimate.guarantee
+    assert estimate.frame == robot.joint_names[-1] and estimate.target == "payload"
+    assert estimate.data_seconds == pytest.approx(2.5, abs=0.2) and 1.0 < estimate.condition_number < 100.0
+
+
+def test_before_any_data_the_answer_is_the_prior(robot):
+    estimate = StreamingEstimator(robot).estimate()
+    np.testing.assert_array_equal(estimate.lower, robot.payload_prior.box.lower)
+    np.testing.assert_array_equal(estimate.values, robot.payload_prior.nominal)
+    assert estimate.number_of_windows == 0 and estimate.is_consistent
+    assert np.isinf(estimate.condition_number)
+
+
+def test_reset_forgets_everything(robot, recording):
+    estimator = StreamingEstimator(robot, FAST)
+    estimator.add(recording.slice(0, 1200))
+    assert estimator.information()[0, 0] > 1.0
+    assert estimator.reset("payload put down") == "estimate restarted after 11 windows: payload put down"
+    assert np.all(estimator.information() == 0.0)
+    np.testing.assert_array_equal(estimator.estimate().upper, robot.payload_prior.box.upper)
+    estimator.add(recording.slice(1200))
+    first = estimator.estimate()
+    alone, _, _ = estimate_from_samples(robot, [recording.slice(1200)], FAST)
+    np.testing.assert_allclose(first.lower, alone.lower, atol=1e-9)
+
+
+def test_gaps_cost_windows_but_not_the_truth(robot, recording, dumbbell):
+    kept = np.ones(len(recording), dtype=bool)
+    kept[[350, 351, 1003, 1790]] = False
+    fields = ("stamps", "sequence", "q", "v", "tau")
+    notices = []
+    block = SampleBlock(*(getattr(recording, name)[kept] for name in fields))
+    estimate, _, _ = estimate_from_samples(robot, [block], FAST, on_notice=notices.append)
+    assert estimate.contains(dumbbell) and 18 <= estimate.number_of_windows < 24
+    assert len(notices) == 1 and "4 samples missing (3 places" in notices[0]
+
+
+def test_a_massless_payload(robot, tools):
+    block = record(robot, tools, np.zeros(10), seed=6, duration=1.5)
+    estimate, _, _ = estimate_from_samples(robot, [block], FAST)
+    assert estimate.contains(np.zeros(10)) and estimate.values[0] < 0.2
+
+
+@pytest.mark.parametrize("method", ["left_inverse", "sensitivity"])
+def test_the_whole_end_effector_as_target(robot, tools, dumbbell, method):
+    rng = np.random.default_rng(8)
+    theta = sample_parameters(robot, rng, corner=True)
+    block = tools.record(robot, theta, dumbbell, tools.FourierMotion(robot, 8), 2.0)
+    block = tools.measure(robot, block.q, block.v, block.tau, rng)
+    truth = dumbbell + theta[robot.inertial_slice(robot.n)]
+    settings = dataclasses.replace(FAST, target="end_effector", method=method)
+    estimate, _, _ = estimate_from_samples(robot, [block], settings)
+    assert estimate.target == "end_effector" and estimate.contains(truth)
+    if method == "sensitivity":
+        assert estimate.guarantee.startswith("Not guaranteed")
+        payload, _, _ = estimate_from_samples(robot, [block], dataclasses.replace(settings, target="payload"))
+        assert payload.half_width[0] > estimate.half_width[0]  # the gripper's own mass is uncertain too
+
+
+def test_a_prior_of_the_whole_end_effector_does_not_fit_a_payload(robot):
+    prior = dataclasses.replace(robot.payload_prior, target="end_effector", name="table I")
+    with pytest.raises(ParameterOutOfRange, match="the prior 'table I' describes the whole end effector"):
+        StreamingEstimator(dataclasses.replace(robot, payload_prior=prior))
+
+
+def test_terms_left_out_void_the_guarantee_in_words(robot, recording):
+    kept = tuple(name for name in FAST.error_terms if name not in ("velocity", "coulomb"))
+    estimate, _, _ = estimate_from_samples(robot, [recording], dataclasses.replace(FAST, error_terms=kept))
+    assert "NOT guaranteed where these errors are present, which were left out: velocity, coulomb" in estimate.guarantee
+
+
+class TestAlarms:
+    """Data that contradict the assumptions give an alarm that names joint and window, never a number."""
+
+    def check(self, robot, block, joints, text="no payload agrees with all the data", settings=FAST):
+        notices = []
+        estimate, _, _ = estimate_from_samples(robot, [block], settings, on_notice=notices.append)
+        assert not estimate.is_consistent and np.all(np.isnan(estimate.values)) and np.all(np.isnan(estimate.upper))
+        assert text in estimate.alarm and "window" in estimate.alarm and estimate.alarm in notices
+        assert any(f"joint_{joint}" in estimate.alarm for joint in joints), estimate.alarm
+        return estimate
+
+    def test_payload_outside_the_prior(self, robot, tools):
+        heavy = from_com_form(6.0, [0.0, 0.0, -0.3], 0.02 * np.eye(3))
+        self.check(robot, record(robot, tools, heavy, seed=5, duration=1.5), joints=(2, 4))
+
+    def test_torque_of_the_wrong_sign(self, robot, recording):
+        self.check(robot, dataclasses.replace(recording, tau=-recording.tau), joints=(2, 4))
+
+    def test_contact_on_one_joint(self, robot, recording):
+        tau = recording.tau.copy()
+        tau[1000:, 5] += 4.0
+        self.check(robot, dataclasses.replace(recording, tau=tau), joints=(6,))
+
+    def test_stuck_encoder(self, robot, recording):
+        q = recording.q.copy()
+        q[800:, 3] = q[800, 3]
+        self.check(robot, dataclasses.replace(recording, q=q), (4,), "positions and velocities of joint_4 disagree")
+
+    def test_positions_in_degrees(self, robot, recording):
+        block = dataclasses.replace(recording, q=np.rad2deg(recording.q))
+        self.check(robot, block, range(1, 8), "stuck encoder, wrong units or joints mixed up")
+
+    def test_the_alarm_stays_until_a_reset(self, robot, recording):
+        estimator = StreamingEstimator(robot, FAST)
+        tau = recording.tau.copy()
+        tau[:, 1] += 60.0
+        estimator.add(dataclasses.replace(recording, tau=tau).slice(0, 500))
+        assert not estimator.estimate().is_consistent
+        assert estimator.add(recording.slice(500, 1000)) == []
+        assert not estimator.estimate().is_consistent
+        estimator.reset("checked")
+        estimator.add(recording.slice(1000))
+        assert estimator.estimate().is_consistent
+
+    def test_samples_of_another_robot(self, robot):
+        with pytest.raises(InvalidSamples, match="has 6 joints"):
+            StreamingEstimator(robot).add(SampleBlock.empty(6))
+
+
+class TestPayloadChange:
+    def blocks(self, robot, tools, dumbbell):
+        first = record(robot, tools, dumbbell, seed=4)
+        second = later(record(robot, tools, LIGHT, seed=4), 2.501, 2501)
+        return first, second
+
+    def test_is_an_alarm_by_default(self, robot, tools, dumbbell):
+        estimate, _, _ = estimate_from_samples(robot, self.blocks(robot, tools, dumbbell), FAST)
+        assert not estimate.is_consistent and "The payload has changed" in estimate.alarm
+
+    def test_restarts_the_estimate_where_asked(self, robot, tools, dumbbell):
+        notices = []
+        settings = dataclasses.replace(FAST, detect_payload_change=True)
+        estimate, _, _ = estimate_from_samples(robot, self.blocks(robot, tools, dumbbell), settings, notices.append)
+        assert estimate.contains(LIGHT) and not estimate.contains(dumbbell)
+        assert sum("estimate restarted after" in notice for notice in notices) == 1
+        assert estimate.number_of_windows <= 25
+
+
+def test_long_streams_stay_bounded_and_keep_the_truth(robot, tools, dumbbell):
+    settings = dataclasses.replace(FAST, max_windows=20, update_windows=10, window_duration=0.05)
+    estimator = StreamingEstimator(robot, settings)
+    block = record(robot, tools, dumbbell, seed=4, duration=1.5)
+    sizes, widths = [], []
+    for repeat in range(5):  # the robot goes through the same motion again and again
+        estimator.add(later(block, 1.501 * repeat, 1501 * repeat))
+        sizes.append(sum(len(rows) for rows in estimator._rows))
+        estimate = estimator.estimate()
+        widths.append(estimate.half_width)
+        assert estimate.contains(dumbbell)
+    assert max(sizes) <= 7 * 30 + 10
+    assert estimate.number_of_windows > 100
+    assert np.all(widths[-1] <= widths[0])
+
+
+def test_a_wrong_robot_box_is_what_the_guarantee_depends_on(robot, tools, dumbbell):
+    """Not vacuous: with a robot outside its box the truth is lost, or the contradiction is noticed."""
+    theta = robot.theta_nominal.copy()
+    theta[: robot.inertial_slice(robot.n).stop] *= 1.3
+    lost = 0
+    for seed in range(3):
+        block = tools.record(robot, theta, dumbbell, tools.FourierMotion(robot, seed), 1.5)
+        estimate, _, _ = estimate_from_samples(robot, [block], FAST)
+        lost += not estimate.contains(dumbbell)
+    assert lost >= 2

@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from sysid_ros.core.estimation.torque import abel_bound, integrate_torque, range_around, sample_torque, sensor_error
+
+
+@pytest.fixture
+def held(robot, tools):
+    return tools.with_sensors(robot, effort_relative_error=0.02, effort_absolute_error=0.1, stamp_jitter=0.0).sensors
+
+
+@pytest.fixture
+def sampled(robot, tools):
+    changed = tools.with_sensors(
+        robot, effort_relative_error=0.0, effort_absolute_error=0.0, stamp_jitter=0.0, effort_is_held=False
+    )
+    return changed.sensors
+
+
+def test_held_samples_are_summed_exactly(held):
+    rng = np.random.default_rng(0)
+    times = np.cumsum(rng.uniform(0.01, 0.05, 30))
+    tau = rng.normal(size=(30, 7))
+    result = integrate_torque(times, tau, times[3], times[20], held)
+    np.testing.assert_allclose(result.value, np.diff(times[3:21]) @ tau[4:21], atol=1e-15)
+    assert np.all(result.interpolation <= 1e-15)
+    shifted = integrate_torque(times, tau, times[3] + 1e-3, times[20] + 1e-3, held)
+    steps = np.diff(times[3:21])
+    expected = steps @ tau[4:21] - 1e-3 * tau[4] + 1e-3 * tau[21]
+    np.testing.assert_allclose(shifted.value, expected, atol=1e-14)
+
+
+def test_the_error_covers_errors_relative_to_the_true_and_to_the_measured_torque(held):
+    true = np.linspace(-30, 30, 101)[:, None] * np.ones(7)
+    for sign in (-1, 1):
+        for base in ("true", "measured"):
+            error = 0.02 * np.abs(true) + 0.1
+            measured = true + sign * error
+            if base == "measured":  # |measured - true| = 0.02 |measured| + 0.1
+                measured = np.where(true * sign >= 0, (true + sign * 0.1) / 0.98, (true + sign * 0.1) / 1.02)
+            assert np.all(np.abs(measured - true) <= np.sum(sensor_error(measured, held), axis=0) + 1e-12)
+
+
+def test_a_torque_between_its_samples_stays_inside_the_hull(sampled):
+    rng = np.random.default_rng(1)
+    times = np.linspace(0, 1, 21)
+    tau = rng.normal(size=(21, 7)).cumsum(axis=0)
+    result = integrate_torque(times, tau, 0.1, 0.9, sampled)
+    for _ in range(50):
+        place = rng.uniform(size=20)[:, None]  # the mean of each step lies anywhere between its ends
+        means = (1 - place) * tau[:-1] + place * tau[1:]
+        assert np.all(np.abs(0.05 * means[2:18].sum(axis=0) - result.value) <= result.interpolation + 1e-12)
+    extreme = 0.05 * np.maximum(tau[:-1], tau[1:])[2:18].sum(axis=0)
+    np.testing.assert_allclose(extreme - result.value, result.interpolation, atol=1e-12)
+
+
+def test_summation_by_parts_bounds_any_stamp_errors():
+    rng = np.random.default_rng(2)
+    values = rng.normal(size=(40, 3)).cumsum(axis=0)
+    bound = abel_bound(values)
+    for _ in range(300):
+        ends = rng.choice([-1.0, 1.0], 41)
+        assert np.all(np.abs(np.diff(ends) @ values) <= bound + 1e-12)
+    ends = np.sign(values[[0, -1], 0])
+    worst = np.concatenate([[-ends[0]], -np.sign(np.diff(values[:, 0])), [ends[1]]])
+    np.testing.assert_allclose(np.diff(worst) @ values[:, 0], bound[0])
+
+
+def test_torque_around_a_time(held):
+    times, tau = np.linspace(0, 1, 11), np.arange(11.0)[:, None] * np.ones(7)
+    np.testing.assert_allclose(sample_torque(times, tau, 0.25), 2.5)
+    lower, upper = range_around(times, tau, 0.5, 0.05, held)
+    assert np.all(lower < 4.0) and np.all(upper > 6.0)
+    lower, upper = range_around(times, tau, 1.0, 0.05, held)
+    assert np.all(upper > 10.0)

@@ -1,0 +1,290 @@
+"""Each term of the error budget against the worst errors of its own kind: the residual of the true parameters stays
+inside the term, and is large enough for the test to mean something."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.estimation.problem import Problem
+from sysid_ros.core.estimation.rows import Rows
+from sysid_ros.core.estimation.settings import ERROR_TERMS, EstimatorSettings
+from sysid_ros.core.estimation.unknowns import describe_unknowns
+from sysid_ros.core.estimation.window_model import WindowModel
+from sysid_ros.core.estimation.windows import build_rows
+from sysid_ros.core.model.sampling import sample_parameters
+
+DURATION, LENGTH = 1.2, 100
+
+
+def residuals(robot, block, theta, payload, settings, extra=()):
+    """Residual of the true parameters and every error term, per row, with the velocity errors at the ends added."""
+    unknowns = describe_unknowns(robot, settings)
+    model = WindowModel(robot, settings, unknowns)
+    step = round(settings.window_duration / (block.seconds[-1] / (len(block) - 1)))
+    beyond = 60 if settings.torque_lag or settings.torque_lag_tolerance else 0
+    starts = range(0, len(block) - step - beyond, step)
+    rows = Rows.stack([build_rows(model, block, k, k + step, k // step) for k in starts])
+    prior = unknowns.prior
+    problem = Problem.build(rows, prior.center, prior.radius, unknowns.radius, robot.sensors.velocity_error)
+    delta = np.zeros(problem.b.shape[1])
+    delta[: 14 * robot.n] = theta - unknowns.center
+    for index, value in extra:
+        delta[index] = value
+    if rows.tilt.shape[1]:  # the products of the tilt with the target
+        tilt = delta[15 * robot.n : 15 * robot.n + 3]
+        delta[15 * robot.n + 3 :] = np.outer(tilt, payload - prior.center).ravel()
+    residual = problem.y @ (payload - prior.center) + problem.b @ delta - problem.r
+    terms = dict(zip(ERROR_TERMS, problem.errors.T, strict=True))
+    terms["velocity"] = terms["velocity"] + np.abs(problem.ends).sum(axis=1) @ problem.end_radius
+    return residual, terms
+
+
+def check(residual, terms, names, at_least):
+    allowed = sum(terms[name] for name in names)
+    ratio = np.abs(residual) / allowed
+    assert np.all(ratio <= 1.0), f"{names}: {ratio.max():.3f}"
+    assert ratio.max() > at_least, f"{names} is {1 / ratio.max():.0f} times too wide"
+    others = sum(value for name, value in terms.items() if name not in names)
+    assert np.any(np.abs(residual) > others), f"without {names} the budget would still hold"
+
+
+@pytest.fixture(scope="module")
+def setup(robot, tools):
+    perfect = tools.perfect_sensors(robot)
+    theta = sample_parameters(robot, np.random.default_rng(0), corner=True)
+    payload = 0.3 * robot.payload_prior.nominal + 0.7 * robot.payload_prior.box.center
+    motion = tools.FourierMotion(robot, 3)
+    return perfect, theta, payload, motion
+
+
+def replaced(block, **changes):
+    return dataclasses.replace(block, **changes)
+
+
+def test_perfect_data_leave_only_the_quadrature_error(setup, tools):
+    robot, theta, payload, motion = setup
+    block = tools.record(robot, theta, payload, motion, DURATION)
+    residual, terms = residuals(robot, block, theta, payload, EstimatorSettings())
+    assert np.all(np.abs(residual) <= terms["quadrature"] + terms["coulomb"] + terms["rounding"])
+    steady = terms["coulomb"] == 0.0
+    assert np.max(np.abs(residual[steady])) < 1e-5
+    coarse = tools.record(robot, theta, payload, motion, DURATION, rate=100.0)
+    settings = EstimatorSettings(window_duration=0.2)
+    residual, terms = residuals(robot, coarse, theta, payload, settings)
+    assert np.all(np.abs(residual) <= terms["quadrature"] + terms["coulomb"] + terms["rounding"])
+
+
+def test_rounding_is_all_that_is_left_at_rest(setup, tools):
+    robot, theta, payload, motion = setup
+    still = lambda t: tuple(np.broadcast_to(x, (*np.shape(t), 7)) for x in (motion.home, 0.0, 0.0))  # noqa: E731
+    block = tools.record(robot, theta, payload, still, 0.5)
+    residual, terms = residuals(robot, block, theta, payload, EstimatorSettings())
+    assert np.all(np.abs(residual) <= terms["rounding"])
+    assert np.all(terms["rounding"] < 1e-10)
+
+
+def test_forward_euler(setup, tools):
+    robot, theta, payload, motion = setup
+    block = tools.record(robot, theta, payload, motion, DURATION)
+    residual, terms = residuals(robot, block, theta, payload, EstimatorSettings(quadrature="forward_euler"))
+    steady = terms["coulomb"] == 0.0
+    check(residual[steady], {name: term[steady] for name, term in terms.items()}, ["quadrature"], 0.05)
+
+
+def test_acceleration_jumps_between_samples(setup, tools):
+    """A motion whose acceleration flips between two samples as far as the settings allow, invisible to the samples."""
+    robot, theta, payload, motion = setup
+    settings = EstimatorSettings(sensitivity_spacing=0.01)
+    swing = 0.5 * settings.acceleration_change * robot.limits.a_max
+    period = 1e-3
+
+    def flipping(t):
+        q, v, a = motion(t)
+        phase = np.mod(np.asarray(t)[..., None] / period, 1.0)
+        sign = np.where(phase < 0.5, 1.0, -1.0)
+        dv = swing * period * np.minimum(phase, 1.0 - phase)
+        whole = np.floor(np.asarray(t)[..., None] / period + 1e-9)
+        dq = swing * period**2 * (0.25 * whole + np.where(phase < 0.5, 0.5 * phase**2, 0.25 - 0.5 * (1 - phase) ** 2))
+        return q + dq, v + dv, a + swing * sign
+
+    def at_samples(t):
+        q, v, a = flipping(np.asarray(t) + 1e-12)
+        return q, motion(t)[1], a
+
+    block = tools.record(robot, theta, payload, at_samples, DURATION)
+    fine = np.arange(0, DURATION + 1e-9, period / 2)
+    model = tools.true_model(robot, theta, payload)
+    torque = tools.mean_torque(robot, model, theta, flipping, fine)
+    tau = np.concatenate([np.zeros((1, 7)), torque.reshape(-1, 2, 7).mean(axis=1)])
+    # The armature's momentum and the rest of the rigid torque are integrated exactly by the Gauss points of half steps.
+    residual, terms = residuals(robot, replaced(block, tau=tau), theta, payload, settings)
+    steady = terms["coulomb"] == 0.0
+    check(residual[steady], {name: term[steady] for name, term in terms.items()}, ["quadrature"], 0.02)
+
+
+@pytest.mark.parametrize("name", ["torque_relative", "torque_absolute"])
+def test_torque_errors(setup, tools, name):
+    robot, theta, payload, motion = setup
+    block = tools.record(robot, theta, payload, motion, DURATION)
+    rng = np.random.default_rng(1)
+    sign = rng.choice([-1.0, 1.0], (len(block) // LENGTH + 1, 7)).repeat(LENGTH, axis=0)[: len(block)]
+    if name == "torque_relative":
+        noisy = tools.with_sensors(robot, effort_relative_error=0.025)
+        tau = block.tau * (1.0 + 0.025 * sign)
+    else:
+        noisy = tools.with_sensors(robot, effort_absolute_error=0.02)
+        tau = block.tau + 0.02 * sign
+    residual, terms = residuals(noisy, replaced(block, tau=tau), theta, payload, EstimatorSettings())
+    steady = terms["coulomb"] == 0.0
+    check(residual[steady], {key: term[steady] for key, term in terms.items()}, [name, "quadrature"], 0.5)
+
+
+def test_encoder_errors_of_the_worst_sign(setup, tools):
+    robot, theta, payload, motion = setup
+    noisy = tools.with_sensors(robot, position_resolution=2e-3)
+    block = tools.record(robot, theta, payload, motion, DURATION)
+    worst = None
+    rng = np.random.default_rng(2)
+    for trial in range(12):
+        sign = rng.choice([-1.0, 1.0], 7) * np.ones((len(block), 1))
+        if trial % 2:
+            sign[LENGTH::LENGTH] *= -1.0
+        moved = replaced(block, q=block.q + 1e-3 * sign)
+        residual, terms = residuals(noisy, moved, theta, payload, EstimatorSettings())
+        steady = terms["coulomb"] == 0.0
+        allowed = terms["encoder"] + terms["quadrature"] + terms["rounding"] + terms["coulomb"]
+        assert np.all(np.abs(residual) <= allowed)
+        ratio = float(np.max(np.abs(residual[steady]) / allowed[steady]))
+        worst = ratio if worst is None else max(worst, ratio)
+    assert worst > 0.2
+
+
+def test_velocity_errors_of_the_worst_sign(setup, tools):
+    robot, theta, payload, motion = setup
+    noisy = tools.with_sensors(robot, velocity_error=0.01)
+    block = tools.record(robot, theta, payload, motion, DURATION)
+    rng = np.random.default_rng(3)
+    worst = 0.0
+    for trial in range(12):
+        sign = rng.choice([-1.0, 1.0], 7) * np.ones((len(block), 1))
+        if trial % 2:
+            sign[np.arange(len(block)) // LENGTH % 2 == 1] *= -1.0
+        moved = replaced(block, v=block.v + 0.01 * sign)
+        residual, terms = residuals(noisy, moved, theta, payload, EstimatorSettings(acceleration_factor=20.0))
+        steady = terms["coulomb"] == 0.0
+        allowed = terms["velocity"] + terms["quadrature"] + terms["rounding"] + terms["coulomb"]
+        assert np.all(np.abs(residual) <= allowed)
+        worst = max(worst, float(np.max(np.abs(residual[steady]) / terms["velocity"][steady])))
+    assert worst > 0.2
+
+
+def test_stamp_jitter(setup, tools):
+    robot, theta, payload, motion = setup
+    jitter = 2e-4
+    noisy = tools.with_sensors(robot, stamp_jitter=jitter)
+    rng = np.random.default_rng(4)
+    worst = 0.0
+    for _ in range(10):
+        shift = jitter * rng.choice([-1.0, 1.0], 1201)
+        shift[0] = jitter
+        block = tools.record(robot, theta, payload, motion, DURATION, true_times=np.arange(1201) * 1e-3 + shift)
+        residual, terms = residuals(noisy, block, theta, payload, EstimatorSettings())
+        allowed = terms["jitter"] + terms["quadrature"] + terms["coulomb"] + terms["rounding"]
+        assert np.all(np.abs(residual) <= allowed)
+        steady = terms["coulomb"] == 0.0
+        worst = max(worst, float(np.max(np.abs(residual[steady]) / allowed[steady])))
+    assert worst > 0.2
+
+
+def test_coulomb_friction_near_standstill(setup, tools):
+    """Joints that stop and hold: the friction torque is anything within F_c, here against the nominal direction."""
+    robot, theta, payload, motion = setup
+    block = tools.record(robot, theta, payload, motion, DURATION)
+    settings = EstimatorSettings(stiction_speed=0.05)
+    f_c = theta[70:].reshape(7, 4)[:, 0]
+    slow = np.abs(block.v) < 0.05
+    slow_step = slow & np.roll(slow, 1, axis=0)
+    tau = block.tau - np.where(slow_step, (np.sign(block.v) + 1.0) * f_c, 0.0)  # friction -F_c instead of F_c sign(v)
+    residual, terms = residuals(robot, replaced(block, tau=tau), theta, payload, settings)
+    check(residual, terms, ["coulomb", "quadrature"], 0.5)
+
+
+def test_torque_sampled_at_the_stamps(setup, tools):
+    robot, theta, payload, motion = setup
+    sampled = tools.with_sensors(robot, effort_is_held=False)
+    block = tools.record(sampled, theta, payload, motion, DURATION, rate=100.0)
+    settings = EstimatorSettings(window_duration=0.2)
+    residual, terms = residuals(sampled, block, theta, payload, settings)
+    allowed = sum(terms[name] for name in ("torque_interpolation", "quadrature", "coulomb", "rounding"))
+    assert np.all(np.abs(residual) <= allowed)
+    held = tools.with_sensors(robot, effort_is_held=True)
+    wrong, _ = residuals(held, block, theta, payload, settings)  # samples that are not means, taken for means
+    steady = terms["coulomb"] == 0.0
+    assert np.abs(wrong[steady]).max() > 3 * np.abs(residual[steady]).max()
+
+
+@pytest.mark.parametrize("lag", [0.0, 0.02])
+def test_torque_lag_and_its_tolerance(setup, tools, lag):
+    robot, theta, payload, motion = setup
+    tolerance = 0.004
+    settings = EstimatorSettings(torque_lag=lag, torque_lag_tolerance=tolerance)
+    for sign in (-1.0, 1.0):
+        delay = lag + sign * 0.99 * tolerance
+        late = tools.record(robot, theta, payload, lambda t, delay=delay: motion(t - delay), DURATION)
+        block = replaced(tools.record(robot, theta, payload, motion, DURATION), tau=late.tau)
+        extra = [(14 * 7 + joint, sign * 0.99 * tolerance) for joint in range(7)]
+        residual, terms = residuals(robot, block, theta, payload, settings, extra)
+        allowed = sum(terms[name] for name in ("torque_lag", "quadrature", "coulomb", "rounding"))
+        assert np.all(np.abs(residual) <= allowed)
+        unaware, _ = residuals(robot, block, theta, payload, settings)  # without the true lag in delta
+        assert np.any(np.abs(unaware) > allowed)
+
+
+def test_gravity_from_another_direction(setup, tools):
+    robot, theta, payload, motion = setup
+    settings = EstimatorSettings(gravity_cone=0.04)
+    unknowns = describe_unknowns(robot, settings)
+    model = WindowModel(robot, settings, unknowns)
+    axes = np.array([regressor._regressor.tree.gravity for regressor in model.tilted])
+    rng = np.random.default_rng(5)
+    for _ in range(3):
+        across = rng.normal(size=2) @ axes[:2]
+        across /= np.linalg.norm(across)
+        gravity = np.cos(0.04) * robot.gravity + np.sin(0.04) * np.linalg.norm(robot.gravity) * across
+        block = tools.record(robot, theta, payload, motion, 0.5, gravity=gravity)
+        extra = [(15 * 7 + k, axes[k] @ (gravity - robot.gravity)) for k in range(3)]
+        assert all(abs(value) <= unknowns.radius[index] * (1 + 1e-9) for index, value in extra)
+        residual, terms = residuals(robot, block, theta, payload, settings, extra)
+        allowed = sum(terms[name] for name in ("gravity", "quadrature", "coulomb", "rounding"))
+        assert np.all(np.abs(residual) <= allowed)
+        unaware, terms = residuals(robot, block, theta, payload, EstimatorSettings())
+        assert np.any(np.abs(unaware) > 5 * sum(terms.values()))
+
+
+def test_link_side_torque_holds_no_friction(tools):
+    from sysid_ros.core.model.loader import load_robot
+
+    robot = tools.perfect_sensors(load_robot("kuka_lbr_med7"))
+    theta = sample_parameters(robot, np.random.default_rng(1), corner=True)
+    offset = theta[70:].reshape(7, 4)[:, 3].copy()
+    motion = tools.FourierMotion(robot, 1)
+    payload = robot.payload_prior.nominal
+    block = tools.record(robot, theta, payload, motion, 0.5)
+    shifted = replaced(block, tau=block.tau + offset)  # the zero of the sensor is all that is left of beta
+    residual, terms = residuals(robot, shifted, theta, payload, EstimatorSettings())
+    assert np.all(np.abs(residual) <= terms["quadrature"] + terms["rounding"])
+    assert np.all(terms["coulomb"] == 0.0)
+
+
+def test_terms_can_be_switched_off(setup, tools):
+    robot, theta, payload, motion = setup
+    noisy = tools.with_sensors(robot, velocity_error=0.01, effort_relative_error=0.02)
+    block = tools.record(noisy, theta, payload, motion, 0.3)
+    kept = tuple(name for name in ERROR_TERMS if name not in ("velocity", "torque_relative"))
+    unknowns = describe_unknowns(noisy, EstimatorSettings())
+    rows = build_rows(WindowModel(noisy, EstimatorSettings(error_terms=kept), unknowns), block, 0, 100, 0)
+    assert np.all(rows.ends == 0.0)
+    for name in ("velocity", "torque_relative"):
+        assert np.all(rows.errors[:, ERROR_TERMS.index(name)] == 0.0)
+    assert np.all(rows.errors[:, ERROR_TERMS.index("quadrature")] > 0.0)
