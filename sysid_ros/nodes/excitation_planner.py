@@ -104,7 +104,7 @@ class ExcitationPlannerNode(Node):
         )
         settings = replace(values.settings(), seed=int(request.seed))
         if request.duration != 0.0:
-            settings = replace(settings, duration=request.duration)
+            settings = settings.with_duration(request.duration)
         model = ExcitationModel.of(robot)
         estimate = estimate_from_message(request.estimate)
         if estimate is not None:

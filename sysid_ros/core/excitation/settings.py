@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from sysid_ros.core.errors import ParameterOutOfRange
 
 CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number")
+
+
+_ALLOWED: dict[str, tuple] = {
+    "duration": (0.5, 60.0),
+    "harmonics": (2, 20),
+    "amplitude": (0.01, math.pi),
+    "velocity_fraction": (0.01, 1.0),
+    "acceleration_fraction": (0.01, 1.0),
+    "torque_fraction": (0.01, 1.0),
+    "brake_time": (0.05, 10.0),
+    "clearance": (0.0, 1.0),
+    "criterion": CRITERIA,
+    "window": (0.005, 5.0),
+    "samples_per_period": (4, 100),
+    "starts": (1, 1000),
+    "max_iterations": (1, 10000),
+    "time_budget": (0.05, 3600.0),
+    "seed": (0, 2**32 - 1),
+}
 
 
 @dataclass(frozen=True)
@@ -54,25 +73,19 @@ class ExcitationSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        allowed = {
-            "duration": (0.5, 60.0),
-            "harmonics": (2, 20),
-            "amplitude": (0.01, math.pi),
-            "velocity_fraction": (0.01, 1.0),
-            "acceleration_fraction": (0.01, 1.0),
-            "torque_fraction": (0.01, 1.0),
-            "brake_time": (0.05, 10.0),
-            "clearance": (0.0, 1.0),
-            "criterion": CRITERIA,
-            "window": (0.005, 5.0),
-            "samples_per_period": (4, 100),
-            "starts": (1, 1000),
-            "max_iterations": (1, 10000),
-            "time_budget": (0.05, 3600.0),
-            "seed": (0, 2**32 - 1),
-        }
         for field in fields(self):
-            _check(field.name, getattr(self, field.name), allowed[field.name])
+            _check(field.name, getattr(self, field.name), _ALLOWED[field.name])
+
+    def with_duration(self, duration: float) -> ExcitationSettings:
+        """These settings for another duration [s], with as many harmonics as keep the highest frequency about the same.
+
+        Raises:
+            ParameterOutOfRange: The duration is outside its range.
+        """
+        _check("duration", duration, _ALLOWED["duration"])
+        fewest, most = _ALLOWED["harmonics"]
+        harmonics = min(max(round(self.harmonics * duration / self.duration), fewest), most)
+        return replace(self, duration=duration, harmonics=harmonics)
 
     @property
     def samples(self) -> int:

@@ -119,6 +119,15 @@ def test_the_model_takes_the_middle_of_a_box_without_the_nominal_payload(gen3):
     np.testing.assert_allclose(ExcitationModel.of(gen3, payload_box=box).payload, box.center)
 
 
+def test_another_duration_keeps_the_highest_frequency():
+    settings = ExcitationSettings(duration=5.0, harmonics=5, seed=3)
+    longer = settings.with_duration(7.5)
+    assert (longer.duration, longer.harmonics, longer.seed) == (7.5, 8, 3)
+    assert settings.with_duration(0.5).harmonics == 2
+    with pytest.raises(ParameterOutOfRange, match="duration is nan"):
+        settings.with_duration(float("nan"))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
