@@ -208,12 +208,13 @@ def _singular_values(axes: Axes, result: IdentificationResult) -> None:
     eigenvalues = np.linalg.eigvalsh(scale[:, None] * result.information * scale)[::-1]
     values = np.sqrt(np.maximum(eigenvalues, 0.0))
     numbers = np.arange(1, values.size + 1)
-    svg.label_log_axis(axes)
     shown = values > 1e-9 * max(values[0], 1e-300)
     floor = values[shown].min() / 3 if shown.any() else 1e-3
     axes.vlines(numbers[shown], floor, values[shown], color=svg.ACCENT, linewidth=2.5)
     axes.plot(numbers[shown], values[shown], "o", color=svg.ACCENT, markersize=5)
+    axes.set_yscale("log")
     axes.set_ylim(bottom=floor)
+    svg.label_log_axis(axes)
     axes.set_xticks(numbers)
     axes.grid(axis="x", visible=False)
 

@@ -105,7 +105,10 @@ def _state(result: IdentificationResult) -> str:
 
 def _sentence(text: str) -> str:
     text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")
+    is_word = text.split(" ", 1)[0].rstrip(",;:").isalpha()  # not the name of a joint
+    return (text[:1].upper() + text[1:] if is_word else text) + (
+        "" if text.endswith((".", "!", "?")) or not text else "."
+    )
 
 
 def _tiles(result: IdentificationResult) -> str:

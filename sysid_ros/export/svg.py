@@ -139,7 +139,8 @@ def inline_svg(figure: Figure, name: str, description: str) -> str:
     text = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)
     text = re.sub(r"font: (?:(\w+) )?([\d.]+)px [^;\"]*", r"font-size: \2px", text)
     text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
-    text = re.sub(r"(\.\d\d)\d+", r"\1", text)  # a hundredth of a unit is finer than any screen
+    # a hundredth of a unit is finer than any screen; only inside tags: labels keep their digits
+    text = re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag.group()), text)
     for color, variable in _VARIABLES.items():
         text = text.replace(color, f"var({variable})")
     return text.replace("<svg", f'<svg role="img" aria-label="{description}" class="figure"', 1)
@@ -164,8 +165,10 @@ def envelope(x: Array, y: Array, bins: int = 400) -> tuple[Array, Array]:
 
 
 def label_log_axis(axes: Axes) -> None:
-    """A logarithmic y axis with plain numbers at 1, 2 and 5 times the powers of ten."""
+    """A logarithmic y axis with plain numbers; call it when the limits are settled."""
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    lower, upper = axes.get_ylim()
+    is_short = lower > 0.0 and upper / lower < 300.0
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())

@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +159,15 @@ def test_a_payload_outside_its_prior_is_an_alarm_that_names_joint_and_window(rob
 def test_bad_arguments_are_told_and_end_with_status_2(arguments, message, capsys):
     assert offline.main(arguments) == offline.EXIT_BAD_INPUT
     assert message in capsys.readouterr().err
+
+
+def test_nothing_of_ros_is_needed():
+    code = (
+        "import sys, sysid_ros.offline, sysid_ros.export.report, sysid_ros.export.read_mcap\n"
+        "print([name for name in sys.modules if name.split('.')[0] == 'rclpy' or name.split('.')[0].endswith('_msgs')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_every_setting_of_the_estimator_can_be_given():

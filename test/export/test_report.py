@@ -115,7 +115,7 @@ def test_an_alarm_shows_no_number_as_an_answer(result):
         alarm="joint_2 contradicts it",
     )
     page = report_html(dataclasses.replace(result, estimate=estimate, predicted_tau=None, samples=None))
-    assert "No usable estimate" in page and "Joint_2 contradicts it." in page and "weighs" not in page
+    assert "No usable estimate" in page and "joint_2 contradicts it." in page and "weighs" not in page
 
 
 def test_without_data_there_are_no_empty_figures(result):
@@ -126,6 +126,15 @@ def test_without_data_there_are_no_empty_figures(result):
     for figure in (figures.convergence, figures.shrinkage, figures.torque_fit, figures.motion, figures.excitation):
         assert figure(bare) == ""
     assert "How the bounds came in" not in report_html(bare)
+
+
+def test_labels_of_figures_keep_their_digits():
+    with svg.styled():
+        figure, grid = svg.make_axes(1, 1, 300, 200)
+        grid[0, 0].plot([0.123456, 1.0], [0.00123, 0.00125])
+        grid[0, 0].set_yticks([0.00123, 0.00125])
+        text = svg.inline_svg(figure, "demo", "a demo")
+    assert ">0.00123<" in text and 'id="demo-' in text and "xmlns" not in text
 
 
 def test_envelope_keeps_the_extremes():

@@ -63,7 +63,7 @@ def test_without_a_usable_estimate_nothing_is_left_to_feed_a_robot_with(result, 
     assert "no usable estimate" in written.left_out[0]
     data = yaml.safe_load((tmp_path / "estimate.yaml").read_text())
     assert data["is_usable"] is False and data["alarm"] == "joint_2 contradicts" and "payload" not in data
-    assert "Joint_2 contradicts" in (tmp_path / "report.html").read_text()
+    assert "joint_2 contradicts" in (tmp_path / "report.html").read_text()
 
 
 def test_a_payload_no_body_can_have_is_left_out_with_its_reason(result, tmp_path):
