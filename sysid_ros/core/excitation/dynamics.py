@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.excitation.symbolic import build_torque_regressor
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
 from sysid_ros.core.planning.braked import clock_rates
+from sysid_ros.core.planning.motion_checks import TorqueDemand
 
 Array = NDArray[np.float64]
 
@@ -60,20 +61,26 @@ class SampledDynamics:
         dq, dv, da = self._pull_back(q.T, v.T, a.T, values)
         return dq.full().T, dv.full().T, da.full().T
 
-    def build_torque_usage(self, robot: RobotModel, center: Array, radius: Array, brake_time: float) -> TorqueUsage:
-        """The largest share of a torque limit that any parameters ``center +- radius``, (14 n + 10,), need.
+    def build_torque_usage(self, demand: TorqueDemand, brake_time: float) -> TorqueUsage:
+        """The largest share of a torque limit that any parameters in the boxes need.
 
         It covers the motion itself and stops along its path, at the fractions of their progress where they are hardest
         and at rest after them. Coulomb friction counts in the worst direction.
+
+        Args:
+            demand: Boxes of the parameters, and the torque of the controller.
+            brake_time: Time to rest of the stops [s].
         """
+        center = np.concatenate([demand.arm_box.center, demand.payload_box.center])
+        radius = np.concatenate([demand.arm_box.radius, demand.payload_box.radius])
         q, v, a = self._state
         states = [(q, v, a)]
         for progress in _STOP_PROGRESS:
             rate, slowdown = clock_rates(progress, brake_time)
             states.append((q, rate * v, rate**2 * a + slowdown * v))
-        torques = [self._worst_torque(state, center, radius) for state in states]
-        limits = ca.DM(robot.limits.tau_max)
-        return TorqueUsage(ca.vertcat(*(torque / limits for torque in torques)), self._state, self.samples)
+        feedback, limits = ca.DM(demand.feedback), ca.DM(demand.robot.limits.tau_max)
+        shares = [(self._worst_torque(state, center, radius) + feedback) / limits for state in states]
+        return TorqueUsage(ca.vertcat(*shares), self._state, self.samples)
 
     def _worst_torque(self, state: tuple[ca.SX, ca.SX, ca.SX], center: Array, radius: Array) -> ca.SX:
         """``|W center| + |W| radius`` with smooth absolute values, never below it."""

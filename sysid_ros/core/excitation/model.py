@@ -13,7 +13,7 @@ from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel, Sphere
 from sysid_ros.core.planning.clearance import CollisionModel, Obstacle, build_collision_model
-from sysid_ros.core.planning.motion_checks import TrackingErrors
+from sysid_ros.core.planning.motion_checks import TorqueDemand, TrackingErrors
 
 Array = NDArray[np.float64]
 
@@ -61,6 +61,7 @@ class ExcitationModel:
         tracking_position: Largest position error of the controller, (n,) [rad].
         tracking_velocity: Largest velocity error of the controller, (n,) [rad/s].
         collision: What must not touch what.
+        feedback_torque: Torque the controller may add to what the motion needs, (n,) [Nm].
     """
 
     robot: RobotModel
@@ -70,6 +71,12 @@ class ExcitationModel:
     tracking_position: Array
     tracking_velocity: Array
     collision: CollisionModel
+    feedback_torque: Array
+
+    @property
+    def torque_demand(self) -> TorqueDemand:
+        """The torques this model may need."""
+        return TorqueDemand(self.robot, self.arm_box, self.payload_box, self.feedback_torque)
 
     @classmethod
     def of(
@@ -82,6 +89,7 @@ class ExcitationModel:
         obstacles: Sequence[Obstacle] = (),
         ground_height: float | None = None,
         payload_spheres: Sequence[Sphere] | None = None,
+        feedback_torque: ArrayLike = 0.0,
     ) -> ExcitationModel:
         """Puts a model together; what is not given is taken from the robot's settings.
 
@@ -94,6 +102,7 @@ class ExcitationModel:
             obstacles: Boxes to keep away from.
             ground_height: Height of the ground in the base frame [m]; no ground without it.
             payload_spheres: Spheres that cover what the arm carries.
+            feedback_torque: Torque the controller may add to what the motion needs, (n,) or one for all [Nm].
         """
         prior = robot.payload_prior
         box = payload_box or prior.box
@@ -109,6 +118,7 @@ class ExcitationModel:
             tracking_position=position,
             tracking_velocity=velocity,
             collision=build_collision_model(robot, spheres, obstacles, ground_height),
+            feedback_torque=np.broadcast_to(np.asarray(feedback_torque, dtype=float), (robot.n,)),
         )
 
 

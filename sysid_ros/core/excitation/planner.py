@@ -22,7 +22,7 @@ from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.solver import IpoptSolver
 from sysid_ros.core.planning.base import PlanningCancelled
 from sysid_ros.core.planning.fourier import FourierTrajectory
-from sysid_ros.core.planning.motion_checks import PlanRejected, TorqueDemand, check_clearance
+from sysid_ros.core.planning.motion_checks import PlanRejected, check_clearance
 
 Array = NDArray[np.float64]
 
@@ -127,8 +127,7 @@ class _Search:
         self.iterations = 0
         self._solver = IpoptSolver(problem, settings.max_iterations)
         self._rng = np.random.default_rng(settings.seed)
-        feedback = np.zeros(model.robot.n)
-        self._demand = TorqueDemand(model.robot, model.arm_box, model.payload_box, feedback)
+        self._demand = model.torque_demand
 
     def run_start(self) -> None:
         """One random start: the best of some random trajectories, then the solver, then the check of what it found."""

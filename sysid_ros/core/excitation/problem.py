@@ -12,7 +12,6 @@ from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.space import FourierSpace
 from sysid_ros.core.excitation.symbolic import build_clearance
 from sysid_ros.core.planning.clearance import CollisionModel
-from sysid_ros.core.planning.motion_checks import TorqueDemand
 
 Array = NDArray[np.float64]
 
@@ -50,9 +49,7 @@ class ExcitationProblem:
         self.space = FourierSpace(q_start, settings.harmonics, settings.duration, settings.samples)
         self.limits = build_limits(model, self.space.q_start, settings)
         self._dynamics = SampledDynamics(robot, settings.samples)
-        center = np.concatenate([model.arm_box.center, model.payload_box.center])
-        radius = np.concatenate([model.arm_box.radius, model.payload_box.radius])
-        self._torque_usage = self._dynamics.build_torque_usage(robot, center, radius, settings.brake_time)
+        self._torque_usage = self._dynamics.build_torque_usage(model.torque_demand, settings.brake_time)
         nearby = build_clearance(robot, self._nearby(model, settings), model.tracking_position)
         self._clearance = SampledClearance(nearby, settings.samples) if nearby.numel_out(0) else None
         self._require_start(model)
@@ -145,8 +142,7 @@ class ExcitationProblem:
 
     def _require_start(self, model: ExcitationModel) -> None:
         robot, q, limits = model.robot, self.space.q_start[None], self.limits
-        demand = TorqueDemand(robot, model.arm_box, model.payload_box, np.zeros(robot.n))
-        usage = demand.evaluate(q, 0.0 * q, 0.0 * q)[0] / robot.limits.tau_max
+        usage = model.torque_demand.evaluate(q, 0.0 * q, 0.0 * q)[0] / robot.limits.tau_max
         joint = int(np.argmax(usage))
         if usage[joint] > limits.torque_usage:
             what = f"the torque to hold the worst payload of the box at joint '{robot.joint_names[joint]}' [Nm]"

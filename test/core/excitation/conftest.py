@@ -24,7 +24,7 @@ def boxes_of():
 @pytest.fixture(scope="session")
 def model(gen3):
     """The arm with a ground and errors of a controller."""
-    return ExcitationModel.of(gen3, tracking=_Tracking(), ground_height=0.0)
+    return ExcitationModel.of(gen3, tracking=_Tracking(), ground_height=0.0, feedback_torque=0.1)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,6 @@ from sysid_ros.core.excitation.symbolic import build_clearance
 from sysid_ros.core.planning.base import PlanningCancelled
 from sysid_ros.core.planning.clearance import build_collision_model, pair_distances, sphere_centers
 from sysid_ros.core.planning.fourier import FourierTrajectory, rest_projection
-from sysid_ros.core.planning.motion_checks import TorqueDemand
 from sysid_ros.core.planning.sampled_planner import SampledCheckSettings, certify_sampled
 
 N = 7
@@ -40,9 +39,9 @@ def test_limits_hold_at_dense_samples(plan, model, gen3):
     assert np.all(q - 0.01 >= limits.q_lower) and np.all(q + 0.01 <= limits.q_upper)
     assert np.all(np.abs(v).max(axis=0) + 0.02 <= 0.95 * limits.v_max + 1e-6)
     assert np.all(np.abs(a).max(axis=0) <= 0.95 * limits.a_max + 1e-5)
-    torque = TorqueDemand(gen3, model.arm_box, model.payload_box, np.zeros(N)).evaluate(q, v, a)
+    torque = model.torque_demand.evaluate(q, v, a)
     assert np.all(torque.max(axis=0) <= 0.9 * limits.tau_max + 0.05)
-    at_rest = TorqueDemand(gen3, model.arm_box, model.payload_box, np.zeros(N)).evaluate(q, 0 * v, 0 * a)
+    at_rest = model.torque_demand.evaluate(q, 0 * v, 0 * a)
     assert np.all(at_rest.max(axis=0) <= 0.9 * limits.tau_max + 0.05)  # so it can stop anywhere
     centers = sphere_centers(gen3, model.collision.spheres, q[::5])
     assert pair_distances(centers, model.collision.spheres, model.collision.pairs).min() > SETTINGS.clearance

@@ -109,6 +109,12 @@ def test_a_start_inside_an_obstacle_is_refused(gen3):
         ExcitationProblem(model, gen3.home, ExcitationSettings())
 
 
+def test_a_controller_that_needs_all_torque_is_refused(model, gen3):
+    feedback = np.where(np.arange(N) == 4, 8.0, 0.0)
+    with pytest.raises(StartOutsideLimits, match="at joint 'joint_5'"):
+        ExcitationProblem(replace(model, feedback_torque=feedback), gen3.home, ExcitationSettings())
+
+
 def test_a_tracking_error_that_leaves_no_speed_is_refused(model, gen3):
     with pytest.raises(StartOutsideLimits, match="speed left at joint 'joint_1'"):
         ExcitationProblem(replace(model, tracking_velocity=np.full(N, 2.0)), gen3.home, ExcitationSettings())

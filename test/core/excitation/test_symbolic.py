@@ -82,10 +82,8 @@ def test_samples_and_their_reverse_derivative(gen3):
 def test_torque_usage_is_that_of_the_checker(gen3):
     """The optimiser's worst torque is never below the checker's, for motion and stops, and close to it."""
     states = random_states(6, seed=5)
-    center = np.concatenate([gen3.theta_box.center, gen3.payload_prior.box.center])
-    radius = np.concatenate([gen3.theta_box.radius, gen3.payload_prior.box.radius])
-    usage = SampledDynamics(gen3, 6).build_torque_usage(gen3, center, radius, brake_time=0.4)
-    demand = TorqueDemand(gen3, gen3.theta_box, gen3.payload_prior.box, np.zeros(N))
+    demand = TorqueDemand(gen3, gen3.theta_box, gen3.payload_prior.box, np.linspace(0.0, 0.6, N))
+    usage = SampledDynamics(gen3, 6).build_torque_usage(demand, brake_time=0.4)
     stops = slowdown_states(tuple(states), 0.4, 11)
     exact = (demand.evaluate(*stops) / gen3.limits.tau_max).reshape(11, 6, N)[[0, 5, 7, 10]].max(axis=(0, 2))
     difference = usage.value(*states)[:, 0] - exact
