@@ -6,24 +6,21 @@ import sys
 import time
 from dataclasses import dataclass, fields
 
-import numpy as np
 from rclpy.node import Node
 
-from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_msgs.msg import SampleBatch
 from sysid_msgs.srv import ResetEstimator
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.settings import ERROR_TERMS, METHODS, QUADRATURES, TARGETS, EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import Samples, estimate_to_message, samples_from_message
+from sysid_ros.ros.conversions import estimate_to_message, samples_from_message
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
 
 _DEFAULTS = EstimatorSettings()
-REST_LISTENING = 0.3
-"""At rest, samples count for this time and two windows [s], then none until the rest interval is over."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,9 @@ class EstimatorParameters(RobotParameters):
         2.0, "Hz", "How often the estimate is renewed while data arrive", lower=0.1, upper=50.0
     )
     rest_interval: float = parameter(
-        2.0, "s", "How often samples count while the arm rests; they all say the same", lower=0.1, upper=60.0
-    )
+        _DEFAULTS.rest_interval, "s", "While the arm rests, one window in this time counts; 0 takes all of them",
+        lower=0.0, upper=60.0, read_only=True,
+    )  # fmt: skip
     target: str = parameter(_DEFAULTS.target, "", "What is identified", choices=TARGETS, read_only=True)
     method: str = parameter(_DEFAULTS.method, "", "How bounds are computed", choices=METHODS, read_only=True)
     window_duration: float = parameter(
@@ -108,7 +106,6 @@ class EstimatorNode(Node):
         self._robot = values.load_robot(self.get_logger())
         self._estimator = StreamingEstimator(self._robot, values.settings())
         self._payload_epoch: int | None = None
-        self._rest_start_ns = 0
         self._stamp_ns = 0
         self._has_news = False
         self._next_publish = 0.0
@@ -132,9 +129,6 @@ class EstimatorNode(Node):
         if self._payload_epoch is not None and samples.payload_epoch != self._payload_epoch:
             self._restart("the payload was announced to have changed")
         self._payload_epoch = samples.payload_epoch
-        if self._is_skipped(samples):
-            self._estimator.pause()
-            return
         for block in blocks:
             faults += self._estimator.add(block)
         for fault in faults:
@@ -142,18 +136,6 @@ class EstimatorNode(Node):
         if blocks:
             self._stamp_ns = int(blocks[-1].stamps[-1])
             self._has_news = True
-
-    def _is_skipped(self, samples: Samples) -> bool:
-        """Whether the arm has rested so long that these samples say what others have said; one in a while still counts.
-
-        A change of the payload at rest is noticed within ``rest_interval``.
-        """
-        values, stamp_ns = self._config.values, int(samples.stamps[-1])
-        if not np.all(samples.mode == DriverStatus.MODE_HOLD):
-            self._rest_start_ns = stamp_ns
-        resting = 1e-9 * (stamp_ns - self._rest_start_ns)
-        listening = REST_LISTENING + 2.0 * values.window_duration
-        return resting > listening and resting % values.rest_interval > listening
 
     def _publish(self) -> None:
         # Samples come first: where an estimate takes long, it is renewed less often, so that the queue never fills up.

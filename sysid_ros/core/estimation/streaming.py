@@ -35,6 +35,9 @@ _CAUSES = (
     "their box, error bounds of the sensors, meaning and sign of the torque, direction of gravity, no contact"
 )
 
+_REST_WINDOWS = 5
+"""Windows at rest that count before most of them are left out."""
+
 
 class StreamingEstimator:
     """Estimates a payload from samples as they arrive.
@@ -76,6 +79,7 @@ class StreamingEstimator:
         self._point = PointEstimator(self._unknowns.nominal, self._unknowns.prior, self._settings.prior_weight)
         self._gram = np.zeros((10, 10))
         self._windows, self._seconds = 0, 0.0
+        self._rest_windows, self._rest_stamp = 0, 0
         self._alarm = ""
         self._latest: ParameterEstimate | None = None
 
@@ -85,10 +89,6 @@ class StreamingEstimator:
         self._stream.clear()
         self._forget()
         return f"estimate restarted after {windows} windows: {reason}"
-
-    def pause(self) -> None:
-        """Lets samples be left out on purpose: the next ones begin a new window, without a notice of a gap."""
-        self._stream.clear()
 
     def information(self) -> Array:
         """Gram matrix (10, 10) of the observation matrix in terms of mean torques [Nm^2 per parameter^2]."""
@@ -109,7 +109,7 @@ class StreamingEstimator:
             self._origin = int(block.stamps[0])
         windows, notices = self._stream.add(block)
         for window in windows:
-            if not self._alarm:
+            if not self._alarm and not self._is_redundant(window):
                 notices.extend(self._take(window))
         return notices
 
@@ -121,6 +121,21 @@ class StreamingEstimator:
             outcome = self._evaluate()
             self._latest = outcome.estimate
         return self._latest
+
+    def _is_redundant(self, window: Window) -> bool:
+        """Whether the arm has rested so long that this window says what others have said; one in a while counts."""
+        settings = self._settings
+        block = window.block.slice(window.start, window.stop + 1)
+        slow = self._robot.sensors.velocity_error + settings.stiction_speed
+        if not settings.rest_interval or np.any(np.abs(block.v) > slow):
+            self._rest_windows, self._rest_stamp = 0, 0
+            return False
+        stamp = int(block.stamps[-1])
+        self._rest_windows += 1
+        if self._rest_windows > _REST_WINDOWS and stamp - self._rest_stamp < settings.rest_interval * 1e9:
+            return True
+        self._rest_stamp = stamp
+        return False
 
     def _take(self, window: Window) -> list[str]:
         fault = check_sensors(self._model, window.block, window.start, window.stop)
