@@ -15,7 +15,7 @@ from sysid_ros.core.regressors.torque import TorqueRegressor
 
 
 def hold(robot, seconds: float, speed: float = 0.0, mass: float = 2.0) -> SampleBlock:
-    """Samples of an arm that holds a payload [kg] in its home posture, or moves steadily from there at ``speed`` [rad/s]."""
+    """Samples of an arm that holds a payload [kg] in its home posture, or moves from there at ``speed`` [rad/s]."""
     count = round(1000 * seconds)
     v = np.full((count, robot.n), speed)
     q = robot.home + v * np.arange(count)[:, None] * 1e-3
