@@ -42,6 +42,7 @@ setup(
     # The ROS packages come with ROS, or as wheels with requirements.txt.
     install_requires=[
         "casadi>=3.6",
+        "matplotlib>=3.6",
         "mcap-ros2-support>=0.5",
         "mujoco>=3.1",
         "numpy>=1.26",

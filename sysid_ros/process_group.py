@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 _POLL_SECONDS = 0.1
+_ORPHAN_SECONDS = 0.5
+"""How long the children of a process may outlive it [s]."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -88,13 +90,16 @@ def stop_groups(groups: Sequence[ProcessGroup], interrupt_seconds: float = 8.0, 
     """
     for group in groups:
         group.send(signal.SIGINT)
-    if wait_for_end(groups, interrupt_seconds):
+    end = time.monotonic() + interrupt_seconds
+    while time.monotonic() < end and any(group.returncode is None for group in groups):
+        time.sleep(_POLL_SECONDS)
+    # What outlives the process that started it has been forgotten: nobody will tell it to end.
+    if wait_for_end(groups, _ORPHAN_SECONDS):
         return
     for group in groups:
         group.send_all(signal.SIGTERM)
-    if wait_for_end(groups, terminate_seconds):
-        return
-    kill_groups(groups)
+    if not wait_for_end(groups, terminate_seconds):
+        kill_groups(groups)
 
 
 def kill_groups(groups: Iterable[ProcessGroup]) -> None:

@@ -184,11 +184,11 @@ def allowed_values(kind: type[NodeParameters], one: Field) -> str:
     words = _TYPES[typing.get_type_hints(kind)[one.name]][1]
     lower, upper, unit = metadata["lower"], metadata["upper"], metadata["unit"]
     if lower is not None and upper is not None:
-        words += f", from {lower:g} to {upper:g}"
+        words += f", from {_number(lower)} to {_number(upper)}"
     elif lower is not None:
-        words += f", at least {lower:g}"
+        words += f", at least {_number(lower)}"
     elif upper is not None:
-        words += f", at most {upper:g}"
+        words += f", at most {_number(upper)}"
     return words + (f" [{unit}]" if unit not in ("", "-") else "")
 
 
@@ -214,6 +214,10 @@ def _checked(kind: type[NodeParameters], one: Field, value: Any) -> Any:
         if (lower is not None and not entry >= lower) or (upper is not None and not entry <= upper):
             raise refused
     return value
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _label(one: Field) -> str:

@@ -1,0 +1,106 @@
+"""Two processes talk with our own messages, at the rate and size of the real ones, and nothing is lost."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+
+from sysid_msgs.msg import SampleBatch
+from sysid_msgs.srv import CertifyTrajectory
+from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import samples_from_message, trajectory_to_message
+from sysid_ros.ros.waiting import call_service, wait_until
+
+JOINTS = tuple(f"joint_{k}" for k in range(1, 8))
+BATCHES = 60
+
+PEER = """
+import sys, time
+import numpy as np
+from rclpy.node import Node
+from sysid_msgs.msg import SampleBatch
+from sysid_msgs.srv import CertifyTrajectory
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import Samples, samples_to_message, trajectory_from_message
+from sysid_ros.ros.node import spin_main
+
+JOINTS = tuple(f"joint_{k}" for k in range(1, 8))
+
+class Peer(Node):
+    def __init__(self):
+        super().__init__("peer")
+        self.number = 0
+        self.publisher = self.create_publisher(SampleBatch, "~/samples", qos.SAMPLES)
+        self.create_service(CertifyTrajectory, "~/certify", self.certify)
+        self.create_timer(0.02, self.send)
+
+    def send(self):
+        if self.publisher.get_subscription_count() == 0 or self.number >= 20 * BATCHES:
+            return
+        sequence = self.number + np.arange(20)
+        values = sequence[:, None] + 0.1 * np.arange(7)
+        samples = Samples(sequence * 1_000_000, sequence, *(values + k for k in range(7)),
+                          valid=np.ones(20, bool), mode=np.ones(20, np.uint8))
+        self.publisher.publish(samples_to_message(samples, JOINTS, "base"))
+        self.number += 20
+
+    def certify(self, request, response):
+        response.message = trajectory_from_message(request.trajectory, JOINTS).hash()
+        return response
+
+sys.exit(spin_main(Peer))
+"""
+
+
+@pytest.fixture
+def peer():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([".", *sys.path])}
+    code = PEER.replace("BATCHES", str(BATCHES))
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    yield process
+    process.terminate()
+    assert process.wait(timeout=20) == 0
+
+
+@pytest.fixture
+def node():
+    rclpy.init()
+    node, executor, stop = Node("listener"), SingleThreadedExecutor(), threading.Event()
+    executor.add_node(node)
+
+    def spin():
+        while not stop.is_set():
+            executor.spin_once(timeout_sec=0.05)
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    yield node
+    stop.set()
+    thread.join()
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.shutdown()
+
+
+def test_batches_arrive_complete_and_in_order(peer, node):
+    received = []
+    node.create_subscription(SampleBatch, "peer/samples", received.append, qos.SAMPLES)
+    assert wait_until(lambda: len(received) >= BATCHES, 60.0), f"{len(received)} of {BATCHES} batches came"
+    samples = [samples_from_message(batch, JOINTS) for batch in received]
+    sequence = np.concatenate([one.sequence for one in samples])
+    np.testing.assert_array_equal(sequence, np.arange(20 * BATCHES))
+    np.testing.assert_array_equal(np.concatenate([one.tau for one in samples])[:, 6], sequence + 0.1 * 6 + 2)
+
+
+def test_trajectory_keeps_its_hash_through_a_service(peer, node):
+    trajectory = BezierTrajectory(np.zeros(7), np.zeros(7), np.zeros(7), np.linspace(0.1, 0.7, 7), 2.0)
+    client = node.create_client(CertifyTrajectory, "peer/certify")
+    request = CertifyTrajectory.Request(trajectory=trajectory_to_message(trajectory, JOINTS))
+    assert call_service(node, client, request, 30.0).message == trajectory.hash()

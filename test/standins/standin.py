@@ -1,0 +1,121 @@
+"""Stand-ins for nodes and clients: ``python -m standin <behaviour>``, or by the name of the executable.
+
+Each notes its process id, and later what happened to it, in a file of the folder STANDIN_FOLDER.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+FOLDER = Path(os.environ["STANDIN_FOLDER"])
+
+
+def note(name, text):
+    with (FOLDER / "notes").open("a") as file:
+        file.write(f"{name} {text}\n")
+
+
+def wait_for_signal(name, ending="stopped", seconds=0.0):
+    def handle(_number, _frame):
+        time.sleep(seconds)
+        note(name, ending)
+        sys.exit(0)
+
+    signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGTERM, handle)
+    note(name, f"pid {os.getpid()}")
+    while True:
+        time.sleep(0.05)
+
+
+def driver():
+    """Ends in order."""
+    wait_for_signal("driver")
+
+
+def stubborn():
+    """Ends only when it is killed, and so does its child."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    note("stubborn", f"pid {os.getpid()}")
+    note("child", f"pid {child.pid}")
+    while True:
+        time.sleep(0.05)
+
+
+def orphaning():
+    """Ends in order, but leaves a child behind."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    note("child", f"pid {child.pid}")
+    wait_for_signal("orphaning")
+
+
+def crashing():
+    """Breaks after a moment."""
+    print("about to break", flush=True)
+    time.sleep(0.4)
+    raise RuntimeError("the cable is loose")
+
+
+def talking():
+    """A real node."""
+    from rclpy.node import Node
+    from std_msgs.msg import String
+
+    from sysid_ros.ros.node import spin_main
+
+    class Talking(Node):
+        def __init__(self):
+            super().__init__("talking")
+            self.declare_parameter("model", "")
+            self._publisher = self.create_publisher(String, "words", 10)
+            self._publisher.publish(String(data="hello"))
+            note("talking", f"model {self.get_parameter('model').value}")
+            note("talking", f"pid {os.getpid()}")
+
+    spin_main(Talking, sys.argv)
+
+
+def killed_talking():
+    """A real node that dies without cleaning up, shared memory included."""
+    import rclpy
+
+    from sysid_ros.ros.shared_memory import files_in_use
+
+    rclpy.init()
+    node = rclpy.create_node("killed")
+    note("killed", f"pid {os.getpid()}")
+    end = time.monotonic() + 3.0
+    while time.monotonic() < end:
+        rclpy.spin_once(node, timeout_sec=0.1)
+    for path in sorted(files_in_use([os.getpid()])):
+        note("killed", f"file {path}")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def client_done():
+    """A client that is soon done, with a status of its own."""
+    print("mass 1.8 kg", flush=True)
+    time.sleep(0.5)
+    sys.exit(int(os.environ.get("STANDIN_STATUS", "0")))
+
+
+def client_waiting():
+    """A client that stops the arm when it is asked to stop."""
+    wait_for_signal("client", "arm at rest", seconds=0.5)
+
+
+def client_stuck():
+    """A client that never ends by itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    note("client", f"pid {os.getpid()}")
+    while True:
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    globals()[os.environ.get("STANDIN_BEHAVIOUR") or sys.argv[1]]()

@@ -1,0 +1,159 @@
+"""The table of processes, and that the launch file and the runner start the same from it."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import yaml
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.processes import ARGUMENTS, IDENTIFY, UnknownArgument, resolve
+from sysid_ros.resources import ResourceNotFound, resource, share_directories
+from sysid_ros.runner import build_parser, client_command, new_results_directory
+from sysid_ros.suite import Suite, node_command
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_defaults_start_every_process_with_existing_files():
+    started = resolve({})
+    assert [one.process for one in started] == list(IDENTIFY)
+    for one in started:
+        assert all(path.is_file() for path in one.parameter_files)
+        assert one.parameters["model"] == "kinova_gen3_2f85"
+        assert one.parameters["use_sim_time"] is False
+
+
+def test_arguments_reach_the_nodes_that_take_them():
+    started = {one.process.executable: one for one in resolve({"model": "kuka_lbr_med7", "record": "false"})}
+    assert started["identification"].parameters["record"] is False
+    assert "record" not in started["estimator"].parameters
+    assert all(one.parameters["model"] == "kuka_lbr_med7" for one in started.values())
+    assert resolve({"robot_name": "/left/"})[0].namespace == "left"
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ({"modell": "x"}, UnknownArgument, "'modell' is unknown; there are model, robot_name"),
+        ({"mode": "dream"}, ParameterOutOfRange, "'mode' is 'dream'; allowed: one of mock, hardware"),
+        ({"record": "yes"}, ParameterOutOfRange, "'record' is 'yes'; allowed: one of true, false"),
+        ({"mode": "hardware"}, ParameterOutOfRange, "'robot_ip' is ''; allowed: the address of the arm"),
+    ],
+)
+def test_wrong_arguments_are_refused(values, error, message):
+    with pytest.raises(error, match=message):
+        resolve(values)
+
+
+def test_parameter_files_are_for_nodes_that_exist():
+    names = {process.executable for process in IDENTIFY}
+    for path in (ROOT / "config" / "nodes").glob("*.yaml"):
+        content = yaml.safe_load(path.read_text()) or {}
+        assert {key.rsplit("/", 1)[-1] for key in content} <= names
+
+
+def test_missing_resource_names_where_it_was_looked_for():
+    assert resource("config/payloads.yaml").is_file()
+    with pytest.raises(ResourceNotFound, match=f"config/dream.yaml is not in {ROOT}"):
+        resource("config/dream.yaml")
+    assert share_directories()[0] == ROOT
+
+
+def test_installed_files_are_found_without_a_checkout(monkeypatch, tmp_path):
+    installed = tmp_path / "share" / "sysid_ros" / "config"
+    installed.mkdir(parents=True)
+    (installed / "payloads.yaml").write_text("")
+    monkeypatch.setattr("sysid_ros.resources.__file__", str(tmp_path / "lib" / "sysid_ros" / "resources.py"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
+    assert resource("config/payloads.yaml") == installed / "payloads.yaml"
+
+
+def test_own_parameters_are_exact_and_win(tmp_path):
+    started = resolve({"robot_name": "left"})[:1]
+    suite = Suite(started, None, tmp_path, {"ROS_DOMAIN_ID": "1"}, {"arm_driver": {"payload": "1.81", "seed": 3}})
+    path = suite._write_parameters(started[0])
+    written = yaml.safe_load(path.read_text())["/**/arm_driver"]["ros__parameters"]
+    assert (written["payload"], written["seed"], written["mode"]) == ("1.81", 3, "mock")
+    command = node_command(started[0], path)
+    assert command[-1] == str(path)
+    assert command[1:6] == ["-m", "sysid_ros.nodes.arm_driver", "--ros-args", "-r", "__ns:=/left"]
+
+
+def test_client_gets_the_goal_and_the_namespace(tmp_path):
+    options = build_parser().parse_args(["--seed", "5", "--robot-name", "left", "--max-motion-time", "9"])
+    command = client_command(options, tmp_path)
+    assert command[command.index("--seed") + 1] == "5"
+    assert command[command.index("--max-motion-time") + 1] == "9.0"
+    assert command[-3:] == ["--ros-args", "-r", "__ns:=/left"]
+
+
+def test_results_directories_do_not_collide(tmp_path):
+    paths = {new_results_directory(tmp_path) for _ in range(3)}
+    assert len(paths) == 3
+    assert all(path.is_dir() and path.parent == tmp_path for path in paths)
+
+
+class Recorder(SimpleNamespace):
+    """Stands for a class of launch: keeps what it is made with."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(args=args, **kwargs)
+
+
+@pytest.fixture
+def launch_file(monkeypatch):
+    """The launch file with stand-ins for launch and launch_ros, which have no wheels."""
+    values = {argument.name: argument.default for argument in ARGUMENTS}
+    names = {
+        "launch": ["LaunchContext", "LaunchDescription"],
+        "launch.actions": ["DeclareLaunchArgument", "OpaqueFunction", "Shutdown"],
+        "launch.substitutions": ["LaunchConfiguration"],
+        "launch_ros": [],
+        "launch_ros.actions": ["Node"],
+        "launch_ros.parameter_descriptions": ["ParameterValue"],
+    }
+    for name, classes in names.items():
+        module = ModuleType(name)
+        for one in classes:
+            setattr(module, one, type(one, (Recorder,), {}))
+        monkeypatch.setitem(sys.modules, name, module)
+    configuration = sys.modules["launch.substitutions"].LaunchConfiguration
+    configuration.perform = lambda self, context: context[self.args[0]]
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "launch" / "identify.launch.py"))), values
+
+
+def test_launch_file_declares_every_argument(launch_file):
+    module, _ = launch_file
+    *declared, _ = module.generate_launch_description().args[0]
+    assert [one.args[0] for one in declared] == [argument.name for argument in ARGUMENTS]
+    for one, argument in zip(declared, ARGUMENTS, strict=True):
+        assert (one.default_value, one.description) == (argument.default, argument.description)
+        assert one.choices == (list(argument.choices) or None)
+
+
+def test_launch_file_and_runner_start_the_same(launch_file, tmp_path):
+    module, values = launch_file
+    values |= {"robot_name": "left", "model": "kuka_lbr_iiwa7"}
+    nodes = module.start_nodes(values)
+    started = resolve(values)
+    assert [node.executable for node in nodes] == [one.process.executable for one in started]
+    for node, one in zip(nodes, started, strict=True):
+        *files, own = node.parameters
+        assert files == [str(path) for path in one.parameter_files]
+        path = Suite([one], None, tmp_path, {})._write_parameters(one)
+        assert own == yaml.safe_load(path.read_text())[f"/**/{node.executable}"]["ros__parameters"]
+        assert json.dumps(own) == json.dumps(dict(one.parameters))
+        assert (node.package, node.namespace) == ("sysid_ros", "left")
+
+
+def test_launch_file_starts_rviz_only_when_asked(launch_file):
+    module, values = launch_file
+    assert len(module.start_nodes(values)) == len(IDENTIFY)
+    publisher, rviz = module.start_nodes({**values, "launch_rviz": "true"})[len(IDENTIFY) :]
+    assert "<robot" in publisher.parameters[0]["robot_description"].args[0]
+    assert Path(rviz.arguments[1]).is_file()

@@ -1,0 +1,198 @@
+"""The suite of processes with stand-ins for the nodes: start, end, crash, Ctrl-C; nothing may stay behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sysid_ros.processes import Process, StartedProcess
+from sysid_ros.ros.environment import loopback_environment
+from sysid_ros.ros.shared_memory import existing_files, files_in_use, files_of_domain
+from sysid_ros.suite import EXIT_NODE_DIED, Suite, suite_environment
+
+STANDINS = Path(__file__).parent / "standins"
+
+
+@dataclass(frozen=True)
+class Standin(Process):
+    """A process whose behaviour is one of ``standins/standin.py``."""
+
+    @property
+    def module(self) -> str:
+        return "standin"
+
+
+def started(*names):
+    return [StartedProcess(Standin(name, "stands in"), "", (), {"model": f"model of {name}"}) for name in names]
+
+
+@pytest.fixture
+def environment(tmp_path):
+    environment = suite_environment(tmp_path / "log", int(loopback_environment()["ROS_DOMAIN_ID"]))
+    environment["PYTHONPATH"] += os.pathsep + str(STANDINS)
+    environment["STANDIN_FOLDER"] = str(tmp_path)
+    return environment
+
+
+@pytest.fixture
+def make_suite(monkeypatch, tmp_path, environment):
+    """A suite whose node commands name the behaviour, because the module is the same for all."""
+    from sysid_ros import suite as module
+
+    original = module.node_command
+
+    def command(one, path):
+        words = original(one, path)
+        return [*words[:3], one.process.executable, *words[3:]]
+
+    monkeypatch.setattr(module, "node_command", command)
+
+    def make(nodes, client=None):
+        words = None if client is None else [sys.executable, "-m", "standin", client]
+        return Suite(started(*nodes), words, tmp_path / "log", environment)
+
+    return make
+
+
+def notes(folder):
+    path = Path(folder) / "notes"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def noted_pids(folder):
+    return [int(line.split()[-1]) for line in notes(folder) if " pid " in line]
+
+
+def is_running(pid):
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat[stat.rindex(")") + 2] not in "ZX"
+
+
+def assert_nothing_left(folder, environment, before):
+    end = time.monotonic() + 5.0
+    while time.monotonic() < end and any(is_running(pid) for pid in noted_pids(folder)):
+        time.sleep(0.1)
+    assert [pid for pid in noted_pids(folder) if is_running(pid)] == []
+    assert files_of_domain(int(environment["ROS_DOMAIN_ID"])) - before == set()
+
+
+def unused(paths):
+    """Those that still exist although no process, of whatever ROS system on this machine, uses them."""
+    used = files_in_use(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return {path for path in paths if path.exists()} - used
+
+
+def test_status_of_the_client_is_that_of_the_run(make_suite, tmp_path, environment):
+    before = existing_files()
+    environment["STANDIN_STATUS"] = "5"
+    assert make_suite(["driver", "orphaning"], "client_done").run() == 5
+    assert {"driver stopped", "orphaning stopped"} <= set(notes(tmp_path))
+    assert len(noted_pids(tmp_path)) == 3
+    assert_nothing_left(tmp_path, environment, before)
+
+
+def test_crash_of_a_node_shows_the_end_of_its_log(make_suite, tmp_path, environment, capfd):
+    before = existing_files()
+    assert make_suite(["driver", "crashing"], "client_waiting").run() == EXIT_NODE_DIED
+    shown = capfd.readouterr().err
+    assert "crashing ended with exit status 1 before the end" in shown
+    assert "    RuntimeError: the cable is loose" in shown
+    assert "client arm at rest" in notes(tmp_path)
+    assert_nothing_left(tmp_path, environment, before)
+
+
+def test_what_ignores_signals_is_killed_with_its_children(make_suite, tmp_path, environment, monkeypatch):
+    monkeypatch.setattr("sysid_ros.process_group.stop_groups.__defaults__", (0.5, 0.5))
+    before = existing_files()
+    assert make_suite(["stubborn"], "client_done").run() == 0
+    assert len(noted_pids(tmp_path)) == 2
+    assert_nothing_left(tmp_path, environment, before)
+
+
+def test_real_nodes_get_their_parameters_and_leave_no_shared_memory(make_suite, tmp_path, environment):
+    before = existing_files()
+    suite = make_suite(["talking"], "client_waiting")
+    signal_later(tmp_path, "talking pid", signal.SIGINT)
+    assert suite.run() == 130
+    assert "talking model model of talking" in notes(tmp_path)
+    assert_nothing_left(tmp_path, environment, before)
+
+
+def test_shared_memory_of_a_killed_node_is_removed(make_suite, tmp_path, environment, capfd):
+    before = existing_files()
+    assert make_suite(["killed_talking"], "client_waiting").run() == EXIT_NODE_DIED
+    assert "killed_talking was ended by SIGKILL" in capfd.readouterr().err
+    assert_nothing_left(tmp_path, environment, before)
+    left = {Path(line.split()[-1]) for line in notes(tmp_path) if " file " in line}
+    assert len(left) >= 6, "the node used no shared memory, so nothing is tested"
+    assert unused(left - before) == set()
+
+
+def signal_later(folder, awaited, number, pid=None, seconds=30.0):
+    """Has another process send a signal to this one as soon as a note is there (and, in ours, nobody waits for it)."""
+    code = (
+        "import os, sys, time\n"
+        "path, awaited, pid, number = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])\n"
+        f"end = time.monotonic() + {seconds}\n"
+        "while time.monotonic() < end and not (os.path.exists(path) and awaited in open(path).read()):\n"
+        "    time.sleep(0.05)\n"
+        "time.sleep(0.7)\n"
+        "os.kill(pid, number)\n"
+    )
+    arguments = [str(Path(folder) / "notes"), awaited, str(pid or os.getpid()), str(int(number))]
+    return subprocess.Popen([sys.executable, "-c", code, *arguments])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_stops_the_arm_before_the_nodes(make_suite, tmp_path, environment, number):
+    before = existing_files()
+    signal_later(tmp_path, "client pid", number)
+    assert make_suite(["driver", "orphaning"], "client_waiting").run() == 128 + number
+    order = [line for line in notes(tmp_path) if " pid " not in line]
+    assert order[0] == "client arm at rest"
+    assert set(order[1:]) == {"driver stopped", "orphaning stopped"}
+    assert_nothing_left(tmp_path, environment, before)
+
+
+def test_client_that_does_not_stop_is_not_waited_for_forever(make_suite, tmp_path, environment, monkeypatch):
+    monkeypatch.setattr("sysid_ros.suite._CLIENT_STOP_SECONDS", 1.0)
+    before = existing_files()
+    signal_later(tmp_path, "client pid", signal.SIGINT)
+    assert make_suite(["driver"], "client_stuck").run() == 130
+    assert_nothing_left(tmp_path, environment, before)
+
+
+def test_nodes_without_client_run_until_a_signal(make_suite, tmp_path, environment):
+    before = existing_files()
+    signal_later(tmp_path, "driver pid", signal.SIGTERM)
+    assert make_suite(["driver"]).run() == 143
+    assert "driver stopped" in notes(tmp_path)
+    assert_nothing_left(tmp_path, environment, before)
+
+
+def test_killed_runner_takes_its_nodes_along(tmp_path, environment):
+    """Nobody is left to end them: the kernel interrupts them when their parent dies."""
+    code = (
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from sysid_ros.process_group import ProcessGroup\n"
+        "group = ProcessGroup('driver', [sys.executable, '-m', 'standin', 'driver'], os.environ)\n"
+        "time.sleep(600)\n"
+    )
+    runner = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    end = time.monotonic() + 20
+    while not noted_pids(tmp_path) and time.monotonic() < end:
+        time.sleep(0.05)
+    runner.kill()
+    runner.wait(timeout=5)
+    assert noted_pids(tmp_path)
+    assert_nothing_left(tmp_path, environment, existing_files())
+    assert "driver stopped" in notes(tmp_path)
