@@ -104,6 +104,7 @@ class RosBackend:
         self._estimate: ParameterEstimate | None = None
         self._estimate_message: EstimateMessage | None = None
         self._ignore_until_ns = 0
+        self._model_estimate = EstimateMessage()
         self._model_box_hash = ""
         self._plan_hash = ""
         self._plan_started = False
@@ -158,11 +159,20 @@ class RosBackend:
         return self._records
 
     def apply_estimate(self, estimate: ParameterEstimate) -> None:
-        """Gives the identified payload to the controller; a refusal is a warning, the estimate stays what it is."""
-        request = ApplyEstimate.Request(estimate=estimate_to_message(estimate, self.estimate_stamp_ns))
-        response = self._call(self._apply_client, request, IdentificationErrorCode.TIMEOUT)
+        """Gives the payload as it is known now to the controller, and from then on to the planners.
+
+        Whoever plans and certifies must use the box the controller uses. A refusal is a warning: all go on with the
+        wider box they have.
+        """
+        message = estimate_to_message(estimate, self.estimate_stamp_ns)
+        response = self._call(
+            self._apply_client, ApplyEstimate.Request(estimate=message), IdentificationErrorCode.DRIVER_NOT_READY
+        )
         if not response.success:
             self._node.get_logger().warning(f"the controller keeps its model: {response.message}")
+            return
+        self._model_estimate, self._model_box_hash = message, response.model_box_hash
+        self._wait_for_hold()
 
     @property
     def estimate_stamp_ns(self) -> int:
@@ -194,7 +204,7 @@ class RosBackend:
         response = self._call(self._apply_client, ApplyEstimate.Request(), IdentificationErrorCode.DRIVER_NOT_READY)
         if not response.success:
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, response.message)
-        self._model_box_hash = response.model_box_hash
+        self._model_estimate, self._model_box_hash = EstimateMessage(), response.model_box_hash
         self._wait_for_hold()
         with self._lock:
             self._ignore_until_ns = self._sample_stamp_ns
@@ -213,8 +223,9 @@ class RosBackend:
             information=information.reshape(100),
             seed=self._seed + index,
         )
-        if self._estimate is not None:
-            request.estimate = estimate_to_message(self._estimate, self.estimate_stamp_ns, information)
+        if index > 0 and self._parameters.apply_estimate:
+            self.apply_estimate(self._estimate)
+        request.estimate = self._model_estimate
         started = time.monotonic()
         response = self._call(
             self._plan_client, request, IdentificationErrorCode.PLAN_FAILED, self._parameters.planning_timeout
@@ -232,7 +243,8 @@ class RosBackend:
         """See :class:`IdentificationBackend`."""
         refused = IdentificationErrorCode.CERTIFICATE_REFUSED
         request = CertifyTrajectory.Request(
-            trajectory=trajectory_to_message(motion.trajectory, self._robot.joint_names, time.time_ns())
+            trajectory=trajectory_to_message(motion.trajectory, self._robot.joint_names, time.time_ns()),
+            estimate=self._model_estimate,
         )
         started = time.monotonic()
         response = self._call(self._certify_client, request, refused, self._parameters.planning_timeout)
