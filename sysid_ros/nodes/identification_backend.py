@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
-from rclpy.serialization import serialize_message
-from sensor_msgs.msg import JointState
+from rclpy.qos import QoSProfile
 from std_srvs.srv import Trigger
 
-from sysid_msgs.msg import DriverStatus, SampleBatch, SimulationTruth
-from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_msgs.msg import DriverStatus
 from sysid_msgs.srv import ApplyEstimate, CertifyTrajectory, ExecuteTrajectory, PlanExcitation, ResetEstimator
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.estimation.estimate import ParameterEstimate
@@ -29,23 +25,24 @@ from sysid_ros.core.identification import (
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.certificate import Certificate
 from sysid_ros.core.planning.trajectory import Trajectory
-from sysid_ros.export.recording import RecordingWriter
+from sysid_ros.nodes.identification_watch import SuiteWatch
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
-    Samples,
     certificate_from_message,
     certified_to_message,
-    estimate_from_message,
     estimate_to_message,
-    information_from_message,
     joint_vector_from_message,
-    samples_from_message,
-    stamp_from_message,
     trajectory_from_message,
     trajectory_to_message,
-    truth_from_message,
 )
-from sysid_ros.ros.waiting import ServiceTimeout, ServiceUnavailable, call_service, no_messages, wait_until
+from sysid_ros.ros.waiting import (
+    Cancelled,
+    ServiceTimeout,
+    call_service,
+    no_messages,
+    wait_for_service,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from sysid_ros.nodes.identification import IdentificationParameters
@@ -54,165 +51,121 @@ START_TIMEOUT = 1.0
 """How long after the acceptance of a trajectory its start must show in the driver's status [s]."""
 SAMPLE_SILENCE = 1.0
 """Without samples for this long the arm counts as silent [s]."""
-LATEST_WINDOWS = 0.5
-"""An estimate covers the data when it is at most this much older than the newest sample wanted [s]."""
+BRAKE_TIMEOUT = 3.0
+"""How long the driver may take to take in a request to brake, and again to bring the arm to rest [s]."""
+_MODES = {
+    DriverStatus.MODE_IDLE: ("is not under control", "activate the driver"),
+    DriverStatus.MODE_HOLD: ("is being taken over", "try again"),
+    DriverStatus.MODE_TRACK: ("is moving", "wait for its end or call arm_driver/brake"),
+    DriverStatus.MODE_BRAKE: ("is braking", "try again"),
+    DriverStatus.MODE_FAULT: ("has a fault", "remove the cause, then call arm_driver/reconnect"),
+}
+"""What each mode of the driver means for somebody who wants to move the arm, and what to do about it."""
 
 
-@dataclass
-class Records:
-    """What one goal has seen, for its files.
+class SuiteClients:
+    """Clients of all services an identification needs.
 
-    Attributes:
-        samples: Sample batches in order.
-        estimates: (Stamp of the last sample used [ns], estimate), in order.
-        motions: (Stamp of the start [ns], trajectory, condition number, certificate), in order.
-        information: Gram matrix of the windows, (10, 10).
-        truth: True payload of a simulated arm, (10,), None on hardware.
-        timing: How long each part took [s].
+    Args:
+        node: The node they belong to.
     """
 
-    samples: list[Samples] = field(default_factory=list)
-    estimates: list[tuple[int, ParameterEstimate]] = field(default_factory=list)
-    motions: list[tuple[int, Trajectory, float, Certificate]] = field(default_factory=list)
-    information: NDArray[np.float64] = field(default_factory=lambda: np.zeros((10, 10)))
-    truth: NDArray[np.float64] | None = None
-    timing: dict[str, float] = field(default_factory=dict)
+    def __init__(self, node: Node):
+        self.plan = node.create_client(PlanExcitation, "excitation_planner/plan")
+        self.cancel_plan = node.create_client(Trigger, "excitation_planner/cancel")
+        self.certify = node.create_client(CertifyTrajectory, "safe_planner/certify")
+        self.execute = node.create_client(ExecuteTrajectory, "arm_driver/execute")
+        self.brake = node.create_client(Trigger, "arm_driver/brake")
+        self.set_model = node.create_client(ApplyEstimate, "arm_driver/set_model")
+        self.reset = node.create_client(ResetEstimator, "estimator/reset")
 
 
 class RosBackend:
-    """Implements :class:`sysid_ros.core.identification.IdentificationBackend` with the nodes of this package.
+    """One goal's :class:`sysid_ros.core.identification.IdentificationBackend`, with the nodes of this package.
 
-    The subscriptions run in the node's executor; everything else is called from the thread of a goal.
+    Called from the thread of a goal. Where it waits, it looks at ``is_cancelled`` and ends with code ``CANCELED``.
 
     Args:
         node: The node it belongs to.
         robot: The robot.
+        watch: What the node hears.
+        clients: The services.
+        parameters: Parameters of the node.
+        seed: Seed of the excitation search.
+        is_cancelled: Whether the goal is to end.
+
+    Attributes:
+        unrest: Why the arm could not be seen to come to rest after a failure; empty if it was.
     """
 
-    def __init__(self, node: Node, robot: RobotModel):
+    def __init__(
+        self,
+        node: Node,
+        robot: RobotModel,
+        watch: SuiteWatch,
+        clients: SuiteClients,
+        parameters: IdentificationParameters,
+        seed: int = 0,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ):
         self._node = node
         self._robot = robot
-        self._lock = threading.Lock()
-        self._parameters: IdentificationParameters | None = None
-        self._seed = 0
-        self._is_recording = False
-        self._records = Records()
-        self._status: DriverStatus | None = None
-        self._status_time = -np.inf
-        self._sample_stamp_ns = 0
-        self._sample_time = -np.inf
-        self._estimate: ParameterEstimate | None = None
-        self._estimate_message: EstimateMessage | None = None
-        self._ignore_until_ns = 0
-        self._model_estimate = EstimateMessage()
-        self._model_box_hash = ""
-        self._plan_hash = ""
-        self._plan_started = False
-        self._plan_time = 0.0
-        self._recorder: RecordingWriter | None = None
-        node.create_subscription(SampleBatch, "arm_driver/samples", self._take_samples, qos.SAMPLES)
-        node.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
-        node.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
-        node.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
-        node.create_subscription(JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER)
-        self._plan_client = node.create_client(PlanExcitation, "excitation_planner/plan")
-        self._certify_client = node.create_client(CertifyTrajectory, "safe_planner/certify")
-        self._execute_client = node.create_client(ExecuteTrajectory, "arm_driver/execute")
-        self._brake_client = node.create_client(Trigger, "arm_driver/brake")
-        self._apply_client = node.create_client(ApplyEstimate, "arm_driver/set_model")
-        self._reset_client = node.create_client(ResetEstimator, "estimator/reset")
-
-    # Around a goal
-
-    def begin(self, parameters: IdentificationParameters, seed: int, recorder: RecordingWriter | None = None) -> None:
-        """Starts a goal: forgets what the last one recorded.
-
-        Args:
-            parameters: Parameters of the node.
-            seed: Seed of the excitation search.
-            recorder: Writes every message of the goal to a file, None for none.
-        """
-        with self._lock:
-            truth = self._records.truth
-            self._records = Records(truth=truth)
-            self._is_recording = True
-            self._recorder = recorder
-            self._estimate, self._estimate_message = None, None
+        self._watch = watch
+        self._clients = clients
         self._parameters = parameters
         self._seed = seed
-
-    def finish(self) -> None:
-        """Ends a goal: nothing more is recorded."""
-        with self._lock:
-            self._is_recording = False
-            recorder, self._recorder = self._recorder, None
-        if recorder is None:
-            return
-        try:
-            recorder.close()
-        except SysidError as error:
-            self._node.get_logger().error(str(error))
-
-    def records(self) -> Records:
-        """What the goal has seen so far."""
-        self._records.information = self.information()
-        return self._records
-
-    def apply_estimate(self, estimate: ParameterEstimate) -> None:
-        """Gives the payload as it is known now to the controller, and from then on to the planners.
-
-        Whoever plans and certifies must use the box the controller uses. A refusal is a warning: all go on with the
-        wider box they have.
-        """
-        message = estimate_to_message(estimate, self.estimate_stamp_ns)
-        response = self._call(
-            self._apply_client, ApplyEstimate.Request(estimate=message), IdentificationErrorCode.DRIVER_NOT_READY
-        )
-        if not response.success:
-            self._node.get_logger().warning(f"the controller keeps its model: {response.message}")
-            return
-        self._model_estimate, self._model_box_hash = message, response.model_box_hash
-        self._wait_for_hold()
-
-    @property
-    def estimate_stamp_ns(self) -> int:
-        """Stamp of the last sample the latest estimate uses [ns]."""
-        message = self._estimate_message
-        return stamp_from_message(message.header.stamp) if message is not None else 0
+        self._is_cancelled = is_cancelled
+        self._model_box_hash = ""
+        self._plan_hash = ""
+        self._plan_was_seen = False
+        self._plan_time = 0.0
+        self._motion_time = 0.0
+        self.unrest = ""
 
     @property
     def motion_time(self) -> float:
         """How long the arm has moved for this goal [s]."""
-        return sum(motion[1].duration for motion in self._records.motions)
+        return self._motion_time
+
+    def apply_estimate(self, estimate: ParameterEstimate) -> None:
+        """Gives the identified payload to the controller; a failure is a warning, the estimate stays what it is."""
+        request = ApplyEstimate.Request(estimate=estimate_to_message(estimate, self._watch.estimate_stamp_ns))
+        try:
+            response = call_service(self._node, self._clients.set_model, request, self._parameters.service_timeout)
+            refusal = "" if response.success else response.message
+        except SysidError as error:
+            refusal = str(error)
+        if refusal:
+            self._node.get_logger().warning(f"the controller keeps its model: {refusal}")
 
     # IdentificationBackend
 
     def check_ready(self) -> None:
         """See :class:`IdentificationBackend`."""
-        timeout = self._parameters.service_timeout
-        if not wait_until(lambda: self._status is not None, timeout):
-            error = no_messages(self._node, "arm_driver/status", "driver status", timeout, qos.STATUS)
-            raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, str(error))
-        if not wait_until(self._samples_arrive, timeout):
-            error = no_messages(self._node, "arm_driver/samples", "samples", timeout, qos.SAMPLES)
-            raise IdentificationFailed(IdentificationErrorCode.NO_SAMPLES, str(error))
+        watch = self._watch
+        if not self._wait_until(lambda: watch.status is not None):
+            error = self._silence("arm_driver/status", "driver status", qos.STATUS)
+            raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
         self._wait_for_hold()
+        if not self._wait_until(self._samples_arrive):
+            error = watch.sample_fault or self._silence("arm_driver/samples", "samples", qos.SAMPLES)
+            raise IdentificationFailed(IdentificationErrorCode.NO_SAMPLES, error)
 
     def reset_estimate(self, reason: str) -> None:
         """See :class:`IdentificationBackend`."""
         # The payload may be another one than the last time: the controller must not trust what it was told of that.
-        response = self._call(self._apply_client, ApplyEstimate.Request(), IdentificationErrorCode.DRIVER_NOT_READY)
+        response = self._call(
+            self._clients.set_model, ApplyEstimate.Request(), IdentificationErrorCode.DRIVER_NOT_READY
+        )
         if not response.success:
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, response.message)
-        self._model_estimate, self._model_box_hash = EstimateMessage(), response.model_box_hash
+        self._model_box_hash = response.model_box_hash
         self._wait_for_hold()
-        with self._lock:
-            self._ignore_until_ns = self._sample_stamp_ns
-            self._estimate, self._estimate_message = None, None
-        request = ResetEstimator.Request(reason=reason, reset_bounds=True)
-        response = self._call(self._reset_client, request, IdentificationErrorCode.TIMEOUT)
+        request = ResetEstimator.Request(reason=reason, until=self._watch.sample_stamp_ns)
+        response = self._call(self._clients.reset, request, IdentificationErrorCode.TIMEOUT)
         if not response.success:
             raise IdentificationFailed(IdentificationErrorCode.INTERNAL, f"estimator: {response.message}")
+        self._watch.forget_estimates(response.until)
 
     def plan(self, index: int, duration: float, information: NDArray[np.float64]) -> PlannedMotion:
         """See :class:`IdentificationBackend`."""
@@ -221,16 +174,14 @@ class RosBackend:
             start_position=[float(value) for value in self._reference_position()],
             duration=duration,
             information=information.reshape(100),
-            seed=self._seed + index,
+            seed=(self._seed + index) % 2**32,
         )
-        if index > 0 and self._parameters.apply_estimate:
-            self.apply_estimate(self._estimate)
-        request.estimate = self._model_estimate
+        estimate = self._watch.estimate
+        if estimate is not None:
+            request.estimate = estimate_to_message(estimate, self._watch.estimate_stamp_ns, information)
         started = time.monotonic()
-        response = self._call(
-            self._plan_client, request, IdentificationErrorCode.PLAN_FAILED, self._parameters.planning_timeout
-        )
-        self._records.timing[f"planning {index + 1}"] = time.monotonic() - started
+        response = self._call_planner(request)
+        self._watch.records.timing[f"planning {index + 1}"] = time.monotonic() - started
         if not response.success:
             raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, response.message)
         trajectory = self._checked(
@@ -243,12 +194,11 @@ class RosBackend:
         """See :class:`IdentificationBackend`."""
         refused = IdentificationErrorCode.CERTIFICATE_REFUSED
         request = CertifyTrajectory.Request(
-            trajectory=trajectory_to_message(motion.trajectory, self._robot.joint_names, time.time_ns()),
-            estimate=self._model_estimate,
+            trajectory=trajectory_to_message(motion.trajectory, self._robot.joint_names, time.time_ns())
         )
-        started = time.monotonic()
-        response = self._call(self._certify_client, request, refused, self._parameters.planning_timeout)
-        self._records.timing[f"certifying {len(self._records.motions) + 1}"] = time.monotonic() - started
+        records, started = self._watch.records, time.monotonic()
+        response = self._call(self._clients.certify, request, refused, self._parameters.planning_timeout)
+        records.timing[f"certifying {len(records.motions) + 1}"] = time.monotonic() - started
         if not response.success:
             raise IdentificationFailed(refused, response.message)
         certificate = self._checked(
@@ -260,60 +210,72 @@ class RosBackend:
 
     def execute(self, motion: PlannedMotion, certificate: Certificate) -> None:
         """See :class:`IdentificationBackend`."""
-        names = self._robot.joint_names
-        request = ExecuteTrajectory.Request(
-            plan=certified_to_message(motion.trajectory, certificate, names, time.time_ns())
-        )
-        self._plan_hash, self._plan_started, self._plan_time = motion.trajectory.hash(), False, time.monotonic()
-        response = self._call(self._execute_client, request, IdentificationErrorCode.EXECUTION_FAILED)
+        trajectory: Trajectory = motion.trajectory
+        plan = certified_to_message(trajectory, certificate, self._robot.joint_names, time.time_ns())
+        self._plan_hash, self._plan_was_seen = trajectory.hash(), False
+        failed = IdentificationErrorCode.EXECUTION_FAILED
+        # Not cancellable: whether the arm moves must be known before anything else is done.
+        try:
+            response = call_service(
+                self._node, self._clients.execute, ExecuteTrajectory.Request(plan=plan), self._parameters.service_timeout
+            )
+        except SysidError as error:
+            raise IdentificationFailed(failed, str(error)) from error
         if not response.accepted:
-            raise IdentificationFailed(IdentificationErrorCode.EXECUTION_FAILED, response.message)
+            raise IdentificationFailed(failed, response.message)
         self._plan_time = time.monotonic()
-        self._records.motions.append((self._sample_stamp_ns, motion.trajectory, motion.condition_number, certificate))
+        self._watch.records.motions.append(
+            (self._watch.sample_stamp_ns, trajectory, motion.condition_number, certificate)
+        )
 
     def motion_state(self) -> MotionState:
         """See :class:`IdentificationBackend`."""
-        status = self._status
+        status = self._watch.status
         if not self._samples_arrive():
-            text = f"no samples on arm_driver/samples for {SAMPLE_SILENCE:g} s while the arm moved"
-            return MotionState(False, True, 0.0, text)
-        if status.code != DriverStatus.CODE_OK or status.mode in (DriverStatus.MODE_FAULT, DriverStatus.MODE_IDLE):
+            error = self._silence("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_SILENCE)
+            return MotionState(False, True, 0.0, f"while the arm moved: {error}")
+        is_ours = status.plan_hash == self._plan_hash
+        self._plan_was_seen |= is_ours
+        since = time.monotonic() - self._plan_time
+        is_old = not self._plan_was_seen and since < START_TIMEOUT  # speaks of the time before this trajectory
+        has_fault = status.mode in (DriverStatus.MODE_FAULT, DriverStatus.MODE_IDLE)
+        if has_fault or (status.code != DriverStatus.CODE_OK and not is_old):
             return MotionState(status.mode == DriverStatus.MODE_BRAKE, True, float(status.progress), status.text)
-        self._plan_started |= status.plan_hash == self._plan_hash
-        if self._plan_started:
-            is_moving = status.plan_hash == self._plan_hash
-        else:
-            is_moving = time.monotonic() - self._plan_time < START_TIMEOUT
-        return MotionState(is_moving, False, float(status.progress) if is_moving else 1.0, status.text)
+        is_moving = is_ours or is_old
+        return MotionState(is_moving, False, _progress(status, is_ours, is_old), status.text)
 
     def brake(self, reason: str) -> None:
-        """See :class:`IdentificationBackend`; returns when the arm rests."""
-        self._node.get_logger().warning(f"braking: {reason}")
+        """See :class:`IdentificationBackend`; returns when the arm rests, or notes in :attr:`unrest` why nobody knows."""
+        self._node.get_logger().warning(f"bringing the arm to rest: {reason}")
         try:
-            call_service(self._node, self._brake_client, Trigger.Request(), self._parameters.service_timeout)
+            call_service(self._node, self._clients.brake, Trigger.Request(), BRAKE_TIMEOUT)
         except SysidError as error:
-            self._node.get_logger().error(f"the brake could not be asked for ({error}); the driver brakes by itself")
-        asked = time.monotonic()
-        wait_until(lambda: self._status_time > asked and not self._is_moving(), self._parameters.service_timeout)
+            self.unrest = f"the brake could not be asked for ({error}); a driver that hears nobody brakes by itself"
+        else:
+            asked, watch = time.monotonic(), self._watch
+            if not wait_until(lambda: watch.status_time > asked and not watch.is_moving, BRAKE_TIMEOUT):
+                self.unrest = f"the driver has not said that the arm rests within {BRAKE_TIMEOUT:g} s"
+        if self.unrest:
+            self._node.get_logger().error(self.unrest)
 
     def estimate(self) -> ParameterEstimate | None:
         """See :class:`IdentificationBackend`."""
-        return self._estimate
+        return self._watch.estimate
 
     def information(self) -> NDArray[np.float64]:
         """See :class:`IdentificationBackend`."""
-        message = self._estimate_message
-        return np.zeros((10, 10)) if message is None else information_from_message(message)
+        return self._watch.information
 
     def settle(self, duration: float) -> None:
-        """See :class:`IdentificationBackend`."""
-        self.wait(duration)
-        wanted = self._sample_stamp_ns - round(LATEST_WINDOWS * 1e9)
-        if not wait_until(lambda: self.estimate_stamp_ns >= wanted, self._parameters.service_timeout):
-            error = no_messages(
-                self._node, "estimator/estimate", "new estimate", self._parameters.service_timeout, qos.LATCHED
-            )
-            raise IdentificationFailed(IdentificationErrorCode.TIMEOUT, str(error))
+        """See :class:`IdentificationBackend`; waits as long as the estimator makes headway."""
+        watch, timeout = self._watch, self._parameters.service_timeout
+        self._motion_time = sum(motion[1].duration for motion in watch.records.motions)
+        self._wait_until(lambda: False, duration)
+        wanted = watch.sample_stamp_ns
+        while (reached := watch.estimate_stamp_ns) < wanted:
+            if not self._wait_until(lambda: watch.estimate_stamp_ns > reached):  # noqa: B023 - called before it changes
+                error = self._silence("estimator/estimate", "new estimate", qos.LATCHED)
+                raise IdentificationFailed(IdentificationErrorCode.TIMEOUT, error)
 
     def wait(self, duration: float) -> None:
         """See :class:`IdentificationBackend`."""
@@ -322,13 +284,38 @@ class RosBackend:
     # Helpers
 
     def _call(self, client: Any, request: Any, code: IdentificationErrorCode, seconds: float | None = None) -> Any:
-        timeout = self._parameters.service_timeout if seconds is None else seconds
+        """Asks a service; it must be there within ``service_timeout`` and answer within ``seconds``."""
+        timeout = self._parameters.service_timeout
         try:
-            return call_service(self._node, client, request, timeout)
+            wait_for_service(self._node, client, timeout, self._is_cancelled)
+            return call_service(self._node, client, request, seconds or timeout, self._is_cancelled)
+        except Cancelled as cancelled:
+            raise _cancelled() from cancelled
         except ServiceTimeout as error:
             raise IdentificationFailed(IdentificationErrorCode.TIMEOUT, str(error)) from error
-        except ServiceUnavailable as error:
+        except SysidError as error:
             raise IdentificationFailed(code, str(error)) from error
+
+    def _call_planner(self, request: PlanExcitation.Request) -> PlanExcitation.Response:
+        """Asks for a plan; where nobody waits for it any longer, the search is ended too."""
+        failed = IdentificationErrorCode.PLAN_FAILED
+        try:
+            return self._call(self._clients.plan, request, failed, self._parameters.planning_timeout)
+        except IdentificationFailed as failure:
+            if failure.code != failed and self._clients.cancel_plan.service_is_ready():
+                self._clients.cancel_plan.call_async(Trigger.Request())
+            raise
+
+    def _wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
+        timeout = self._parameters.service_timeout if seconds is None else seconds
+        try:
+            return wait_until(condition, timeout, self._is_cancelled)
+        except Cancelled as cancelled:
+            raise _cancelled() from cancelled
+
+    def _silence(self, topic: str, what: str, profile: QoSProfile, seconds: float | None = None) -> str:
+        timeout = self._parameters.service_timeout if seconds is None else seconds
+        return str(no_messages(self._node, topic, what, timeout, profile))
 
     @staticmethod
     def _checked(convert: Callable[[], Any], code: IdentificationErrorCode) -> Any:
@@ -338,72 +325,39 @@ class RosBackend:
             raise IdentificationFailed(code, str(error)) from error
 
     def _reference_position(self) -> NDArray[np.float64]:
-        status = self._status
-        return joint_vector_from_message(
-            "DriverStatus", "reference_position", status.joint_names, status.reference_position, self._robot.joint_names
+        status = self._watch.status
+        return self._checked(
+            lambda: joint_vector_from_message(
+                "DriverStatus",
+                "reference_position",
+                status.joint_names,
+                status.reference_position,
+                self._robot.joint_names,
+            ),
+            IdentificationErrorCode.DRIVER_NOT_READY,
         )
 
     def _wait_for_hold(self) -> None:
-        if not wait_until(self._is_holding, self._parameters.service_timeout):
-            raise IdentificationFailed(
-                IdentificationErrorCode.DRIVER_NOT_READY,
-                f"the arm must hold its position, but the driver says: {self._status.text}",
-            )
+        if not self._wait_until(self._is_holding):
+            status = self._watch.status
+            state, advice = _MODES.get(status.mode, (f"is in the unknown mode {status.mode}", "update this node"))
+            text = f"the arm {state}: the driver says '{status.text}'; {advice}"
+            raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, text)
 
     def _samples_arrive(self) -> bool:
-        return time.monotonic() - self._sample_time < SAMPLE_SILENCE
+        return time.monotonic() - self._watch.sample_time < SAMPLE_SILENCE
 
     def _is_holding(self) -> bool:
-        status = self._status
+        status = self._watch.status
         has_model = self._model_box_hash in ("", status.model_box_hash)
         return status.mode == DriverStatus.MODE_HOLD and not status.is_taking_over and has_model
 
-    def _is_moving(self) -> bool:
-        return self._status.mode in (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
 
-    # Subscriptions
+def _progress(status: DriverStatus, is_ours: bool, is_old: bool) -> float:
+    if is_ours:
+        return float(status.progress)
+    return 0.0 if is_old else 1.0
 
-    def _take_samples(self, batch: SampleBatch) -> None:
-        try:
-            samples = samples_from_message(batch, self._robot.joint_names)
-        except SysidError as error:
-            self._node.get_logger().error(f"arm_driver/samples: {error}", throttle_duration_sec=5.0)
-            return
-        with self._lock:
-            self._sample_stamp_ns, self._sample_time = int(samples.stamps[-1]), time.monotonic()
-            if self._is_recording:
-                self._records.samples.append(samples)
-            self._record("arm_driver/samples", batch, self._sample_stamp_ns)
 
-    def _take_status(self, status: DriverStatus) -> None:
-        with self._lock:
-            self._status, self._status_time = status, time.monotonic()
-            self._record("arm_driver/status", status, stamp_from_message(status.header.stamp))
-
-    def _take_estimate(self, message: EstimateMessage) -> None:
-        try:
-            estimate = estimate_from_message(message)
-        except SysidError as error:
-            self._node.get_logger().error(f"estimator/estimate: {error}", throttle_duration_sec=5.0)
-            return
-        stamp_ns = stamp_from_message(message.header.stamp)
-        with self._lock:
-            if estimate is None or stamp_ns <= self._ignore_until_ns:
-                return
-            self._estimate, self._estimate_message = estimate, message
-            if self._is_recording:
-                self._records.estimates.append((stamp_ns, estimate))
-            self._record("estimator/estimate", message, stamp_ns)
-
-    def _take_truth(self, message: SimulationTruth) -> None:
-        self._records.truth = truth_from_message(message)
-
-    def _take_joint_state(self, message: JointState) -> None:
-        with self._lock:
-            self._record("joint_states", message, stamp_from_message(message.header.stamp))
-
-    def _record(self, topic: str, message: Any, stamp_ns: int) -> None:
-        if self._recorder is not None:
-            kind = type(message)
-            type_name = f"{kind.__module__.split('.')[0]}/msg/{kind.__name__}"
-            self._recorder.write(self._node.resolve_topic_name(topic), type_name, serialize_message(message), stamp_ns)
+def _cancelled() -> IdentificationFailed:
+    return IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled")
