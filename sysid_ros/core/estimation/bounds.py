@@ -32,15 +32,19 @@ class Bounds:
         half_width: (10,).
         shares: Share of each source of error in the half width, name -> (10,).
         is_rigorous: Whether they contain the truth whenever the assumptions hold.
+        inverse: Matrix behind the bounds, to go on from when rows are added, (10, R); None if there is none.
     """
 
     center: Array
     half_width: Array
     shares: dict[str, Array]
     is_rigorous: bool
+    inverse: Array | None = None
 
 
-def compute_bounds(problem: Problem, unknowns: Unknowns, settings: EstimatorSettings, start: Array) -> Bounds:
+def compute_bounds(
+    problem: Problem, unknowns: Unknowns, settings: EstimatorSettings, start: Array, previous: Array | None = None
+) -> Bounds:
     """Bounds of the target by the method of the settings.
 
     Args:
@@ -48,18 +52,20 @@ def compute_bounds(problem: Problem, unknowns: Unknowns, settings: EstimatorSett
         unknowns: Names of the entries of the shared nuisance.
         settings: Method and its settings.
         start: Log-Cholesky coordinates of a plausible target, (10,); used by methods that need a fit.
+        previous: ``inverse`` of earlier bounds from the first of the rows, or None.
 
     Raises:
         FitNotConverged: The method needs a fit and it did not converge.
         ParameterOutOfRange: The method is unknown.
     """
     if settings.method == "left_inverse":
-        linear = bound_with(problem, choose_inverse(problem, settings.reweightings))
+        inverse = choose_inverse(problem, settings.reweightings, previous)
+        linear = bound_with(problem, inverse)
         shares = _shares(linear.by_rows, linear.by_delta, unknowns)
         shares["velocity"] = shares["velocity"] + linear.by_ends
         shares["rounding"] = shares["rounding"] + linear.by_rounding
         shares["prior"] = linear.by_prior
-        return Bounds(linear.center, linear.half_width, shares, is_rigorous=True)
+        return Bounds(linear.center, linear.half_width, shares, is_rigorous=True, inverse=inverse)
     if settings.method == "sensitivity":
         local = bound_by_sensitivity(problem, start)
         shares = _shares(local.by_rows, local.by_delta, unknowns)

@@ -135,6 +135,7 @@ def gravity_error(model: WindowModel, signals: WindowSignals) -> Array:
 def rounding_error(model: WindowModel, signals: WindowSignals, sensitivity: Sensitivity) -> Array:
     """Rounding of the computed rows, (n,) [Nms]."""
     size = np.abs(model.center) + model.radius
-    momentum = np.abs(signals.momentum).sum(axis=0) @ size
-    force = np.abs(signals.force).sum(axis=0) @ size + sensitivity.force_variation
+    ends = [0, -1]
+    momentum = np.abs(signals.derivatives.momentum[ends]).sum(axis=0) @ size
+    force = np.abs(signals.derivatives.force[ends]).sum(axis=0) @ size + sensitivity.force_variation
     return ROUNDING * (momentum + signals.duration * (force + np.max(np.abs(signals.tau), axis=0)))

@@ -31,24 +31,27 @@ class RowBands:
     def __init__(self, problem: Problem, n: int):
         self._size, self._n = len(problem.r), n
         self._first = int(np.count_nonzero(problem.end_index[:, 0] < 0))
-        shape = ((self._size - self._first) // n, n, 2)
-        self._gains = problem.ends[self._first :].reshape(*shape, -1)
-        self._instant = problem.end_index[self._first :].reshape(shape)[:, 0]
-        self._is_joined = self._instant[1:, 0] == self._instant[:-1, 1]
+        windows = (self._size - self._first) // n
+        gains = problem.ends[self._first :].reshape(windows, n, 2, -1)
+        instant = problem.end_index[self._first :].reshape(windows, n, 2)[:, 0]
+        # The gains of each instant: first on the rows of the window that stops there, then of the one that starts.
+        self._gains = np.zeros((int(instant.max(initial=-1)) + 1, 2 * n, gains.shape[3]))
+        self._gains[instant[:, 1], :n] = gains[:, :, 1]
+        self._gains[instant[:, 0], n:] = gains[:, :, 0]
+        self._instant = instant
 
     def assemble(self, error: Array, ends: Array) -> Array:
         """Lower bands (2 n, R) for variances ``error`` (R,) of rows and ``ends`` (instants x m,) of velocities."""
         n, first = self._n, self._first
         bands = np.zeros((2 * n, self._size))
         bands[0] = error
-        if not len(self._gains):
+        if not len(self._instant):
             return bands
-        at_start, at_stop = self._gains[:, :, 0], self._gains[:, :, 1]
-        variances = ends.reshape(-1, at_start.shape[2])[self._instant]
-        own = (at_start * variances[:, None, 0]) @ at_start.transpose(0, 2, 1)
-        own += (at_stop * variances[:, None, 1]) @ at_stop.transpose(0, 2, 1)
-        joint = (at_start[1:] * variances[1:, None, 0]) @ at_stop[:-1].transpose(0, 2, 1)
-        joint *= self._is_joined[:, None, None]
+        scaled = self._gains * np.sqrt(ends).reshape(len(self._gains), 1, -1)
+        blocks = scaled @ scaled.transpose(0, 2, 1)
+        own = blocks[self._instant[:, 1], :n, :n] + blocks[self._instant[:, 0], n:, n:]
+        joint = blocks[self._instant[:-1, 1], n:, :n]  # zero where the next window starts at another instant
+        joint = np.where((self._instant[:-1, 1] == self._instant[1:, 0])[:, None, None], joint, 0.0)
         for row, column in itertools.product(range(n), range(n)):
             if row >= column:
                 bands[row - column, first + column :: n] += own[:, row, column]
@@ -57,29 +60,30 @@ class RowBands:
 
 
 class Covariance:
-    """The factorised covariance.
+    """The factorised covariance S of the rows, and what least squares needs of it.
 
     Args:
         bands: Structure of the problem's rows.
+        y: Gains of the unknowns, (R, k).
         b: Gains of the shared nuisance, (R, M).
         error: Variance of each row by itself, (R,), positive.
         delta: Variances of the shared nuisance, (M,).
         ends: Variances of the velocity errors, (instants x m,).
     """
 
-    def __init__(self, bands: RowBands, b: Array, error: Array, delta: Array, ends: Array):
+    def __init__(self, bands: RowBands, y: Array, b: Array, error: Array, delta: Array, ends: Array):
         self._bands = scipy.linalg.cholesky_banded(bands.assemble(error, ends), lower=True, check_finite=False)
-        self._b = self._forward(b * np.sqrt(delta)) if b.shape[1] else None  # LAPACK must not see empty matrices
-        if self._b is not None:
-            small = np.eye(len(delta)) + self._b.T @ self._b
-            self._small = scipy.linalg.cho_factor(small, lower=True, check_finite=False)
+        unknowns = y.shape[1]
+        forward = lapack.dtbtrs(self._bands, np.concatenate([y, b * np.sqrt(delta)], axis=1), uplo="L")[0]
+        y, b = forward[:, :unknowns], forward[:, unknowns:]
+        if b.shape[1]:  # Woodbury identity; LAPACK must not see empty matrices
+            small = np.eye(len(delta)) + b.T @ b
+            y = y - b @ scipy.linalg.solve(small, b.T @ y, assume_a="pos", check_finite=False)
+        gram = forward[:, :unknowns].T @ y
+        self.gram = 0.5 * (gram + gram.T)
+        """``y^T S^-1 y``, (k, k)."""
+        self._y = y
 
-    def solve(self, columns: Array) -> Array:
-        """``S^-1 columns``, (R, k)."""
-        forward = self._forward(columns)
-        if self._b is not None:
-            forward -= self._b @ scipy.linalg.cho_solve(self._small, self._b.T @ forward, check_finite=False)
-        return lapack.dtbtrs(self._bands, forward, uplo="L", trans="T")[0]
-
-    def _forward(self, columns: Array) -> Array:
-        return lapack.dtbtrs(self._bands, columns, uplo="L")[0]
+    def solve(self, combination: Array) -> Array:
+        """``S^-1 y combination``, (R, j) for a combination (k, j)."""
+        return lapack.dtbtrs(self._bands, self._y @ combination, uplo="L", trans="T")[0]

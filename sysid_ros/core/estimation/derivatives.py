@@ -23,15 +23,19 @@ _WEIGHTS = np.array([1.0, -1.0, 1.0, -1.0]) / (8.0 * np.sin(0.5 * _SHIFTS) ** 2)
 
 @dataclass(frozen=True)
 class RegressorDerivatives:
-    """Derivatives of both regressors at K points; the last axis is the joint the derivative is taken for.
+    """Both regressors and their derivatives at K points; the last axis is the joint the derivative is taken for.
 
     Attributes:
+        momentum: ``W_m``, (K, n, p).
+        force: ``W_c``, (K, n, p).
         momentum_q: ``d W_m / d q``, (K, n, p, n).
         momentum_v: ``d W_m / d v``, (K, n, p, n).
         force_q: ``d W_c / d q``, (K, n, p, n).
         force_v: ``d W_c / d v``, (K, n, p, n).
     """
 
+    momentum: Array
+    force: Array
     momentum_q: Array
     momentum_v: Array
     force_q: Array
@@ -48,15 +52,23 @@ def differentiate_regressors(evaluate: Evaluate, q: Array, v: Array) -> Regresso
     """
     count, n = q.shape
     units = np.eye(n)
-    # One batch: 4 n angle shifts, then n unit velocities, of K points each.
+    # One batch: the points, 4 n angle shifts, then n unit velocities, of K points each.
     angles = _SHIFTS[:, None, None, None] * units[:, None, :]
     shifted = (q + angles).reshape(-1, n)
-    velocities = np.concatenate([np.tile(v, (4 * n, 1)), units.repeat(count, axis=0)])
-    momentum, force = evaluate(np.concatenate([shifted, np.tile(q, (n, 1))]), velocities)
+    velocities = np.concatenate([np.tile(v, (4 * n + 1, 1)), units.repeat(count, axis=0)])
+    momentum, force = evaluate(np.concatenate([q, shifted, np.tile(q, (n, 1))]), velocities)
+    first, last = count, (4 * n + 1) * count
 
     def by_angle(regressor: Array) -> Array:
-        return np.einsum("r,rlkip->kipl", _WEIGHTS, regressor[: 4 * n * count].reshape(4, n, count, n, -1))
+        turned = regressor[first:last].reshape(4, -1)
+        return np.moveaxis((_WEIGHTS @ turned).reshape(n, count, n, -1), 0, -1)
 
     momentum_q = by_angle(momentum)
-    momentum_v = np.moveaxis(momentum[4 * n * count :].reshape(n, count, n, -1), 0, -1)
-    return RegressorDerivatives(momentum_q, momentum_v, by_angle(force), momentum_q.transpose(0, 3, 2, 1))
+    return RegressorDerivatives(
+        momentum=momentum[:first],
+        force=force[:first],
+        momentum_q=momentum_q,
+        momentum_v=np.moveaxis(momentum[last:].reshape(n, count, n, -1), 0, -1),
+        force_q=by_angle(force),
+        force_v=momentum_q.transpose(0, 3, 2, 1),
+    )

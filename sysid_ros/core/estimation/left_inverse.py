@@ -18,6 +18,8 @@ from sysid_ros.core.estimation.problem import Problem
 Array = NDArray[np.float64]
 
 _EPS = np.finfo(float).eps
+_SMOOTHING = 0.1
+"""Contributions below this part of the mean one count as this part in the first reweighting."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def bound_with(problem: Problem, inverse: Array) -> LinearBounds:
     return LinearBounds(center, half_width, by_rows, by_delta, by_ends, by_prior, by_rounding)
 
 
-def choose_inverse(problem: Problem, reweightings: int) -> Array:
+def choose_inverse(problem: Problem, reweightings: int, previous: Array | None = None) -> Array:
     """A matrix L, (10, R), whose bounds are narrow.
 
     Starts from the least-squares solution that takes every half width for a standard deviation, and reweights it, for
@@ -70,12 +72,17 @@ def choose_inverse(problem: Problem, reweightings: int) -> Array:
     Args:
         problem: The problem.
         reweightings: Number of reweighting steps.
+        previous: Matrix (10, r) chosen for the first r rows before, to go on from.
     """
     search = _Search(problem)
     inverse = search.start()
     best, best_cost = inverse.copy(), search.costs(inverse)
+    smoothing = _SMOOTHING
+    if previous is not None:
+        inverse[:, : previous.shape[1]] = previous
+        smoothing *= 0.1
     for step in range(reweightings):
-        inverse = np.stack([search.reweight(inverse[i], i, 0.1 * 0.3**step) for i in range(10)])
+        inverse = np.stack([search.reweight(inverse[i], i, max(smoothing * 0.3**step, 1e-4)) for i in range(10)])
         costs = search.costs(inverse)
         is_better = costs < best_cost
         best[is_better], best_cost[is_better] = inverse[is_better], costs[is_better]
@@ -84,7 +91,7 @@ def choose_inverse(problem: Problem, reweightings: int) -> Array:
 
 class _Search:
     def __init__(self, problem: Problem):
-        is_active = problem.delta_radius > 0.0
+        is_active = (problem.delta_radius > 0.0) & np.any(problem.b != 0.0, axis=0)
         self._y, self._b, self._v = problem.y, problem.b[:, is_active], problem.end_matrix
         self._delta, self._ends = problem.delta_radius[is_active], problem.end_radii
         self._error = _floored(problem.error)
@@ -93,9 +100,9 @@ class _Search:
 
     def start(self) -> Array:
         """Least squares with half widths as standard deviations, (10, R)."""
-        covariance = Covariance(self._bands, self._b, self._error**2, self._delta**2, self._ends**2)
-        solved = covariance.solve(self._y)
-        return np.linalg.solve(self._normal_matrix(solved, self._radius**2), solved.T)
+        variances = self._error**2, self._delta**2, self._ends**2
+        covariance = Covariance(self._bands, self._y, self._b, *variances)
+        return covariance.solve(np.linalg.inv(np.diag(self._radius**-2.0) + covariance.gram)).T
 
     def costs(self, inverse: Array) -> Array:
         """Half widths of the rows of L, (10,)."""
@@ -111,12 +118,8 @@ class _Search:
         parts = [np.abs(factor) * size for factor, size in zip(factors, sizes, strict=True)]
         floor = smoothing * sum(float(part.sum()) for part in parts) / sum(part.size for part in parts)
         error, delta, ends, radius = (size**2 / (part + floor) for part, size in zip(parts, sizes, strict=True))
-        solved = Covariance(self._bands, self._b, error, delta, ends).solve(self._y)
-        return solved @ np.linalg.solve(self._normal_matrix(solved, radius), unit)
-
-    def _normal_matrix(self, solved: Array, radius: Array) -> Array:
-        gram = self._y.T @ solved
-        return np.diag(1.0 / radius) + 0.5 * (gram + gram.T)
+        covariance = Covariance(self._bands, self._y, self._b, error, delta, ends)
+        return covariance.solve(np.linalg.solve(np.diag(1.0 / radius) + covariance.gram, unit)[:, None])[:, 0]
 
 
 def _floored(sizes: Array) -> Array:

@@ -52,11 +52,11 @@ class PointEstimator:
         floor = max(1e-9 * float(problem.error.max(initial=0.0)), 1e-15)
         error = np.maximum(problem.error, floor)
         bands = RowBands(problem, problem.joints)
-        covariance = Covariance(bands, problem.b, error**2, problem.delta_radius**2, problem.end_radii**2)
-        solved = covariance.solve(problem.y)
-        gram = problem.y.T @ solved
+        is_active = problem.delta_radius > 0.0
+        b, delta = problem.b[:, is_active], problem.delta_radius[is_active]
+        covariance = Covariance(bands, problem.y, b, error**2, delta**2, problem.end_radii**2)
         return FitObjective(
-            gram=0.5 * (gram + gram.T) + np.diag(self._information),
-            linear=solved.T @ problem.r + self._information * (self._nominal - problem.center),
+            gram=covariance.gram + np.diag(self._information),
+            linear=covariance.solve(np.eye(10)).T @ problem.r + self._information * (self._nominal - problem.center),
             center=problem.center,
         )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.derivatives import differentiate_regressors
 from sysid_ros.core.estimation.signals import WindowSignals
 from sysid_ros.core.estimation.window_model import WindowModel
 
@@ -46,59 +45,82 @@ class Sensitivity:
     @classmethod
     def of(cls, model: WindowModel, signals: WindowSignals) -> Sensitivity:
         """Computes the bounds for one window."""
-        points = _choose_points(signals, model.settings.sensitivity_spacing)
-        derivatives = differentiate_regressors(model.regressor.evaluate, signals.q[points], signals.v[points])
-        momentum_q, momentum_drift = _momentum(model, signals, derivatives.momentum_q)
+        derivatives, ends = signals.derivatives, [0, -1]
+        momentum_q, momentum_drift = _momentum(model, signals)
         second = model.curvature.force(signals.speed)
+        neighbours = _Neighbours.of(signals)
+        dq = neighbours.largest_distance(signals.q) + signals.position_drift
+        dv = neighbours.largest_distance(signals.v) + signals.velocity_drift
         first_moment = model.curvature.first_moment
         tilt = model.tilt * np.minimum(first_moment[:, None], first_moment)
-        nearest = np.argmin(np.abs(np.arange(len(signals.times))[:, None] - points), axis=1)
-        share = _time_shares(signals.times)
-        span = signals.duration + 2.0 * model.sensors.stamp_jitter
-        force_q, force_v = np.zeros((model.n, model.n)), np.zeros((model.n, model.n))
-        variation = np.zeros(model.n)
-        for k, point in enumerate(points):
-            members = nearest == k
-            dq = np.max(np.abs(signals.q[members] - signals.q[point]), axis=0) + signals.position_drift
-            dv = np.max(np.abs(signals.v[members] - signals.v[point]), axis=0) + signals.velocity_drift
-            by_q = _largest(model, derivatives.force_q[k]) + tilt + second.qq @ dq + second.qv @ dv
-            by_v = _largest(model, derivatives.force_v[k]) + np.einsum("iml,m->il", second.qv, dq) + second.vv @ dv
-            force_q += share[members].sum() * span * by_q
-            force_v += share[members].sum() * span * by_v
-            # Steps with an end at a member: their whole path lies within the drift of it.
-            variation += by_q @ _travel(signals.q, members) + by_v @ _travel(signals.v, members)
+        by_q = _largest(model, derivatives.force_q) + tilt + _apply(second.qq, dq) + _apply(second.qv, dv)
+        by_v = _largest(model, derivatives.force_v) + _apply(second.qv.transpose(0, 2, 1), dq) + _apply(second.vv, dv)
+        span = neighbours.shares * (signals.duration + 2.0 * model.sensors.stamp_jitter)
+        variation = np.einsum("kil,kl->i", by_q, neighbours.travel(signals.q))
+        variation += np.einsum("kil,kl->i", by_v, neighbours.travel(signals.v))
         speed, slope = signals.speed, signals.slope
         curvature = (second.qq @ speed + 2.0 * second.qv @ slope) @ speed + second.vv @ slope @ slope
-        ends = model.magnitude(signals.force).sum(axis=0) + 2.0 * model.tilt * first_moment
-        momentum_v = derivatives.momentum_v[[0, -1]]
-        return cls(momentum_q, momentum_v, momentum_drift, force_q, force_v, ends, variation, curvature)
+        return cls(
+            momentum_q=momentum_q,
+            momentum_v=derivatives.momentum_v[ends],
+            momentum_drift=momentum_drift,
+            force_q=np.tensordot(span, by_q, axes=1),
+            force_v=np.tensordot(span, by_v, axes=1),
+            force_ends=model.magnitude(derivatives.force[ends]).sum(axis=0) + 2.0 * model.tilt * first_moment,
+            force_variation=variation,
+            chord_curvature=curvature,
+        )
 
 
-def _momentum(model: WindowModel, signals: WindowSignals, by_q: Array) -> tuple[Array, Array]:
+def _momentum(model: WindowModel, signals: WindowSignals) -> tuple[Array, Array]:
     second = model.curvature.momentum(signals.speed)
     dq, dv = model.position_error, model.sensors.velocity_error
-    largest_q = sum(_largest(model, by_q[end]) for end in (0, -1)) + 2.0 * (second.qq @ dq + second.qv @ dv)
-    return largest_q, 2.0 * np.einsum("iml,m->il", second.qv, dq)
+    largest = _largest(model, signals.derivatives.momentum_q[[0, -1]]).sum(axis=0)
+    return largest + 2.0 * (second.qq @ dq + second.qv @ dv), 2.0 * second.qv.transpose(0, 2, 1) @ dq
 
 
 def _largest(model: WindowModel, derivative: Array) -> Array:
-    """Largest derivative over the parameter box, (n, p, n) to (n, n)."""
-    return model.magnitude(derivative.transpose(0, 2, 1))
+    """Largest derivatives over the parameter box, (K, n, p, n) to (K, n, n)."""
+    return model.magnitude(np.moveaxis(derivative, 2, 3))
 
 
-def _choose_points(signals: WindowSignals, spacing: float) -> NDArray[np.intp]:
-    """Samples at which derivatives are taken: both ends and some between."""
-    count = max(int(np.ceil(signals.duration / spacing)) + 1, 2)
-    return np.unique(np.linspace(0, len(signals.times) - 1, count).round().astype(int))
+def _apply(second: Array, distance: Array) -> Array:
+    """Change of the first derivatives over distances (K, n), (K, n, n)."""
+    return np.einsum("ilm,km->kil", second, distance)
 
 
-def _time_shares(times: Array) -> Array:
-    """Share of each sample in the length of the window, (N,) [-]."""
-    steps = np.diff(times)
-    return 0.5 * (np.append(steps, 0.0) + np.append(0.0, steps)) / times[-1]
+@dataclass(frozen=True)
+class _Neighbours:
+    """The samples nearest to each point of a window; they follow each other.
 
+    Attributes:
+        points: The points, (K,).
+        first: First sample of each, (K,).
+        shares: Their share in the length of the window, (K,).
+    """
 
-def _travel(values: Array, members: NDArray[np.bool_]) -> Array:
-    """Total variation of the steps that end or start at a member, (n,)."""
-    touched = members[1:] | members[:-1]
-    return np.sum(np.abs(np.diff(values, axis=0))[touched], axis=0)
+    points: NDArray[np.intp]
+    first: NDArray[np.intp]
+    shares: Array
+
+    @classmethod
+    def of(cls, signals: WindowSignals) -> _Neighbours:
+        points, steps = signals.points, signals.steps
+        first = np.concatenate([[0], (points[1:] + points[:-1]) // 2 + 1])
+        weights = 0.5 * (np.append(steps, 0.0) + np.append(0.0, steps)) / signals.duration
+        return cls(points, first, np.add.reduceat(weights, first))
+
+    def largest_distance(self, values: Array) -> Array:
+        """Largest distance of the samples (N, n) from their point, (K, n)."""
+        counts = np.diff(np.append(self.first, len(values)))
+        return np.maximum.reduceat(np.abs(values - values[self.points].repeat(counts, axis=0)), self.first, axis=0)
+
+    def travel(self, values: Array) -> Array:
+        """Total variation (K, n) of the steps with an end at a sample of each point.
+
+        Half of such a step lies within the drift of its nearer end, so each step counts for the points of both ends.
+        """
+        lengths = np.abs(np.diff(values, axis=0))
+        total = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(lengths, axis=0)])
+        last = np.append(self.first[1:], len(values) - 1)
+        return total[last] - total[np.maximum(self.first - 1, 0)]

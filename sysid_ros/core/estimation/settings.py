@@ -99,7 +99,7 @@ class EstimatorSettings:
     sensitivity_spacing: float = 0.02
     update_windows: int = 5
     max_windows: int = 150
-    reweightings: int = 4
+    reweightings: int = 2
     prior_weight: float = 1e-3
     detect_payload_change: bool = False
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.estimation.derivatives import RegressorDerivatives, differentiate_regressors
 from sysid_ros.core.estimation.samples import SampleBlock
 from sysid_ros.core.estimation.window_model import WindowModel
 
@@ -25,8 +26,8 @@ class WindowSignals:
         v: Velocities, (N, n) [rad/s].
         torque_times: Stamps of the torque samples, which go on behind the window where the torque lags, (N',) [s].
         tau: Torques, (N', n) [Nm].
-        momentum: ``W_m`` at both ends, inertial columns, (2, n, 10 n).
-        force: ``W_c`` at both ends, inertial columns, (2, n, 10 n).
+        points: Samples at which the regressors and their derivatives are known: both ends and some between, (K,).
+        derivatives: The inertial columns of the regressors and their derivatives there.
         inertial: Inertial columns of the rows, (n, 10 n).
         tilted: The same for unit gravity in three directions (none if gravity is known), each (n, 10 n).
         speed: No joint is faster than this during the window, (n,) [rad/s].
@@ -42,8 +43,8 @@ class WindowSignals:
     v: Array
     torque_times: Array
     tau: Array
-    momentum: Array
-    force: Array
+    points: NDArray[np.intp]
+    derivatives: RegressorDerivatives
     inertial: Array
     tilted: tuple[Array, ...]
     speed: Array
@@ -56,8 +57,9 @@ class WindowSignals:
         """Signals of the window from sample ``start`` to sample ``stop`` of contiguous samples."""
         seconds = (block.stamps - block.stamps[start]).astype(float) * 1e-9
         times, q, v = (array[start : stop + 1] for array in (seconds, block.q, block.v))
-        ends = [0, -1]
-        momentum, force = model.regressor.evaluate(q[ends], v[ends])
+        points = choose_points(times, model.settings.sensitivity_spacing)
+        derivatives = differentiate_regressors(model.regressor.evaluate, q[points], v[points])
+        change = derivatives.momentum[-1] - derivatives.momentum[0]
         weights = quadrature_weights(times, model.settings.quadrature)
         steps = np.diff(times)
         half_step = 0.5 * float(steps.max())
@@ -73,9 +75,9 @@ class WindowSignals:
             v=v,
             torque_times=seconds[start:],
             tau=block.tau[start:],
-            momentum=momentum,
-            force=force,
-            inertial=momentum[1] - momentum[0] - model.regressor.integrate(q, v, weights),
+            points=points,
+            derivatives=derivatives,
+            inertial=change - model.regressor.integrate(q, v, weights),
             tilted=tuple(-regressor.integrate(q, np.zeros_like(v), weights) for regressor in model.tilted),
             speed=speed,
             slope=np.minimum(slope, model.acceleration),
@@ -92,6 +94,12 @@ class WindowSignals:
     def duration(self) -> float:
         """Length of the window [s]."""
         return float(self.times[-1])
+
+
+def choose_points(times: Array, spacing: float) -> NDArray[np.intp]:
+    """Samples about ``spacing`` [s] apart, both ends included."""
+    count = max(int(np.ceil((times[-1] - times[0]) / spacing)) + 1, 2)
+    return np.unique(np.linspace(0, len(times) - 1, count).round().astype(int))
 
 
 def quadrature_weights(times: Array, quadrature: str) -> Array:

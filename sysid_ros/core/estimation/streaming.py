@@ -75,6 +75,7 @@ class StreamingEstimator:
 
     def _forget(self) -> None:
         self._rows: list[Rows] = []
+        self._inverse: Array | None = None
         self._box = self._unknowns.prior
         self._point = PointEstimator(self._unknowns.nominal, self._unknowns.prior, self._settings.prior_weight)
         self._gram = np.zeros((10, 10))
@@ -159,7 +160,7 @@ class StreamingEstimator:
         outcome = self._evaluate()
         if outcome.box is None:
             return self._handle_contradiction(outcome.estimate.alarm)
-        self._box, self._latest = outcome.box, outcome.estimate
+        self._box, self._latest, self._inverse = outcome.box, outcome.estimate, outcome.inverse
         self._shorten()
         if self._on_update:
             self._on_update(outcome.estimate)
@@ -173,7 +174,7 @@ class StreamingEstimator:
         rows = Rows.stack(self._rows)
         problem = self._problem(rows)
         try:
-            bounds = compute_bounds(problem, self._unknowns, self._settings, self._point.start)
+            bounds = compute_bounds(problem, self._unknowns, self._settings, self._point.start, self._inverse)
             box = self._combine(bounds)
             if box is None or find_contradictions(problem).size:
                 return _Outcome(None, self._no_estimate(self._explain(problem, rows)))
@@ -186,7 +187,7 @@ class StreamingEstimator:
         except FitNotConverged as failure:
             nothing = np.full(10, np.nan)
             return _Outcome(self._box, self._make(nothing, self._box, {}, str(failure)))
-        return _Outcome(box, self._make(solution.theta, box, bounds.shares, ""))
+        return _Outcome(box, self._make(solution.theta, box, bounds.shares, ""), bounds.inverse)
 
     def _combine(self, bounds: Bounds) -> Box | None:
         if not bounds.is_rigorous:
@@ -207,6 +208,7 @@ class StreamingEstimator:
         keep = self._settings.max_windows // 2
         old, recent = Rows.stack(self._rows[:-keep]), self._rows[-keep:]
         if self._settings.method == "left_inverse":
+            self._inverse = None
             recent = [compact(old, self._problem(old), self._settings.reweightings), *recent]
         self._rows = recent
 
@@ -255,7 +257,8 @@ class StreamingEstimator:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """An estimate and the box it stands for; None where no target agrees with everything."""
+    """An estimate and the box it stands for (None where no target agrees with everything), and a warm start."""
 
     box: Box | None
     estimate: ParameterEstimate
+    inverse: Array | None = None

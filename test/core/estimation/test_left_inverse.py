@@ -72,8 +72,13 @@ def test_the_factorised_covariance_is_the_dense_one(world):
     ends = rng.uniform(0.1, 1, problem.end_radii.size)
     v = problem.end_matrix.toarray()
     dense = np.diag(error) + v * ends @ v.T + problem.b * delta @ problem.b.T
-    covariance = Covariance(RowBands(problem, N), problem.b, error, delta, ends)
-    np.testing.assert_allclose(covariance.solve(problem.y), np.linalg.solve(dense, problem.y), rtol=1e-9, atol=1e-9)
+    expected = np.linalg.solve(dense, problem.y)
+    covariance = Covariance(RowBands(problem, N), problem.y, problem.b, error, delta, ends)
+    np.testing.assert_allclose(covariance.solve(np.eye(10)), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(covariance.gram, problem.y.T @ expected, rtol=1e-9, atol=1e-9)
+    alone = Covariance(RowBands(problem, N), problem.y, problem.b[:, :0], error, delta[:0], ends)
+    without = np.linalg.solve(np.diag(error) + v * ends @ v.T, problem.y)
+    np.testing.assert_allclose(alone.solve(np.eye(10)), without, rtol=1e-9, atol=1e-9)
 
 
 def test_the_truth_is_inside_for_the_worst_errors_and_any_matrix(world):
