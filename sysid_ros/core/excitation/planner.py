@@ -30,7 +30,7 @@ _DRAWS = 12
 """Random trajectories of which the best is a start."""
 _CHECK_STEP = 0.005
 """Time between the samples of the final check [s]."""
-_SCALES = (1.0, 0.99, 0.98, 0.965, 0.95, 0.925, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.35, 0.2, 0.1)
+_SCALES = (1.0, 0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)
 """Shares of the amplitude tried for a trajectory that breaks a limit between the samples of the problem."""
 
 
