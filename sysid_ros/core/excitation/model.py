@@ -13,7 +13,7 @@ from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel, Sphere
 from sysid_ros.core.planning.clearance import CollisionModel, Obstacle, build_collision_model
-from sysid_ros.core.planning.motion_checks import TorqueDemand, TrackingErrors
+from sysid_ros.core.planning.motion_checks import TorqueDemand, TrackingErrors, error_bound
 
 Array = NDArray[np.float64]
 
@@ -103,22 +103,24 @@ class ExcitationModel:
             ground_height: Height of the ground in the base frame [m]; no ground without it.
             payload_spheres: Spheres that cover what the arm carries.
             feedback_torque: Torque the controller may add to what the motion needs, (n,) or one for all [Nm].
+
+        Raises:
+            ParameterOutOfRange: An error or a torque is negative or not finite.
         """
         prior = robot.payload_prior
         box = payload_box or prior.box
         nominal = prior.nominal if box.contains(prior.nominal) else box.center
         spheres = prior.spheres if payload_spheres is None else payload_spheres
-        errors = (np.zeros(robot.n), np.zeros(robot.n)) if tracking is None else (tracking.position, tracking.velocity)
-        position, velocity = (np.broadcast_to(np.asarray(error, dtype=float), (robot.n,)) for error in errors)
+        position, velocity = (0.0, 0.0) if tracking is None else (tracking.position, tracking.velocity)
         return cls(
             robot=robot,
             arm_box=arm_box or robot.theta_box,
             payload_box=box,
             payload=nominal if payload is None else np.array(payload, dtype=float),
-            tracking_position=position,
-            tracking_velocity=velocity,
+            tracking_position=error_bound("tracking.position [rad]", position, robot.n),
+            tracking_velocity=error_bound("tracking.velocity [rad/s]", velocity, robot.n),
             collision=build_collision_model(robot, spheres, obstacles, ground_height),
-            feedback_torque=np.broadcast_to(np.asarray(feedback_torque, dtype=float), (robot.n,)),
+            feedback_torque=error_bound("feedback_torque [Nm]", feedback_torque, robot.n),
         )
 
 

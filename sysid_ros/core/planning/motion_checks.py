@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.planning.base import Trajectory
@@ -29,6 +29,18 @@ class TrackingErrors(Protocol):
 
     position: Array
     velocity: Array
+
+
+def error_bound(name: str, values: ArrayLike, n: int) -> Array:
+    """Largest errors, one per joint or one for all, as (n,).
+
+    Raises:
+        ParameterOutOfRange: An entry is negative or not finite, or the length is wrong.
+    """
+    vector = np.asarray(values, dtype=float)
+    if vector.shape not in ((), (1,), (n,)) or not np.all(np.isfinite(vector) & (vector >= 0.0)):
+        raise ParameterOutOfRange(name, vector.tolist(), f"{n} finite numbers, one per joint, 0 or more")
+    return np.broadcast_to(vector, (n,))
 
 
 class PlanRejected(SysidError):
@@ -74,7 +86,7 @@ def check_positions(robot: RobotModel, trajectory: Trajectory, error: Array, tim
     lower, upper = trajectory.position_extrema()
     below, above = lower - error - robot.limits.q_lower, robot.limits.q_upper - upper - error
     joint = int(np.argmin(np.minimum(below, above)))
-    if min(below[joint], above[joint]) < 0.0:
+    if not min(below[joint], above[joint]) >= 0.0:
         is_low = below[joint] < above[joint]
         value = (lower - error)[joint] if is_low else (upper + error)[joint]
         allowed = robot.limits.q_lower[joint] if is_low else robot.limits.q_upper[joint]
@@ -103,7 +115,7 @@ def check_rates(
     largest = np.maximum(-extrema[0], extrema[1]) + error
     margin = 1.0 - largest / limit
     joint = int(np.argmin(margin))
-    if margin[joint] < 0.0:
+    if not margin[joint] >= 0.0:
         index = int(np.argmax(np.abs(values[:, joint])))
         raise _rejected(check, robot, joint, times[index], largest[joint], limit[joint], unit)
     return float(margin[joint])
@@ -154,7 +166,7 @@ class TorqueDemand:
         limit = fraction * self.robot.limits.tau_max
         demand = self.evaluate(*states)
         index, joint = np.unravel_index(int(np.argmax(demand / limit)), demand.shape)
-        if demand[index, joint] > limit[joint]:
+        if not demand[index, joint] <= limit[joint]:
             raise _rejected(name, self.robot, int(joint), times[index], demand[index, joint], limit[joint], "Nm")
         return float(1.0 - demand[index, joint] / limit[joint])
 
@@ -201,7 +213,7 @@ def check_clearance(
     def keep(check: str, distances: Array, names: Sequence[str]) -> None:
         index, which = np.unravel_index(int(np.argmin(distances)), distances.shape)
         smallest = float(distances[index, which])
-        if smallest < clearance:
+        if not smallest >= clearance:
             raise PlanRejected(check, names[int(which)], float(times[index]), smallest, clearance, "m")
         margins[f"{check} [m]"] = smallest - clearance
 

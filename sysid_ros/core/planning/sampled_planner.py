@@ -29,6 +29,7 @@ from sysid_ros.core.planning.motion_checks import (
     check_clearance,
     check_positions,
     check_rates,
+    error_bound,
 )
 
 Array = NDArray[np.float64]
@@ -108,14 +109,15 @@ def certify_sampled(
     Raises:
         PlanRejected: A limit is broken: which, where, when and by how much.
         InvalidTrajectory: The trajectory is for another number of joints.
+        ParameterOutOfRange: The tracking bound is not finite or negative, or a box has the wrong length.
     """
     settings = settings or SampledCheckSettings()
     if trajectory.n != robot.n:
         raise InvalidTrajectory("the number of joints", trajectory.n, f"{robot.n}")
     payload_spheres = robot.payload_prior.spheres if settings.payload_spheres is None else settings.payload_spheres
     collision = build_collision_model(robot, payload_spheres, obstacles, settings.ground_height)
-    error = np.broadcast_to(np.asarray(tracking_bound.position, dtype=float), (robot.n,))
-    velocity_error = np.broadcast_to(np.asarray(tracking_bound.velocity, dtype=float), (robot.n,))
+    error = error_bound("tracking_bound.position [rad]", tracking_bound.position, robot.n)
+    velocity_error = error_bound("tracking_bound.velocity [rad/s]", tracking_bound.velocity, robot.n)
     demand = _build_demand(robot, boxes, settings)
 
     times = np.linspace(0.0, trajectory.duration, int(np.ceil(trajectory.duration / settings.step)) + 1)
@@ -210,7 +212,10 @@ def plan_to(
 
 
 def _build_demand(robot: RobotModel, boxes: tuple[Box, Box], settings: SampledCheckSettings) -> TorqueDemand:
-    feedback = np.broadcast_to(np.asarray(settings.feedback_torque, dtype=float), (robot.n,))
+    for name, box, length in (("arm", boxes[0], 14 * robot.n), ("payload", boxes[1], 10)):
+        if box.lower.shape != (length,):
+            raise ParameterOutOfRange(f"length of the {name}'s parameter box", box.lower.size, str(length))
+    feedback = error_bound("feedback_torque [Nm]", settings.feedback_torque, robot.n)
     return TorqueDemand(robot, *boxes, feedback)
 
 

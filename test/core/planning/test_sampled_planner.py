@@ -168,6 +168,21 @@ def test_wrong_number_of_joints(gen3, boxes, tracking):
         certify_sampled(gen3, plan, boxes, tracking)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -0.1, np.zeros(6)])
+def test_a_tracking_bound_that_bounds_nothing_is_refused(gen3, boxes, tracking, plan, value):
+    with pytest.raises(ParameterOutOfRange, match="tracking_bound.position .* one per joint, 0 or more"):
+        certify_sampled(gen3, plan, boxes, replace(tracking, position=value))
+    with pytest.raises(ParameterOutOfRange, match="tracking_bound.velocity"):
+        certify_sampled(gen3, plan, boxes, replace(tracking, velocity=value))
+
+
+def test_boxes_of_the_wrong_length_are_refused(gen3, boxes, tracking, plan):
+    with pytest.raises(ParameterOutOfRange, match="length of the arm's parameter box is 10; allowed: 98"):
+        certify_sampled(gen3, plan, boxes[::-1], tracking)
+    with pytest.raises(ParameterOutOfRange, match="length of the payload's parameter box is 98; allowed: 10"):
+        certify_sampled(gen3, plan, (boxes[0], boxes[0]), tracking)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
