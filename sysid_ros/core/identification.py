@@ -36,6 +36,7 @@ class IdentificationErrorCode(IntEnum):
     TIMEOUT = 9
     INTERNAL = 10
     INVALID_GOAL = 11
+    RESULTS_NOT_WRITTEN = 12
 
 
 class IdentificationFailed(SysidError):
@@ -154,7 +155,8 @@ class Progress:
 class IdentificationBackend(Protocol):
     """The arm, the planners and the estimator as the procedure needs them.
 
-    Every method raises :class:`IdentificationFailed` with its code when it cannot do its work.
+    Every method raises :class:`IdentificationFailed` with its code when it cannot do its work; one that waits may end
+    with the code ``CANCELED`` as soon as the goal is cancelled.
     """
 
     def check_ready(self) -> None:
@@ -253,6 +255,7 @@ class _Procedure:
         self._motions: list[PlannedMotion] = []
         self._certificates: list[Certificate] = []
         self._motion_time = 0.0
+        self._progress = 0.0
 
     def run(self) -> Identification:
         self._report(Phase.WAITING, "waiting for the arm and its samples", 0.0)
@@ -342,13 +345,14 @@ class _Procedure:
             raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled")
 
     def _stop(self, reason: str) -> None:
-        self._report(Phase.STOPPING, f"bringing the arm to rest: {reason}", 1.0)
+        self._report(Phase.STOPPING, "bringing the arm to rest", self._progress)
         self._backend.brake(reason)
 
     def _fraction(self, done: float) -> float:
         return min(1.0, done / self._settings.trajectories)
 
     def _report(self, phase: Phase, text: str, progress: float) -> None:
+        self._progress = progress
         self._on_progress(
             Progress(phase, text, progress, len(self._motions), self._settings.trajectories, self._backend.estimate())
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from rclpy.node import Node
 
@@ -15,12 +15,14 @@ from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.settings import ERROR_TERMS, METHODS, QUADRATURES, TARGETS, EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import estimate_to_message, samples_from_message
+from sysid_ros.ros.conversions import Samples, estimate_to_message, samples_from_message
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
 
 _DEFAULTS = EstimatorSettings()
+CLOCK_STEP_NS = 60 * 10**9
+"""Samples older than this [ns] are not late: the clock was set back."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class EstimatorNode(Node):
         self._estimator = StreamingEstimator(self._robot, values.settings())
         self._payload_epoch: int | None = None
         self._stamp_ns = 0
+        self._past_until_ns = 0
         self._has_news = False
         self._next_publish = 0.0
         self._publisher = self.create_publisher(EstimateMessage, "~/estimate", qos.LATCHED)
@@ -121,21 +124,27 @@ class EstimatorNode(Node):
 
     def _take_batch(self, batch: SampleBatch) -> None:
         try:
-            samples = samples_from_message(batch, self._robot.joint_names)
+            samples = self._leave_out_past(samples_from_message(batch, self._robot.joint_names))
             blocks, faults = samples.blocks()
         except SysidError as error:
             self.get_logger().error(f"arm_driver/samples: {error}", throttle_duration_sec=5.0)
             return
-        if self._payload_epoch is not None and samples.payload_epoch != self._payload_epoch:
-            self._restart("the payload was announced to have changed")
-        self._payload_epoch = samples.payload_epoch
+        if blocks and samples.payload_epoch != self._payload_epoch:
+            if self._payload_epoch is not None:
+                self._restart("the payload was announced to have changed")
+            self._payload_epoch = samples.payload_epoch
         for block in blocks:
             faults += self._estimator.add(block)
-        for fault in faults:
-            self.get_logger().warning(fault, throttle_duration_sec=1.0)
-        if blocks:
-            self._stamp_ns = int(blocks[-1].stamps[-1])
+            self._stamp_ns = int(block.stamps[-1])
             self._has_news = True
+        if faults:
+            self.get_logger().warning("; ".join(faults), throttle_duration_sec=1.0)
+
+    def _leave_out_past(self, samples: Samples) -> Samples:
+        """Marks as unusable what belongs to the time before the last reset and was still on its way."""
+        if samples.stamps.size and self._past_until_ns - samples.stamps[-1] > CLOCK_STEP_NS:
+            self._past_until_ns = 0  # the clock was set back: these samples are new
+        return replace(samples, valid=samples.valid & (samples.stamps > self._past_until_ns))
 
     def _publish(self) -> None:
         # Samples come first: where an estimate takes long, it is renewed less often, so that the queue never fills up.
@@ -153,8 +162,10 @@ class EstimatorNode(Node):
 
     def _reset(self, request: ResetEstimator.Request, response: ResetEstimator.Response) -> ResetEstimator.Response:
         self._restart(request.reason or "asked to")
+        self._past_until_ns = max(request.until, self._stamp_ns)
         response.success = True
         response.message = "starting again from the prior"
+        response.until = self._past_until_ns
         return response
 
     def _restart(self, reason: str) -> None:

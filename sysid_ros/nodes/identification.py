@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.action.server import ServerGoalHandle
@@ -15,20 +15,11 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from sysid_msgs.action import Identify
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.identification import (
-    Identification,
-    IdentificationErrorCode,
-    IdentificationFailed,
-    IdentificationSettings,
-    Phase,
-    Progress,
-    run_identification,
-)
-from sysid_ros.export.recording import RecordingWriter
-from sysid_ros.nodes.identification_backend import RosBackend
-from sysid_ros.nodes.identification_files import recording_path, write_files
-from sysid_ros.ros.conversions import estimate_to_message, inertia_message
+from sysid_ros.core.identification import IdentificationSettings, Phase, Progress
+from sysid_ros.nodes.identification_backend import SuiteClients
+from sysid_ros.nodes.identification_goal import GoalRun
+from sysid_ros.nodes.identification_watch import SuiteWatch
+from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
@@ -74,7 +65,7 @@ class IdentificationParameters(RobotParameters):
         True, "", "Give the identified payload to the controller at the end of a successful goal"
     )
     results_directory: str = parameter(
-        "", "", "Where the files of a goal go that names no directory (also those of ~/identify_payload); empty: none"
+        "", "", "Where a goal that names no folder makes one, named after the time; empty: no files"
     )
     record: bool = parameter(True, "", "Write recording.mcap with the other files")
 
@@ -102,10 +93,12 @@ class IdentificationNode(Node):
         super().__init__("identification")
         self._config = ParameterServer(self, IdentificationParameters)
         self._robot = self._config.values.load_robot(self.get_logger())
-        self._backend = RosBackend(self, self._robot)
+        self._watch = SuiteWatch(self, self._robot)
+        self._suite = SuiteClients(self)
+        self._run_of_goal: GoalRun | None = None
         self._busy = threading.Lock()
         self._stop = threading.Event()
-        self._phase = ""
+        self._phase = "it begins"
         self._server = ActionServer(
             self,
             Identify,
@@ -120,11 +113,13 @@ class IdentificationNode(Node):
         self.get_logger().info("ready: send a goal to ~/identify or call ~/identify_payload")
 
     def close(self) -> None:
-        """Cancels what runs and waits until the arm rests; called before the node ends."""
+        """Cancels what runs, waits until the arm rests and the answer is out; called before the node ends."""
         self._stop.set()
         end = time.monotonic() + CLOSE_TIMEOUT
         while self._busy.locked() and time.monotonic() < end:
             self.executor.spin_once(timeout_sec=0.05)
+        for _ in range(5):  # the answer goes out in another turn of the executor
+            self.executor.spin_once(timeout_sec=0.02)
 
     def _beat(self) -> None:
         if self._busy.locked():
@@ -152,7 +147,7 @@ class IdentificationNode(Node):
         def report(progress: Progress) -> None:
             handle.publish_feedback(self._feedback(progress, time.monotonic() - started))
 
-        result = self._identify(handle.request, lambda: handle.is_cancel_requested, report)
+        result = self._run(handle.request, lambda: handle.is_cancel_requested, report)
         if result.error_code == Identify.Result.NONE:
             handle.succeed()
         elif result.error_code == Identify.Result.CANCELED and handle.is_cancel_requested:
@@ -167,7 +162,7 @@ class IdentificationNode(Node):
             text=progress.text,
             progress=float(progress.progress),
             elapsed=elapsed,
-            motion_time=self._backend.motion_time,
+            motion_time=self._run_of_goal.motion_time,
             trajectory_number=progress.trajectory,
             number_of_trajectories=progress.trajectories,
         )
@@ -176,7 +171,7 @@ class IdentificationNode(Node):
             feedback.mass_lower, feedback.mass, feedback.mass_upper = (
                 float(estimate.lower[0]), float(estimate.values[0]), float(estimate.upper[0]),
             )  # fmt: skip
-            feedback.estimate = estimate_to_message(estimate, self._backend.estimate_stamp_ns)
+            feedback.estimate = estimate_to_message(estimate, self._watch.estimate_stamp_ns)
         return feedback
 
     # Trigger
@@ -187,7 +182,7 @@ class IdentificationNode(Node):
             return response
         try:
             goal = Identify.Goal()
-            result = await run_in_thread(self, lambda: self._identify(goal, lambda: False, lambda _: None))
+            result = await run_in_thread(self, lambda: self._run(goal, lambda: False, lambda _: None))
         finally:
             self._busy.release()
         response.success = result.error_code == Identify.Result.NONE
@@ -202,46 +197,20 @@ class IdentificationNode(Node):
 
     # The work, in a thread of its own
 
-    def _identify(
+    def _run(
         self, goal: Identify.Goal, is_cancelled: Callable[[], bool], on_progress: Callable[[Progress], None]
     ) -> Identify.Result:
-        """Runs a goal to its end; never raises."""
-        values = self._config.values
-        directory = goal.results_directory or values.results_directory
-        backend = self._backend
-        try:
-            settings = self._settings_of(goal)
-            recorder = RecordingWriter(recording_path(directory)) if directory and values.record else None
-            backend.begin(values, int(goal.seed), recorder)
-            outcome = run_identification(
-                backend, settings, lambda: self._stop.is_set() or is_cancelled(), self._reporter(on_progress)
-            )
-            self._reporter(on_progress)(self._last_progress(outcome))
-            if values.apply_estimate:
-                backend.apply_estimate(outcome.estimate)
-            written = write_files(directory, self._robot, outcome, backend.records(), settings) if directory else ""
-            result = self._success(outcome, written)
-        except ParameterOutOfRange as error:
-            result = self._failure(IdentificationErrorCode.INVALID_GOAL, str(error))
-        except IdentificationFailed as failure:
-            result = self._failure(failure.code, str(failure))
-            result.results_directory = self._write_alarm(directory, failure)
-        except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
-            self.get_logger().error(f"identification failed: {error!r}")
-            result = self._failure(IdentificationErrorCode.INTERNAL, f"internal error: {error!r}")
-        finally:
-            backend.finish()
-            self._phase = ""
-        return result
-
-    def _settings_of(self, goal: Identify.Goal) -> IdentificationSettings:
-        settings = self._config.values.settings()
-        given = {
-            "max_motion_time": goal.max_motion_time,
-            "target_mass_width": goal.target_mass_width,
-            "trajectories": int(goal.number_of_trajectories),
-        }
-        return replace(settings, **{name: value for name, value in given.items() if value != 0})
+        self._run_of_goal = GoalRun(
+            self,
+            self._robot,
+            self._watch,
+            self._suite,
+            self._config.values,
+            goal,
+            lambda: self._stop.is_set() or is_cancelled(),
+            self._reporter(on_progress),
+        )
+        return self._run_of_goal.run()
 
     def _reporter(self, on_progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
         def report(progress: Progress) -> None:
@@ -251,40 +220,6 @@ class IdentificationNode(Node):
             on_progress(progress)
 
         return report
-
-    def _last_progress(self, outcome: Identification) -> Progress:
-        count = len(outcome.motions)
-        text = f"writing the results ({outcome.stop_reason})"
-        return Progress(Phase.REPORTING, text, 1.0, count, count, outcome.estimate)
-
-    def _success(self, outcome: Identification, directory: str) -> Identify.Result:
-        estimate = outcome.estimate
-        return Identify.Result(
-            error_code=Identify.Result.NONE,
-            estimate=estimate_to_message(estimate, self._backend.estimate_stamp_ns, self._backend.information()),
-            payload=inertia_message(estimate.values),
-            motion_time=outcome.motion_time,
-            results_directory=directory,
-        )
-
-    def _failure(self, code: IdentificationErrorCode, text: str) -> Identify.Result:
-        self.get_logger().error(f"{code.name}: {text}")
-        result = Identify.Result(error_code=int(code), error_text=text, motion_time=self._backend.motion_time)
-        estimate = self._backend.estimate()
-        if estimate is not None:
-            result.estimate = estimate_to_message(estimate, self._backend.estimate_stamp_ns)
-        return result
-
-    def _write_alarm(self, directory: str, failure: IdentificationFailed) -> str:
-        """Writes what there is after an empty set, so that a person can see what contradicts; else nothing."""
-        if not directory or failure.code != IdentificationErrorCode.INCONSISTENT:
-            return ""
-        try:
-            settings = self._config.values.settings()
-            return write_files(directory, self._robot, None, self._backend.records(), settings)
-        except Exception as error:  # noqa: BLE001 - the alarm itself must still be sent
-            self.get_logger().error(f"cannot write the files of the alarm: {error!r}")
-            return ""
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -13,6 +13,7 @@ from rclpy.qos import QoSProfile
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus
+from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import ApplyEstimate, CertifyTrajectory, ExecuteTrajectory, PlanExcitation, ResetEstimator
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.estimation.estimate import ParameterEstimate
@@ -115,21 +116,27 @@ class RosBackend:
         self._parameters = parameters
         self._seed = seed
         self._is_cancelled = is_cancelled
+        self._model_estimate = EstimateMessage()
         self._model_box_hash = ""
         self._plan_hash = ""
         self._plan_was_seen = False
         self._plan_time = 0.0
-        self._motion_time = 0.0
+        self._ended_time, self._present_time = 0.0, 0.0
         self.unrest = ""
 
     @property
     def motion_time(self) -> float:
         """How long the arm has moved for this goal [s]."""
-        return self._motion_time
+        return self._ended_time + self._present_time
 
     def apply_estimate(self, estimate: ParameterEstimate) -> None:
-        """Gives the identified payload to the controller; a failure is a warning, the estimate stays what it is."""
-        request = ApplyEstimate.Request(estimate=estimate_to_message(estimate, self._watch.estimate_stamp_ns))
+        """Gives the payload as it is known now to the controller, and from then on to the planners.
+
+        Whoever plans and certifies must use the box the controller uses. A failure is a warning: all go on with the
+        wider box they have.
+        """
+        message = estimate_to_message(estimate, self._watch.estimate_stamp_ns)
+        request = ApplyEstimate.Request(estimate=message)
         try:
             response = call_service(self._node, self._clients.set_model, request, self._parameters.service_timeout)
             refusal = "" if response.success else response.message
@@ -137,6 +144,8 @@ class RosBackend:
             refusal = str(error)
         if refusal:
             self._node.get_logger().warning(f"the controller keeps its model: {refusal}")
+        else:
+            self._model_estimate, self._model_box_hash = message, response.model_box_hash
 
     # IdentificationBackend
 
@@ -159,7 +168,7 @@ class RosBackend:
         )
         if not response.success:
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, response.message)
-        self._model_box_hash = response.model_box_hash
+        self._model_estimate, self._model_box_hash = EstimateMessage(), response.model_box_hash
         self._wait_for_hold()
         request = ResetEstimator.Request(reason=reason, until=self._watch.sample_stamp_ns)
         response = self._call(self._clients.reset, request, IdentificationErrorCode.TIMEOUT)
@@ -169,16 +178,17 @@ class RosBackend:
 
     def plan(self, index: int, duration: float, information: NDArray[np.float64]) -> PlannedMotion:
         """See :class:`IdentificationBackend`."""
+        if index > 0 and self._parameters.apply_estimate:
+            self.apply_estimate(self._watch.estimate)
+            self._wait_for_hold()
         request = PlanExcitation.Request(
             joint_names=list(self._robot.joint_names),
             start_position=[float(value) for value in self._reference_position()],
             duration=duration,
             information=information.reshape(100),
+            estimate=self._model_estimate,
             seed=(self._seed + index) % 2**32,
         )
-        estimate = self._watch.estimate
-        if estimate is not None:
-            request.estimate = estimate_to_message(estimate, self._watch.estimate_stamp_ns, information)
         started = time.monotonic()
         response = self._call_planner(request)
         self._watch.records.timing[f"planning {index + 1}"] = time.monotonic() - started
@@ -194,7 +204,8 @@ class RosBackend:
         """See :class:`IdentificationBackend`."""
         refused = IdentificationErrorCode.CERTIFICATE_REFUSED
         request = CertifyTrajectory.Request(
-            trajectory=trajectory_to_message(motion.trajectory, self._robot.joint_names, time.time_ns())
+            trajectory=trajectory_to_message(motion.trajectory, self._robot.joint_names, time.time_ns()),
+            estimate=self._model_estimate,
         )
         records, started = self._watch.records, time.monotonic()
         response = self._call(self._clients.certify, request, refused, self._parameters.planning_timeout)
@@ -216,9 +227,8 @@ class RosBackend:
         failed = IdentificationErrorCode.EXECUTION_FAILED
         # Not cancellable: whether the arm moves must be known before anything else is done.
         try:
-            response = call_service(
-                self._node, self._clients.execute, ExecuteTrajectory.Request(plan=plan), self._parameters.service_timeout
-            )
+            request = ExecuteTrajectory.Request(plan=plan)
+            response = call_service(self._node, self._clients.execute, request, self._parameters.service_timeout)
         except SysidError as error:
             raise IdentificationFailed(failed, str(error)) from error
         if not response.accepted:
@@ -236,6 +246,8 @@ class RosBackend:
             return MotionState(False, True, 0.0, f"while the arm moved: {error}")
         is_ours = status.plan_hash == self._plan_hash
         self._plan_was_seen |= is_ours
+        if is_ours:
+            self._present_time = status.progress * self._watch.records.motions[-1][1].duration
         since = time.monotonic() - self._plan_time
         is_old = not self._plan_was_seen and since < START_TIMEOUT  # speaks of the time before this trajectory
         has_fault = status.mode in (DriverStatus.MODE_FAULT, DriverStatus.MODE_IDLE)
@@ -245,7 +257,7 @@ class RosBackend:
         return MotionState(is_moving, False, _progress(status, is_ours, is_old), status.text)
 
     def brake(self, reason: str) -> None:
-        """See :class:`IdentificationBackend`; returns when the arm rests, or notes in :attr:`unrest` why nobody knows."""
+        """See :class:`IdentificationBackend`; returns at rest, or notes in :attr:`unrest` why nobody knows."""
         self._node.get_logger().warning(f"bringing the arm to rest: {reason}")
         try:
             call_service(self._node, self._clients.brake, Trigger.Request(), BRAKE_TIMEOUT)
@@ -268,8 +280,8 @@ class RosBackend:
 
     def settle(self, duration: float) -> None:
         """See :class:`IdentificationBackend`; waits as long as the estimator makes headway."""
-        watch, timeout = self._watch, self._parameters.service_timeout
-        self._motion_time = sum(motion[1].duration for motion in watch.records.motions)
+        watch = self._watch
+        self._ended_time, self._present_time = sum(motion[1].duration for motion in watch.records.motions), 0.0
         self._wait_until(lambda: False, duration)
         wanted = watch.sample_stamp_ns
         while (reached := watch.estimate_stamp_ns) < wanted:
@@ -338,8 +350,10 @@ class RosBackend:
         )
 
     def _wait_for_hold(self) -> None:
-        if not self._wait_until(self._is_holding):
-            status = self._watch.status
+        watch, fault = self._watch, DriverStatus.MODE_FAULT
+        self._wait_until(lambda: self._is_holding() or watch.status.mode == fault)
+        if not self._is_holding():
+            status = watch.status
             state, advice = _MODES.get(status.mode, (f"is in the unknown mode {status.mode}", "update this node"))
             text = f"the arm {state}: the driver says '{status.text}'; {advice}"
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import metadata
@@ -17,57 +18,58 @@ from sysid_ros.core.identification import Identification, IdentificationSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.export.result import EstimateHistory, IdentificationResult, MotionRecord
 from sysid_ros.export.torque_fit import differentiate, predict_torque
-from sysid_ros.export.writer import RECORDING, write_results
-from sysid_ros.nodes.identification_backend import Records
+from sysid_ros.export.writer import ESTIMATE, RECORDING, write_results
+from sysid_ros.nodes.identification_watch import Records
 from sysid_ros.ros.conversions import Samples
 
 VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")
 """Distributions whose versions go into the files."""
 
 
+def prepare_folder(folder: Path) -> Path:
+    """Makes the folder of a goal, before anything moves for files that could not be written.
+
+    Raises:
+        SysidError: It cannot be made or written to, or holds the files of an earlier goal.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise SysidError(f"the results folder {folder} cannot be used: {error.strerror or error}") from error
+    for name in (ESTIMATE, RECORDING):
+        if (folder / name).exists():
+            raise SysidError(f"the results folder {folder} holds the {name} of an earlier goal; give another folder")
+    return folder
+
+
 def write_files(
-    directory: str,
+    folder: Path,
     robot: RobotModel,
     outcome: Identification | None,
     records: Records,
     settings: IdentificationSettings,
-) -> str:
+) -> tuple[str, ...]:
     """Writes the files of one goal.
 
     Args:
-        directory: Folder; made if it does not exist.
+        folder: An existing folder.
         robot: The robot.
         outcome: What was identified; None after an alarm, whose files say so.
         records: What the goal has seen.
         settings: What was asked for.
 
     Returns:
-        The folder; empty where there is nothing to write about.
+        Files that were left out, with the reason, a sentence each.
 
     Raises:
         SysidError: A file cannot be written.
     """
     result = build_result(robot, outcome, records, settings)
     if result is None:
-        return ""
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    written = write_results(result, folder)
-    return str(written.directory.absolute())
-
-
-def recording_path(directory: str) -> Path:
-    """Where the recording of a goal goes; makes the folder.
-
-    Raises:
-        SysidError: The folder cannot be made.
-    """
-    folder = Path(directory)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SysidError(f"cannot make the results folder {folder}: {error.strerror or error}") from error
-    return folder / RECORDING
+        return ("no files were written: there is neither an estimate nor a sample",)
+    return write_results(result, folder).left_out
 
 
 def build_result(

@@ -145,16 +145,20 @@ def _follow(
     stop: StopRequest,
 ) -> int:
     sent = client.send(goal)
-    if not _spin_until(executor, sent.done, SERVER_TIMEOUT):
+    # A goal that is on its way must be answered before it can be cancelled.
+    if not _spin_until(executor, lambda: sent.done() or not client.is_ready, SERVER_TIMEOUT) or not sent.done():
         display.message("the goal was not answered; see the log of identification")
-        return EXIT_FAILED
+        return EXIT_STOPPED if stop.is_set else EXIT_FAILED
     handle = sent.result()
     result = handle.get_result_async()
-    _spin_until(executor, lambda: result.done() or stop.is_set, np.inf)
+    _spin_until(executor, lambda: result.done() or stop.is_set or not client.is_ready, np.inf)
+    if not result.done() and not client.is_ready:
+        display.message("identification has gone; the driver hears nobody and brakes by itself")
+        return EXIT_FAILED
     if not result.done():
         display.message("stopping: the arm is brought to rest first")
         handle.cancel_goal_async()
-        if not _spin_until(executor, result.done, CANCEL_TIMEOUT):
+        if not _spin_until(executor, lambda: result.done() or not client.is_ready, CANCEL_TIMEOUT) or not result.done():
             display.message("the goal did not end; the driver stops the arm when its node ends")
             return EXIT_STOPPED
     display.finish()
@@ -162,13 +166,16 @@ def _follow(
 
 
 def _show_result(client: IdentifyClient, result: Identify.Result, was_stopped: bool) -> int:
-    if result.error_code not in (Identify.Result.NONE, Identify.Result.INCONSISTENT):
+    has_result = (Identify.Result.NONE, Identify.Result.INCONSISTENT, Identify.Result.RESULTS_NOT_WRITTEN)
+    if result.error_code not in has_result:
         print(f"not identified (error {result.error_code}): {result.error_text}")
         return EXIT_STOPPED if was_stopped else EXIT_FAILED
     summary = client.summarize(result)
     print()
     print(result_table(summary) if summary is not None else result.error_text)
     print(f"Motion of the arm: {result.motion_time:.1f} s")
+    if result.error_code == Identify.Result.RESULTS_NOT_WRITTEN:
+        print(result.error_text)
     if result.results_directory:
         print(f"Files: {result.results_directory}")
     return 0 if result.error_code == Identify.Result.NONE else EXIT_FAILED

@@ -1,0 +1,225 @@
+"""What the node ``identification`` hears: the latest word of every other node, and all of it while a goal runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rclpy.node import Node
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import JointState
+from std_msgs.msg import String
+
+from sysid_msgs.msg import CertifiedTrajectory, DriverStatus, SampleBatch, SimulationTruth
+from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_ros.core.errors import SysidError
+from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.certificate import Certificate
+from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.export.recording import RecordingWriter
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import (
+    Samples,
+    estimate_from_message,
+    information_from_message,
+    samples_from_message,
+    stamp_from_message,
+    truth_from_message,
+)
+
+_ALL_OF_THEM = 2**63 - 1
+
+
+@dataclass
+class Records:
+    """What one goal has seen, for its files.
+
+    Attributes:
+        samples: Sample batches in order.
+        estimates: (Stamp of the last sample used [ns], estimate), in order.
+        motions: (Stamp of the start [ns], trajectory, condition number, certificate), in order.
+        information: Gram matrix of the windows, (10, 10).
+        truth: True payload of a simulated arm, (10,), None on hardware.
+        timing: How long each part took [s].
+    """
+
+    samples: list[Samples] = field(default_factory=list)
+    estimates: list[tuple[int, ParameterEstimate]] = field(default_factory=list)
+    motions: list[tuple[int, Trajectory, float, Certificate]] = field(default_factory=list)
+    information: NDArray[np.float64] = field(default_factory=lambda: np.zeros((10, 10)))
+    truth: NDArray[np.float64] | None = None
+    timing: dict[str, float] = field(default_factory=dict)
+
+
+class SuiteWatch:
+    """Subscribes to the suite. Its callbacks run in the node's executor, everything else in the thread of a goal.
+
+    Args:
+        node: The node it belongs to.
+        robot: The robot.
+
+    Attributes:
+        records: What the present or last goal has seen.
+        status: Latest status of the driver, None before the first.
+        status_time: When it came, monotonic [s].
+        sample_stamp_ns: Stamp of the latest sample [ns].
+        sample_time: When it came, monotonic [s].
+        sample_fault: Why the latest batch of samples could not be used; empty if it could.
+        estimate: Latest estimate of the present payload, None before the first.
+    """
+
+    def __init__(self, node: Node, robot: RobotModel):
+        self._node = node
+        self._robot = robot
+        self._lock = threading.Lock()
+        self.records = Records()
+        self.status: DriverStatus | None = None
+        self.status_time = -np.inf
+        self.sample_stamp_ns = 0
+        self.sample_time = -np.inf
+        self.sample_fault = ""
+        self.estimate: ParameterEstimate | None = None
+        self._estimate_message: EstimateMessage | None = None
+        self._past_until_ns = _ALL_OF_THEM
+        self._is_recording = False
+        self._recorder: RecordingWriter | None = None
+        self._latched: dict[str, Any] = {}
+        node.create_subscription(SampleBatch, "arm_driver/samples", self._take_samples, qos.SAMPLES)
+        node.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
+        node.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
+        node.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
+        node.create_subscription(JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER)
+        node.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
+        node.create_subscription(String, "robot_description", self._take_description, qos.LATCHED)
+
+    # For the thread of a goal
+
+    def begin(self, recorder: RecordingWriter | None) -> None:
+        """Starts a goal: forgets what the last one has seen; estimates count from :meth:`forget_estimates` on.
+
+        Args:
+            recorder: Writes every message of the goal to a file, None for none.
+        """
+        with self._lock:
+            self.records = Records(truth=self.records.truth)
+            self.estimate, self._estimate_message = None, None
+            self._past_until_ns = _ALL_OF_THEM
+            self._is_recording = True
+            self._recorder = recorder
+            for topic, message in self._latched.items():
+                self._record(topic, message, self._now_ns)
+
+    def end(self) -> None:
+        """Ends a goal: nothing more is kept, the recording is complete.
+
+        Raises:
+            RecordingError: Not everything is in the recording.
+        """
+        with self._lock:
+            self._is_recording = False
+            recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            recorder.close()
+
+    def forget_estimates(self, until_ns: int) -> None:
+        """Leaves out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone."""
+        with self._lock:
+            self._past_until_ns = until_ns
+            self.estimate, self._estimate_message = None, None
+
+    @property
+    def estimate_stamp_ns(self) -> int:
+        """Stamp of the last sample the latest estimate uses [ns]."""
+        message = self._estimate_message
+        return stamp_from_message(message.header.stamp) if message is not None else 0
+
+    @property
+    def information(self) -> NDArray[np.float64]:
+        """Gram matrix of the data so far, (10, 10)."""
+        message = self._estimate_message
+        return np.zeros((10, 10)) if message is None else information_from_message(message)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the driver says that the arm moves."""
+        return self.status is not None and self.status.mode in (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
+
+    # Subscriptions
+
+    def _take_samples(self, batch: SampleBatch) -> None:
+        try:
+            samples = samples_from_message(batch, self._robot.joint_names)
+        except SysidError as error:
+            self.sample_fault = str(error)
+            self._node.get_logger().error(f"arm_driver/samples: {error}", throttle_duration_sec=5.0)
+            return
+        if not samples.stamps.size:
+            return
+        with self._lock:
+            self.sample_fault = ""
+            self.sample_stamp_ns, self.sample_time = int(samples.stamps[-1]), time.monotonic()
+            if self._is_recording:
+                self.records.samples.append(samples)
+            self._record("arm_driver/samples", batch, self.sample_stamp_ns)
+
+    def _take_status(self, status: DriverStatus) -> None:
+        with self._lock:
+            self.status, self.status_time = status, time.monotonic()
+            self._record("arm_driver/status", status, stamp_from_message(status.header.stamp))
+
+    def _take_estimate(self, message: EstimateMessage) -> None:
+        try:
+            estimate = estimate_from_message(message)
+        except SysidError as error:
+            self._node.get_logger().error(f"estimator/estimate: {error}", throttle_duration_sec=5.0)
+            return
+        stamp_ns = stamp_from_message(message.header.stamp)
+        with self._lock:
+            if estimate is None or stamp_ns <= self._past_until_ns:
+                return
+            self.estimate, self._estimate_message = estimate, message
+            if self._is_recording:
+                self.records.estimates.append((stamp_ns, estimate))
+            self._record("estimator/estimate", message, stamp_ns)
+
+    def _take_truth(self, message: SimulationTruth) -> None:
+        try:
+            truth = truth_from_message(message)
+        except SysidError as error:
+            self._node.get_logger().error(f"arm_driver/truth: {error}", throttle_duration_sec=5.0)
+            return
+        with self._lock:
+            self.records.truth = truth
+            self._keep("arm_driver/truth", message)
+
+    def _take_plan(self, message: CertifiedTrajectory) -> None:
+        with self._lock:
+            self._keep("safe_planner/plan", message)
+
+    def _take_description(self, message: String) -> None:
+        with self._lock:
+            self._keep("robot_description", message)
+
+    def _take_joint_state(self, message: JointState) -> None:
+        with self._lock:
+            self._record("joint_states", message, stamp_from_message(message.header.stamp))
+
+    def _keep(self, topic: str, message: Any) -> None:
+        self._latched[topic] = message
+        self._record(topic, message, self._now_ns)
+
+    @property
+    def _now_ns(self) -> int:
+        """Time of the loop's clock, or of this machine's before the first sample [ns]."""
+        return self.sample_stamp_ns or time.time_ns()
+
+    def _record(self, topic: str, message: Any, stamp_ns: int) -> None:
+        if self._recorder is not None:
+            kind = type(message)
+            type_name = f"{kind.__module__.split('.')[0]}/msg/{kind.__name__}"
+            self._recorder.write(self._node.resolve_topic_name(topic), type_name, serialize_message(message), stamp_ns)
