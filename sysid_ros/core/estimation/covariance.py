@@ -32,7 +32,7 @@ class RowBands:
         self._size, self._n = len(problem.r), n
         self._first = int(np.count_nonzero(problem.end_index[:, 0] < 0))
         windows = (self._size - self._first) // n
-        gains = problem.ends[self._first :].reshape(windows, n, 2, -1)
+        gains = problem.ends[self._first :].reshape(windows, n, 2, problem.ends.shape[2])
         instant = problem.end_index[self._first :].reshape(windows, n, 2)[:, 0]
         # The gains of each instant: first on the rows of the window that stops there, then of the one that starts.
         self._gains = np.zeros((int(instant.max(initial=-1)) + 1, 2 * n, gains.shape[3]))
@@ -47,7 +47,7 @@ class RowBands:
         bands[0] = error
         if not len(self._instant):
             return bands
-        scaled = self._gains * np.sqrt(ends).reshape(len(self._gains), 1, -1)
+        scaled = self._gains * np.sqrt(ends).reshape(len(self._gains), 1, self._gains.shape[2])
         blocks = scaled @ scaled.transpose(0, 2, 1)
         own = blocks[self._instant[:, 1], :n, :n] + blocks[self._instant[:, 0], n:, n:]
         joint = blocks[self._instant[:-1, 1], n:, :n]  # zero where the next window starts at another instant

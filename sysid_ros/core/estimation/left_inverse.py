@@ -18,6 +18,8 @@ from sysid_ros.core.estimation.problem import Problem
 Array = NDArray[np.float64]
 
 _EPS = np.finfo(float).eps
+_NEGLIGIBLE = 0.1
+"""Shared errors below this share of the independent error of every row do not guide the choice of L."""
 _SMOOTHING = 0.1
 """Contributions below this part of the mean one count as this part in the first reweighting."""
 
@@ -91,9 +93,9 @@ def choose_inverse(problem: Problem, reweightings: int, previous: Array | None =
 
 class _Search:
     def __init__(self, problem: Problem):
-        is_active = (problem.delta_radius > 0.0) & np.any(problem.b != 0.0, axis=0)
-        self._y, self._b, self._v = problem.y, problem.b[:, is_active], problem.end_matrix
-        self._delta, self._ends = problem.delta_radius[is_active], problem.end_radii
+        problem = problem.without_negligible(_NEGLIGIBLE)
+        self._y, self._b, self._v = problem.y, problem.b, problem.end_matrix
+        self._delta, self._ends = problem.delta_radius, problem.end_radii
         self._error = _floored(problem.error)
         self._radius = _floored(problem.radius)
         self._bands = RowBands(problem, problem.joints)

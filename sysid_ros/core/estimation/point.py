@@ -50,11 +50,8 @@ class PointEstimator:
     def build(self, problem: Problem) -> FitObjective:
         """The least-squares problem, every half width taken for a standard deviation."""
         floor = max(1e-9 * float(problem.error.max(initial=0.0)), 1e-15)
-        error = np.maximum(problem.error, floor)
-        bands = RowBands(problem, problem.joints)
-        is_active = problem.delta_radius > 0.0
-        b, delta = problem.b[:, is_active], problem.delta_radius[is_active]
-        covariance = Covariance(bands, problem.y, b, error**2, delta**2, problem.end_radii**2)
+        variances = np.maximum(problem.error, floor) ** 2, problem.delta_radius**2, problem.end_radii**2
+        covariance = Covariance(RowBands(problem, problem.joints), problem.y, problem.b, *variances)
         return FitObjective(
             gram=covariance.gram + np.diag(self._information),
             linear=covariance.solve(np.eye(10)).T @ problem.r + self._information * (self._nominal - problem.center),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse
@@ -34,6 +34,7 @@ class Problem:
         r: (R,) [Nms].
         errors: Largest independent error of each row by term, (R, K) [Nms].
         theta_size: Largest magnitude of ``theta_e``, (10,).
+        joints: Number of joints, which is the number of rows of a window.
     """
 
     center: Array
@@ -47,6 +48,7 @@ class Problem:
     r: Array
     errors: Array
     theta_size: Array
+    joints: int
 
     @classmethod
     def build(cls, rows: Rows, center: Array, radius: Array, delta_radius: Array, velocity_error: Array) -> Problem:
@@ -84,12 +86,24 @@ class Problem:
             r=rows.u - rows.y @ center,
             errors=errors,
             theta_size=np.abs(center) + radius,
+            joints=velocity_error.size,
         )
 
-    @property
-    def joints(self) -> int:
-        """Number of joints, which is the number of rows of a window."""
-        return self.end_radius.size // 11
+    def without_negligible(self, share: float) -> Problem:
+        """The problem without shared errors that never reach this share of the independent error of a row.
+
+        Not for bounds, only to choose a matrix for them faster.
+        """
+        error = np.maximum(self.error, 1e-300)
+        delta = np.max(np.abs(self.b) / error[:, None], axis=0, initial=0.0) * self.delta_radius > share
+        ends = np.max(np.abs(self.ends) / error[:, None, None], axis=(0, 1), initial=0.0) * self.end_radius > share
+        return replace(
+            self,
+            b=self.b[:, delta],
+            delta_radius=self.delta_radius[delta],
+            ends=self.ends[..., ends],
+            end_radius=self.end_radius[ends],
+        )
 
     @property
     def error(self) -> Array:

@@ -70,8 +70,8 @@ class EstimatorSettings:
             changes by at most this multiple of ``a_max`` [-], 0 to 100. With a held torque that is the change of
             the smooth forces within one period.
         max_gap: Samples further apart than this are not joined [s], 1e-4 to 1.
-        rest_interval: While the arm rests, one window in this time counts, for they all say the same [s], 0 to 60; 0 takes
-            all of them. A change of the payload at rest is noticed that late.
+        rest_interval: While the arm rests, one window in this time counts, for they all say the same [s], 0 to 60;
+            0 takes all of them. A change of the payload at rest is noticed that late.
         sensitivity_spacing: Distance of the samples at which derivatives of the regressors are taken [s], 1e-3 to 1.
         update_windows: Bounds and intersection are renewed after this many windows, 1 to 1000.
         max_windows: Rows of older windows are compacted beyond this many, 20 to 100000.
@@ -99,7 +99,7 @@ class EstimatorSettings:
     sensitivity_spacing: float = 0.02
     update_windows: int = 5
     max_windows: int = 150
-    reweightings: int = 2
+    reweightings: int = 3
     prior_weight: float = 1e-3
     detect_payload_change: bool = False
 

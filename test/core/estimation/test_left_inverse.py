@@ -178,3 +178,13 @@ def test_compacted_rows_keep_the_truth_and_most_of_the_information(world):
     arbitrary = combine(old, problem, rng.normal(size=(4, len(old))))
     residual = arbitrary.y @ truth.theta - arbitrary.u
     assert np.all(np.abs(residual) <= arbitrary.error + np.abs(arbitrary.b) @ sizes[2])
+
+
+def test_without_shared_errors_there_is_nothing_to_share(world):
+    rng, rows, center, radius, *_ = world
+    nothing = Truth(rng, rows, center, radius, np.zeros(SHARED), np.zeros(N))
+    problem = Problem.build(nothing.rows, center, radius, np.zeros(SHARED), np.zeros(N))
+    assert problem.without_negligible(0.1).b.shape[1] == 0
+    bounds = bound_with(problem, choose_inverse(problem, 2))
+    assert np.all(np.abs(nothing.theta - bounds.center) <= bounds.half_width)
+    assert np.all(bounds.by_ends == 0.0) and np.all(bounds.by_delta == 0.0)
