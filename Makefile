@@ -19,13 +19,14 @@ unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
 MESSAGES := $(shell find sysid_msgs -type f)
 
-.PHONY: help demo test lint install clean
+.PHONY: help demo test lint docs install clean
 
 help:
 	@echo "make demo     identify an unknown payload on a simulated arm"
 	@echo "make test     run all tests"
 	@echo "make install  only install everything into $(VENV)"
 	@echo "make lint     check style"
+	@echo "make docs     write docs/nodes.md from the code"
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
 demo: install
@@ -36,6 +37,9 @@ test: install
 
 lint: install
 	@$(BIN)/ruff check .
+
+docs: install
+	@$(BIN)/python docs/make_nodes.py
 
 install: $(STAMPS)/package
 
