@@ -10,7 +10,15 @@ NAME = PACKAGE.findtext("name")
 MAINTAINER = PACKAGE.find("maintainer")
 
 # Executables of ROS 2: `ros2 run sysid_ros <name>` runs sysid_ros/nodes/<name>.py.
-NODES = ("arm_driver", "estimator", "excitation_planner", "identification", "identify_client", "monitor", "safe_planner")
+NODES = (
+    "arm_driver",
+    "estimator",
+    "excitation_planner",
+    "identification",
+    "identify_client",
+    "monitor",
+    "safe_planner",
+)
 # Commands that need no `ros2 run`.
 COMMANDS = ("sysid_identify = sysid_ros.runner:main", "sysid_offline = sysid_ros.offline:main")
 

@@ -12,7 +12,7 @@ import yaml
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.processes import ARGUMENTS, IDENTIFY, UnknownArgument, resolve
 from sysid_ros.resources import ResourceNotFound, resource, share_directories
-from sysid_ros.runner import build_parser, client_command, new_results_directory
+from sysid_ros.runner import build_parser, client_command, main, new_results_directory
 from sysid_ros.suite import Suite, node_command
 
 ROOT = Path(__file__).parents[1]
@@ -157,3 +157,14 @@ def test_launch_file_starts_rviz_only_when_asked(launch_file):
     publisher, rviz = module.start_nodes({**values, "launch_rviz": "true"})[len(IDENTIFY) :]
     assert "<robot" in publisher.parameters[0]["robot_description"].args[0]
     assert Path(rviz.arguments[1]).is_file()
+
+
+def test_runner_refuses_wrong_options_in_one_sentence(tmp_path, capsys):
+    assert main(["--mode", "hardware", "--results", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        "[runner] launch argument 'robot_ip' is ''; allowed: the address of the arm, with mode:=hardware\n"
+    )
+    assert main(["--domain-id", "102", "--results", str(tmp_path)]) == 2
+    assert "ROS_DOMAIN_ID is 102; allowed: 0 to 101" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--mode", "dream"])

@@ -1,0 +1,1 @@
+"""The mathematics: a library without ROS, messages, simulators or drivers."""
