@@ -82,6 +82,7 @@ def run_trial(name: str, seed: int, seconds: float, settings: EstimatorSettings)
         "corner": corner,
         "inside": all(item.contains(payload) for item in [*history, estimate]),
         "alarm": estimate.alarm,
+        "parameters": int(np.sum((estimate.lower <= payload) & (payload <= estimate.upper))),
         "share": np.abs(payload - 0.5 * (estimate.lower + estimate.upper)) / estimate.half_width,
         "half_width": estimate.half_width,
         "prior": 0.5 * robot.payload_prior.box.width,
@@ -102,7 +103,7 @@ def summarise(trials: list[dict], name: str) -> bool:
                 motion = np.median([trial["seconds"] for trial in group])
                 cost = np.median([trial["time"] for trial in group])
                 where = "corners" if corner else "inside the box"
-                parameters = sum(int(np.sum(trial["share"] <= 1.0)) for trial in group)
+                parameters = sum(trial["parameters"] for trial in group)
                 counts = f"{inside} of {len(group)}", f"{parameters} of {10 * len(group)}"
                 rows.append([where, noise.value, *counts, nearest, motion, cost])
     columns = ["robot", "sensor errors", "trials inside", "parameters inside", "largest |error| / half width"]

@@ -61,7 +61,7 @@ def encoder_error(model: WindowModel, sensitivity: Sensitivity) -> Array:
 
 def velocity_error(model: WindowModel, sensitivity: Sensitivity) -> Array:
     """Effect of velocity errors inside the window, (n,) [Nms]."""
-    return (sensitivity.momentum_drift + sensitivity.force_v) @ model.sensors.velocity_error
+    return sensitivity.force_v @ model.sensors.velocity_error
 
 
 def velocity_gains(model: WindowModel, sensitivity: Sensitivity) -> Array:

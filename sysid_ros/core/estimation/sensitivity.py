@@ -25,7 +25,6 @@ class Sensitivity:
     Attributes:
         momentum_q: Largest ``|dp/dq|`` at the start plus that at the end of the window, (n, n).
         momentum_v: Columns of ``dp/dv`` at the start and at the end, without armature, (2, n, 10 n, n).
-        momentum_drift: Largest change of ``|dp/dv|`` by position errors, of both ends together, (n, n).
         force_q: Integral of the largest ``|dc/dq|`` over the window, (n, n).
         force_v: The same for ``|dc/dv|``, (n, n).
         force_ends: Largest ``|c|`` at the start plus that at the end, (n,) [Nm].
@@ -35,7 +34,6 @@ class Sensitivity:
 
     momentum_q: Array
     momentum_v: Array
-    momentum_drift: Array
     force_q: Array
     force_v: Array
     force_ends: Array
@@ -46,7 +44,6 @@ class Sensitivity:
     def of(cls, model: WindowModel, signals: WindowSignals) -> Sensitivity:
         """Computes the bounds for one window."""
         derivatives, ends = signals.derivatives, [0, -1]
-        momentum_q, momentum_drift = _momentum(model, signals)
         second = model.curvature.force(signals.speed)
         neighbours = _Neighbours.of(signals)
         dq = neighbours.largest_distance(signals.q) + signals.position_drift
@@ -55,15 +52,14 @@ class Sensitivity:
         tilt = model.tilt * np.minimum(first_moment[:, None], first_moment)
         by_q = _largest(model, derivatives.force_q) + tilt + _apply(second.qq, dq) + _apply(second.qv, dv)
         by_v = _largest(model, derivatives.force_v) + _apply(second.qv.transpose(0, 2, 1), dq) + _apply(second.vv, dv)
-        span = neighbours.shares * (signals.duration + 2.0 * model.sensors.stamp_jitter)
+        span = neighbours.shares * signals.duration + 2.0 * model.sensors.stamp_jitter
         variation = np.einsum("kil,kl->i", by_q, neighbours.travel(signals.q))
         variation += np.einsum("kil,kl->i", by_v, neighbours.travel(signals.v))
         speed, slope = signals.speed, signals.slope
         curvature = (second.qq @ speed + 2.0 * second.qv @ slope) @ speed + second.vv @ slope @ slope
         return cls(
-            momentum_q=momentum_q,
+            momentum_q=_momentum(model, signals),
             momentum_v=derivatives.momentum_v[ends],
-            momentum_drift=momentum_drift,
             force_q=np.tensordot(span, by_q, axes=1),
             force_v=np.tensordot(span, by_v, axes=1),
             force_ends=model.magnitude(derivatives.force[ends]).sum(axis=0) + 2.0 * model.tilt * first_moment,
@@ -72,11 +68,11 @@ class Sensitivity:
         )
 
 
-def _momentum(model: WindowModel, signals: WindowSignals) -> tuple[Array, Array]:
+def _momentum(model: WindowModel, signals: WindowSignals) -> Array:
     second = model.curvature.momentum(signals.speed)
     dq, dv = model.position_error, model.sensors.velocity_error
     largest = _largest(model, signals.derivatives.momentum_q[[0, -1]]).sum(axis=0)
-    return largest + 2.0 * (second.qq @ dq + second.qv @ dv), 2.0 * second.qv.transpose(0, 2, 1) @ dq
+    return largest + 2.0 * (second.qq @ dq + second.qv @ dv)
 
 
 def _largest(model: WindowModel, derivative: Array) -> Array:

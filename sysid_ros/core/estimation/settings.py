@@ -59,7 +59,8 @@ class EstimatorSettings:
         error_terms: Terms of the error budget that count, any of :data:`ERROR_TERMS`; leaving one out voids the
             guarantee unless that error is absent, and the guarantee sentence says so.
         gravity_cone: Half angle of the cone around nominal gravity that holds the true direction [rad], 0 to 0.2.
-        torque_lag: Known lag of the torque signal behind position and velocity [s], 0 to 0.2.
+        torque_lag: Known lag of the torque signal behind position and velocity [s], 0 to 0.2. With a lag or a
+            tolerance a held torque is taken as constant between its samples.
         torque_lag_tolerance: Largest error of ``torque_lag``, constant in time, of each joint by itself [s], 0 to 0.05.
         torque_offset: Half width of an unknown constant offset of each torque signal [Nm], 0 to 50; on top of the
             offset box of the robot.

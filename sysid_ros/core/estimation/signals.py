@@ -62,8 +62,8 @@ class WindowSignals:
         change = derivatives.momentum[-1] - derivatives.momentum[0]
         weights = quadrature_weights(times, model.settings.quadrature)
         steps = np.diff(times)
-        half_step = 0.5 * float(steps.max())
-        shortest = float(steps.min()) - 2.0 * model.sensors.stamp_jitter
+        half_step = 0.5 * float(steps.max()) + model.sensors.stamp_jitter
+        shortest = max(float(steps.min()) - 2.0 * model.sensors.stamp_jitter, 1e-9)
         slope = (np.max(np.abs(np.diff(v, axis=0)), axis=0) + 2.0 * model.sensors.velocity_error) / shortest
         velocity_drift = model.sensors.velocity_error + model.acceleration * half_step
         speed = np.max(np.abs(v), axis=0) + velocity_drift
