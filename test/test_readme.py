@@ -1,0 +1,42 @@
+"""The README's library example, run as it is printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.regressors.torque import TorqueRegressor
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+
+
+def test_the_library_example_runs_as_printed(tmp_path, monkeypatch, capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert len(example.splitlines()) <= 20
+    write_samples(tmp_path / "samples.npz")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "README.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:10]] == "m mcx mcy mcz Ixx Ixy Iyy Ixz Iyz Izz".split()
+    value, lower, upper = (float(text) for text in re.findall(r"-?\d+\.\d+", lines[0]))
+    assert lower <= value <= upper and lower <= 2.0 <= upper and upper - lower < 1.5
+
+
+def write_samples(path: Path) -> None:
+    """Two seconds of a smooth motion with a payload of 2 kg, without sensor errors."""
+    robot = load_robot("kinova_gen3_2f85")
+    t = 1e-3 * np.arange(2000)[:, None]
+    rate = np.linspace(1.5, 3.0, robot.n)
+    q = robot.home + 0.3 * (1.0 - np.cos(rate * t)) / rate
+    v, a = 0.3 * np.sin(rate * t), 0.3 * rate * np.cos(rate * t)
+    theta = robot.theta_nominal.copy()
+    nominal = robot.payload_prior.nominal
+    theta[robot.inertial_slice(robot.n)] += nominal * (2.0 / nominal[0])
+    regressor = TorqueRegressor(robot)
+    tau = regressor.evaluate(q, v, a) @ theta[regressor.columns.indices]
+    # The effort sensor of this robot reports the mean torque since the sample before.
+    tau[1:] = 0.5 * (tau[1:] + tau[:-1])
+    np.savez(path, stamps=np.arange(2000) * 1_000_000, q=q, v=v, tau=tau)
