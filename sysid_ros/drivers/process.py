@@ -25,7 +25,7 @@ from sysid_ros.drivers.channel import Channel, ChannelClosed
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_samples import LoopSamples
-from sysid_ros.drivers.loop_types import LoopRefusal, LoopStatus
+from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopStatus
 from sysid_ros.drivers.sample_ring import LoopTiming, SampleRing
 from sysid_ros.drivers.simulated_arm import InjectedFaults, Truth
 
@@ -106,9 +106,9 @@ class LoopProcess:
         """
         self._call("execute", trajectory, certificate)
 
-    def brake(self, reason: str) -> None:
+    def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
         """See :meth:`ControlLoop.brake`. Returns when braking has begun."""
-        self._call("brake", reason)
+        self._call("brake", reason, code)
 
     def set_model(self, model: LoopModel, is_reset: bool = False) -> None:
         """See :meth:`ControlLoop.set_model`.

@@ -1,0 +1,1 @@
+"""The executables: one file per node, wiring only."""

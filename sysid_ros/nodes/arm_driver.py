@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
+from rcl_interfaces.msg import SetParametersResult
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.parameter import Parameter
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, String
 from std_srvs.srv import Trigger
@@ -23,14 +25,14 @@ from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_samples import LoopSamples
-from sysid_ros.drivers.loop_types import LoopSettings, LoopStatus
+from sysid_ros.drivers.loop_types import LoopCode, LoopSettings, LoopStatus
 from sysid_ros.drivers.mock import TRUTHS, MockSetup, build_mock_loop, load_payload
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.sensor_simulation import Noise
 from sysid_ros.drivers.simulated_arm import InjectedFaults
+from sysid_ros.nodes.arm_driver_samples import PayloadEpochs, split_samples
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
-    Samples,
     certified_from_message,
     driver_status_message,
     estimate_from_message,
@@ -98,7 +100,9 @@ class ArmDriverParameters(RobotParameters):
         read_only=True,
     )  # fmt: skip
     seed: int = parameter(0, "-", "mock: seed of truth and noise", lower=0, upper=2**31 - 1, read_only=True)
-    fault_drop_cycles: int = parameter(0, "-", "mock: next cycles without a fresh state", lower=0, upper=100000)
+    fault_drop_cycles: int = parameter(
+        0, "-", "mock: next cycles without a fresh state; 0 before it is repeated", lower=0, upper=100000
+    )
     fault_drop_probability: float = parameter(
         0.0, "-", "mock: probability that a cycle has no fresh state", lower=0.0, upper=1.0
     )
@@ -142,12 +146,12 @@ class ArmDriverNode(LifecycleNode):
     def __init__(self) -> None:
         super().__init__("arm_driver")
         self._config = ParameterServer(self, ArmDriverParameters)
-        self._config.on_change(self._inject_faults)
+        self._config.on_change(self._change_faults)
+        self.add_on_set_parameters_callback(self._check_joints_of_faults)
         self._robot: RobotModel | None = None
         self._loop: LoopProcess | None = None
         self._faults = InjectedFaults()
-        self._payload_epoch = 0
-        self._epoch_starts = [0]
+        self._epochs = PayloadEpochs()
         self._dropped = 0
         self._has_real_time = False
         self._last_text = ""
@@ -165,6 +169,7 @@ class ArmDriverNode(LifecycleNode):
         try:
             self._robot = values.load_robot(self.get_logger())
             load_payload(self._robot, values.payload)
+            values.faults().require_joints(self._robot.joint_names)
             self._loop = LoopProcess(partial(build_mock_loop, values.setup()), self._robot.n)
         except SysidError as error:
             self.get_logger().fatal(str(error))
@@ -172,21 +177,31 @@ class ArmDriverNode(LifecycleNode):
         description = self.create_publisher(String, "robot_description", qos.LATCHED)
         description.publish(String(data=self._robot.urdf))
         self._description = description
+        self._status_publisher = self.create_publisher(DriverStatus, "~/status", qos.STATUS)
+        self._publish_no_loop(DriverStatus.MODE_IDLE, DriverStatus.CODE_OK, "configured, the arm is not under control")
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Starts the loop, which takes the arm over and holds it."""
         try:
             self._loop.start()
-        except SysidError as error:
+            self._begin()
+        except Exception as error:  # noqa: BLE001 - rclpy would swallow it
             self.get_logger().fatal(f"the arm cannot be taken over: {error}")
+            self._release("the driver could not be activated")
             return TransitionCallbackReturn.FAILURE
-        self._has_real_time = self._loop.scheduling.startswith("SCHED_FIFO")
-        self._offer()
         self.get_logger().info(
             f"holding {self._robot.name} ({self._config.values.mode}); scheduling: {self._loop.scheduling}"
         )
         return TransitionCallbackReturn.SUCCESS
+
+    def _begin(self) -> None:
+        self._has_real_time = self._loop.scheduling.startswith("SCHED_FIFO")
+        self._epochs.restart()  # a new loop counts from 1 and a simulated arm holds its first payload again
+        self._dropped, self._joint_state_ns, self._is_moving = 0, 0, False
+        self._faults = InjectedFaults()
+        self._change_faults(self._config.values)
+        self._offer()
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Brakes, hands the arm back and ends the loop."""
@@ -196,6 +211,7 @@ class ArmDriverNode(LifecycleNode):
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Forgets the robot."""
         self.destroy_publisher(self._description)
+        self.destroy_publisher(self._status_publisher)
         self._loop = None
         return TransitionCallbackReturn.SUCCESS
 
@@ -217,7 +233,6 @@ class ArmDriverNode(LifecycleNode):
         """Creates everything that exists only while the arm is held."""
         values = self._config.values
         self._samples_publisher = self.create_publisher(SampleBatch, "~/samples", qos.SAMPLES)
-        self._status_publisher = self.create_publisher(DriverStatus, "~/status", qos.STATUS)
         self._truth_publisher = self.create_publisher(SimulationTruth, "~/truth", qos.LATCHED)
         self._joint_state_publisher = self.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
         self._diagnostics_publisher = self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
@@ -233,7 +248,6 @@ class ArmDriverNode(LifecycleNode):
             (self.destroy_service, self.create_service(SetPayload, "~/set_payload", self._set_payload)),
             (self.destroy_subscription, self.create_subscription(Empty, "~/heartbeat", self._hear_commander, 1)),
             (self.destroy_publisher, self._samples_publisher),
-            (self.destroy_publisher, self._status_publisher),
             (self.destroy_publisher, self._truth_publisher),
             (self.destroy_publisher, self._joint_state_publisher),
             (self.destroy_publisher, self._diagnostics_publisher),
@@ -244,6 +258,8 @@ class ArmDriverNode(LifecycleNode):
         things, self._active_things = self._active_things, []
         if self._loop is not None:
             self._loop.stop(reason)
+        if things:
+            self._publish_no_loop(DriverStatus.MODE_IDLE, DriverStatus.CODE_OK, reason)
         for destroy, thing in things:
             destroy(thing)
 
@@ -252,7 +268,7 @@ class ArmDriverNode(LifecycleNode):
     def _publish_samples(self) -> None:
         samples = self._loop.read_samples()
         self._dropped = samples.dropped
-        for part in split_samples(samples, self._epoch_starts):
+        for part in split_samples(samples, self._epochs):
             self._samples_publisher.publish(samples_to_message(part, self._robot.joint_names, self._robot.base_frame))
         self._publish_joint_states(samples)
 
@@ -288,25 +304,30 @@ class ArmDriverNode(LifecycleNode):
                 self._robot.base_frame,
                 is_simulated=True,
                 has_real_time=self._has_real_time,
-                payload_epoch=self._payload_epoch,
+                payload_epoch=self._epochs.present,
                 dropped=self._dropped,
             )  # fmt: skip
         )
+
+    def _publish_no_loop(self, mode: int, code: int, text: str) -> None:
+        """A status without a loop to ask."""
+        status = DriverStatus(
+            mode=mode,
+            code=code,
+            text=text,
+            joint_names=list(self._robot.joint_names),
+            is_simulated=True,
+            payload_epoch=self._epochs.present,
+        )
+        status.header.stamp = self.get_clock().now().to_msg()
+        self._status_publisher.publish(status)
 
     def _loop_status(self) -> LoopStatus | None:
         try:
             return self._loop.status()
         except SysidError as error:
             self.get_logger().fatal(str(error), throttle_duration_sec=2.0)
-            self._status_publisher.publish(
-                DriverStatus(
-                    mode=DriverStatus.MODE_FAULT,
-                    code=DriverStatus.CODE_INTERNAL,
-                    text=str(error),
-                    joint_names=list(self._robot.joint_names),
-                    payload_epoch=self._payload_epoch,
-                )  # fmt: skip
-            )
+            self._publish_no_loop(DriverStatus.MODE_FAULT, DriverStatus.CODE_INTERNAL, str(error))
             return None
 
     def _publish_diagnostics(self) -> None:
@@ -335,7 +356,7 @@ class ArmDriverNode(LifecycleNode):
     def _publish_truth(self) -> None:
         truth = self._loop.truth()
         frame = self._robot.joint_names[-1]
-        self._truth_publisher.publish(truth_to_message(truth.payload, truth.stamp_ns, frame, self._payload_epoch))
+        self._truth_publisher.publish(truth_to_message(truth.payload, truth.stamp_ns, frame, self._epochs.present))
 
     # From ROS to the loop
 
@@ -348,7 +369,8 @@ class ArmDriverNode(LifecycleNode):
             if not is_silent:
                 self._loop.heartbeat()
             elif not self._silence_reported:
-                self._loop.brake(f"no heartbeat of the commanding node for {silence:.2f} s (allowed {timeout:g} s)")
+                text = f"no heartbeat of the commanding node for {silence:.2f} s (allowed {timeout:g} s)"
+                self._loop.brake(text, LoopCode.STALE)
             self._silence_reported = is_silent
         except SysidError as error:
             self.get_logger().fatal(str(error), throttle_duration_sec=2.0)
@@ -399,23 +421,46 @@ class ArmDriverNode(LifecycleNode):
             is_detach = request.operation == SetPayload.Request.DETACH
             last = self._loop.set_payload(None if is_detach else np.array(request.payload, dtype=float))
             if request.announce:
-                self._epoch_starts.append(last + 1)
-                self._payload_epoch += 1
+                self._epochs.begin(last + 1)
+                self._forget_payload()
             self._publish_truth()
 
         self._answer(response, change, "done")
-        response.payload_epoch = self._payload_epoch
+        response.payload_epoch = self._epochs.present
         return response
 
-    def _inject_faults(self, values: ArmDriverParameters) -> None:
+    def _forget_payload(self) -> None:
+        """Back to the payload's prior: what the controller was told was about another payload."""
+        try:
+            self._loop.set_model(LoopModel.nominal(self._robot), is_reset=True)
+        except SysidError as error:
+            self.get_logger().warning(f"the controller keeps the model of the last payload: {error}")
+
+    def _check_joints_of_faults(self, parameters: Sequence[Parameter]) -> SetParametersResult:
+        names = [
+            name
+            for one in parameters
+            if one.name in ("fault_stuck_encoders", "fault_nan_torques")
+            for name in one.value
+        ]
+        try:
+            if self._robot is not None:
+                InjectedFaults(stuck_encoders=tuple(filter(None, names))).require_joints(self._robot.joint_names)
+        except SysidError as error:
+            return SetParametersResult(successful=False, reason=str(error))
+        return SetParametersResult(successful=True)
+
+    def _change_faults(self, values: ArmDriverParameters) -> None:
         faults = values.faults()
-        if faults != self._faults and self._loop is not None and self._loop.is_alive:
-            self._faults = faults
-            try:
-                self._loop.inject(faults)
-                self.get_logger().warning(f"injected into the simulated arm: {faults}")
-            except SysidError as error:
-                self.get_logger().error(str(error))
+        if faults == self._faults or self._loop is None or not self._loop.is_alive:
+            return
+        is_repeated = faults.drop_cycles == self._faults.drop_cycles
+        self._faults = faults
+        try:
+            self._loop.inject(replace(faults, drop_cycles=0) if is_repeated else faults)
+            self.get_logger().warning(f"injected into the simulated arm: {faults}")
+        except SysidError as error:
+            self.get_logger().error(str(error))
 
     def _answer(self, response: Any, action: Any, done: str) -> Any:
         try:
@@ -425,43 +470,6 @@ class ArmDriverNode(LifecycleNode):
             self.get_logger().error(str(error))
             response.success, response.message = False, str(error)
         return response
-
-
-def split_samples(samples: LoopSamples, epoch_starts: Sequence[int]) -> list[Samples]:
-    """Cuts samples of the loop where cycles are missing and where the payload changed: a batch has one of each.
-
-    Args:
-        samples: Samples of the loop, all of them usable.
-        epoch_starts: Number of the first sample of every payload epoch, ascending; the first is 0.
-    """
-    sequence = samples.block.sequence
-    epochs = np.searchsorted(epoch_starts, sequence, side="right") - 1
-    is_cut = (np.diff(sequence) != 1) | (np.diff(epochs) != 0)
-    cuts = [0, *(np.flatnonzero(is_cut) + 1), len(sequence)]
-    return [
-        _part(samples, slice(first, last), int(epochs[first]))
-        for first, last in zip(cuts[:-1], cuts[1:], strict=True)
-        if first < last
-    ]
-
-
-def _part(samples: LoopSamples, part: slice, epoch: int) -> Samples:
-    block = samples.block
-    return Samples(
-        stamps=block.stamps[part],
-        sequence=block.sequence[part],
-        q=block.q[part],
-        v=block.v[part],
-        tau=block.tau[part],
-        q_d=samples.q_d[part],
-        v_d=samples.v_d[part],
-        a_d=samples.a_d[part],
-        tau_command=samples.tau_command[part],
-        valid=np.ones(block.stamps[part].size, dtype=bool),
-        mode=samples.modes[part].astype(np.uint8),
-        payload_epoch=epoch,
-        dropped=samples.dropped,
-    )
 
 
 def main(argv: list[str] | None = None) -> int:

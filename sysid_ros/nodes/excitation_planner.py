@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from rclpy.node import Node
+from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import PlanStatus
 from sysid_msgs.srv import PlanExcitation
@@ -62,21 +63,28 @@ class ExcitationPlannerParameters(SceneParameters):
 
 
 class ExcitationPlannerNode(Node):
-    """Serves ``~/plan``; one search at a time, in a thread of its own."""
+    """Serves ``~/plan``, one search at a time, in a thread of its own; ``~/cancel`` ends it early."""
 
     def __init__(self) -> None:
         super().__init__("excitation_planner")
         self._config = ParameterServer(self, ExcitationPlannerParameters)
         self._robot = self._config.values.load_robot(self.get_logger())
         self._is_planning = False
-        self._is_closed = False
+        self._is_cancelled = False
         self._status_publisher = self.create_publisher(PlanStatus, "~/status", qos.STATUS)
         create_long_service(self, PlanExcitation, "~/plan", self._plan)
+        self.create_service(Trigger, "~/cancel", self._cancel)
         self.get_logger().info("ready: call ~/plan")
 
     def close(self) -> None:
         """Ends a running search."""
-        self._is_closed = True
+        self._is_cancelled = True
+
+    def _cancel(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self._is_cancelled = True
+        response.success = True
+        response.message = "the search ends" if self._is_planning else "no search is running"
+        return response
 
     async def _plan(
         self, request: PlanExcitation.Request, response: PlanExcitation.Response
@@ -84,14 +92,15 @@ class ExcitationPlannerNode(Node):
         if self._is_planning:
             response.success, response.message = False, "another search is running; try again when it has ended"
             return response
-        self._is_planning = True
+        self._is_planning, self._is_cancelled = True, False
         try:
             plan = await run_in_thread(self, lambda: self._search(request))
             self._accept(plan, response)
-        except SysidError as error:
-            response.success, response.message = False, str(error)
-            response.status = self._status(False, str(error))
-            self.get_logger().error(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever fails in a search is an answer, not the end of the node
+            text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
+            response.success, response.message = False, text
+            response.status = self._status(False, text)
+            self.get_logger().error(text)
         finally:
             self._is_planning = False
         self._status_publisher.publish(response.status)
@@ -120,13 +129,13 @@ class ExcitationPlannerNode(Node):
             collision=build_collision_model(robot, robot.payload_prior.spheres, ground_height=values.ground),
         )
         information = np.array(request.information, dtype=float).reshape(10, 10)
-        return plan_excitation(model, q_start, settings, information, is_cancelled=lambda: self._is_closed)
+        return plan_excitation(model, q_start, settings, information, is_cancelled=lambda: self._is_cancelled)
 
     def _accept(self, plan: ExcitationPlan, response: PlanExcitation.Response) -> None:
         text = (
             f"condition number {plan.condition_number:.1f} of this trajectory, "
-            f"{plan.condition_number_windows:.1f} with the data before; {plan.starts} starts in {plan.planning_time:.1f} s; expected mass bound "
-            f"+-{plan.expected_half_widths[0]:.3f} kg"
+            f"{plan.condition_number_windows:.1f} with the data before; {plan.starts} starts in "
+            f"{plan.planning_time:.1f} s; expected mass bound +-{plan.expected_half_widths[0]:.3f} kg"
         )
         stamp_ns = self.get_clock().now().nanoseconds
         response.success, response.message = True, text

@@ -15,7 +15,6 @@ from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.model.kinematics import BodyPoses
-from sysid_ros.core.planning.trajectory import Trajectory
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_from_message
 from sysid_ros.ros.markers import MarkerBuilder
@@ -30,7 +29,7 @@ class MonitorParameters(RobotParameters):
 
     rate: float = parameter(10.0, "Hz", "How often markers are published", lower=0.5, upper=60.0)
     show_spheres: bool = parameter(True, "", "Draw the collision spheres of the arm")
-    path_points: int = parameter(100, "-", "Points on the drawn path of the tool", lower=10, upper=2000)
+    path_points: int = parameter(100, "-", "Points on the drawn path of the next plan", lower=10, upper=2000)
 
 
 class MonitorNode(Node):
@@ -43,7 +42,7 @@ class MonitorNode(Node):
         self._poses = BodyPoses(self._robot)
         self._q = self._robot.home
         self._estimate: ParameterEstimate | None = None
-        self._plan: Trajectory | None = None
+        self._path: np.ndarray | None = None
         self._publisher = self.create_publisher(MarkerArray, "~/markers", qos.MARKERS)
         self.create_subscription(JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER)
         self.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
@@ -67,9 +66,12 @@ class MonitorNode(Node):
 
     def _take_plan(self, message: CertifiedTrajectory) -> None:
         try:
-            self._plan = trajectory_from_message(message.trajectory, self._robot.joint_names)
+            plan = trajectory_from_message(message.trajectory, self._robot.joint_names)
         except SysidError as error:
             self.get_logger().error(f"safe_planner/plan: {error}", throttle_duration_sec=5.0)
+            return
+        times = np.linspace(0.0, plan.duration, self._config.values.path_points)
+        self._path = self._poses.tool_path(plan.sample(times)[0])
 
     def _publish(self) -> None:
         values, robot = self._config.values, self._robot
@@ -79,9 +81,8 @@ class MonitorNode(Node):
             for sphere in robot.spheres:
                 center = positions[sphere.body] + rotations[sphere.body] @ sphere.center
                 builder.add_sphere("arm", center, sphere.radius)
-        if self._plan is not None:
-            times = np.linspace(0.0, self._plan.duration, values.path_points)
-            builder.add_path("plan", self._poses.tool_path(self._plan.sample(times)[0]))
+        if self._path is not None:
+            builder.add_path("plan", self._path)
         if self._estimate is not None and self._estimate.is_consistent:
             builder.add_payload(self._estimate, rotations[-1], positions[-1])
         self._publisher.publish(builder.array())

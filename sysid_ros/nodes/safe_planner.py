@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
@@ -61,18 +62,19 @@ class SafePlannerParameters(SceneParameters):
 
 
 class SafePlannerNode(LifecycleNode):
-    """Serves ``~/certify`` and ``~/plan_to``; publishes what it certifies on ``~/plan``, every judgement on ``~/status``."""
+    """Serves ``~/certify`` and ``~/plan_to``; every judgement goes to ``~/status``, what it certifies to ``~/plan``."""
 
     def __init__(self) -> None:
         super().__init__("safe_planner")
         self._config = ParameterServer(self, SafePlannerParameters)
         self._robot: RobotModel | None = None
         self._offset_ns = 0
-        self._offered: list = []
-        self._is_closed = False
+        self._offered: list[tuple[Callable, Any]] = []
+        self._is_active = False
+        self._running = 0
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Loads the robot."""
+        """Loads the robot and offers the services, which refuse everything until the node is active."""
         try:
             self._robot = self._config.values.load_robot(self.get_logger())
         except SysidError as error:
@@ -80,32 +82,50 @@ class SafePlannerNode(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
         self._plan_publisher = self.create_publisher(CertifiedTrajectory, "~/plan", qos.LATCHED)
         self._status_publisher = self.create_publisher(PlanStatus, "~/status", qos.STATUS)
-        self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
+        status_subscription = self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
+        self._offered = [
+            (self.destroy_service, create_long_service(self, CertifyTrajectory, "~/certify", self._certify)),
+            (self.destroy_service, create_long_service(self, PlanTo, "~/plan_to", self._plan_to)),
+            (self.destroy_subscription, status_subscription),
+            (self.destroy_publisher, self._plan_publisher),
+            (self.destroy_publisher, self._status_publisher),
+        ]
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Offers the services."""
-        self._offered = [
-            create_long_service(self, CertifyTrajectory, "~/certify", self._certify),
-            create_long_service(self, PlanTo, "~/plan_to", self._plan_to),
-        ]
+        """From now on trajectories are certified."""
+        self._is_active = True
         self.get_logger().info("ready: certificates of this version are checked at samples, they are no proof")
         return TransitionCallbackReturn.SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Withdraws the services: nothing is certified any more, so nothing new can move."""
-        for service in self._offered:
-            self.destroy_service(service)
-        self._offered = []
+        """Nothing is certified any more, so nothing new can move; a running check ends in a refusal."""
+        self._is_active = False
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Forgets the robot."""
+        if self._running:
+            self.get_logger().error("cannot clean up while a trajectory is being checked; try again")
+            return TransitionCallbackReturn.FAILURE
+        offered, self._offered = self._offered, []
+        for destroy, thing in offered:
+            destroy(thing)
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Nothing is certified any more."""
+        self._is_active = False
         return TransitionCallbackReturn.SUCCESS
 
     def close(self) -> None:
         """Ends a running search."""
-        self._is_closed = True
+        self._is_active = False
 
     def _take_status(self, status: DriverStatus) -> None:
         # A certificate is valid in the time of the loop that executes it, which may not be ours.
-        self._offset_ns = stamp_from_message(status.header.stamp) - time.time_ns()
+        if status.mode != DriverStatus.MODE_IDLE:
+            self._offset_ns = stamp_from_message(status.header.stamp) - time.time_ns()
 
     def _now(self) -> float:
         return 1e-9 * (time.time_ns() + min(self._offset_ns, 0))
@@ -115,41 +135,49 @@ class SafePlannerNode(LifecycleNode):
     async def _certify(
         self, request: CertifyTrajectory.Request, response: CertifyTrajectory.Response
     ) -> CertifyTrajectory.Response:
-        started = time.perf_counter()
-        try:
+        def check() -> tuple[Trajectory, Certificate]:
             trajectory = trajectory_from_message(request.trajectory, self._robot.joint_names)
-            boxes = self._boxes(request.estimate)
-            certificate = await run_in_thread(self, lambda: self._check(trajectory, boxes))
-        except SysidError as error:
-            response.success, response.message = False, str(error)
-            response.status = self._status(False, str(error), started)
-            self.get_logger().error(str(error))
-        else:
-            response.success, response.message = True, certificate.claims
-            response.certificate = certificate_to_message(certificate, self._robot.joint_names)
-            response.status = self._status(True, certificate.claims, started, certificate)
-            self._publish(trajectory, certificate)
-        self._status_publisher.publish(response.status)
+            return trajectory, self._check(trajectory, self._boxes(request.estimate))
+
+        found = await self._judge(check, response)
+        if found is not None:
+            response.certificate = certificate_to_message(found[1], self._robot.joint_names)
         return response
 
     async def _plan_to(self, request: PlanTo.Request, response: PlanTo.Response) -> PlanTo.Response:
+        found = await self._judge(lambda: self._search(request), response)
+        if found is not None:
+            response.plan = certified_to_message(*found, self._robot.joint_names, time.time_ns())
+        return response
+
+    async def _judge(
+        self, work: Callable[[], tuple[Trajectory, Certificate]], response: Any
+    ) -> tuple[Trajectory, Certificate] | None:
+        """Does the work beside the executor, fills in success, message and status, and tells the others."""
         started = time.perf_counter()
+        self._running += 1
         try:
-            found = await run_in_thread(self, lambda: self._search(request))
-            if found is None:
-                raise PlanningCancelled("the node ends")
-        except SysidError as error:
-            response.success, response.message = False, str(error)
-            response.status = self._status(False, str(error), started)
-            self.get_logger().error(str(error))
+            self._require_active()
+            trajectory, certificate = await run_in_thread(self, work)
+            self._require_active()
+        except Exception as error:  # noqa: BLE001 - whatever fails in a check is a refusal, not the end of the node
+            text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
+            self.get_logger().error(text)
+            response.success, response.message = False, text
+            response.status = self._status(False, text, started)
+            return None
         else:
-            trajectory, certificate = found
             response.success, response.message = True, certificate.claims
-            response.plan = certified_to_message(trajectory, certificate, self._robot.joint_names, time.time_ns())
             response.status = self._status(True, certificate.claims, started, certificate)
             self._publish(trajectory, certificate)
-        self._status_publisher.publish(response.status)
-        return response
+            return trajectory, certificate
+        finally:
+            self._running -= 1
+            self._status_publisher.publish(response.status)
+
+    def _require_active(self) -> None:
+        if not self._is_active:
+            raise PlanningCancelled("the safe planner is not active; activate it")
 
     # The work
 
@@ -159,7 +187,7 @@ class SafePlannerNode(LifecycleNode):
             self._robot, trajectory, boxes, allowance, settings=self._settings(boxes), now=self._now()
         )
 
-    def _search(self, request: PlanTo.Request) -> tuple[Trajectory, Certificate] | None:
+    def _search(self, request: PlanTo.Request) -> tuple[Trajectory, Certificate]:
         robot = self._robot
 
         def joints(field: str) -> np.ndarray | None:
@@ -184,7 +212,7 @@ class SafePlannerNode(LifecycleNode):
             start_velocity=joints("start_velocity"),
             start_acceleration=joints("start_acceleration"),
             duration=request.duration or None,
-            is_cancelled=lambda: self._is_closed,
+            is_cancelled=lambda: not self._is_active,
         )
 
     def _settings(self, boxes: tuple[Box, Box]) -> SampledCheckSettings:

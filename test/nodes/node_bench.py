@@ -1,0 +1,195 @@
+"""What the tests of the nodes share: nodes that spin in threads, listeners, service calls, certified motions."""
+
+import threading
+import time
+
+import numpy as np
+import rclpy
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from rcl_interfaces.srv import SetParameters
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from rclpy.signals import SignalHandlerOptions
+from std_msgs.msg import Empty
+
+from sysid_msgs.msg import DriverStatus, SampleBatch
+from sysid_msgs.srv import ExecuteTrajectory
+from sysid_ros.core.planning.certificate import Certificate, box_hash
+from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import certified_to_message
+from sysid_ros.ros.waiting import call_service, wait_until
+
+PATIENCE = 30.0
+"""How long anything may take on a busy machine [s]."""
+TRANSITIONS = {
+    "configure": Transition.TRANSITION_CONFIGURE,
+    "activate": Transition.TRANSITION_ACTIVATE,
+    "deactivate": Transition.TRANSITION_DEACTIVATE,
+    "cleanup": Transition.TRANSITION_CLEANUP,
+}
+
+
+class Bench:
+    """Nodes of this process, one thread each, in the default context.
+
+    Args:
+        arguments: What would follow ``--ros-args``.
+    """
+
+    def __init__(self, *arguments):
+        rclpy.init(args=["bench", "--ros-args", *arguments], signal_handler_options=SignalHandlerOptions.NO)
+        self._running, self._clients = [], {}
+        self.node = self.run(Node("tester"))
+
+    def run(self, node):
+        """Spins a node until the end."""
+        executor, stop = SingleThreadedExecutor(), threading.Event()
+        executor.add_node(node)
+
+        def spin():
+            while not stop.is_set():
+                executor.spin_once(timeout_sec=0.05)
+
+        thread = threading.Thread(target=spin, daemon=True)
+        thread.start()
+        self._running.append((node, executor, stop, thread))
+        return node
+
+    def close(self):
+        """Ends all nodes as their executables do: the last one first."""
+        for node, executor, stop, thread in reversed(self._running):
+            stop.set()
+            thread.join(PATIENCE)
+            if hasattr(node, "close"):
+                node.close()
+            executor.shutdown(timeout_sec=1.0)
+            node.destroy_node()
+        rclpy.try_shutdown()
+
+    def listen(self, message_type, topic, profile):
+        return Listener(self.node, message_type, topic, profile)
+
+    def call(self, service_type, name, request=None, seconds=PATIENCE):
+        key = (service_type, name)
+        if key not in self._clients:
+            self._clients[key] = self.node.create_client(service_type, name)
+        request = service_type.Request() if request is None else request
+        return call_service(self.node, self._clients[key], request, seconds)
+
+    def set_parameter(self, node_name, **values):
+        """Sets parameters as ``ros2 param set`` does; returns the reason of the first refusal, empty for none."""
+        parameters = [Parameter(name, value=value).to_parameter_msg() for name, value in values.items()]
+        results = self.call(
+            SetParameters, f"{node_name}/set_parameters", SetParameters.Request(parameters=parameters)
+        ).results
+        return next((result.reason or "refused" for result in results if not result.successful), "")
+
+    def change_state(self, node_name, transition):
+        request = ChangeState.Request(transition=Transition(id=TRANSITIONS[transition]))
+        return self.call(ChangeState, f"{node_name}/change_state", request).success
+
+
+class Listener:
+    """Everything heard on a topic."""
+
+    def __init__(self, node, message_type, topic, profile):
+        self.messages = []
+        node.create_subscription(message_type, topic, self.messages.append, profile)
+
+    @property
+    def latest(self):
+        return self.messages[-1] if self.messages else None
+
+    def wait(self, condition=lambda message: True, seconds=PATIENCE, after=0):
+        """The first message from number ``after`` on that fulfils the condition."""
+
+        def found():
+            return next((message for message in self.messages[after:] if condition(message)), None)
+
+        if not wait_until(lambda: found() is not None, seconds):
+            raise TimeoutError(f"not heard within {seconds} s; messages: {len(self.messages)}")
+        return found()
+
+
+class DriverProbe:
+    """Commands an arm driver as ``identification`` does, with signs of life as long as ``is_alive``."""
+
+    def __init__(self, bench, robot, prefix=""):
+        self._bench, self._robot, self._prefix = bench, robot, prefix
+        self.status = bench.listen(DriverStatus, f"{prefix}arm_driver/status", qos.STATUS)
+        self.samples = bench.listen(SampleBatch, f"{prefix}arm_driver/samples", qos.SAMPLES)
+        self.is_alive = True
+        self._heartbeat = bench.node.create_publisher(Empty, f"{prefix}arm_driver/heartbeat", 1)
+        bench.node.create_timer(0.1, self._beat)
+
+    def _beat(self):
+        if self.is_alive:
+            self._heartbeat.publish(Empty())
+
+    def wait_for(self, mode, seconds=PATIENCE, **fields):
+        """The status from now on that has this mode and these fields and is not taking over."""
+
+        def is_wanted(status):
+            has_fields = all(getattr(status, name) == value for name, value in fields.items())
+            return status.mode == mode and not status.is_taking_over and has_fields
+
+        return self.status.wait(is_wanted, seconds, after=len(self.status.messages))
+
+    def move(self, distance=0.2, duration=1.2):
+        """A motion of all joints from where the arm is held."""
+        start = np.array(self.wait_for(DriverStatus.MODE_HOLD).reference_position)
+        zero = np.zeros(start.size)
+        signs = np.where(start > self._robot.home, -1.0, 1.0)  # to and fro about home
+        return BezierTrajectory(start, zero, zero, start + distance * signs, duration)
+
+    def certificate(self, trajectory, **changes):
+        """A certificate that says what the driver wants to hear; nothing was checked."""
+        fields = {
+            "plan_hash": trajectory.hash(),
+            "box_hash": box_hash(self._robot.theta_box, self._robot.payload_prior.box),
+            "start_q": trajectory.start,
+            "method": "sampled",
+            "claims": "nothing was checked",
+            "margins": {},
+            "tracking_bound": np.full(trajectory.n, 0.05),
+            "issued_at": time.time() - 10.0,
+            "expires_at": time.time() + 60.0,
+            "brake_time": 0.3,
+        }
+        return Certificate(**{**fields, **changes})
+
+    def stay(self):
+        """A motion that goes nowhere."""
+        q, zero = np.array(self.status.latest.reference_position), np.zeros(self._robot.n)
+        return BezierTrajectory(q, zero, zero, q, 1.0)
+
+    def execute(self, trajectory, certificate=None, joint_names=None, **changes):
+        plan = certified_to_message(
+            trajectory,
+            self.certificate(trajectory, **changes) if certificate is None else certificate,
+            joint_names or self._robot.joint_names,
+            time.time_ns(),
+        )
+        return self.send(plan)
+
+    def send(self, plan):
+        return self._bench.call(
+            ExecuteTrajectory, f"{self._prefix}arm_driver/execute", ExecuteTrajectory.Request(plan=plan)
+        )
+
+    def start(self, **motion):
+        """Starts a motion and waits until it shows."""
+        response = self.execute(self.move(**motion))
+        assert response.accepted, response.message
+        return self.wait_for(DriverStatus.MODE_TRACK)
+
+    def wait_for_rest(self):
+        """The status that holds after a motion, and the largest speed in a sample after it [rad/s]."""
+        status = self.wait_for(DriverStatus.MODE_HOLD)
+        batch = self.samples.wait(
+            lambda batch: batch.modes[0] == DriverStatus.MODE_HOLD, after=len(self.samples.messages)
+        )
+        return status, float(np.max(np.abs(batch.velocities[: self._robot.n])))

@@ -1,0 +1,278 @@
+"""The driver node with its real loop process: what it publishes, what it refuses, how every fault ends."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from diagnostic_msgs.msg import DiagnosticArray
+from node_bench import Bench, DriverProbe
+from sensor_msgs.msg import JointState
+from std_msgs.msg import String
+from std_srvs.srv import Trigger
+
+from sysid_msgs.msg import DriverStatus, SimulationTruth
+from sysid_msgs.srv import ApplyEstimate, SetPayload
+from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.planning.certificate import box_hash
+from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.drivers.mock import load_payload
+from sysid_ros.nodes.arm_driver import ArmDriverNode
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import certified_to_message, estimate_to_message
+
+HOLD, TRACK, FAULT, IDLE = (getattr(DriverStatus, f"MODE_{name}") for name in ("HOLD", "TRACK", "FAULT", "IDLE"))
+PATIENT = ("-p", "heartbeat_timeout:=2.0", "-p", "late_limit:=2.0", "-p", "commander_timeout:=1.0")
+"""On a busy machine this process may be slow."""
+
+
+@pytest.fixture(scope="module")
+def bench():
+    bench = Bench(*PATIENT, "-p", "payload:=dumbbell_4lb")
+    driver = bench.run(ArmDriverNode())
+    driver.trigger_configure()
+    driver.trigger_activate()
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(scope="module")
+def driver(bench, robot):
+    return DriverProbe(bench, robot)
+
+
+@pytest.fixture(autouse=True)
+def _arm_in_order(bench, driver):
+    """Every test begins and ends with an arm that holds, without faults and with a live commander."""
+    driver.is_alive = True
+    yield
+    driver.is_alive = True
+    assert not bench.set_parameter(
+        "arm_driver",
+        fault_drop_cycles=0,
+        fault_drop_probability=0.0,
+        fault_stuck_encoders=[""],
+        fault_nan_torques=[""],
+        fault_command_delay=0,
+        fault_power_loss=False,
+    )
+    if driver.status.latest.mode == FAULT:
+        assert bench.call(Trigger, "arm_driver/reconnect").success
+    driver.wait_for(HOLD)
+
+
+def test_what_is_published_at_rest(bench, driver, robot):
+    status = driver.wait_for(HOLD)
+    assert tuple(status.joint_names) == robot.joint_names and status.is_simulated
+    assert status.header.frame_id == robot.base_frame and status.code == DriverStatus.CODE_OK
+    np.testing.assert_allclose(status.reference_position, robot.home, atol=0.01)
+
+    batches = driver.samples.messages[-5:]
+    for earlier, later in zip(batches[:-1], batches[1:], strict=True):
+        assert later.first_sequence == earlier.first_sequence + len(earlier.stamps)
+    assert all(tuple(batch.joint_names) == robot.joint_names and all(batch.valid) for batch in batches)
+
+    joint_state = bench.listen(JointState, "joint_states", qos.JOINT_STATES_SUBSCRIBER).wait()
+    assert tuple(joint_state.name) == robot.joint_names and np.all(np.isfinite(joint_state.effort))
+    assert bench.listen(String, "robot_description", qos.LATCHED).wait().data == robot.urdf  # also for late comers
+    diagnostics = bench.listen(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS).wait().status[0]
+    assert diagnostics.hardware_id == robot.name and diagnostics.message == status.text
+    truth = bench.listen(SimulationTruth, "arm_driver/truth", qos.LATCHED).wait()
+    np.testing.assert_array_equal(truth.payload, load_payload(robot, "dumbbell_4lb"))
+
+
+def test_motion_ends_at_rest_within_its_bound(driver):
+    trajectory = driver.move()
+    assert driver.execute(trajectory).accepted
+    moving = driver.wait_for(TRACK, plan_hash=trajectory.hash())
+    assert moving.code == DriverStatus.CODE_OK
+    status, speed = driver.wait_for_rest()
+    assert status.code == DriverStatus.CODE_OK and status.text == "trajectory done" and not status.plan_hash
+    assert speed < 0.01 and max(status.tracking_error_max) < 0.05
+    np.testing.assert_allclose(status.reference_position, trajectory.evaluate(trajectory.duration)[0], atol=1e-9)
+
+
+def test_uncertified_motions_are_refused_with_the_reason(driver, robot):
+    trajectory = driver.move()
+    other = driver.move(distance=0.1)
+    certificate = driver.certificate(trajectory)
+    names = [f"joint_{k}" for k in range(7)]
+    smaller = replace_box(robot.payload_prior.box)
+    far = BezierTrajectory(trajectory.start + 0.1, np.zeros(7), np.zeros(7), trajectory.start, 1.0)
+    cases = {
+        "the unknown joint 'joint_0'": driver.execute(trajectory, joint_names=names),
+        "was issued for plan": driver.execute(trajectory, driver.certificate(other)),
+        "was issued for parameter box": driver.execute(trajectory, box_hash=box_hash(robot.theta_box, smaller)),
+        "it is valid from": driver.execute(trajectory, issued_at=0.0, expires_at=1.0),
+        "must be positive": driver.execute(trajectory, tracking_bound=np.zeros(7)),
+        "0.1000 rad away from the held position": driver.execute(far),
+    }
+    plan = certified_to_message(trajectory, certificate, robot.joint_names)
+    plan.certificate.plan_hash = ""
+    cases["it has no certificate"] = driver.send(plan)
+    plan = certified_to_message(trajectory, certificate, robot.joint_names)
+    plan.trajectory.duration *= 0.5
+    cases["but the content has"] = driver.send(plan)
+    for words, response in cases.items():
+        assert not response.accepted
+        assert words in response.message, response.message
+    assert driver.wait_for(HOLD).code == DriverStatus.CODE_OK
+
+
+def replace_box(box):
+    return Box(box.lower, 0.5 * (box.lower + box.upper))
+
+
+def test_second_motion_while_one_runs_is_refused(driver):
+    trajectory = driver.move()
+    assert driver.execute(trajectory).accepted
+    response = driver.execute(trajectory)
+    assert not response.accepted and "the loop is in TRACK" in response.message
+    driver.wait_for_rest()
+
+
+def test_brake_on_request(bench, driver):
+    driver.start(duration=3.0)
+    assert bench.call(Trigger, "arm_driver/brake").success
+    status, speed = driver.wait_for_rest()
+    assert status.code == DriverStatus.CODE_BRAKE_REQUESTED and speed < 0.01
+    assert status.text == "at rest after braking: a brake was requested"
+
+
+def test_silent_commander_brakes(driver):
+    driver.start(duration=6.0)
+    driver.is_alive = False
+    status, speed = driver.wait_for_rest()
+    assert status.code == DriverStatus.CODE_STALE and speed < 0.01
+    assert "no heartbeat of the commanding node" in status.text and "allowed 1 s" in status.text
+
+
+@pytest.mark.parametrize(
+    ("fault", "mode", "code", "words"),
+    [
+        ({"fault_drop_cycles": 5}, HOLD, "INVALID_MEASUREMENT", "no usable measurement in 3 cycles"),
+        ({"fault_drop_cycles": 200}, FAULT, "INVALID_MEASUREMENT", "no usable measurement in 10 cycles"),
+        ({"fault_stuck_encoders": ["joint_2"]}, FAULT, "INVALID_MEASUREMENT", "joint_2"),
+        ({"fault_nan_torques": ["joint_4"]}, HOLD, "INVALID_MEASUREMENT", "the torque of joint_4 is nan"),
+        ({"fault_command_delay": 100}, FAULT, "TRACKING_ERROR LIMIT", "rad away from|times that"),
+        ({"fault_power_loss": True}, FAULT, "HARDWARE", "power"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
+)
+def test_injected_fault_ends_at_rest(bench, driver, fault, mode, code, words):
+    driver.start(duration=3.0)
+    assert not bench.set_parameter("arm_driver", **fault)
+    status = driver.wait_for(mode)
+    assert status.code in [getattr(DriverStatus, f"CODE_{one}") for one in code.split()], status.text
+    assert any(word in status.text for word in words.split("|")), status.text
+    assert max(np.abs(status.tracking_error)) < 0.2 and not status.is_taking_over
+    if mode == FAULT:
+        refused = driver.execute(driver.stay())
+        assert not refused.accepted and "the loop is in FAULT" in refused.message
+
+
+def test_efforts_that_are_no_numbers_refuse_motions(bench, driver):
+    trajectory = driver.move()
+    assert not bench.set_parameter("arm_driver", fault_nan_torques=["joint_4"])
+    response = driver.execute(trajectory)
+    assert not response.accepted and "joint_4" in response.message
+
+
+def test_parameters_out_of_range_are_refused_at_run_time(bench, driver, robot):
+    cases = {
+        "commander_timeout out of range Min: 0.0, Max: 10.0": {"commander_timeout": 11.0},
+        "0, or 0.2 to 10": {"commander_timeout": 0.1},
+        "Wrong parameter type": {"commander_timeout": 1},
+        "fault_drop_probability": {"fault_drop_probability": float("nan")},
+        ", ".join(robot.joint_names): {"fault_stuck_encoders": ["elbow"]},
+        "read-only": {"model": "kinova_gen3"},
+    }
+    for words, values in cases.items():
+        reason = bench.set_parameter("arm_driver", **values)
+        assert words in reason, reason
+
+
+def test_announced_payload_changes_epoch_and_model_unannounced_does_not(bench, driver, robot):
+    truth = bench.listen(SimulationTruth, "arm_driver/truth", qos.LATCHED)
+    payload = load_payload(robot, "dumbbell_5lb")
+    epoch = driver.wait_for(HOLD).payload_epoch
+
+    def change(operation, values, announce):
+        request = SetPayload.Request(operation=operation, payload=values, announce=announce)
+        return bench.call(SetPayload, "arm_driver/set_payload", request)
+
+    unannounced = change(SetPayload.Request.CHANGE, payload, False)
+    assert unannounced.success and unannounced.payload_epoch == epoch
+    truth.wait(lambda message: np.array_equal(message.payload, payload))
+
+    narrow = apply_narrow_estimate(bench, robot)
+    driver.wait_for(HOLD, model_box_hash=narrow)
+    before = len(driver.samples.messages)
+    announced = change(SetPayload.Request.DETACH, np.zeros(10), True)
+    assert announced.success and announced.payload_epoch == epoch + 1
+    driver.wait_for(HOLD, payload_epoch=epoch + 1, model_box_hash=box_hash(robot.theta_box, robot.payload_prior.box))
+    driver.samples.wait(lambda batch: batch.payload_epoch == epoch + 1)
+    epochs = [batch.payload_epoch for batch in driver.samples.messages[before:]]
+    assert epochs == sorted(epochs)
+    assert not truth.wait(lambda message: message.payload_epoch == epoch + 1).valid
+
+    impossible = np.array(payload)
+    impossible[4] = -1.0
+    refused = change(SetPayload.Request.ATTACH, impossible, True)
+    assert not refused.success and refused.payload_epoch == epoch + 1 and refused.message
+
+
+def apply_narrow_estimate(bench, robot):
+    prior = robot.payload_prior
+    box = Box.around(prior.box.center, 0.5 * prior.box.radius)
+    estimate = ParameterEstimate(
+        values=box.center, lower=box.lower, upper=box.upper, method="left_inverse", guarantee="", is_consistent=True,
+        alarm="", target="payload", frame=robot.joint_names[-1], number_of_windows=1, data_seconds=1.0,
+        condition_number=1.0,
+    )  # fmt: skip
+    wrong = replace(estimate, target="end_effector")
+    refused = bench.call(ApplyEstimate, "arm_driver/set_model", ApplyEstimate.Request(estimate=message_of(wrong)))
+    assert not refused.success and "estimate.target" in refused.message
+    response = bench.call(ApplyEstimate, "arm_driver/set_model", ApplyEstimate.Request(estimate=message_of(estimate)))
+    assert response.success, response.message
+    assert response.model_box_hash == box_hash(robot.theta_box, box)
+    return response.model_box_hash
+
+
+def message_of(estimate):
+    return estimate_to_message(estimate, 1)
+
+
+def test_model_of_the_controller_decides_which_certificates_count(bench, driver, robot):
+    narrow = apply_narrow_estimate(bench, robot)
+    driver.wait_for(HOLD, model_box_hash=narrow)
+    trajectory = driver.move()
+    response = driver.execute(trajectory)
+    assert not response.accepted and "certify the plan again" in response.message
+    back = bench.call(ApplyEstimate, "arm_driver/set_model")
+    assert back.success and back.model_box_hash == box_hash(robot.theta_box, robot.payload_prior.box)
+
+
+def test_lifecycle_without_autostart(bench, driver):
+    count = len(driver.status.messages)
+    assert bench.change_state("arm_driver", "deactivate")
+    status = driver.status.wait(lambda status: status.mode == IDLE, after=count)
+    assert status.text == "the driver is deactivated"
+    count = len(driver.samples.messages)
+    assert not bench.change_state("arm_driver", "deactivate")  # not active
+    assert bench.change_state("arm_driver", "cleanup")
+    assert bench.set_parameter("arm_driver", fault_nan_torques=["joint_3"]) == ""
+    assert bench.change_state("arm_driver", "configure")
+    assert len(driver.samples.messages) == count
+    epoch = status.payload_epoch
+    assert bench.change_state("arm_driver", "activate")
+    driver.wait_for(HOLD, payload_epoch=epoch + 1)  # the simulated arm holds its first payload again
+    response = driver.execute(driver.move())
+    assert not response.accepted and "joint_3" in response.message  # given before the start, and yet it counts
+    assert not bench.set_parameter("arm_driver", fault_nan_torques=[""])
+
+
+def test_driver_that_was_never_activated_can_be_closed(bench):
+    node = ArmDriverNode()
+    node.close()
+    node.destroy_node()
