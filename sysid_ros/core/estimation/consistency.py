@@ -59,7 +59,7 @@ def _describe(rows: Rows, row: int, offset: Array, allowed: Array, joint_names: 
     seconds = float(rows.duration[row])
     return (
         f"{joint_names[rows.joint[row]]} in window {rows.window[row]} ({span}): mean torque off by "
-        f"{abs(offset[row]) / seconds:.3g} Nm, {allowed[row] / seconds:.3g} Nm can be explained"
+        f"{abs(offset[row]) / seconds:.4g} Nm, {allowed[row] / seconds:.4g} Nm can be explained"
     )
 
 

@@ -84,7 +84,10 @@ def choose_inverse(problem: Problem, reweightings: int, previous: Array | None =
         inverse[:, : previous.shape[1]] = previous
         smoothing *= 0.1
     for step in range(reweightings):
-        inverse = np.stack([search.reweight(inverse[i], i, max(smoothing * 0.3**step, 1e-4)) for i in range(10)])
+        try:
+            inverse = np.stack([search.reweight(inverse[i], i, max(smoothing * 0.3**step, 1e-4)) for i in range(10)])
+        except np.linalg.LinAlgError:  # weights too far apart; what there is gives valid bounds too
+            break
         costs = search.costs(inverse)
         is_better = costs < best_cost
         best[is_better], best_cost[is_better] = inverse[is_better], costs[is_better]
