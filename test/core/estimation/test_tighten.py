@@ -18,7 +18,7 @@ def random_body(rng):
 def test_no_body_is_lost():
     rng = np.random.default_rng(0)
     shrunk = 0
-    for _ in range(1500):
+    for _ in range(700):
         body = random_body(rng)
         size = rng.uniform(0, 1, 10) * rng.choice([1e-9, 0.1, 1.0], 10) * (np.abs(body) + 0.1)
         box = Box(body - size * rng.uniform(0, 1, 10), body + size * rng.uniform(0, 1, 10))
@@ -26,7 +26,7 @@ def test_no_body_is_lost():
         assert small is not None and small.contains(body)
         assert small.is_subset_of(box)
         shrunk += bool(np.any(small.width < box.width))
-    assert shrunk > 500
+    assert shrunk > 230
 
 
 def test_bounds_follow_from_each_other():
