@@ -74,6 +74,8 @@ class IdentificationSettings:
         trajectory_duration: Duration of one trajectory [s].
         target_mass_width: Stop as soon as the mass interval is this narrow [kg]; 0 asks for all trajectories.
         shrink_threshold: Stop when a trajectory has shrunk no interval by more than this fraction [-].
+        weighing_time: Time at rest before the first motion [s]: what gravity alone tells of the payload already narrows the
+            box that the controller and the planners must be ready for; 0 starts at once.
         settle_time: Time at rest after a motion that still counts as data [s].
     """
 
@@ -82,6 +84,7 @@ class IdentificationSettings:
     trajectory_duration: float = 6.0
     target_mass_width: float = 0.0
     shrink_threshold: float = 0.02
+    weighing_time: float = 1.0
     settle_time: float = 0.3
 
     def __post_init__(self) -> None:
@@ -91,6 +94,7 @@ class IdentificationSettings:
             ("trajectory_duration [s]", self.trajectory_duration, 1.0 <= self.trajectory_duration <= 30.0, "1 to 30"),
             ("target_mass_width [kg]", self.target_mass_width, 0.0 <= self.target_mass_width < np.inf, "0 or more"),
             ("shrink_threshold [-]", self.shrink_threshold, 0.0 <= self.shrink_threshold < 1.0, "0 to below 1"),
+            ("weighing_time [s]", self.weighing_time, 0.0 <= self.weighing_time <= 60.0, "0 to 60"),
             ("settle_time [s]", self.settle_time, 0.0 <= self.settle_time <= 10.0, "0 to 10"),
         )
         for name, value, is_allowed, allowed in checks:
@@ -262,6 +266,7 @@ class _Procedure:
         try:
             self._backend.check_ready()
             self._backend.reset_estimate("identification starts")
+            self._weigh()
             stop_reason = self._run_trajectories()
             estimate = self._final_estimate()
         except IdentificationFailed as failure:
@@ -271,6 +276,13 @@ class _Procedure:
             self._stop(f"internal error: {error}")
             raise
         return Identification(estimate, tuple(self._motions), tuple(self._certificates), self._motion_time, stop_reason)
+
+    def _weigh(self) -> None:
+        if self._settings.weighing_time > 0.0:
+            self._report(Phase.ESTIMATING, "weighing at rest", 0.0)
+            self._backend.settle(self._settings.weighing_time)
+            self._require_consistent(self._backend.estimate())
+            self._require_not_cancelled()
 
     def _run_trajectories(self) -> str:
         settings = self._settings

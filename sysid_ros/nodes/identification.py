@@ -52,6 +52,10 @@ class IdentificationParameters(RobotParameters):
         _DEFAULTS.shrink_threshold, "-", "Stop when a trajectory has shrunk no interval by more than this fraction",
         lower=0.0, upper=0.99,
     )  # fmt: skip
+    weighing_time: float = parameter(
+        _DEFAULTS.weighing_time, "s", "Time at rest before the first motion, to narrow the box by gravity alone",
+        lower=0.0, upper=60.0,
+    )  # fmt: skip
     settle_time: float = parameter(
         _DEFAULTS.settle_time, "s", "Time at rest after a motion that still counts as data", lower=0.0, upper=10.0
     )
@@ -77,6 +81,7 @@ class IdentificationParameters(RobotParameters):
             trajectory_duration=self.trajectory_duration,
             target_mass_width=self.target_mass_width,
             shrink_threshold=self.shrink_threshold,
+            weighing_time=self.weighing_time,
             settle_time=self.settle_time,
         )
 

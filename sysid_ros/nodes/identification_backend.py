@@ -178,8 +178,9 @@ class RosBackend:
 
     def plan(self, index: int, duration: float, information: NDArray[np.float64]) -> PlannedMotion:
         """See :class:`IdentificationBackend`."""
-        if index > 0 and self._parameters.apply_estimate:
-            self.apply_estimate(self._watch.estimate)
+        estimate = self._watch.estimate
+        if estimate is not None and self._parameters.apply_estimate:
+            self.apply_estimate(estimate)
             self._wait_for_hold()
         request = PlanExcitation.Request(
             joint_names=list(self._robot.joint_names),

@@ -98,7 +98,7 @@ SETTINGS = IdentificationSettings(trajectories=3, trajectory_duration=2.0, max_m
 def test_runs_every_trajectory_in_order_and_reports_progress():
     backend, phases = FakeBackend(), []
     outcome = run_identification(backend, SETTINGS, on_progress=lambda p: phases.append((p.phase, p.progress)))
-    assert backend.calls == ["check_ready", "reset_estimate"] + ["plan", "certify", "execute", "settle"] * 3
+    assert backend.calls == ["check_ready", "reset_estimate", "settle"] + ["plan", "certify", "execute", "settle"] * 3
     assert outcome.motion_time == pytest.approx(6.0)
     assert outcome.estimate.upper[0] - outcome.estimate.lower[0] == pytest.approx(0.2)
     assert "all 3 trajectories" in outcome.stop_reason
