@@ -61,11 +61,11 @@ class ArmDriverParameters(RobotParameters):
         50.0, "Hz", "How often a batch of samples is published", lower=5.0, upper=200.0, read_only=True
     )
     joint_state_rate: float = parameter(
-        100.0, "Hz", "How often joint_states is published; at most the rate of samples", lower=1.0, upper=1000.0,
+        50.0, "Hz", "How often joint_states is published; at most the rate of samples", lower=1.0, upper=1000.0,
         read_only=True,
     )  # fmt: skip
     status_rate: float = parameter(
-        20.0, "Hz", "How often the status is published", lower=1.0, upper=50.0, read_only=True
+        10.0, "Hz", "How often the status is published", lower=1.0, upper=50.0, read_only=True
     )
     commander_timeout: float = parameter(
         0.5, "s", "Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat", lower=0.0, upper=10.0
@@ -333,6 +333,7 @@ class ArmDriverNode(LifecycleNode):
     def _publish_diagnostics(self) -> None:
         status = self._loop_status()
         if status is None:
+            self._diagnose(self.get_clock().now().nanoseconds, Level.ERROR, "the loop process does not answer", {})
             return
         timing = self._loop.timing()
         level = Level.ERROR if status.has_failed else Level.OK
@@ -347,11 +348,11 @@ class ArmDriverNode(LifecycleNode):
             "compute p99 [s]": timing.compute_p99,
             "scheduling": self._loop.scheduling,
         }
-        self._diagnostics_publisher.publish(
-            diagnostic_message(
-                status.stamp_ns, f"{self.get_name()}: control loop", self._robot.name, level, status.reason, values
-            )
-        )
+        self._diagnose(status.stamp_ns, level, status.reason, values)
+
+    def _diagnose(self, stamp_ns: int, level: Level, text: str, values: dict[str, object]) -> None:
+        name = f"{self.get_name()}: control loop"
+        self._diagnostics_publisher.publish(diagnostic_message(stamp_ns, name, self._robot.name, level, text, values))
 
     def _publish_truth(self) -> None:
         truth = self._loop.truth()

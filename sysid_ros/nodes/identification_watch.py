@@ -93,7 +93,9 @@ class SuiteWatch:
         node.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
         node.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
         node.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
-        node.create_subscription(JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER)
+        node.create_subscription(
+            JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER, raw=True
+        )
         node.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         node.create_subscription(String, "robot_description", self._take_description, qos.LATCHED)
 
@@ -205,9 +207,12 @@ class SuiteWatch:
         with self._lock:
             self._keep("robot_description", message)
 
-    def _take_joint_state(self, message: JointState) -> None:
+    def _take_joint_state(self, message: bytes) -> None:
+        # For the recording alone, so it stays as it came.
         with self._lock:
-            self._record("joint_states", message, stamp_from_message(message.header.stamp))
+            if self._recorder is not None:
+                topic = self._node.resolve_topic_name("joint_states")
+                self._recorder.write(topic, "sensor_msgs/msg/JointState", message, self._now_ns)
 
     def _keep(self, topic: str, message: Any) -> None:
         self._latched[topic] = message

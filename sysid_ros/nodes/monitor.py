@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass
 
 import numpy as np
 from rclpy.node import Node
+from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import JointState
 from visualization_msgs.msg import MarkerArray
 
@@ -22,6 +24,9 @@ from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
 
+UNSEEN_PERIOD = 1.0
+"""Time between two publications to nobody [s]."""
+
 
 @dataclass(frozen=True)
 class MonitorParameters(RobotParameters):
@@ -33,30 +38,44 @@ class MonitorParameters(RobotParameters):
 
 
 class MonitorNode(Node):
-    """Publishes ``~/markers``: collision spheres, path of the tool, payload with the uncertainty of its CoM."""
+    """Publishes ``~/markers``: collision spheres, path of the tool, payload with the uncertainty of its CoM.
+
+    The arm is drawn as soon as somebody says where it is.
+    """
 
     def __init__(self) -> None:
         super().__init__("monitor")
         self._config = ParameterServer(self, MonitorParameters)
         self._robot = self._config.values.load_robot(self.get_logger())
         self._poses = BodyPoses(self._robot)
-        self._q = self._robot.home
+        self._joint_state: bytes | None = None
+        self._next_publish = 0.0
         self._estimate: ParameterEstimate | None = None
         self._path: np.ndarray | None = None
         self._publisher = self.create_publisher(MarkerArray, "~/markers", qos.MARKERS)
-        self.create_subscription(JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER)
+        self.create_subscription(
+            JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER, raw=True
+        )
         self.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
         self.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         self._timer = self.create_timer(1.0 / self._config.values.rate, self._publish)
         self._config.on_change(lambda new: setattr(self._timer, "timer_period_ns", round(1e9 / new.rate)))
 
-    def _take_joint_state(self, message: JointState) -> None:
+    def _take_joint_state(self, message: bytes) -> None:
+        self._joint_state = message  # only the latest is drawn, so only that one is taken apart
+
+    def _position(self) -> np.ndarray | None:
+        """Where the arm is, (n,) [rad]; None where nobody says."""
+        if self._joint_state is None:
+            return None
+        message = deserialize_message(self._joint_state, JointState)
         try:
-            self._q = joint_vector_from_message(
+            return joint_vector_from_message(
                 "JointState", "position", message.name, message.position, self._robot.joint_names
             )
         except SysidError as error:
             self.get_logger().error(f"joint_states: {error}", throttle_duration_sec=5.0)
+            return None
 
     def _take_estimate(self, message: EstimateMessage) -> None:
         try:
@@ -74,18 +93,28 @@ class MonitorNode(Node):
         self._path = self._poses.tool_path(plan.sample(times)[0])
 
     def _publish(self) -> None:
+        # Without a listener one picture in a while is enough for those who come late.
+        if self._publisher.get_subscription_count() == 0 and time.monotonic() < self._next_publish:
+            return
+        self._next_publish = time.monotonic() + UNSEEN_PERIOD
+        self._publisher.publish(self._markers())
+
+    def _markers(self) -> MarkerArray:
         values, robot = self._config.values, self._robot
         builder = MarkerBuilder(robot.base_frame, self.get_clock().now().to_msg())
-        rotations, positions = self._poses.compute(self._q)
+        if self._path is not None:
+            builder.add_path("plan", self._path)
+        q = self._position()
+        if q is None:
+            return builder.array()
+        rotations, positions = self._poses.compute(q)
         if values.show_spheres:
             for sphere in robot.spheres:
                 center = positions[sphere.body] + rotations[sphere.body] @ sphere.center
                 builder.add_sphere("arm", center, sphere.radius)
-        if self._path is not None:
-            builder.add_path("plan", self._path)
         if self._estimate is not None and self._estimate.is_consistent:
             builder.add_payload(self._estimate, rotations[-1], positions[-1])
-        self._publisher.publish(builder.array())
+        return builder.array()
 
 
 def main(argv: list[str] | None = None) -> int:
