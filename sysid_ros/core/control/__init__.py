@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
-import numpy as np
-
+from sysid_ros.core.control.allowance import (
+    TrackingAllowance,
+    feedback_allowance,
+    tracking_allowance,
+    worst_case_torque,
+)
 from sysid_ros.core.control.controller import Controller
+from sysid_ros.core.control.frozen_loop import BoundNotAvailable
 from sysid_ros.core.control.gravity_pid import GravityPid, PidSettings
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics
 from sysid_ros.core.control.robust import ControlStatus, RobustController
 from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.control.tracking_bound import TrackingBound, tracking_bound
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
 
 __all__ = [
     "CONTROLLERS",
+    "BoundNotAvailable",
     "ControlModel",
     "ControlStatus",
     "Controller",
@@ -24,7 +29,13 @@ __all__ = [
     "PidSettings",
     "RobustController",
     "RobustSettings",
+    "TrackingAllowance",
+    "TrackingBound",
     "build_controller",
+    "feedback_allowance",
+    "tracking_allowance",
+    "tracking_bound",
+    "worst_case_torque",
 ]
 
 _CLASSES = {"robust": RobustController, "gravity_pid": GravityPid}
@@ -41,11 +52,3 @@ def build_controller(name: str, robot: RobotModel) -> Controller:
     if name not in _CLASSES:
         raise ParameterOutOfRange("controller", name, f"one of {', '.join(CONTROLLERS)}")
     return _CLASSES[name](robot)
-
-
-def tracking_allowance(robot, boxes=None, trajectory=None):  # provisional
-    return SimpleNamespace(position=np.full(robot.n, 0.0175), velocity=np.full(robot.n, 0.1))
-
-
-def feedback_allowance(robot, boxes):  # provisional
-    return np.zeros(robot.n)

@@ -47,15 +47,21 @@ class ControlModel:
             object.__setattr__(self, name, array)
 
     @classmethod
-    def of_boxes(cls, robot: RobotModel, boxes: tuple[Box, Box] | None = None) -> ControlModel:
-        """A model for boxes of arm and payload; the robot's own where None.
+    def of_boxes(
+        cls, robot: RobotModel, boxes: tuple[Box, Box] | None = None, payload: ArrayLike | None = None
+    ) -> ControlModel:
+        """A model for boxes of arm and payload.
 
-        The nominal parameters are the robot's where they lie inside the boxes, the nearest point of the box otherwise.
+        Args:
+            robot: The arm.
+            boxes: The boxes; those of the robot and its payload prior if None.
+            payload: Nominal payload, (10,). Without it the prior's, or, if boxes are given, the middle of its box.
         """
         arm_box, payload_box = boxes or (robot.theta_box, robot.payload_prior.box)
         theta = np.clip(robot.theta_nominal, arm_box.lower, arm_box.upper)
-        payload = np.clip(robot.payload_prior.nominal, payload_box.lower, payload_box.upper)
-        return cls(theta, arm_box, payload, payload_box)
+        if payload is None:
+            payload = robot.payload_prior.nominal if payload_box is robot.payload_prior.box else payload_box.center
+        return cls(theta, arm_box, np.asarray(payload, dtype=float), payload_box)
 
     @property
     def n(self) -> int:
@@ -130,6 +136,8 @@ class PassiveDynamics:
         return np.array(pin.computeGeneralizedGravity(self._model, self._data, q))
 
     def inertia(self, q: Array) -> Array:
-        """``H(q)`` with armature, (n, n) [kg m^2]."""
-        upper = np.triu(pin.crba(self._model, self._data, q))
-        return upper + np.triu(upper, 1).T
+        """``H(q)`` with armature at one position (n,) or several (N, n), (..., n, n) [kg m^2]."""
+        positions = np.asarray(q).reshape(-1, self._zero.size)
+        upper = np.triu(np.stack([pin.crba(self._model, self._data, one) for one in positions]))
+        result = upper + np.swapaxes(np.triu(upper, 1), -1, -2)
+        return result.reshape(*np.shape(q)[:-1], *result.shape[1:])

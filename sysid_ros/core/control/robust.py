@@ -4,8 +4,8 @@ With ``e = q_d - q``, ``r = de + K e``, ``v_a = v_d + K e``, ``a_a = a_d + K de`
 
     tau = Y_SL(q, v, v_a, a_a) theta_0 + friction_0 + nu,    nu = H_0(q) (c r + eta),    d eta/dt = integral_gain c r,
 
-where ``H_0`` is the nominal inertia and ``eta`` learns what is constant in the model error. As the robust term is shaped
-by the same inertia as the acceleration, all of it is one evaluation with the acceleration ``a_a + c r + eta``.
+where ``H_0`` is the nominal inertia and ``eta`` learns what is constant in the model error. As the robust term is
+shaped by the same inertia as the acceleration, all of it is one evaluation with the acceleration ``a_a + c r + eta``.
 What is proven about it is in docs/control.md and computed by :mod:`tracking_bound`.
 
 Source: SAFE-ID section V-A, design section 7; the robust term and its bound are our own.
@@ -142,8 +142,7 @@ class RobustController:
         self, model: ControlModel, dynamics: PassiveDynamics, q: Array, v: Array, v_d: Array, v_a: Array, a: Array
     ) -> Array:
         coulomb, viscous, _, offset = model.friction.T
-        direction = np.minimum(np.maximum(v_d / self.settings.friction_speed, -1.0), 1.0)
-        return dynamics.torque(q, v, v_a, a) + coulomb * direction + viscous * v_a + offset
+        return dynamics.torque(q, v, v_a, a) + coulomb * self.settings.friction_share(v_d) + viscous * v + offset
 
     def _carry_over(self, q: Array, v: Array, v_d: Array, v_a: Array, feedback: Array) -> None:
         """Adapts what was learnt to a new model, so that the torque stays what it would have been with the old one."""

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sysid_ros.core.errors import ParameterOutOfRange
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,8 @@ class RobustSettings:
         bandwidth: c, damping of the sliding variable [1/s]. Torque chatter is about ``c H`` times the velocity error.
         position_gain: K, rate at which the position error follows the sliding variable [1/s].
         integral_gain: Rate at which constant disturbances are learnt [1/s].
-        friction_speed: Desired speed from which Coulomb friction is compensated in full [rad/s].
+        friction_speed: Desired speed from which Coulomb friction is compensated in full; below half of it, where the
+            sign of the true velocity is not certain, not at all [rad/s].
         period: Sampling period [s].
         delay: Longest time from a measurement to the torque computed from it [s]; constant, but not known.
 
@@ -26,10 +32,10 @@ class RobustSettings:
         ParameterOutOfRange: A setting is out of range.
     """
 
-    bandwidth: float = 80.0
+    bandwidth: float = 150.0
     position_gain: float = 10.0
     integral_gain: float = 8.0
-    friction_speed: float = 0.1
+    friction_speed: float = 0.5
     period: float = 1e-3
     delay: float = 1e-3
 
@@ -45,3 +51,8 @@ class RobustSettings:
         for name, (value, lower, upper) in ranges.items():
             if not lower <= value <= upper:
                 raise ParameterOutOfRange(name, value, f"{lower} to {upper}")
+
+    def friction_share(self, v_d: Array) -> Array:
+        """Share of Coulomb friction that is compensated at desired velocities [rad/s], from -1 to 1."""
+        beyond = v_d - np.minimum(np.maximum(v_d, -0.5 * self.friction_speed), 0.5 * self.friction_speed)
+        return np.minimum(np.maximum(2.0 / self.friction_speed * beyond, -1.0), 1.0)

@@ -1,0 +1,284 @@
+"""The sampled control loop of one mode: what a disturbance of size one does to its errors.
+
+In a basis that diagonalises the true inertia H and the nominal one M together, the closed loop with frozen matrices
+falls apart into scalar loops, one per generalised eigenvalue E of (H, M),
+
+    E dde + f = a(t),   f_k = (c + K) de_k + c K e_k + eta_k,   eta_(k+1) = eta_k + period * L * c (de_k + K e_k),
+
+where L is the integral gain and the feedback of sample k acts from ``delay`` after it for one period. Held torque,
+delay and integral are exact.
+An error is the integral over the past of the disturbance times a weight g_E that depends on its age. Kernels are the
+magnitudes of these weights: of the nominal loop (E = 1), of the largest difference of any loop to it, and the largest
+of all, summed over bins of age. See docs/control.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.errors import SysidError
+
+Array = NDArray[np.float64]
+
+POSITION, VELOCITY, FEEDBACK, ACCELERATION = range(4)
+"""Columns of the kernels: e [rad], de [rad/s], f without what it has to balance, and dde [rad/s^2]."""
+BIN = 5
+"""Sampling periods per bin."""
+_RATIOS = 17
+"""Inertia ratios at which the loops are evaluated."""
+_DELAYS = 2
+"""Delays at which the loops are evaluated, from 0 to the longest."""
+_GRID_ALLOWANCE = 1.02
+"""Factor on all kernels for what lies between the ratios and delays and beyond the horizon."""
+_HORIZON = 12.0
+"""Time constants of the slowest nominal pole that are looked back."""
+_TAIL = 3e-3
+
+
+class BoundNotAvailable(SysidError):
+    """No finite tracking bound exists for this model and motion.
+
+    Args:
+        reason: Why, and what would help.
+    """
+
+    def __init__(self, reason: str):
+        self.reason = reason
+        super().__init__(f"no tracking bound: {reason}")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How one kind of input acts on the four outputs, by bins of age, (B, 4) each; (4,) where summed over all ages.
+
+    Attributes:
+        nominal: In the nominal loop.
+        deviation: Largest difference of any loop to the nominal one.
+        largest: Largest of any loop.
+    """
+
+    nominal: Array
+    deviation: Array
+    largest: Array
+
+
+@dataclass(frozen=True)
+class LoopKernels:
+    """Kernels of the loops with inertia ratios in an interval.
+
+    Attributes:
+        rough: Of a disturbance of which the size is known, per rad/s^2.
+        smooth: Of a disturbance of which the rate is known, per rad/s^3.
+        step: Of a disturbance that jumps, per rad/s^2: its largest effect in a bin.
+        velocity_error: Of errors of the measured velocity, all ages together, per rad/s.
+        position_error: Of errors of the measured position, all ages together, per rad.
+        travel: How far the weights of ``rough`` move within a bin, the largest of any loop, (B, 4): what a momentum
+            that changes with the inertia does.
+        travel_age: The same, each movement times its age, (B, 4).
+        teeth: Steps of these weights at the samples, times a quarter of a period, (B, 4).
+        teeth_age: The same, each step times its age, (B, 4).
+        memory_change: Part of the nominal feedback that may be off because the inertia has changed since [-].
+        bin: Width of a bin [s].
+    """
+
+    rough: Kernel
+    smooth: Kernel
+    step: Kernel
+    velocity_error: Kernel
+    position_error: Kernel
+    travel: Array
+    travel_age: Array
+    teeth: Array
+    teeth_age: Array
+    memory_change: float
+    bin: float
+
+
+def loop_kernels(settings: RobustSettings, ratios: tuple[float, float], growth: float) -> LoopKernels:
+    """Computes the kernels.
+
+    Args:
+        settings: Gains and timing.
+        ratios: Smallest and largest inertia ratio E.
+        growth: Rate at which norms of the past may grow [1/s]: the past is weighted by ``exp(growth age)``.
+
+    Raises:
+        BoundNotAvailable: A loop is unstable or decays too slowly.
+    """
+    lower = np.floor(100.0 * min(ratios[0], 1.0)) / 100.0
+    upper = np.ceil(50.0 * max(ratios[1], 1.0)) / 50.0
+    if lower <= 0.0:
+        raise BoundNotAvailable(
+            "the smallest possible inertia is not positive in every direction; narrow the parameter boxes"
+        )
+    return _cached_kernels(settings, float(lower), float(upper), float(np.ceil(4.0 * growth) / 4.0))
+
+
+@lru_cache(maxsize=64)
+def _cached_kernels(settings: RobustSettings, lower: float, upper: float, growth: float) -> LoopKernels:
+    ratios = np.append(1.0, np.geomspace(lower, upper, _RATIOS))
+    delays = np.unique(np.linspace(0.0, settings.delay, _DELAYS))
+    kernels = [_kernels(_respond(settings, ratios, delay), ratios, settings, growth) for delay in delays]
+    return _worst(kernels)
+
+
+@dataclass(frozen=True)
+class _Responses:
+    """Responses of all ratios at the samples after an input, each (ratios, N, 3), the nominal loop first.
+
+    Attributes:
+        late: To an impulse at the end of the sampling interval before the first sample.
+        early: To one at its beginning.
+        velocity: To a velocity error of the first sample alone.
+        position: To a position error of the first sample alone.
+    """
+
+    late: Array
+    early: Array
+    velocity: Array
+    position: Array
+
+
+def _respond(settings: RobustSettings, ratios: Array, delay: float) -> _Responses:
+    c, k, period = settings.bandwidth, settings.position_gain, settings.period
+    learning = period * settings.integral_gain * c
+    count = BIN * int(np.ceil(_HORIZON / min(k, settings.integral_gain) / period / BIN))
+    rest = period - delay
+    old = -np.array([0.5 * delay**2 + delay * rest, delay]) / ratios[:, None]  # what f_(k-1) does, (ratios, 2)
+    new = -np.array([0.5 * rest**2, rest]) / ratios[:, None]
+
+    # State (e, de, eta, f_(k-1)); the feedback of this sample is `gain` times it.
+    gain = np.array([c * k, c + k, 1.0, 0.0])
+    step = np.zeros((ratios.size, 4, 4))
+    step[:, :2, :2] = [[1.0, period], [0.0, 1.0]]
+    step[:, :2, 3] += old
+    step[:, :2] += new[:, :, None] * gain
+    step[:, 2] = [learning * k, learning, 1.0, 0.0]
+    step[:, 3] = gain
+    radius = np.abs(np.linalg.eigvals(step)).max(axis=1)
+    if radius.max() >= 1.0:
+        raise BoundNotAvailable(
+            f"the sampled loop is unstable where the true inertia is {ratios[int(np.argmax(radius))]:.2f} times the "
+            "nominal one; lower the bandwidth or narrow the parameter boxes"
+        )
+    # Inputs: impulse at the end, impulse at the beginning, velocity error, position error.
+    state = np.zeros((ratios.size, 4, 4))
+    state[:, 0, 1] = period / ratios
+    state[:, 1, :2] = 1.0 / ratios[:, None]
+    outputs = np.stack([np.eye(4)[0], np.eye(4)[1], gain])
+    noise = np.array([c + k, c * k])  # of the feedback, per unit of velocity and of position error
+    first = outputs @ state
+    first[:, 2, 2:] += noise
+    state = step @ state
+    state[:, :2, 2:] += new[:, :, None] * noise
+    state[:, 2, 2:] += learning * np.array([1.0, k])
+    state[:, 3, 2:] += noise
+    later = _propagate(outputs, step, state, count - 1)
+    return _Responses(*np.concatenate([first[:, None], later], axis=1).transpose(3, 0, 1, 2))
+
+
+def _propagate(outputs: Array, step: Array, state: Array, count: int) -> Array:
+    """``outputs step^j state`` for j = 0 to count - 1, by blocks, (ratios, count, 3, 4)."""
+    block = int(np.ceil(np.sqrt(count)))
+    rows, columns = [np.broadcast_to(outputs, (len(step), 3, 4))], [state]
+    jump = np.linalg.matrix_power(step, block)
+    for _ in range(block - 1):
+        rows.append(rows[-1] @ step)
+        columns.append(jump @ columns[-1])
+    left = np.stack(rows, axis=1).reshape(len(step), 3 * block, 4)
+    right = np.stack(columns, axis=2).reshape(len(step), 4, 4 * block)
+    products = (left @ right).reshape(len(step), block, 3, block, 4)
+    return products.transpose(0, 3, 1, 2, 4).reshape(len(step), block * block, 3, 4)[:, :count]
+
+
+def _kernels(responses: _Responses, ratios: Array, settings: RobustSettings, growth: float) -> LoopKernels:
+    period = settings.period
+    late, early, velocity, position = (
+        np.concatenate([x, x[:, :, FEEDBACK:] / ratios[:, None, None]], axis=2)
+        for x in (responses.late, responses.early, responses.velocity, responses.position)
+    )
+    ages = period * np.arange(1, late.shape[1] + 1)[:, None]
+    weight = np.exp(growth * ages)
+    steps = np.cumsum(0.5 * period * (late + early), axis=1)
+    steps[:, :, FEEDBACK] -= 1.0  # the feedback has to balance the disturbance
+    steps[:, :, ACCELERATION] -= 1.0 / ratios[:, None]
+    if not np.all(np.abs(steps[:, -1]) * weight[-1] <= _TAIL * np.abs(steps).max(axis=1)):
+        raise BoundNotAvailable(
+            "the loop forgets disturbances too slowly for a motion that may change the inertia so fast; narrow the "
+            "parameter boxes or slow the motion down"
+        )
+
+    start = np.stack([np.zeros_like(ratios), np.zeros_like(ratios), -np.ones_like(ratios), -1.0 / ratios], axis=1)
+    before = np.concatenate([start[:, None], steps[:, :-1]], axis=1)
+    larger = np.where(np.abs(before) > np.abs(steps), before, steps)
+    # Between the two ends of an interval the response is linear, so the trapezoid is not below its magnitude.
+    rough = _sum_magnitudes(0.5 * period, weight, late, early)
+    rough.largest[0, ACCELERATION] += 1.0 / ratios.min()  # a disturbance accelerates at once
+    # The weights jump where a sample is taken; a polygon through the middle of these steps does not.
+    corners = np.concatenate([late[:, :1], 0.5 * (early[:, :-1] + late[:, 1:])], axis=1)
+    travel = weight[:-1] * np.abs(np.diff(corners, axis=1)).max(axis=0)
+    teeth = 0.25 * period * weight[:-1] * np.abs(early[:, :-1] - late[:, 1:]).max(axis=0)
+    errors = [_sum_magnitudes(1.0, weight, x) for x in (velocity, position)]
+    return LoopKernels(
+        rough=rough,
+        smooth=_sum_magnitudes(period, weight, larger),
+        step=Kernel(
+            _largest_in_bins(np.abs(larger[0])),
+            _largest_in_bins(weight * np.abs(larger - larger[0]).max(axis=0)),
+            _largest_in_bins(weight * np.abs(larger).max(axis=0)),
+        ),
+        velocity_error=_total(errors[0]),
+        position_error=_total(errors[1]),
+        travel=_sum_bins(travel),
+        travel_age=_sum_bins(travel * ages[:-1]),
+        teeth=_sum_bins(teeth),
+        teeth_age=_sum_bins(teeth * ages[:-1]),
+        memory_change=float((period * (weight[:, 0] ** 2 - 1.0) * np.abs(late[0, :, FEEDBACK])).sum()),
+        bin=BIN * period,
+    )
+
+
+def _sum_magnitudes(scale: float, growth: Array, *weights: Array) -> Kernel:
+    """Sums magnitudes (ratios, N, 4) over bins; the nominal loop, whose inertia is known, does not grow."""
+    nominal = sum(scale * np.abs(one[0]) for one in weights)
+    deviation = sum(scale * growth * np.abs(one - one[0]).max(axis=0) for one in weights)
+    largest = sum(scale * growth * np.abs(one).max(axis=0) for one in weights)
+    return Kernel(*(_sum_bins(x) for x in (nominal, deviation, largest)))
+
+
+def _sum_bins(values: Array) -> Array:
+    """Sums of values (N, 4) over bins, (B, 4)."""
+    return np.add.reduceat(values, np.arange(0, len(values), BIN), axis=0)
+
+
+def _largest_in_bins(values: Array) -> Array:
+    return np.maximum.reduceat(values, np.arange(0, len(values), BIN), axis=0)
+
+
+def _total(kernel: Kernel) -> Kernel:
+    return Kernel(kernel.nominal.sum(axis=0), kernel.deviation.sum(axis=0), kernel.largest.sum(axis=0))
+
+
+def _worst(kernels: list[LoopKernels]) -> LoopKernels:
+    """The largest of each kernel, with the allowance for the grids."""
+
+    def largest(values: list[Array]) -> Array:
+        result = _GRID_ALLOWANCE * np.max(values, axis=0)
+        result.setflags(write=False)
+        return result
+
+    def of(name: str) -> Kernel:
+        parts = [getattr(one, name) for one in kernels]
+        return Kernel(*(largest([getattr(part, x) for part in parts]) for x in ("nominal", "deviation", "largest")))
+
+    return LoopKernels(
+        **{name: of(name) for name in ("rough", "smooth", "step", "velocity_error", "position_error")},
+        **{x: largest([getattr(one, x) for one in kernels]) for x in ("travel", "travel_age", "teeth", "teeth_age")},
+        memory_change=_GRID_ALLOWANCE * max(one.memory_change for one in kernels),
+        bin=kernels[0].bin,
+    )

@@ -1,0 +1,82 @@
+"""Sums over the past: kernels applied to signals that are known by interval."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import oaconvolve
+
+Array = NDArray[np.float64]
+
+_NEAR = 10
+"""Youngest bins in which the change of the inertia is followed bin by bin."""
+
+
+def recall(kernel: Array, signal: Array) -> Array:
+    """Bounds the sum over all ages of a kernel times a signal.
+
+    The age of what acts at some time of interval i from bin b of the kernel reaches into the intervals i - b and
+    i - b - 1, of which the larger counts.
+
+    Args:
+        kernel: By bins of age, (B,), not negative.
+        signal: Largest magnitude in each interval, (I,) or (I, n); before the first interval as in it.
+
+    Returns:
+        The bound in each interval, of the shape of the signal.
+    """
+    return _convolve(kernel, _with_previous(signal))
+
+
+def recall_change(kernel: Array, kernel_age: Array, rate: Array, signal: Array, width: float) -> Array:
+    """The same for a signal that acts in proportion to how far something has changed since.
+
+    Args:
+        kernel: By bins of age, (B,).
+        kernel_age: The kernel times the age, summed over each bin, (B,) [s].
+        rate: Largest rate of the change in each interval, (I,) [1/s].
+        signal: Largest magnitude in each interval, (I,).
+        width: Width of a bin and of an interval [s].
+    """
+    near = min(_NEAR, len(kernel))
+    signal = _with_previous(signal)
+    total = np.zeros_like(signal)
+    fastest = _with_previous(rate)
+    for age in range(near):  # the change is at most the largest rate since, times the age
+        total += kernel_age[age] * fastest * _delayed(signal, age)
+        fastest = np.maximum(fastest, _delayed(rate, age + 2))
+    # At larger ages: the integral of the rate, from the beginning of the older interval to the end of this one.
+    change = width * np.cumsum(rate)
+    until = change[0] - rate[0] * width * np.arange(near + 2, 0, -1)
+    older = np.concatenate([until, change])[: len(rate)]  # change[i - near - 2]
+    far = kernel[near:]
+    if len(far):
+        count = len(far)
+        start = _delayed(signal, near)
+        padded_signal = np.concatenate([np.full(count, start[0]), start])
+        padded_older = np.concatenate([older[0] - rate[0] * width * np.arange(count, 0, -1), older])
+        total += change * _valid(far, padded_signal) - _valid(far, padded_signal * padded_older)
+    return total
+
+
+def _with_previous(signal: Array) -> Array:
+    return np.maximum(signal, _delayed(signal, 1))
+
+
+def _delayed(signal: Array, count: int) -> Array:
+    """The signal ``count`` intervals later; before its beginning it is as there."""
+    if count == 0:
+        return signal
+    head = np.repeat(signal[:1], min(count, len(signal)), axis=0)
+    return np.concatenate([head, signal[: max(0, len(signal) - count)]])
+
+
+def _convolve(kernel: Array, signal: Array) -> Array:
+    padded = np.concatenate([np.repeat(signal[:1], len(kernel), axis=0), signal])
+    return _valid(kernel, padded)
+
+
+def _valid(kernel: Array, padded: Array) -> Array:
+    """Sums ``kernel[b] padded[i - b]`` for the entries after the first ``len(kernel)`` of ``padded``."""
+    shape = (len(kernel), *(1,) * (padded.ndim - 1))
+    return oaconvolve(padded, kernel.reshape(shape), axes=0)[len(kernel) : len(padded)]

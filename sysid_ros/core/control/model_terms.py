@@ -1,0 +1,199 @@
+"""How the nominal model and what is uncertain about it act on the tracking errors, at samples of a motion.
+
+All of it is linear in the parameters and comes from the Slotine-Li regressor. With ``C(q, x)``, the Christoffel matrix
+at velocity x, ``dH/dq . x = C(q, x) + C(q, x)^T`` and ``C(q, x) y = C(q, y) x``. Everything is measured relative to the
+nominal inertia M: velocities x by ``|x| = (x^T M x)^1/2``, torques h by ``|h| = (h^T M^-1 h)^1/2``, and a matrix that
+makes torques of velocities by its norm, the largest singular value of ``M^-1/2 X M^-1/2``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.control.inertia_ratio import congruence, inertia_columns, largest_eigenvalue
+from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
+
+Array = NDArray[np.float64]
+
+_STEP = 1e-4
+"""Step of the central differences in position [rad]."""
+_MOST_IMPORTANT = 12
+"""Parameters of which the spread is bounded most tightly."""
+
+
+@dataclass(frozen=True)
+class ModelTerms:
+    """Terms at S samples, (S,) each but for the last two. D stands for H - M, C_0 for the nominal C, C_D for C - C_0.
+
+    A *slope* is the largest norm for any velocity x of norm one, a *rate* the norm for the desired velocity. Terms with
+    D are the largest for any parameters in the boxes.
+
+    Attributes:
+        model_slope: Of the derivative of ``M^-1 Y(q, v_d, v_d, a_d) (theta - theta_0)`` by position [1/s^2].
+        torque_slope: Of the derivative of the nominal torque of the motion by position [1/s^2].
+        torque_rate: Norm of the same derivative times the desired velocity.
+        inertia_slope: Of M [(kg m^2)^-1/2].
+        inertia_rate: Of M [1/s].
+        ratio_slope: Of ``E = M^-1 H``.
+        ratio_rate: Of E [1/s].
+        coriolis_slope: Of ``C_0(q, x)``.
+        coriolis_rate: Of ``C_0(q, v_d)`` [1/s].
+        drag_slope: Of ``C_0(q, x) - C_D(q, x)^T + dM/dx M^-1 D``, which acts on velocity errors.
+        drag_rate: Of ``C_0 + C_D - C_D^T + dM/dt M^-1 D`` at the desired velocity [1/s].
+        inertia: M, (S, n, n) [kg m^2].
+        torque_gradient: Magnitude of the derivative of torque i by position j, (S, n, n) [Nm/rad].
+    """
+
+    model_slope: Array
+    torque_slope: Array
+    torque_rate: Array
+    inertia_slope: Array
+    inertia_rate: Array
+    ratio_slope: Array
+    ratio_rate: Array
+    coriolis_slope: Array
+    coriolis_rate: Array
+    drag_slope: Array
+    drag_rate: Array
+    inertia: Array
+    torque_gradient: Array
+
+
+def compute_model_terms(robot: RobotModel, model: ControlModel, q: Array, v: Array, a: Array) -> ModelTerms:
+    """Evaluates the terms at samples of a motion, (S, n) each: positions, velocities and accelerations."""
+    n = robot.n
+    regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    theta = _with_armature(robot, model.total)
+    lower, upper = (_with_armature(robot, bound) for bound in model.deviation)
+    middle, radius = 0.5 * (lower + upper), 0.5 * (upper - lower)
+
+    def nominal(matrices: Array) -> Array:
+        return np.tensordot(matrices, theta, (-3, 0))
+
+    def spread(matrices: Array) -> Array:
+        return _norm(np.tensordot(matrices, middle, (-3, 0))) + _spread(matrices[:, None], radius)
+
+    def slope_spread(matrices: Array) -> Array:
+        return _slope(np.tensordot(matrices, middle, (-3, 0))) + _spread(matrices, radius)
+
+    inertia = PassiveDynamics(robot, model.total).inertia(q)
+    factor = np.linalg.inv(np.linalg.cholesky(inertia))  # (S, n, n), M^-1/2
+    gradient = _position_gradient(regressor, q, v, a)  # (S, i, j, l)
+    # x = factor^T xi with |xi| <= 1 are the velocities of norm one.
+    coriolis_columns = _coriolis_columns(regressor, q)
+    joint_coriolis = congruence(factor[:, None], coriolis_columns)  # (S, j, l, n, n)
+    coriolis = np.einsum("sxj,sjlab->sxlab", factor, joint_coriolis)
+    coriolis_now = np.einsum("sjlab,sj->slab", joint_coriolis, v)
+    ratios = congruence(factor, inertia_columns(robot, q))  # (S, l, n, n), with the armatures
+
+    inertias, inertias_now = (x + np.swapaxes(x, -1, -2) for x in (coriolis, coriolis_now))
+    turned, turned_now = nominal(inertias), nominal(inertias_now)  # dM/dx and dM/dt
+    carried, carried_now = turned[:, :, None] @ ratios[:, None], turned_now[:, None] @ ratios
+    own, own_now = nominal(coriolis), nominal(coriolis_now)
+    drag = _slope(own) + slope_spread(carried - np.swapaxes(coriolis, -1, -2))
+    drag_now = _norm(own_now) + spread(carried_now + coriolis_now - np.swapaxes(coriolis_now, -1, -2))
+
+    # Of M^-1 Y: the derivative of Y, less what a changing M does to M^-1 Y.
+    torques = regressor.evaluate(q, v, v, a)[..., : INERTIAL * n]
+    accelerations = np.linalg.solve(inertia, torques)
+    joint_inertias = coriolis_columns + np.swapaxes(coriolis_columns, 2, 3)  # (S, j, n, n, l)
+    moving = np.einsum("sjab,sbl->sajl", joint_inertias[..., : INERTIAL * n] @ theta[: INERTIAL * n], accelerations)
+    torque_rate = np.einsum("sia,sab,sb->si", factor, gradient @ theta[: INERTIAL * n], v)
+    inertial = slice(0, INERTIAL * n)
+    model_columns = congruence(factor, gradient - moving)
+    # What friction and armature add to the model error, where M changes.
+    rest = robot.friction(np.maximum(*(np.abs(bound) for bound in model.deviation)))
+    passive = rest[:, 0] + rest[:, 1] * np.abs(v) + rest[:, 2] * np.abs(a) + rest[:, 3]
+    passive_norm = np.sqrt(np.einsum("si,sij,sj->s", passive, np.abs(np.linalg.inv(inertia)), passive))
+    return ModelTerms(
+        model_slope=_norm(np.tensordot(model_columns, middle[inertial], (1, 0)))
+        + _spread(model_columns[:, None], radius[inertial])
+        + _slope(turned) * passive_norm,
+        torque_slope=_norm(np.tensordot(congruence(factor, gradient), theta[inertial], (-3, 0))),
+        torque_rate=np.linalg.norm(torque_rate, axis=-1),
+        inertia_slope=_slope(turned),
+        inertia_rate=_norm(turned_now),
+        ratio_slope=slope_spread(inertias - carried),
+        ratio_rate=spread(inertias_now - carried_now),
+        coriolis_slope=_slope(own),
+        coriolis_rate=_norm(own_now),
+        drag_slope=drag,
+        drag_rate=drag_now,
+        inertia=inertia,
+        torque_gradient=np.abs(gradient @ theta[inertial]),
+    )
+
+
+def _with_armature(robot: RobotModel, theta: Array) -> Array:
+    """The parameters the inertia depends on: inertial ones (10 n) and armatures (n)."""
+    return np.concatenate([theta[: INERTIAL * robot.n], robot.friction(theta)[:, 2]])
+
+
+def _coriolis_columns(regressor: SlotineLiRegressor, q: Array) -> Array:
+    """``C(q, e_j)`` by inertial parameter and armature (which adds nothing), (S, j, n, n, l)."""
+    count, n = q.shape
+    first, second = np.triu_indices(n)  # C(q, e_j) e_k = C(q, e_k) e_j
+    rows = 1 + first.size
+    v, v_a = np.zeros((2, rows, n))
+    v[1:], v_a[1:] = np.eye(n)[first], np.eye(n)[second]
+    states = (np.tile(state, (count, 1)) for state in (v, v_a, np.zeros((rows, n))))
+    values = regressor.evaluate(np.repeat(q, rows, axis=0), *states)
+    values = values.reshape(count, rows, n, -1)[..., : INERTIAL * n]
+    columns = np.zeros((count, n, n, n, (INERTIAL + 1) * n))
+    unit = (values[:, 1:] - values[:, :1]).transpose(1, 0, 2, 3)
+    columns[:, first, :, second, : INERTIAL * n] = columns[:, second, :, first, : INERTIAL * n] = unit
+    return columns
+
+
+def _position_gradient(regressor: SlotineLiRegressor, q: Array, v: Array, a: Array) -> Array:
+    """Derivative by position of the inertial columns of the motion's torque, (S, i, j, l)."""
+    count, n = q.shape
+    shifts = _STEP * np.concatenate([np.eye(n), -np.eye(n)])
+    shifted = (q[:, None] + shifts).reshape(-1, n)
+    v, a = np.repeat(v, 2 * n, axis=0), np.repeat(a, 2 * n, axis=0)
+    values = regressor.evaluate(shifted, v, v, a).reshape(count, 2, n, n, -1)[..., : INERTIAL * n]
+    return ((values[:, 0] - values[:, 1]) / (2.0 * _STEP)).transpose(0, 2, 1, 3)
+
+
+def _norm(matrices: Array) -> Array:
+    """Largest singular values of matrices (..., n, n)."""
+    return np.linalg.norm(matrices, ord=2, axis=(-2, -1))
+
+
+def _slope(matrices: Array) -> Array:
+    """Bounds the norm of ``sum_x xi_x X_x`` over ``|xi| <= 1`` by that of ``(sum_x X_x X_x^T)^1/2``, X (S, x, n, n)."""
+    return np.sqrt(largest_eigenvalue(np.einsum("sxab,sxcb->sac", matrices, matrices)))
+
+
+def _spread(matrices: Array, radius: Array) -> Array:
+    """Bounds the norm of ``sum_x sum_l xi_x d_l X_xl`` over ``|xi| <= 1`` and ``|d_l| <= radius_l``.
+
+    With ``L_l = sum_x X_xl X_xl^T`` and R_l likewise from the right, it is at most ``(|sum_l radius_l L_l^1/2| |sum_l
+    radius_l R_l^1/2|)^1/2``. That is evaluated for the parameters that matter most; for the others the cheaper
+    ``(sum_l radius_l w_l |sum_l radius_l L_l / w_l|)^1/2``, which holds for any weights w.
+
+    Args:
+        matrices: X, (S, x, l, n, n).
+        radius: (l,).
+    """
+    size = np.sqrt(np.einsum("sxlab,sxlab->sl", matrices, matrices))
+    chosen = np.argsort(-(radius * size).max(axis=0))
+    chosen, rest = chosen[:_MOST_IMPORTANT], chosen[_MOST_IMPORTANT:]
+    some, others = matrices[:, :, chosen], matrices[:, :, rest]
+    left = np.einsum("sxlab,sxlcb->slac", some, some)
+    right = np.einsum("sxlba,sxlbc->slac", some, some)
+    largest = [largest_eigenvalue(np.tensordot(_square_root(x), radius[chosen], (1, 0))) for x in (left, right)]
+    weights = np.maximum(size[:, rest], 1e-300)
+    products = np.einsum("l,sl,sxlab,sxlcb->sac", radius[rest], 1.0 / weights, others, others, optimize=True)
+    return np.sqrt(largest[0] * largest[1]) + np.sqrt(weights @ radius[rest] * largest_eigenvalue(products))
+
+
+def _square_root(matrices: Array) -> Array:
+    """Square roots of positive semidefinite matrices (..., n, n)."""
+    values, vectors = np.linalg.eigh(matrices)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
