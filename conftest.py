@@ -18,4 +18,4 @@ def _no_shared_memory_left():
     before = existing_files()
     yield
     ours = files_in_use([os.getpid()]) | files_of_domain(int(os.environ["ROS_DOMAIN_ID"]))
-    remove_unused(ours - before)
+    remove_unused(ours - before, ignored_pids=[os.getpid()])

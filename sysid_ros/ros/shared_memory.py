@@ -45,8 +45,12 @@ def files_of_domain(domain_id: int) -> set[Path]:
     return found
 
 
-def remove_unused(paths: Iterable[Path]) -> list[Path]:
+def remove_unused(paths: Iterable[Path], ignored_pids: Iterable[int] = ()) -> list[Path]:
     """Removes those of the files that no running process uses.
+
+    Args:
+        paths: The files.
+        ignored_pids: Processes whose use does not count, because they are about to end.
 
     Returns:
         The files removed.
@@ -54,7 +58,8 @@ def remove_unused(paths: Iterable[Path]) -> list[Path]:
     candidates = {path for path in paths if path.exists()}
     if not candidates:
         return []
-    used = files_in_use(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    running = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+    used = files_in_use(running - set(ignored_pids))
     removed = []
     for path in sorted(candidates - used):
         try:

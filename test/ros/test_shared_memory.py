@@ -35,8 +35,9 @@ def test_open_and_mapped_files_are_in_use_and_stay(files):
         assert files_in_use([os.getpid()]) >= {files[0], files[3]}
         assert set(remove_unused(files)) == {files[1], files[2]}
         assert opened.read(1) == b"x"
+        assert remove_unused([files[0]], ignored_pids=[os.getpid()]) == [files[0]]
         mapped.close()
-    assert set(remove_unused(files)) == {files[0], files[3]}
+    assert set(remove_unused(files)) == {files[3]}
     assert not any(path.exists() for path in files)
 
 
