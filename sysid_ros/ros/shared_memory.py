@@ -48,6 +48,8 @@ def files_of_domain(domain_id: int) -> set[Path]:
 def remove_unused(paths: Iterable[Path], ignored_pids: Iterable[int] = ()) -> list[Path]:
     """Removes those of the files that no running process uses.
 
+    A port is a file, a lock beside it and a semaphore that is opened only now and then: they go together or not at all.
+
     Args:
         paths: The files.
         ignored_pids: Processes whose use does not count, because they are about to end.
@@ -59,15 +61,22 @@ def remove_unused(paths: Iterable[Path], ignored_pids: Iterable[int] = ()) -> li
     if not candidates:
         return []
     running = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
-    used = files_in_use(running - set(ignored_pids))
+    used = {_family(path) for path in files_in_use(running - set(ignored_pids))}
     removed = []
-    for path in sorted(candidates - used):
+    for path in sorted(candidates):
+        if _family(path) in used:
+            continue
         try:
             path.unlink()
         except (FileNotFoundError, PermissionError):
             continue
         removed.append(path)
     return removed
+
+
+def _family(path: Path) -> str:
+    """What belongs together: ``fastdds_port7`` of itself, of ``fastdds_port7_el`` and ``sem.fastdds_port7_mutex``."""
+    return path.name.removeprefix("sem.").removesuffix("_el").removesuffix("_mutex")
 
 
 def _mapped(pid: int) -> set[str]:
