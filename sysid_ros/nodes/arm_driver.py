@@ -183,6 +183,9 @@ class ArmDriverNode(LifecycleNode):
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Starts the loop, which takes the arm over and holds it."""
+        self._publish_no_loop(
+            DriverStatus.MODE_IDLE, DriverStatus.CODE_OK, "the arm is taken over", is_taking_over=True
+        )
         try:
             self._loop.start()
             self._begin()
@@ -309,7 +312,7 @@ class ArmDriverNode(LifecycleNode):
             )  # fmt: skip
         )
 
-    def _publish_no_loop(self, mode: int, code: int, text: str) -> None:
+    def _publish_no_loop(self, mode: int, code: int, text: str, is_taking_over: bool = False) -> None:
         """A status without a loop to ask."""
         status = DriverStatus(
             mode=mode,
@@ -317,6 +320,7 @@ class ArmDriverNode(LifecycleNode):
             text=text,
             joint_names=list(self._robot.joint_names),
             is_simulated=True,
+            is_taking_over=is_taking_over,
             payload_epoch=self._epochs.present,
         )
         status.header.stamp = self.get_clock().now().to_msg()

@@ -19,11 +19,13 @@ from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
 from sysid_ros.core.planning.clearance import build_collision_model
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_to_message
-from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main
+from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import SceneParameters
 
 _DEFAULTS = ExcitationSettings()
+CLOSE_TIMEOUT = 6.0
+"""How long the end of the node waits for a running search [s]."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,13 @@ class ExcitationPlannerNode(Node):
         self.get_logger().info("ready: call ~/plan")
 
     def close(self) -> None:
-        """Ends a running search."""
+        """Ends a running search and waits for it: its solver must not be torn down at work."""
         self._is_cancelled = True
+        spin_while(self, lambda: self._is_planning, CLOSE_TIMEOUT)
 
     def _cancel(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self._is_cancelled = True
-        response.success = True
+        response.success = self._is_planning
         response.message = "the search ends" if self._is_planning else "no search is running"
         return response
 

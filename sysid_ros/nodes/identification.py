@@ -20,7 +20,7 @@ from sysid_ros.nodes.identification_backend import SuiteClients
 from sysid_ros.nodes.identification_goal import GoalRun
 from sysid_ros.nodes.identification_watch import SuiteWatch
 from sysid_ros.ros.conversions import estimate_to_message
-from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main
+from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
 
@@ -29,6 +29,8 @@ HEARTBEAT_PERIOD = 0.1
 """Time between two signs of life to the driver while a goal runs [s]."""
 CLOSE_TIMEOUT = 10.0
 """How long the end of the node waits for a running goal to bring the arm to rest [s]."""
+ANSWER_TIME = 0.2
+"""How long it then waits for the answer to go out [s]."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,8 @@ class IdentificationNode(Node):
     def close(self) -> None:
         """Cancels what runs, waits until the arm rests and the answer is out; called before the node ends."""
         self._stop.set()
-        end = time.monotonic() + CLOSE_TIMEOUT
-        while self._busy.locked() and time.monotonic() < end:
-            self.executor.spin_once(timeout_sec=0.05)
-        for _ in range(5):  # the answer goes out in another turn of the executor
-            self.executor.spin_once(timeout_sec=0.02)
+        spin_while(self, self._busy.locked, CLOSE_TIMEOUT)
+        spin_while(self, lambda: True, ANSWER_TIME)
 
     def _beat(self) -> None:
         if self._busy.locked():

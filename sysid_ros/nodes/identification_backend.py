@@ -52,8 +52,15 @@ START_TIMEOUT = 1.0
 """How long after the acceptance of a trajectory its start must show in the driver's status [s]."""
 SAMPLE_SILENCE = 1.0
 """Without samples for this long the arm counts as silent [s]."""
+STATUS_SILENCE = 3.0
+"""A status of the driver older than this says nothing about the arm [s]."""
 BRAKE_TIMEOUT = 3.0
 """How long the driver may take to take in a request to brake, and again to bring the arm to rest [s]."""
+TAKE_OVER_TIMEOUT = 60.0
+"""How long a driver that says that it takes the arm over may need for it [s]."""
+CANCEL_TIMEOUT = 2.0
+"""How long the excitation planner may take to take in that its plan is no longer wanted [s]."""
+CANCEL_TRIES = 5
 _MODES = {
     DriverStatus.MODE_IDLE: ("is not under control", "activate the driver"),
     DriverStatus.MODE_HOLD: ("is being taken over", "try again"),
@@ -152,7 +159,7 @@ class RosBackend:
     def check_ready(self) -> None:
         """See :class:`IdentificationBackend`."""
         watch = self._watch
-        if not self._wait_until(lambda: watch.status is not None):
+        if not self._wait_until(lambda: time.monotonic() - watch.status_time < STATUS_SILENCE):
             error = self._silence("arm_driver/status", "driver status", qos.STATUS)
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
         self._wait_for_hold()
@@ -312,12 +319,24 @@ class RosBackend:
     def _call_planner(self, request: PlanExcitation.Request) -> PlanExcitation.Response:
         """Asks for a plan; where nobody waits for it any longer, the search is ended too."""
         failed = IdentificationErrorCode.PLAN_FAILED
+        if self._is_cancelled():
+            raise _cancelled()
         try:
             return self._call(self._clients.plan, request, failed, self._parameters.planning_timeout)
         except IdentificationFailed as failure:
-            if failure.code != failed and self._clients.cancel_plan.service_is_ready():
-                self._clients.cancel_plan.call_async(Trigger.Request())
+            if failure.code != failed:
+                self._end_search()
             raise
+
+    def _end_search(self) -> None:
+        """Ends the search for a plan; asks again where the request to plan may still be on its way."""
+        try:
+            for _ in range(CANCEL_TRIES):
+                if call_service(self._node, self._clients.cancel_plan, Trigger.Request(), CANCEL_TIMEOUT).success:
+                    return
+                time.sleep(0.1)
+        except SysidError as error:
+            self._node.get_logger().warning(f"the search for a plan goes on: {error}")
 
     def _wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         timeout = self._parameters.service_timeout if seconds is None else seconds
@@ -352,6 +371,7 @@ class RosBackend:
 
     def _wait_for_hold(self) -> None:
         watch, fault = self._watch, DriverStatus.MODE_FAULT
+        self._wait_until(lambda: not watch.status.is_taking_over, TAKE_OVER_TIMEOUT)
         self._wait_until(lambda: self._is_holding() or watch.status.mode == fault)
         if not self._is_holding():
             status = watch.status

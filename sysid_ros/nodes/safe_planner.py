@@ -34,11 +34,13 @@ from sysid_ros.ros.conversions import (
     stamp_from_message,
     trajectory_from_message,
 )
-from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main
+from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import SceneParameters
 
 _DEFAULTS = SampledCheckSettings()
+CLOSE_TIMEOUT = 6.0
+"""How long the end of the node waits for a running check [s]."""
 CHECKED = (
     "position, velocity and acceleration limits over all time, with the tracking error",
     "torque limits for every parameter in the boxes, at samples",
@@ -119,8 +121,9 @@ class SafePlannerNode(LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def close(self) -> None:
-        """Ends a running search."""
+        """Ends a running search and waits for it."""
         self._is_active = False
+        spin_while(self, lambda: self._running > 0, CLOSE_TIMEOUT)
 
     def _take_status(self, status: DriverStatus) -> None:
         # A certificate is valid in the time of the loop that executes it, which may not be ours.

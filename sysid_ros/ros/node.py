@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, TypeVar
@@ -131,6 +132,19 @@ def create_long_service(node: Node, service_type: type, name: str, callback: Cal
         callback: ``async def callback(request, response)`` that returns the response.
     """
     return node.create_service(service_type, name, callback, callback_group=ReentrantCallbackGroup())
+
+
+def spin_while(node: Node, condition: Callable[[], bool], seconds: float) -> None:
+    """Spins a node that is about to end for as long as a condition holds, so that what runs can end in order.
+
+    Args:
+        node: The node, whose executor does not spin elsewhere any more.
+        condition: What holds.
+        seconds: How long at most [s].
+    """
+    end = time.monotonic() + seconds
+    while condition() and time.monotonic() < end:
+        node.executor.spin_once(timeout_sec=_POLL_SECONDS)
 
 
 def run_in_thread(node: Node, work: Callable[[], T]) -> Future:

@@ -1,0 +1,95 @@
+"""The whole suite as processes, as the runner starts it, and goals sent to it."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from node_bench import PATIENCE
+from rclpy.action import ActionClient
+
+from sysid_msgs.action import Identify
+from sysid_ros.process_group import ProcessGroup, stop_groups, wait_for_end
+from sysid_ros.processes import resolve
+from sysid_ros.ros.waiting import wait_until
+from sysid_ros.suite import Suite, node_command, suite_environment
+
+
+class SuiteOfProcesses:
+    """Starts the nodes as the runner does, but each can be killed and started again.
+
+    Args:
+        folder: For logs and parameters.
+        parameters: Parameters by executable.
+        namespace: Namespace of all nodes.
+    """
+
+    def __init__(self, folder: Path, parameters: dict, namespace=""):
+        started = resolve({"robot_name": namespace})
+        self._environment = suite_environment(folder, int(os.environ["ROS_DOMAIN_ID"]))
+        self._folder, self._names = folder, [one.process.executable for one in started]
+        folder.mkdir(parents=True, exist_ok=True)
+        suite = Suite(started, None, folder, self._environment, parameters)
+        self._commands = {one.process.executable: node_command(one, suite._write_parameters(one)) for one in started}
+        self.groups: dict[str, ProcessGroup] = {}
+        for name in self._names:
+            self.start(name)
+
+    def start(self, name):
+        log = self._folder / f"{name}.log"
+        self.groups[name] = ProcessGroup(name, self._commands[name], self._environment, log)
+
+    def restart(self, name, ready):
+        """Starts a killed node again and waits until it has said that it is ready and the others have found it."""
+        self.start(name)
+        assert wait_until(lambda: ready in self.log(name), PATIENCE)
+        time.sleep(1.5)
+
+    def kill(self, name):
+        """Ends a node without letting it clean up; what it has started is on its own."""
+        os.kill(self.groups[name].pid, signal.SIGKILL)
+
+    def log(self, name):
+        return (self._folder / f"{name}.log").read_text()
+
+    def stop(self):
+        groups = list(self.groups.values())
+        stop_groups(groups, interrupt_seconds=20.0)
+        assert wait_for_end(groups, 1.0)
+
+
+class GoalProbe:
+    """Sends goals to ``identification``."""
+
+    def __init__(self, bench, prefix=""):
+        self._client = ActionClient(bench.node, Identify, f"{prefix}identification/identify")
+        assert self._client.wait_for_server(2 * PATIENCE)
+
+    def send(self, **fields):
+        return Goal(self._client, Identify.Goal(**fields))
+
+
+class Goal:
+    """One goal that was sent."""
+
+    def __init__(self, client, goal):
+        self.feedback = []
+        sent = client.send_goal_async(goal, feedback_callback=lambda message: self.feedback.append(message.feedback))
+        assert wait_until(sent.done, PATIENCE)
+        self._handle = sent.result()
+        self._result = self._handle.get_result_async()
+
+    @property
+    def phases(self):
+        return [feedback.phase for feedback in self.feedback]
+
+    def wait_for_phase(self, phase):
+        assert wait_until(lambda: phase in self.phases or self._result.done(), PATIENCE)
+        assert phase in self.phases, self.wait().error_text
+
+    def cancel(self):
+        self._handle.cancel_goal_async()
+
+    def wait(self, seconds=3 * PATIENCE):
+        assert wait_until(self._result.done, seconds), f"no result; last: {self.feedback[-1:]}"
+        return self._result.result().result

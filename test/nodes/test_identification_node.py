@@ -1,0 +1,234 @@
+"""The whole suite as separate processes in a namespace: goals, cancelling, wrong goals, alarms, killed nodes."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from node_bench import PATIENCE, Bench, DriverProbe
+from std_srvs.srv import Trigger
+from suite_bench import GoalProbe, SuiteOfProcesses
+
+from sysid_msgs.action import Identify
+from sysid_msgs.msg import DriverStatus
+from sysid_msgs.srv import PlanExcitation, SetPayload
+from sysid_ros.core.planning.certificate import box_hash
+from sysid_ros.drivers.mock import load_payload
+from sysid_ros.ros.shared_memory import existing_files, files_in_use
+from sysid_ros.ros.waiting import wait_until
+
+HOLD, TRACK = DriverStatus.MODE_HOLD, DriverStatus.MODE_TRACK
+NAMESPACE = "left"
+Feedback, Result = Identify.Feedback, Identify.Result
+SHORT = {"max_motion_time": 2.0, "number_of_trajectories": 1}
+"""A goal with one trajectory of 2 s."""
+PARAMETERS = {
+    "arm_driver": {"payload": "dumbbell_4lb", "truth": "corner", "seed": 3, "commander_timeout": 2.0},
+    "excitation_planner": {"time_budget": 0.5, "starts": 1, "max_iterations": 5},
+    "identification": {"weighing_time": 0.3},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("suite")
+
+
+@pytest.fixture(scope="module")
+def suite(folder):
+    suite = SuiteOfProcesses(folder / "log", PARAMETERS, NAMESPACE)
+    yield suite
+    suite.stop()
+
+
+@pytest.fixture(scope="module")
+def bench(suite):
+    bench = Bench()
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(scope="module")
+def driver(bench, robot):
+    probe = DriverProbe(bench, robot, f"{NAMESPACE}/")
+    probe.is_alive = False  # identification gives the signs of life
+    return probe
+
+
+@pytest.fixture(scope="module")
+def goals(bench, driver):
+    return GoalProbe(bench, f"{NAMESPACE}/")
+
+
+def require_rest(driver):
+    status, speed = driver.wait_for_rest()
+    assert speed < 0.01
+    return status
+
+
+def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
+    truth = load_payload(robot, "dumbbell_4lb")
+    goal = goals.send(results_directory=str(folder / "first"), **SHORT)
+    result = goal.wait()
+    assert result.error_code == Result.NONE, result.error_text
+    estimate = result.estimate
+    assert estimate.is_consistent and np.all(estimate.lower <= truth) and np.all(truth <= estimate.upper)
+    assert estimate.lower[0] > 0.0 and estimate.upper[0] < robot.payload_prior.box.upper[0]
+    assert np.all(estimate.lower <= estimate.values) and np.all(estimate.values <= estimate.upper)
+    assert result.payload.m == estimate.values[0] and result.motion_time == 2.0
+    names = {path.name for path in (folder / "first").iterdir()}
+    assert {"estimate.yaml", "report.html", "recording.mcap", "robot_with_payload.urdf"} <= names
+    assert result.results_directory == str(folder / "first")
+
+    names = {getattr(Feedback, name): name[6:] for name in dir(Feedback) if name.startswith("PHASE_")}
+    phases = [names[phase] for k, phase in enumerate(goal.phases) if k == 0 or phase != goal.phases[k - 1]]
+    assert phases == "WAITING ESTIMATING PLANNING CERTIFYING MOVING ESTIMATING REPORTING".split()
+    progress = [feedback.progress for feedback in goal.feedback]
+    assert progress == sorted(progress) and progress[0] == 0.0 and progress[-1] == 1.0
+    assert all(feedback.text for feedback in goal.feedback)
+    motion = [feedback.motion_time for feedback in goal.feedback]
+    assert motion == sorted(motion) and motion[-1] == 2.0
+    # The controller has the identified payload from now on.
+    status = require_rest(driver)
+    assert status.model_box_hash != box_hash(robot.theta_box, robot.payload_prior.box)
+
+
+def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, folder):
+    (folder / "file").write_text("")
+    full = folder / "full"
+    full.mkdir()
+    (full / "estimate.yaml").write_text("")
+    cases = {
+        "max_motion_time [s] is nan": {"max_motion_time": float("nan")},
+        "max_motion_time [s] is -1": {"max_motion_time": -1.0},
+        "trajectory_duration [s] is 0.2": {"max_motion_time": 0.2},
+        "target_mass_width [kg] is nan": {"target_mass_width": float("nan")},
+        "trajectories is 21": {"number_of_trajectories": 21},
+        "cannot be used": {"results_directory": str(folder / "file" / "below")},
+        "of an earlier goal; give another folder": {"results_directory": str(full)},
+    }
+    for words, fields in cases.items():
+        result = goals.send(**fields).wait()
+        assert result.error_code == Result.INVALID_GOAL, result.error_text
+        assert words in result.error_text, result.error_text
+        assert not any(result.estimate.names) and result.motion_time == 0.0
+    assert driver.status.latest.mode == HOLD
+
+
+def test_cancelled_while_planning_the_search_ends_too(goals, bench, driver, suite):
+    assert not bench.set_parameter(f"{NAMESPACE}/excitation_planner", time_budget=60.0, max_iterations=1000, starts=50)
+    goal = goals.send(**SHORT)
+    goal.wait_for_phase(Feedback.PHASE_PLANNING)
+    # A request that nothing can come of tells whether the search runs.
+    probe = f"{NAMESPACE}/excitation_planner/plan"
+    assert wait_until(lambda: "another search" in bench.call(PlanExcitation, probe).message, PATIENCE)
+    busy = goals.send(**SHORT).wait()
+    assert busy.error_code == Result.BUSY
+    assert busy.error_text == "another goal is running (planning an exciting trajectory); cancel it or wait for its end"
+    trigger = bench.call(Trigger, f"{NAMESPACE}/identification/identify_payload")
+    assert not trigger.success and "another goal is running" in trigger.message
+    goal.cancel()
+    result = goal.wait()
+    assert result.error_code == Result.CANCELED and result.motion_time == 0.0, result.error_text
+    assert goal.phases[-1] == Feedback.PHASE_STOPPING
+    assert wait_until(lambda: "the excitation planner was cancelled" in suite.log("excitation_planner"), PATIENCE)
+    assert not bench.set_parameter(f"{NAMESPACE}/excitation_planner", **PARAMETERS["excitation_planner"])
+    require_rest(driver)
+
+
+def test_cancelled_while_moving_the_arm_brakes_first(goals, driver, folder):
+    goal = goals.send(max_motion_time=3.0, number_of_trajectories=1, results_directory=str(folder / "cancelled"))
+    goal.wait_for_phase(Feedback.PHASE_MOVING)
+    driver.wait_for(TRACK)
+    goal.cancel()
+    result = goal.wait()
+    assert driver.status.latest.mode == HOLD  # the answer comes after the arm rests
+    status = require_rest(driver)
+    assert result.error_code == Result.CANCELED and status.code == DriverStatus.CODE_BRAKE_REQUESTED
+    assert "Watch the arm" not in result.error_text
+    assert 0.0 < result.motion_time < 3.0
+    assert (Path(result.results_directory) / "recording.mcap").stat().st_size > 1000
+
+
+def test_the_trigger_identifies_again_after_a_cancelled_goal(bench, driver):
+    parameters = {"trajectory_duration": 2.0, "max_motion_time": 2.0, "trajectories": 1}
+    assert not bench.set_parameter(f"{NAMESPACE}/identification", **parameters)
+    response = bench.call(Trigger, f"{NAMESPACE}/identification/identify_payload", seconds=3 * PATIENCE)
+    assert response.success, response.message
+    words = re.fullmatch(r"mass (\S+) kg, certainly in \[(\S+), (\S+)\] kg", response.message)
+    assert float(words[2]) < 1.814 < float(words[3])
+    require_rest(driver)
+
+
+def test_payload_outside_the_prior_is_an_alarm_not_a_number(goals, bench, driver, robot, folder):
+    heavy = SetPayload.Request(operation=SetPayload.Request.CHANGE, payload=load_payload(robot, "dumbbell_8lb"))
+    assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", heavy).success
+    goal = goals.send(results_directory=str(folder / "alarm"), **SHORT)
+    result = goal.wait()
+    assert result.error_code == Result.INCONSISTENT, result.error_text
+    assert "The payload has changed or lies outside its prior" in result.error_text
+    assert np.all(np.isnan(result.estimate.values)) and result.estimate.alarm
+    require_rest(driver)
+    written = yaml.safe_load((folder / "alarm" / "estimate.yaml").read_text())
+    assert not written["is_usable"] and written["alarm"]
+    names = {path.name for path in (folder / "alarm").iterdir()}
+    assert names == {"estimate.yaml", "report.html", "recording.mcap"}
+    light = SetPayload.Request(
+        operation=SetPayload.Request.CHANGE, payload=load_payload(robot, "dumbbell_4lb"), announce=True
+    )
+    assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", light).success
+    assert goals.send(**SHORT).wait().error_code == Result.NONE  # the alarm of the last payload is over
+
+
+def test_killed_estimator_ends_the_goal_at_rest(goals, bench, driver, suite):
+    assert not bench.set_parameter(f"{NAMESPACE}/identification", service_timeout=5.0)
+    goal = goals.send(**SHORT)
+    goal.wait_for_phase(Feedback.PHASE_MOVING)
+    suite.kill("estimator")
+    result = goal.wait()
+    assert result.error_code == Result.TIMEOUT
+    assert f"no new estimate on topic /{NAMESPACE}/estimator/estimate within 5 s with QoS reliable" in result.error_text
+    require_rest(driver)
+    suite.restart("estimator", "estimating the payload")
+
+
+def test_killed_identification_lets_the_driver_brake(goals, bench, driver, suite):
+    assert not bench.set_parameter(f"{NAMESPACE}/arm_driver", commander_timeout=1.0)
+    goal = goals.send(max_motion_time=5.0, number_of_trajectories=1)
+    goal.wait_for_phase(Feedback.PHASE_MOVING)
+    driver.wait_for(TRACK)
+    suite.kill("identification")
+    status = require_rest(driver)
+    assert status.code == DriverStatus.CODE_STALE and "no heartbeat of the commanding node" in status.text
+
+
+def test_killed_driver_takes_its_loop_along_and_fails_the_goal(bench, driver, suite):
+    suite.restart("identification", "send a goal")
+    goals = GoalProbe(bench, f"{NAMESPACE}/")
+    goal = goals.send(max_motion_time=3.0, number_of_trajectories=1)
+    goal.wait_for_phase(Feedback.PHASE_MOVING)
+    loop_and_driver = suite.groups["arm_driver"]
+    suite.kill("arm_driver")
+    result = goal.wait()
+    assert result.error_code == Result.EXECUTION_FAILED
+    assert f"no samples on topic /{NAMESPACE}/arm_driver/samples" in result.error_text
+    assert "Watch the arm: the brake could not be asked for" in result.error_text
+    assert wait_until(lambda: not loop_and_driver.pids(), PATIENCE)
+    # Without a driver a goal says what is missing, by topic and QoS.
+    assert not bench.set_parameter(f"{NAMESPACE}/identification", service_timeout=3.0)
+    result = goals.send(**SHORT).wait()
+    assert result.error_code == Result.DRIVER_NOT_READY
+    topic = f"no driver status on topic /{NAMESPACE}/arm_driver/status within 3 s with QoS reliable, transient local"
+    assert topic in result.error_text
+
+
+def test_nothing_stays_behind(suite):
+    """Runs last: ends what is left of the suite."""
+    pids = [pid for group in suite.groups.values() for pid in group.pids()]
+    assert pids
+    files = files_in_use(pids)
+    suite.stop()
+    assert all(group.returncode in (0, -9) for group in suite.groups.values())
+    assert not [group.name for group in suite.groups.values() if group.pids()]
+    assert not {path for path in files & existing_files() if not path.name.startswith("lttng")}
