@@ -1,0 +1,99 @@
+"""What acts on the errors: the smooth disturbance, friction, norms of boxes of torques."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.control.disturbance import bound_friction, bound_torques, compute_smooth
+from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.motion import sample_motion
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.core.planning.bezier import BezierTrajectory
+from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
+
+
+def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, tools):
+    model, settings = ControlModel.of_boxes(robot), RobustSettings()
+    samples = sample_motion(tools.fourier(robot, 1), robot.n, 0.02)
+    inertia = PassiveDynamics(robot, model.total).inertia(samples.q)
+    smooth = compute_smooth(robot, model, settings, samples, inertia)
+    regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    share = settings.friction_share(samples.v)
+    y = regressor.evaluate(samples.q, samples.v, samples.v, samples.a, direction=share)
+    rng = np.random.default_rng(0)
+    lower, upper = model.deviation
+    closest = 0.0
+    for trial in range(40):
+        if trial:
+            difference = np.where(rng.integers(0, 2, lower.size), lower, upper)
+        else:  # the worst corner of one entry
+            row = np.linalg.solve(inertia[40], y[40])[3]
+            difference = np.where(row > 0.0, upper, lower)
+        signal = np.linalg.solve(inertia, (y @ difference)[..., None])[..., 0]
+        rate = np.diff(signal, axis=0) / samples.step
+        assert np.all(np.abs(signal) <= smooth.size.entries + 1e-9)
+        assert np.all(np.abs(rate) <= smooth.rate.entries + 1e-9)
+        assert np.all(np.einsum("ti,tij,tj->t", signal, inertia, signal) <= smooth.size.norm**2)
+        assert np.all(np.einsum("ti,tij,tj->t", rate, inertia[1:], rate) <= smooth.rate.norm**2)
+        closest = max(closest, (np.abs(signal) / smooth.size.entries).max())
+    assert closest > 0.999  # each single bound is reached
+
+
+def test_jump_of_the_acceleration_is_seen(robot):
+    start = np.r_[2.0, np.zeros(robot.n - 1)]
+    motion = BezierTrajectory(robot.home, np.zeros(robot.n), start, robot.home + 0.1, 1.0)
+    samples = sample_motion(motion, robot.n, 0.01)
+    assert len(samples.jumps) == 1 and samples.jumps[0][0] == 0
+    np.testing.assert_allclose(samples.jumps[0][2], start, atol=1e-12)
+    model = ControlModel.of_boxes(robot)
+    inertia = PassiveDynamics(robot, model.total).inertia(samples.q)
+    smooth = compute_smooth(robot, model, RobustSettings(), samples, inertia)
+    armature = model.theta_box.radius[10 * robot.n + 2]
+    # What the uncertain armature of the first joint alone does.
+    least = np.abs(np.linalg.inv(inertia[0])[:, 0]) * 2.0 * armature
+    assert np.all(smooth.jumps.entries[0] >= least)
+
+
+def test_friction_is_bounded_through_a_reversal(robot):
+    model, settings = ControlModel.of_boxes(robot), RobustSettings(friction_speed=0.4)
+    v_d = np.linspace(-0.6, 0.6, 241)[:, None] * np.ones(robot.n)
+    rng = np.random.default_rng(1)
+    for error in (0.02, 0.15, 0.3):
+        bound = bound_friction(model, settings, v_d, np.full((240, robot.n), error))
+        closest = 0.0
+        for _ in range(500):
+            at = rng.uniform(0.0, 240.0)
+            desired = v_d[0] + (v_d[-1] - v_d[0]) * at / 240.0
+            v = desired + rng.uniform(-error, error, robot.n)
+            missing = np.abs(np.sign(v) - settings.friction_share(desired)) * model.friction_upper()[:, 0]
+            assert np.all(missing <= bound[int(at)] + 1e-9)
+            closest = max(closest, (missing / bound.max(axis=0)).max())
+        assert closest > 0.75
+    # Compensated friction that turns out to have the other sign counts double.
+    assert bound_friction(model, settings, v_d, np.full((240, robot.n), 0.45)).max() > 1.9 * 0.55
+
+
+def test_norm_of_a_box_of_torques_is_that_of_its_worst_corner():
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(3, 4, 4))
+    inverse = root @ root.transpose(0, 2, 1)
+    torques = rng.uniform(size=(3, 4))
+    bound = bound_torques(inverse, torques)
+    h = rng.uniform(-1.0, 1.0, size=(20000, 4)).round() * torques[:, None]
+    norms = np.sqrt(np.einsum("tki,tij,tkj->tk", h, inverse, h))
+    np.testing.assert_allclose(bound.norm, norms.max(axis=1), rtol=1e-12)
+    accelerations = np.einsum("tij,tkj->tki", inverse, h)
+    np.testing.assert_allclose(bound.entries, np.abs(accelerations).max(axis=1), rtol=1e-12)
+
+
+def test_motions_that_do_not_fit_are_refused(robot):
+    moving = BezierTrajectory(robot.home, np.full(robot.n, 0.1), np.zeros(robot.n), robot.home, 1.0)
+    with pytest.raises(ParameterOutOfRange, match="a motion that starts at rest"):
+        sample_motion(moving, robot.n, 0.01)
+    with pytest.raises(ParameterOutOfRange, match="number of joints of the trajectory is 7; allowed: 6"):
+        sample_motion(moving, 6, 0.01)
+    with pytest.raises(ParameterOutOfRange, match="posture .* allowed: 7 finite numbers"):
+        sample_motion(np.full(7, np.nan), 7, 0.01)

@@ -1,0 +1,44 @@
+"""Gravity-compensated PID: its formula, its integral, and that it holds an arm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.control import GravityPid, PidSettings
+from sysid_ros.core.errors import ParameterOutOfRange
+
+
+def test_balances_gravity_of_the_nominal_arm_at_rest(robot):
+    controller = GravityPid(robot)
+    zero = np.zeros(robot.n)
+    arm = robot.pin_model.copy()
+    last = arm.inertias[robot.n].toDynamicParameters() + robot.payload_prior.nominal
+    arm.inertias[robot.n] = pin.Inertia.FromDynamicParameters(last)
+    expected = pin.computeGeneralizedGravity(arm, arm.createData(), robot.home)
+    np.testing.assert_allclose(controller.compute(robot.home, zero, robot.home, zero, zero), expected, atol=1e-9)
+
+
+def test_integral_is_limited(robot):
+    controller = GravityPid(robot, PidSettings(integral_gain=50.0, integral_share=0.1))
+    zero, q_d = np.zeros(robot.n), robot.home + 0.1
+    first = controller.compute(robot.home, zero, q_d, zero, zero)
+    for _ in range(2000):
+        last = controller.compute(robot.home, zero, q_d, zero, zero)
+    np.testing.assert_allclose(last - first, 0.1 * robot.limits.tau_max)
+    controller.reset()
+    np.testing.assert_array_equal(controller.compute(robot.home, zero, q_d, zero, zero), first)
+
+
+def test_holds_an_unknown_payload(robot, tools):
+    payload = 0.6 * robot.payload_prior.nominal
+    hold = lambda t: (robot.home, np.zeros(robot.n), np.zeros(robot.n))  # noqa: E731
+    run = tools.run(robot, GravityPid(robot), (robot.theta_nominal, payload), hold, 0.0, 3.0)
+    assert np.abs(run.after(-0.5).position).max() < np.radians(2.0)
+    assert np.abs(run.after(-0.5).velocity).max() < 0.02
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ParameterOutOfRange, match=r"frequency \[rad/s\] is 0.1; allowed: 1.0 to 200.0"):
+        PidSettings(frequency=0.1)

@@ -1,0 +1,106 @@
+"""The passive dynamics against the mass matrix alone: Christoffel symbols by finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
+
+STEP = 1e-5
+
+
+@pytest.fixture(scope="module")
+def case(robot):
+    model = ControlModel.of_boxes(robot)
+    return model, PassiveDynamics(robot, model.total)
+
+
+def inertia_gradient(dynamics, q):
+    """dH/dq_k, (k, n, n)."""
+    shifts = STEP * np.eye(q.size)
+    return np.array([(dynamics.inertia(q + s) - dynamics.inertia(q - s)) / (2 * STEP) for s in shifts])
+
+
+def christoffel(dynamics, q, v):
+    """C(q, v) from its definition, C_ij = 1/2 sum_k (dH_ij/dq_k + dH_ik/dq_j - dH_jk/dq_i) v_k."""
+    d = inertia_gradient(dynamics, q)  # d[k, i, j]
+    return 0.5 * (np.einsum("kij,k->ij", d, v) + np.einsum("jik,k->ij", d, v) - np.einsum("ijk,k->ij", d, v))
+
+
+def test_coriolis_torque_is_that_of_the_christoffel_symbols(robot, case):
+    _, dynamics = case
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        q, v, v_a, a = rng.normal(size=(4, robot.n))
+        expected = dynamics.inertia(q) @ a + christoffel(dynamics, q, v) @ v_a + dynamics.gravity(q)
+        np.testing.assert_allclose(dynamics.torque(q, v, v_a, a), expected, atol=1e-6)
+        # The shortcut C(q, v_a) v_a, which breaks the passivity, is something else.
+        wrong = dynamics.torque(q, v_a, v_a, a)
+        assert np.abs(wrong - expected).max() > 1e-2
+
+
+def test_inertia_rate_minus_twice_coriolis_is_skew(robot, case):
+    _, dynamics = case
+    rng = np.random.default_rng(2)
+    q, v = rng.normal(size=(2, robot.n))
+    rate = np.einsum("kij,k->ij", inertia_gradient(dynamics, q), v)
+    coriolis = np.stack([dynamics.torque(q, v, e, 0 * e) - dynamics.gravity(q) for e in np.eye(robot.n)], axis=1)
+    skew = rate - 2.0 * coriolis
+    np.testing.assert_allclose(skew, -skew.T, atol=1e-7)
+
+
+def test_agrees_with_the_regressor_and_with_pinocchio(robot, case):
+    model, dynamics = case
+    rng = np.random.default_rng(3)
+    q, v, v_a, a = rng.normal(size=(4, robot.n))
+    theta = model.total
+    friction = theta[10 * robot.n :].reshape(robot.n, 4)
+    friction[:, [0, 1, 3]] = 0.0
+    regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE).evaluate_one(q, v, v_a, a)
+    np.testing.assert_allclose(dynamics.torque(q, v, v_a, a), regressor @ theta, atol=1e-12)
+    arm = robot.pin_model.copy()
+    arm.inertias[robot.n] = pin.Inertia.FromDynamicParameters(theta[10 * robot.n - 10 : 10 * robot.n])
+    expected = pin.rnea(arm, arm.createData(), q, v, a) + friction[:, 2] * a
+    np.testing.assert_allclose(dynamics.torque(q, v, v, a), expected, atol=1e-12)
+
+
+def test_inertia_of_several_positions(robot, case):
+    _, dynamics = case
+    q = np.random.default_rng(4).normal(size=(3, robot.n))
+    together = dynamics.inertia(q)
+    for one, single in zip(q, together, strict=True):
+        np.testing.assert_array_equal(dynamics.inertia(one), single)
+
+
+def test_refuses_a_body_without_mass(robot):
+    model = ControlModel.of_boxes(robot)
+    weightless = add_payload(model.total, np.r_[-10.0, np.zeros(9)])
+    with pytest.raises(ParameterOutOfRange, match=r"mass of body 7 \[kg\] is .* allowed: more than 0"):
+        PassiveDynamics(robot, weightless)
+
+
+def test_model_refuses_what_does_not_fit(robot):
+    payload, box = np.zeros(10), Box(np.zeros(10), np.ones(10))
+    with pytest.raises(ParameterOutOfRange, match=r"theta\[0\] is .*; allowed: "):
+        ControlModel(2.0 * robot.theta_nominal, robot.theta_box, payload, box)
+    with pytest.raises(ParameterOutOfRange, match=r"payload\[1\] is nan"):
+        ControlModel(robot.theta_nominal, robot.theta_box, np.where(np.arange(10) == 1, np.nan, payload), box)
+    with pytest.raises(ParameterOutOfRange, match="length of payload is 9; allowed: 10"):
+        ControlModel(robot.theta_nominal, robot.theta_box, payload[:9], box)
+
+
+def test_deviation_covers_every_sum_of_arm_and_payload(robot):
+    model = ControlModel.of_boxes(robot)
+    lower, upper = model.deviation
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        theta = np.where(rng.integers(0, 2, 14 * robot.n), model.theta_box.lower, model.theta_box.upper)
+        payload = np.where(rng.integers(0, 2, 10), model.payload_box.lower, model.payload_box.upper)
+        difference = add_payload(theta, payload) - model.total
+        assert np.all((lower <= difference) & (difference <= upper))

@@ -1,0 +1,167 @@
+"""The robust control law on its own: its formula, its energy, changes of the model, bad input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.control import CONTROLLERS, RobustController, RobustSettings, build_controller
+from sysid_ros.core.control.model import PassiveDynamics, add_payload
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+
+
+def states(robot, seed, scale=0.1):
+    """q, v, q_d, v_d, a_d near each other."""
+    rng = np.random.default_rng(seed)
+    q, v = robot.home + rng.normal(size=robot.n), rng.normal(size=robot.n)
+    return q, v, q + scale * rng.normal(size=robot.n), v + scale * rng.normal(size=robot.n), rng.normal(size=robot.n)
+
+
+def test_torque_is_the_law_of_the_module(robot):
+    gains = RobustSettings(bandwidth=40.0, position_gain=7.0, integral_gain=3.0, friction_speed=0.4)
+    controller = RobustController(robot, gains)
+    model = controller.model
+    dynamics = PassiveDynamics(robot, model.total)
+    coulomb, viscous, _, offset = model.friction.T
+    eta = np.zeros(robot.n)
+    for seed in range(4):  # several cycles, so that something is learnt
+        q, v, q_d, v_d, a_d = states(robot, seed, scale=0.01)
+        e, de = q_d - q, v_d - v
+        r = de + 7.0 * e
+        v_a, a_a = v_d + 7.0 * e, a_d + 7.0 * de
+        share = np.sign(v_d) * np.clip((np.abs(v_d) - 0.2) / 0.2, 0.0, 1.0)
+        expected = dynamics.torque(q, v, v_a, a_a) + coulomb * share + viscous * v + offset
+        expected += dynamics.inertia(q) @ (40.0 * r + eta)
+        np.testing.assert_allclose(controller.compute(q, v, q_d, v_d, a_d), expected, atol=1e-9)
+        eta += 1e-3 * 3.0 * 40.0 * r
+    assert controller.status.saturated_cycles == 0
+
+
+def test_energy_of_the_sliding_variable_changes_as_proven(robot, tools):
+    """d/dt (r^T H r / 2) = r^T (w - nu) with w the model error, evaluated with the true accelerations."""
+    rng = np.random.default_rng(7)
+    controller = RobustController(robot)
+    k = controller.settings.position_gain
+    for seed in range(5):
+        q, v, q_d, v_d, a_d = states(robot, seed)
+        theta, payload = (
+            sample_parameters(robot, rng, corner=True),
+            sample_payload(robot.payload_prior, rng, corner=True),
+        )
+        controller.reset()
+        tau = controller.compute(q, v, q_d, v_d, a_d)
+        plant = tools.plant(robot, theta, payload, q)
+        a = plant.acceleration(q, v, tau)
+        e, de = q_d - q, v_d - v
+        r, dr = de + k * e, a_d - a + k * de
+        v_a, a_a = v_d + k * e, a_d + k * de
+
+        true = PassiveDynamics(robot, add_payload(theta, payload))
+        step = 1e-6
+        inertia_rate = (true.inertia(q + step * v) - true.inertia(q - step * v)) / (2 * step)
+        change = r @ true.inertia(q) @ dr + 0.5 * r @ inertia_rate @ r
+
+        friction = theta[10 * robot.n :].reshape(robot.n, 4)
+        needed = true.torque(q, v, v_a, a_a) + friction[:, 0] * np.clip(v / 1e-3, -1, 1) + friction[:, 1] * v
+        needed += friction[:, 3]
+        nominal = PassiveDynamics(robot, controller.model.total)
+        robust = controller.settings.bandwidth * nominal.inertia(q) @ r
+        w = needed - (tau - robust)
+        np.testing.assert_allclose(change, r @ (w - robust), rtol=1e-6, atol=1e-6)
+        # The model error is what the boxes allow, joint by joint.
+        lower, upper = controller.model.deviation
+        assert np.all(lower - 1e-12 <= add_payload(theta, payload) - controller.model.total)
+        assert np.all(add_payload(theta, payload) - controller.model.total <= upper + 1e-12)
+
+
+def test_change_of_model_does_not_move_the_torque(robot):
+    controller = RobustController(robot)
+    q, _, q_d, v_d, a_d = states(robot, 3, scale=1e-3)
+    v = v_d = a_d = np.zeros(robot.n)
+    for _ in range(50):
+        before = controller.compute(q, v, q_d, v_d, a_d)
+    box = robot.payload_prior.box
+    controller.set_model(robot.theta_nominal, robot.theta_box, 0.5 * robot.payload_prior.nominal, box)
+    controller.set_model(robot.theta_nominal, robot.theta_box, 0.2 * robot.payload_prior.nominal, box)
+    after = controller.compute(q, v, q_d, v_d, a_d)
+    np.testing.assert_allclose(after, before, atol=0.2)
+    # Without what was learnt before the torque would be another one.
+    controller.reset()
+    assert np.abs(controller.compute(q, v, q_d, v_d, a_d) - before).max() > 2.0
+
+
+def test_reset_forgets(robot):
+    controller = RobustController(robot)
+    state = states(robot, 1, scale=1e-3)
+    first = controller.compute(*state)
+    assert np.abs(controller.compute(*state) - first).max() > 1e-6
+    controller.reset()
+    np.testing.assert_array_equal(controller.compute(*state), first)
+    assert controller.status.cycles == 1
+
+
+def test_saturation_is_reported_and_stops_learning(robot):
+    weak = replace(robot, limits=replace(robot.limits, tau_max=0.01 * robot.limits.tau_max))
+    controller = RobustController(weak)
+    state = states(weak, 1)
+    first, second = controller.compute(*state), controller.compute(*state)
+    np.testing.assert_array_equal(first, second)  # nothing was learnt
+    status = controller.status
+    assert status.saturated_cycles == status.cycles == 2
+    assert "Nm, its limit is 0." in status.violation
+    strong = RobustController(robot)
+    strong.compute(robot.home, *np.zeros((1, 7)), robot.home, *np.zeros((2, 7)))
+    assert strong.status.violation == "" and strong.status.saturated_cycles == 0
+
+
+def test_watched_error_is_reported(robot):
+    controller = RobustController(robot)
+    zero = np.zeros(robot.n)
+    controller.watch(np.full(robot.n, 0.001))
+    controller.compute(robot.home, zero, robot.home + 0.0009, zero, zero)
+    assert controller.status.violation == ""
+    q_d = robot.home.copy()
+    q_d[2] += 0.002
+    controller.compute(robot.home, zero, q_d, zero, zero)
+    assert "position error of joint_3 is 0.002 rad, beyond its bound" in controller.status.violation
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_refuses_numbers_that_are_not_finite(robot, name):
+    controller = build_controller(name, robot)
+    q, v, q_d, v_d, a_d = states(robot, 0)
+    with pytest.raises(ParameterOutOfRange, match="allowed: finite numbers"):
+        controller.compute(np.where(np.arange(robot.n) == 3, np.nan, q), v, q_d, v_d, a_d)
+    controller.compute(q, v, q_d, v_d, a_d)
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_refuses_a_model_outside_its_box(robot, name):
+    controller = build_controller(name, robot)
+    heavy = robot.payload_prior.box.upper + 1.0
+    with pytest.raises(ParameterOutOfRange, match=r"payload\[0\] is 3.5; allowed: 0 to 2.5"):
+        controller.set_model(robot.theta_nominal, robot.theta_box, heavy, robot.payload_prior.box)
+    assert controller.model.payload[0] == robot.payload_prior.nominal[0]  # as before
+
+
+def test_unknown_controller_is_named():
+    with pytest.raises(ParameterOutOfRange, match="controller is 'magic'; allowed: one of robust, gravity_pid"):
+        build_controller("magic", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("bandwidth", 0.0), ("position_gain", -1.0), ("integral_gain", np.nan), ("period", 1.0), ("delay", 2e-3)],
+)
+def test_settings_out_of_range_are_refused(name, value):
+    with pytest.raises(ParameterOutOfRange, match=name):
+        RobustSettings(**{name: value})
+
+
+def test_friction_share_has_a_dead_zone_and_saturates():
+    settings = RobustSettings(friction_speed=0.4)
+    speeds = np.array([-1.0, -0.4, -0.3, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 2.0])
+    np.testing.assert_allclose(settings.friction_share(speeds), [-1, -1, -0.5, 0, 0, 0, 0, 0.5, 1, 1], atol=1e-12)

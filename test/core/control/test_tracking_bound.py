@@ -1,0 +1,198 @@
+"""The proven bound against an independent simulation of the sampled loop: random arms, payloads and sensor errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.control import (
+    BoundNotAvailable,
+    ControlModel,
+    RobustController,
+    RobustSettings,
+    feedback_allowance,
+    tracking_allowance,
+    tracking_bound,
+    worst_case_torque,
+)
+from sysid_ros.core.control.model import PassiveDynamics, add_payload
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import PayloadPrior
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+from sysid_ros.core.planning.bezier import BezierTrajectory
+
+HOLD = 0.9  # s; longer than any settling time here
+
+
+def known(robot, share=0.15):
+    """A model whose payload is known to about this share, as after an identification."""
+    payload = robot.payload_prior.nominal
+    radius = share * np.array([1.25, 0.08, 0.08, 0.28, 0.07, 0.02, 0.07, 0.02, 0.02, 0.02])
+    return ControlModel(robot.theta_nominal, robot.theta_box, payload, Box.around(payload, radius))
+
+
+def reach(robot, duration):
+    """A motion of all joints from rest to rest."""
+    goal = robot.home + np.array([0.8, 0.5, -0.6, 0.7, 0.8, -0.5, 0.9])
+    return BezierTrajectory(robot.home, np.zeros(robot.n), np.zeros(robot.n), goal, duration)
+
+
+def draw_payload(model, rng):
+    """A consistent payload at or near a corner of the box."""
+    return sample_payload(PayloadPrior(model.payload_box, model.payload), rng, corner=True)
+
+
+def drive(robot, tools, model, settings, truth, motion, **conditions):
+    controller = RobustController(robot, settings)
+    controller.set_model(model.theta, model.theta_box, model.payload, model.payload_box)
+    controller.reset()
+    run = tools.run(robot, controller, truth, motion.evaluate, motion.duration + 0.2, HOLD, **conditions)
+    assert controller.status.saturated_cycles == 0
+    return run
+
+
+def extra_torque(robot, settings, truth, motion, run):
+    """Commanded torque less what the true model needs for the desired motion."""
+    total = add_payload(*truth)
+    dynamics = PassiveDynamics(robot, total)
+    coulomb, viscous, _, offset = total[10 * robot.n :].reshape(robot.n, 4).T
+    rows = []
+    for time, tau in zip(run.time, run.torque, strict=True):
+        q, v, a = motion.evaluate(time)
+        needed = dynamics.torque(q, v, v, a) + coulomb * settings.friction_share(v) + viscous * v + offset
+        rows.append(tau - needed)
+    return np.array(rows)
+
+
+@pytest.fixture(scope="module")
+def fast(robot, tools):
+    """A fast motion with a payload that is roughly known."""
+    model, motion, settings = known(robot), tools.fourier(robot, 3), RobustSettings()
+    return model, motion, settings, tracking_bound(robot, model, motion, settings)
+
+
+@pytest.mark.parametrize(
+    ("noise", "delay", "seed"), [("uniform", 1, 1), ("pushing", 1, 2), ("undamping", 1, 3), ("uniform", 0, 4)]
+)
+def test_fast_motion_stays_inside(robot, tools, fast, noise, delay, seed):
+    model, motion, settings, bound = fast
+    assert np.all(np.degrees(bound.position) < 0.4)
+    assert bound.settling_time < HOLD
+    rng = np.random.default_rng(seed)
+    truth = sample_parameters(robot, rng, corner=True), draw_payload(model, rng)
+    run = drive(robot, tools, model, settings, truth, motion, noise=noise, delay=delay, seed=seed).after(0.0)
+    position, velocity = np.abs(run.position).max(axis=0), np.abs(run.velocity).max(axis=0)
+    assert np.all(position <= bound.position)
+    assert np.all(velocity <= bound.velocity)
+    torque = np.abs(extra_torque(robot, settings, truth, motion, run)).max(axis=0)
+    assert np.all(torque <= bound.torque)
+    with np.printoptions(precision=2, suppress=True):
+        print(f"\nerror / bound: position {position / bound.position}, velocity {velocity / bound.velocity}, "
+              f"torque {torque / bound.torque}")  # fmt: skip
+    assert (position / bound.position).max() > 0.1  # within a factor of ten of what happens
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_hold_with_an_unknown_payload_stays_inside_from_the_take_over_on(robot, tools, seed):
+    model, settings = ControlModel.of_boxes(robot), RobustSettings()
+    bound = tracking_bound(robot, model, robot.home, settings)
+    assert np.all(np.degrees(bound.position) < 0.5) and bound.settling_time < HOLD
+    rng = np.random.default_rng(seed)
+    payload = [np.zeros(10), sample_payload(robot.payload_prior, rng, corner=True), model.payload][seed]
+    if seed == 2:  # the heaviest one
+        payload = 2.0 * payload
+    truth = sample_parameters(robot, rng, corner=True), payload
+    at_rest = (robot.home, np.zeros(robot.n), np.zeros(robot.n))
+    motion = SimpleNamespace(duration=1.0, evaluate=lambda t: at_rest)
+    noise = ("uniform", "pushing", "undamping")[seed]
+    run = drive(robot, tools, model, settings, truth, motion, noise=noise, seed=seed)
+    assert np.all(np.abs(run.position) <= bound.take_over)
+    settled = run.after(bound.settling_time - HOLD)
+    assert np.all(np.abs(settled.position) <= bound.position)
+    assert np.all(np.abs(settled.velocity) <= bound.velocity)
+    assert np.all(np.abs(extra_torque(robot, settings, truth, motion, settled)) <= bound.torque)
+
+
+def test_motion_with_an_unknown_payload_stays_inside(robot, tools):
+    model, settings, motion = ControlModel.of_boxes(robot), RobustSettings(delay=0.0), reach(robot, 3.0)
+    bound = tracking_bound(robot, model, motion, settings)
+    assert np.all(np.degrees(bound.position) < 1.0)
+    rng = np.random.default_rng(11)
+    truth = sample_parameters(robot, rng, corner=True), sample_payload(robot.payload_prior, rng, corner=True)
+    run = drive(robot, tools, model, settings, truth, motion, noise="pushing", delay=0).after(0.0)
+    assert np.all(np.abs(run.position) <= bound.position)
+    assert np.all(np.abs(run.velocity) <= bound.velocity)
+
+
+def test_payload_outside_the_box_breaks_the_bound(robot, tools, fast):
+    model, motion, settings, bound = fast
+    heavy = 7.0 * model.payload
+    assert not model.payload_box.contains(heavy)
+    strong = replace(robot, limits=replace(robot.limits, tau_max=10.0 * robot.limits.tau_max))
+    run = drive(strong, tools, model, settings, (robot.theta_nominal, heavy), motion).after(0.0)
+    assert np.any(np.abs(run.position).max(axis=0) > bound.position)
+
+
+def test_less_uncertainty_gives_a_smaller_bound(robot, fast):
+    _, motion, settings, bound = fast
+    better = tracking_bound(robot, known(robot, share=0.03), motion, settings)
+    assert np.all(better.position < bound.position) and np.all(better.torque < bound.torque)
+    still = tracking_bound(robot, known(robot), robot.home, settings)
+    assert np.all(still.position < bound.position)
+    quick = tracking_bound(robot, known(robot), motion, RobustSettings(delay=0.0))
+    assert np.all(quick.position < bound.position)
+    assert set(bound.shares) == {"friction", "model", "sensors", "coupling", "errors themselves"}
+    assert np.all(sum(bound.shares.values()) >= 0.95 * bound.position)
+
+
+def test_where_there_is_no_bound_the_reason_is_given(robot):
+    prior = ControlModel.of_boxes(robot)
+    with pytest.raises(BoundNotAvailable, match="no tracking bound: .*narrow the parameter boxes|feed on themselves"):
+        tracking_bound(robot, prior, reach(robot, 1.5))
+    with pytest.raises(BoundNotAvailable, match="unstable where the true inertia is"):
+        tracking_bound(robot, prior, robot.home, RobustSettings(bandwidth=600.0))
+
+
+def test_every_robot_can_be_held():
+    for name in ("kinova_gen3", "kuka_lbr_iiwa14", "kuka_lbr_med7"):
+        robot = load_robot(name)
+        payload = robot.payload_prior.nominal
+        model = ControlModel(robot.theta_nominal, robot.theta_box, payload, Box.around(payload, 0.1 * np.abs(payload)))
+        bound = tracking_bound(robot, model, robot.home)
+        assert np.all(np.degrees(bound.position) < 1.0), name
+
+
+def test_allowances_say_what_they_are(robot, fast):
+    model, motion, _, bound = fast
+    boxes = (model.theta_box, model.payload_box)
+    proven = tracking_allowance(robot, boxes, motion, model.payload)
+    assert proven.is_proven and proven.claims == bound.claims
+    np.testing.assert_allclose(proven.position, bound.position)
+    unproven = tracking_allowance(robot, None, reach(robot, 1.5))
+    assert not unproven.is_proven and "not proven bounds: no tracking bound" in unproven.claims
+    assert not tracking_allowance(robot).is_proven
+    feedback = feedback_allowance(robot, boxes)
+    assert np.all((0.01 < feedback) & (feedback < 2.0))
+
+
+def test_worst_case_torque_is_reached_at_a_corner(robot, fast):
+    model, motion, settings, bound = fast
+    q, v, a = motion.sample(np.linspace(0.5, 4.5, 5))
+    limit = worst_case_torque(robot, model, bound.torque, q, v, a)
+    rng = np.random.default_rng(5)
+    closest = 0.0
+    for _ in range(30):
+        theta = np.where(rng.integers(0, 2, 14 * robot.n), model.theta_box.lower, model.theta_box.upper)
+        payload = np.where(rng.integers(0, 2, 10), model.payload_box.lower, model.payload_box.upper)
+        dynamics = PassiveDynamics(robot, add_payload(theta, payload))
+        _, viscous, _, offset = theta[10 * robot.n :].reshape(robot.n, 4).T
+        for sample in range(5):
+            tau = dynamics.torque(q[sample], v[sample], v[sample], a[sample]) + viscous * v[sample] + offset
+            reached = np.abs(tau) + model.friction_upper()[:, 0] + bound.torque
+            assert np.all(reached <= limit[sample] + 1e-9)
+            closest = max(closest, (reached / limit[sample]).max())
+    assert closest > 0.9
