@@ -265,7 +265,12 @@ class RosBackend:
         return MotionState(is_moving, False, _progress(status, is_ours, is_old), status.text)
 
     def brake(self, reason: str) -> None:
-        """See :class:`IdentificationBackend`; returns at rest, or notes in :attr:`unrest` why nobody knows."""
+        """See :class:`IdentificationBackend`; returns at rest, or notes in :attr:`unrest` why nobody knows.
+
+        Where this goal has moved nothing, whatever moves is not its own to brake.
+        """
+        if not self._plan_hash:
+            return
         self._node.get_logger().warning(f"bringing the arm to rest: {reason}")
         try:
             call_service(self._node, self._clients.brake, Trigger.Request(), BRAKE_TIMEOUT)

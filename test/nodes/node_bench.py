@@ -22,7 +22,7 @@ from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message
 from sysid_ros.ros.waiting import call_service, wait_until
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """How long anything may take on a busy machine [s]."""
 TRANSITIONS = {
     "configure": Transition.TRANSITION_CONFIGURE,
@@ -59,15 +59,22 @@ class Bench:
         return node
 
     def close(self):
-        """Ends all nodes as their executables do: the last one first."""
-        for node, executor, stop, thread in reversed(self._running):
-            stop.set()
-            thread.join(PATIENCE)
-            if hasattr(node, "close"):
-                node.close()
-            executor.shutdown(timeout_sec=1.0)
-            node.destroy_node()
+        """Ends all nodes, the last one first."""
+        for node in [entry[0] for entry in reversed(self._running)]:
+            self.end(node)
         rclpy.try_shutdown()
+
+    def end(self, node):
+        """Ends a node as its executable does."""
+        entry = next(entry for entry in self._running if entry[0] is node)
+        self._running.remove(entry)
+        _, executor, stop, thread = entry
+        stop.set()
+        thread.join(PATIENCE)
+        if hasattr(node, "close"):
+            node.close()
+        executor.shutdown(timeout_sec=1.0)
+        node.destroy_node()
 
     def listen(self, message_type, topic, profile):
         return Listener(self.node, message_type, topic, profile)

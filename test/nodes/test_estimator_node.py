@@ -1,0 +1,165 @@
+"""The estimator node, fed with the samples of a simulated arm in lock-step."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from node_bench import Bench
+
+from sysid_msgs.msg import ParameterEstimate, SampleBatch
+from sysid_msgs.srv import ResetEstimator
+from sysid_ros.core.planning.certificate import Certificate, box_hash
+from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.drivers.lockstep import run_for, run_trajectory
+from sysid_ros.drivers.mock import MockSetup, build_mock_loop, load_payload
+from sysid_ros.nodes.arm_driver_samples import PayloadEpochs, split_samples
+from sysid_ros.nodes.estimator import EstimatorNode
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import samples_to_message
+
+BATCH = 20
+
+
+@pytest.fixture(scope="module")
+def bench():
+    bench = Bench("-p", "publish_rate:=10.0")
+    bench.run(EstimatorNode())
+    yield bench
+    bench.close()
+
+
+class Arm:
+    """A simulated arm in lock-step whose samples go to the estimator."""
+
+    def __init__(self, bench, robot):
+        self._robot, self._epochs = robot, PayloadEpochs()
+        self._epochs.restart()
+        self._publisher = bench.node.create_publisher(SampleBatch, "arm_driver/samples", qos.SAMPLES)
+        self.loop = build_mock_loop(MockSetup(payload="dumbbell_4lb", truth="corner", seed=5))
+        self.loop.connect()
+        self._last = run_for(self.loop, 0.3)
+
+    def move(self, distance=0.4, duration=1.0):
+        """Moves to and fro and sends the samples; returns them as batches."""
+        q, zero = self.loop.status().reference, np.zeros(7)
+        parts = []
+        for start, end in ((q, q + distance), (q + distance, q)):
+            trajectory = BezierTrajectory(start, zero, zero, end, duration)
+            parts.append(run_trajectory(self.loop, trajectory, self._certificate(trajectory), settle=0.1))
+        batches = [batch for samples in parts for batch in self._batches(samples)]
+        self.send(batches)
+        return batches
+
+    def change_payload(self, name, announce):
+        self.loop.arm.set_payload(load_payload(self._robot, name))
+        if announce:
+            self._epochs.begin(self.loop.status().cycles + 1)
+
+    def send(self, batches):
+        for batch in batches:
+            self._publisher.publish(batch)
+
+    def _batches(self, samples):
+        for part in split_samples(samples, self._epochs):
+            for first in range(0, part.stamps.size, BATCH):
+                cut = slice(first, first + BATCH)
+                names = ("stamps", "sequence", "q", "v", "tau", "q_d", "v_d", "a_d", "tau_command", "valid", "mode")
+                piece = replace(part, **{name: getattr(part, name)[cut] for name in names})
+                yield samples_to_message(piece, self._robot.joint_names, self._robot.base_frame)
+
+    def _certificate(self, trajectory):
+        boxes = box_hash(*self.loop.boxes)
+        return Certificate(
+            trajectory.hash(), boxes, trajectory.start, "sampled", "", {}, np.full(7, 0.05), 0.0, 1e9, 0.3
+        )
+
+
+@pytest.fixture(scope="module")
+def arm(bench, robot):
+    return Arm(bench, robot)
+
+
+@pytest.fixture(scope="module")
+def estimates(bench):
+    return bench.listen(ParameterEstimate, "estimator/estimate", qos.LATCHED)
+
+
+def wait_for_end_of(batches, estimates, after=0):
+    """The first estimate that rests on all of the samples."""
+    last = batches[-1].header.stamp
+    return estimates.wait(
+        lambda one: (one.header.stamp.sec, one.header.stamp.nanosec) >= (last.sec, last.nanosec), after=after
+    )
+
+
+def contains(estimate, truth):
+    return bool(np.all(estimate.lower <= truth) and np.all(truth <= estimate.upper))
+
+
+def test_estimate_contains_the_truth(arm, bench, estimates, robot):
+    estimate = wait_for_end_of(arm.move(), estimates)
+    assert estimate.is_consistent and not estimate.alarm and estimate.payload_epoch == 0
+    assert contains(estimate, load_payload(robot, "dumbbell_4lb"))
+    assert estimate.header.frame_id == robot.joint_names[-1] and estimate.target == "payload"
+    assert estimate.number_of_windows >= 15 and estimate.data_seconds > 1.5
+    gram = np.array(estimate.information).reshape(10, 10)
+    assert np.all(np.linalg.eigvalsh(gram) > -1e-9) and gram[0, 0] > 0.0
+    late = bench.listen(ParameterEstimate, "estimator/estimate", qos.LATCHED).wait()
+    assert late.number_of_windows >= estimate.number_of_windows
+
+
+def test_batches_that_do_not_fit_change_nothing(arm, estimates):
+    before = estimates.latest
+    q = np.zeros(7 * BATCH)
+    wrong = SampleBatch(joint_names=["a", "b"], stamps=list(range(BATCH)))
+    short = SampleBatch(
+        joint_names=[f"joint_{k}" for k in range(1, 8)], stamps=list(range(BATCH)), positions=list(q[:7])
+    )
+    empty = SampleBatch(joint_names=[f"joint_{k}" for k in range(1, 8)])
+    arm.send([wrong, short, empty])
+    count = len(estimates.messages)
+    estimate = wait_for_end_of(arm.move(), estimates, after=count)  # the node still works
+    assert estimate.is_consistent and estimate.number_of_windows > before.number_of_windows
+
+
+def test_announced_change_starts_again(arm, estimates, robot):
+    arm.change_payload("dumbbell_5lb", announce=True)
+    count = len(estimates.messages)
+    estimate = wait_for_end_of(arm.move(), estimates, after=count)
+    assert estimate.is_consistent and estimate.payload_epoch == 1
+    assert contains(estimate, load_payload(robot, "dumbbell_5lb"))
+    assert estimate.number_of_windows < 30
+
+
+def test_unannounced_change_is_an_alarm_until_the_reset(arm, bench, estimates, robot):
+    arm.change_payload("none", announce=False)
+    count = len(estimates.messages)
+    batches = arm.move()
+    alarm = wait_for_end_of(batches, estimates, after=count)
+    assert not alarm.is_consistent and "The payload has changed" in alarm.alarm and "joint_" in alarm.alarm
+    assert np.all(np.isnan([alarm.values, alarm.lower, alarm.upper]))
+
+    late = arm.move()  # still on its way when the reset comes
+    until = late[-1].stamps[-1]
+    count = len(estimates.messages)
+    response = bench.call(ResetEstimator, "estimator/reset", ResetEstimator.Request(reason="a test", until=until))
+    assert response.success and response.until == until
+    arm.send(late)
+    estimate = wait_for_end_of(arm.move(), estimates, after=count)
+    assert estimate.is_consistent and estimate.number_of_windows < 30 and estimate.payload_epoch == 1
+    assert contains(estimate, np.zeros(10))
+    stamps = [message.header.stamp for message in estimates.messages[count:] if message.is_consistent]
+    assert min(stamp.sec * 10**9 + stamp.nanosec for stamp in stamps) > until
+
+
+def test_clock_that_was_set_back_is_not_taken_for_late_samples(arm, bench, estimates):
+    future = ResetEstimator.Request(reason="a test", until=10**18)
+    assert bench.call(ResetEstimator, "estimator/reset", future).until == 10**18
+    count = len(estimates.messages)
+    assert wait_for_end_of(arm.move(), estimates, after=count).is_consistent
+
+
+def test_rate_changes_at_run_time_within_its_range(bench):
+    assert bench.set_parameter("estimator", publish_rate=5.0) == ""
+    assert "out of range" in bench.set_parameter("estimator", publish_rate=500.0)
+    assert "read-only" in bench.set_parameter("estimator", window_duration=0.2)

@@ -1,0 +1,173 @@
+"""One goal without a suite: its fields, folder and files, and what it says when the driver is silent or strange."""
+
+import re
+import time
+
+import numpy as np
+import pytest
+from node_bench import PATIENCE, Bench
+from suite_bench import GoalProbe
+
+from sysid_msgs.action import Identify
+from sysid_msgs.msg import DriverStatus, SampleBatch
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.identification import (
+    Identification,
+    IdentificationErrorCode,
+    IdentificationFailed,
+    IdentificationSettings,
+)
+from sysid_ros.nodes import identification_goal
+from sysid_ros.nodes.identification import IdentificationNode
+from sysid_ros.nodes.identification_files import prepare_folder
+from sysid_ros.nodes.identification_goal import settings_of
+from sysid_ros.ros import qos
+
+Result = Identify.Result
+
+
+@pytest.fixture(scope="module")
+def bench():
+    bench = Bench("-p", "identification:service_timeout:=0.5")
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(scope="module")
+def node(bench):
+    return bench.run(IdentificationNode())
+
+
+@pytest.fixture(scope="module")
+def goals(bench, node):
+    return GoalProbe(bench)
+
+
+class StrangeDriver:
+    """Says that it holds the arm, and sends what the test wants as samples."""
+
+    def __init__(self, bench):
+        self.batch = None
+        self.status = DriverStatus(mode=DriverStatus.MODE_HOLD, text="holding")
+        self._status = bench.node.create_publisher(DriverStatus, "arm_driver/status", qos.STATUS)
+        self._samples = bench.node.create_publisher(SampleBatch, "arm_driver/samples", qos.SAMPLES)
+        self._timer = bench.node.create_timer(0.1, self._publish)
+
+    def _publish(self):
+        self._status.publish(self.status)
+        if self.batch is not None:
+            self._samples.publish(self.batch)
+
+
+def test_error_codes_of_core_and_action_are_the_same():
+    for code in IdentificationErrorCode:
+        assert getattr(Result, code.name) == code
+
+
+def test_fields_of_a_goal_replace_the_parameters_of_the_node():
+    settings = IdentificationSettings(trajectories=3, trajectory_duration=5.0, max_motion_time=20.0)
+    assert settings_of(settings, Identify.Goal()) == settings
+    goal = Identify.Goal(max_motion_time=12.0, target_mass_width=0.1, number_of_trajectories=2)
+    changed = settings_of(settings, goal)
+    assert (changed.max_motion_time, changed.target_mass_width, changed.trajectories) == (12.0, 0.1, 2)
+    assert changed.trajectory_duration == 5.0
+    short = settings_of(settings, Identify.Goal(max_motion_time=3.0))
+    assert (short.max_motion_time, short.trajectory_duration) == (3.0, 3.0)
+    for bad in ({"max_motion_time": np.inf}, {"max_motion_time": 0.5}, {"target_mass_width": -1.0}):
+        with pytest.raises(ParameterOutOfRange):
+            settings_of(settings, Identify.Goal(**bad))
+
+
+def test_folder_must_be_usable_and_fresh(tmp_path):
+    assert prepare_folder(tmp_path / "a" / "b").is_dir()
+    assert prepare_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"  # empty ones may exist
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SysidError, match="cannot be used: Not a directory"):
+        prepare_folder(tmp_path / "file" / "a")
+    with pytest.raises(SysidError, match="cannot be used"):
+        prepare_folder(tmp_path.__class__("/proc/results"))
+    (tmp_path / "recording.mcap").write_text("")
+    with pytest.raises(SysidError, match=r"holds the recording\.mcap of an earlier goal; give another folder"):
+        prepare_folder(tmp_path)
+
+
+def test_silent_and_strange_drivers_are_named(bench, goals):
+    """Runs before the driver's status can be heard, then with samples that are missing and that do not fit."""
+    result = goals.send().wait()
+    assert result.error_code == Result.DRIVER_NOT_READY
+    assert result.error_text.startswith(
+        "no driver status on topic /arm_driver/status within 0.5 s with QoS reliable, transient local, keep last 1; "
+        "publishers seen: none"
+    )
+    assert "Watch the arm" not in result.error_text  # nothing was moved
+    driver = StrangeDriver(bench)
+    result = goals.send().wait()
+    assert result.error_code == Result.NO_SAMPLES
+    assert "no samples on topic /arm_driver/samples within 0.5 s with QoS reliable, volatile" in result.error_text
+    assert "publishers seen: /tester (reliable, volatile)" in result.error_text
+    driver.batch = SampleBatch(joint_names=["elbow"], stamps=[1])
+    result = goals.send().wait()
+    assert result.error_code == Result.NO_SAMPLES and "the unknown joint 'elbow'" in result.error_text
+    driver.status = DriverStatus(mode=DriverStatus.MODE_FAULT, text="the brakes hold")
+    time.sleep(0.3)
+    result = goals.send().wait()
+    assert result.error_code == Result.DRIVER_NOT_READY
+    assert "the arm has a fault: the driver says 'the brakes hold'; remove the cause" in result.error_text
+    bench.node.destroy_timer(driver._timer)
+
+
+@pytest.fixture
+def outcome(robot):
+    box = robot.payload_prior.box
+    estimate = ParameterEstimate(
+        values=robot.payload_prior.nominal, lower=box.lower, upper=box.upper, method="left_inverse",
+        guarantee="", is_consistent=True, alarm="", target="payload", frame=robot.joint_names[-1],
+        number_of_windows=1, data_seconds=1.0, condition_number=1.0,
+    )  # fmt: skip
+    return Identification(estimate, (), (), 3.0, "a test")
+
+
+def test_missing_files_are_no_success_but_keep_the_estimate(goals, outcome, monkeypatch, tmp_path):
+    def fail(*_):
+        raise SysidError("cannot write estimate.yaml: No space left on device")
+
+    monkeypatch.setattr(identification_goal, "run_identification", lambda *_: outcome)
+    monkeypatch.setattr(identification_goal, "write_files", fail)
+    result = goals.send(results_directory=str(tmp_path)).wait()
+    assert result.error_code == Result.RESULTS_NOT_WRITTEN
+    assert "cannot write estimate.yaml: No space left on device. The estimate" in result.error_text
+    np.testing.assert_array_equal(result.estimate.values, outcome.estimate.values)
+    assert result.motion_time == 3.0 and result.results_directory == str(tmp_path)
+    assert (tmp_path / "recording.mcap").is_file()
+
+
+def test_own_folder_gets_one_folder_per_goal(bench, goals, outcome, monkeypatch, tmp_path):
+    monkeypatch.setattr(identification_goal, "run_identification", lambda *_: outcome)
+    monkeypatch.setattr(identification_goal, "write_files", lambda *_: ())
+    assert not bench.set_parameter("identification", results_directory=str(tmp_path), record=False)
+    folders = {goals.send().wait().results_directory for _ in range(2)}
+    assert len(folders) == 2 and all(re.match(rf"{tmp_path}/\d{{8}}-\d{{6}}", folder) for folder in folders)
+    assert not list(tmp_path.rglob("recording.mcap"))
+    assert not bench.set_parameter("identification", results_directory="", record=True)
+
+
+def test_whatever_breaks_is_an_answer(goals, monkeypatch):
+    monkeypatch.setattr(identification_goal, "run_identification", lambda *_: 1 / 0)
+    result = goals.send().wait()
+    assert result.error_code == Result.INTERNAL and "ZeroDivisionError" in result.error_text
+
+
+def test_the_end_of_the_node_ends_the_goal_first(bench, goals, node, monkeypatch):
+    """Runs last: the node does not take goals any more."""
+
+    def wait(backend, settings, is_cancelled, on_progress):
+        end = time.monotonic() + PATIENCE
+        while not is_cancelled() and time.monotonic() < end:
+            time.sleep(0.02)
+        raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled")
+
+    monkeypatch.setattr(identification_goal, "run_identification", wait)
+    goal = goals.send()
+    bench.end(node)
+    assert goal.wait().error_code == Result.CANCELED

@@ -1,0 +1,62 @@
+"""Nodes that cannot start with what they were given say why and end with exit status 2."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sysid_ros.nodes.arm_driver import ArmDriverNode
+from sysid_ros.nodes.estimator import EstimatorNode
+from sysid_ros.nodes.excitation_planner import ExcitationPlannerNode
+from sysid_ros.nodes.identification import IdentificationNode
+from sysid_ros.nodes.monitor import MonitorNode
+from sysid_ros.nodes.safe_planner import SafePlannerNode
+from sysid_ros.processes import IDENTIFY
+from sysid_ros.ros.node import EXIT_REFUSED, spin_main
+
+NODES = (ArmDriverNode, EstimatorNode, ExcitationPlannerNode, IdentificationNode, MonitorNode, SafePlannerNode)
+
+
+def refusal(capfd, node, *parameters):
+    arguments = [word for text in parameters for word in ("-p", text)]
+    assert spin_main(node, ["node", "--ros-args", *arguments]) == EXIT_REFUSED
+    return capfd.readouterr().err
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_unknown_model(capfd, node):
+    assert len(NODES) == len(IDENTIFY)
+    said = refusal(capfd, node, "model:=kinova_gen4")
+    assert "FATAL" in said and "kinova_gen4" in said and "kuka_lbr_med7" in said  # what was given, what there is
+
+
+@pytest.mark.parametrize(
+    ("node", "parameter", "words"),
+    [
+        (ArmDriverNode, "mode:=hardware", "'mode' is 'hardware'; allowed: one of 'mock'"),
+        (ArmDriverNode, "controller:=pd", "allowed: one of 'robust'"),
+        (ArmDriverNode, "commander_timeout:=0.1", "0, or 0.2 to 10"),
+        (ArmDriverNode, "batch_rate:=1.0", "from 5 to 200 [Hz]"),
+        (ArmDriverNode, "payload:=anvil", "payload 'anvil' is unknown; allowed: dumbbell_4lb"),
+        (ArmDriverNode, "fault_stuck_encoders:=[elbow]", "joint_1, joint_2"),
+        (EstimatorNode, "publish_rate:=0.0", "from 0.1 to 50 [Hz]"),
+        (EstimatorNode, "publish_rate:=5", "a number with a decimal point"),
+        (EstimatorNode, "error_terms:=[torque, magic]", "allowed: one of 'torque_relative'"),
+        (EstimatorNode, "windows:=3", "node 'estimator' has no parameter 'windows'; it has model"),
+        (ExcitationPlannerNode, "criterion:=beauty", "allowed: one of 'bounds'"),
+        (SafePlannerNode, "clearance:=-0.1", "from 0 to 1 [m]"),
+        (IdentificationNode, "trajectories:=0", "from 1 to 20"),
+        (IdentificationNode, "max_motion_time:=2.0", "at most max_motion_time = 2.0 s"),
+        (MonitorNode, "rate:=.nan", "from 0.5 to 60 [Hz]"),
+        (MonitorNode, "model:=/nowhere/robot.yaml", "/nowhere/robot.yaml"),
+    ],
+)
+def test_bad_parameter(capfd, node, parameter, words):
+    said = refusal(capfd, node, parameter)
+    assert "FATAL" in said and words in said, said
+
+
+def test_executable_ends_with_the_same_status():
+    command = [sys.executable, "-m", "sysid_ros.nodes.safe_planner", "--ros-args", "-p", "model:=kinova_gen4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == EXIT_REFUSED and "kinova_gen4" in done.stderr and "Traceback" not in done.stderr
