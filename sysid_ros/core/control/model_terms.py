@@ -99,12 +99,12 @@ def compute_model_terms(robot: RobotModel, model: ControlModel, q: Array, v: Arr
     drag_now = _norm(own_now) + spread(carried_now + coriolis_now - np.swapaxes(coriolis_now, -1, -2))
 
     # Of M^-1 Y: the derivative of Y, less what a changing M does to M^-1 Y.
-    torques = regressor.evaluate(q, v, v, a)[..., : INERTIAL * n]
-    accelerations = np.linalg.solve(inertia, torques)
-    joint_inertias = coriolis_columns + np.swapaxes(coriolis_columns, 2, 3)  # (S, j, n, n, l)
-    moving = np.einsum("sjab,sbl->sajl", joint_inertias[..., : INERTIAL * n] @ theta[: INERTIAL * n], accelerations)
-    torque_rate = np.einsum("sia,sab,sb->si", factor, gradient @ theta[: INERTIAL * n], v)
     inertial = slice(0, INERTIAL * n)
+    accelerations = np.linalg.solve(inertia, regressor.evaluate(q, v, v, a)[..., inertial])
+    nominal_coriolis = coriolis_columns @ theta  # (S, j, n, n)
+    joint_inertias = nominal_coriolis + np.swapaxes(nominal_coriolis, -1, -2)  # dM/dq_j
+    moving = np.einsum("sjab,sbl->sajl", joint_inertias, accelerations)
+    torque_gradient = gradient @ theta[inertial]
     model_columns = congruence(factor, gradient - moving)
     # What friction and armature add to the model error, where M changes.
     rest = robot.friction(np.maximum(*(np.abs(bound) for bound in model.deviation)))
@@ -114,8 +114,8 @@ def compute_model_terms(robot: RobotModel, model: ControlModel, q: Array, v: Arr
         model_slope=_norm(np.tensordot(model_columns, middle[inertial], (1, 0)))
         + _spread(model_columns[:, None], radius[inertial])
         + _slope(turned) * passive_norm,
-        torque_slope=_norm(np.tensordot(congruence(factor, gradient), theta[inertial], (-3, 0))),
-        torque_rate=np.linalg.norm(torque_rate, axis=-1),
+        torque_slope=_norm(factor @ torque_gradient @ np.swapaxes(factor, -1, -2)),
+        torque_rate=np.linalg.norm(np.einsum("sia,sab,sb->si", factor, torque_gradient, v), axis=-1),
         inertia_slope=_slope(turned),
         inertia_rate=_norm(turned_now),
         ratio_slope=slope_spread(inertias - carried),
@@ -125,7 +125,7 @@ def compute_model_terms(robot: RobotModel, model: ControlModel, q: Array, v: Arr
         drag_slope=drag,
         drag_rate=drag_now,
         inertia=inertia,
-        torque_gradient=np.abs(gradient @ theta[inertial]),
+        torque_gradient=np.abs(torque_gradient),
     )
 
 

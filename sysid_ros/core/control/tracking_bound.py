@@ -83,22 +83,36 @@ def tracking_bound(
     settings = settings or RobustSettings()
     samples = sample_motion(motion, robot.n, BIN * settings.period)
     analysis = TubeAnalysis(robot, model, samples, settings)
-    tube = Tube.empty(analysis.intervals, robot.n)
-    before: tuple[float, float] | None = None
+    tube, loop = _find_invariant_tube(analysis)
+    return _summarise(analysis, tube, loop)
+
+
+def _find_invariant_tube(analysis: TubeAnalysis) -> tuple[Tube, Loop]:
+    """Enlarges an empty tube until it maps into itself; returns what it maps to.
+
+    Bounds grow faster than the tube they hold for, so secant steps towards the smallest such tube hardly ever lead
+    beyond it; where one does, plain steps go on from before.
+    """
+    tube, found = Tube.empty(analysis.intervals, analysis.robot.n), None
+    longest, before = _LONGEST_STEP, None
     for _ in range(_ROUNDS):
-        loop = analysis.close(tube)
-        found = analysis.next_tube(tube, loop)
+        try:
+            loop = analysis.close(tube)
+            found = analysis.next_tube(tube, loop)
+        except BoundNotAvailable:
+            if longest == 1.0 or found is None:
+                raise
+            longest, before, tube = 1.0, None, found.scaled(1.0 + _MARGIN)
+            continue
         if tube.contains(found):
-            return _summarise(analysis, found, loop)
+            return found, loop
         size, missing = tube.size, found.size - tube.size
-        # Secant step towards the smallest tube that maps into itself. Bounds grow faster than the tube, so such a step
-        # does not lead beyond it.
         stretch = 1.0
-        if before is not None:
-            slope = (before[1] - missing) / (size - before[0])
-            stretch = 1.0 / max(slope, 1.0 / _LONGEST_STEP)
+        if before is not None and longest > 1.0:
+            slope = (before[1] - missing) / max(size - before[0], 1e-300)
+            stretch = max(1.0, 1.0 / max(slope, 1.0 / longest))
         before = (size, missing)
-        tube = tube.stepped(found, max(stretch, 1.0)).scaled(1.0 + _MARGIN)
+        tube = tube.stepped(found, stretch).scaled(1.0 + _MARGIN)
     raise BoundNotAvailable(
         "the errors feed on themselves: the parameter boxes are too wide, or the motion too fast, for these gains"
     )
