@@ -28,6 +28,8 @@ COLORS = {
 COM_DIAMETER = 0.015
 PATH_WIDTH = 0.006
 TEXT_HEIGHT = 0.04
+LEAST_SIZE = 1e-4
+"""RViz draws nothing that has no size [m]."""
 
 
 class MarkerBuilder:
@@ -67,13 +69,14 @@ class MarkerBuilder:
         lower, upper = com_bounds(estimate)
         if np.all(np.isfinite(lower) & np.isfinite(upper)):
             middle = origin + rotation @ (0.5 * (lower + upper))
-            self._add("com_bounds", Marker.CUBE, middle, rotation, np.maximum(upper - lower, 1e-4))
+            self._add("com_bounds", Marker.CUBE, middle, rotation, np.maximum(upper - lower, LEAST_SIZE))
         if not (np.all(np.isfinite(estimate.values)) and is_physically_consistent(estimate.values)):
             return  # no point estimate yet, or one on the border of what a body can be
         ellipsoid = compute_inertia_ellipsoid(estimate.values)
         center = origin + rotation @ ellipsoid.center
         # A sphere marker with three different diameters is drawn as an ellipsoid.
-        self._add("payload", Marker.SPHERE, center, rotation @ ellipsoid.rotation, 2.0 * ellipsoid.semi_axes)
+        size = np.maximum(2.0 * ellipsoid.semi_axes, LEAST_SIZE)
+        self._add("payload", Marker.SPHERE, center, rotation @ ellipsoid.rotation, size)
         self._add("com", Marker.SPHERE, center, np.eye(3), np.full(3, COM_DIAMETER))
         above = center + np.array([0.0, 0.0, float(ellipsoid.semi_axes.max()) + TEXT_HEIGHT])
         text = self._add("text", Marker.TEXT_VIEW_FACING, above, np.eye(3), [0.0, 0.0, TEXT_HEIGHT])
