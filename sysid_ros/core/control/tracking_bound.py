@@ -37,7 +37,8 @@ class TrackingBound:
         velocity: Bound of ``|v_d - v|`` once the arm has settled, (n,) [rad/s].
         torque: Bound of the difference between the commanded torque and what the true model needs for the desired
             motion, (n,) [Nm]: what feedback adds, chatter from the sensors included.
-        take_over: Bound of ``|q_d - q|`` from the moment the arm is taken over at rest on, (n,) [rad].
+        take_over: Bound of ``|q_d - q|`` while the start of the motion is held, from the moment the arm is taken over
+            there at rest on, (n,) [rad].
         settling_time: Time after that until ``position``, ``velocity`` and ``torque`` hold [s].
         inertia_ratios: Smallest and largest ratio of true to nominal inertia in any direction [-].
         shares: What contributes to ``position``, by name, each (n,) [rad].

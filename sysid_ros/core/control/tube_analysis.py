@@ -139,6 +139,7 @@ class TubeAnalysis:
         terms = compute_model_terms(robot, model, q, v, a)
         self._ratio = compute_inertia_ratio(robot, model, q, q[:: max(1, len(q) // _PROBES)])
         self._chosen = chosen
+        self._half_way = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these samples, (n,) [rad]
         through = compute_feedthrough(robot, model, settings, terms, v, a, jerk)
         self._feedthrough = Feedthrough(*(self._spread_out(getattr(through, x.name)) for x in fields(Feedthrough)))
         self.torque_gradient = terms.torque_gradient.max(axis=0)
@@ -180,7 +181,7 @@ class TubeAnalysis:
                 "the position errors may change the inertia by half: the parameter boxes are too wide, or the motion "
                 "too fast, for these gains"
             )
-        ratios = self._ratio.near(_SAMPLING * tube.position.max(axis=0))
+        ratios = self._ratio.near(_SAMPLING * (tube.position.max(axis=0) + self._half_way))
         inertia_rate = (self._inertia_rate + self._inertia_slope * tube.velocity_norm) / (1.0 - shift)
         kernels = loop_kernels(self.settings, ratios, 0.5 * float(inertia_rate.max()))
         torque = bound_friction(self.model, self.settings, self.samples.v, tube.velocity)
