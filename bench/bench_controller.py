@@ -71,7 +71,8 @@ def bench_steps(robot, steps: int) -> None:
     for name, compute in laws.items():
         durations = measure(compute, states)
         rows.append([name, *np.percentile(durations, [50, 90, 99, 99.9]), durations.max()])
-    print_table(["step", "median [us]", "90 % [us]", "99 % [us]", "99.9 % [us]", "max [us]"], rows, describe_machine())
+    title = f"{describe_machine()}, load {os.getloadavg()[0]:.1f} (other processes show in the last columns)"
+    print_table(["step", "median [us]", "90 % [us]", "99 % [us]", "99.9 % [us]", "max [us]"], rows, title)
 
 
 def bench_bounds(robot) -> None:
