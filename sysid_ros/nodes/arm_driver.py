@@ -262,6 +262,7 @@ class ArmDriverNode(LifecycleNode):
         if self._loop is not None:
             self._loop.stop(reason)
         if things:
+            self.get_logger().info(f"the arm rests and is handed back: {reason}")
             self._publish_no_loop(DriverStatus.MODE_IDLE, DriverStatus.CODE_OK, reason)
         for destroy, thing in things:
             destroy(thing)

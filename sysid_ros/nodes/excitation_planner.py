@@ -24,7 +24,7 @@ from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import SceneParameters
 
 _DEFAULTS = ExcitationSettings()
-CLOSE_TIMEOUT = 6.0
+CLOSE_TIMEOUT = 2.0
 """How long the end of the node waits for a running search [s]."""
 
 
@@ -79,7 +79,7 @@ class ExcitationPlannerNode(Node):
         self.get_logger().info("ready: call ~/plan")
 
     def close(self) -> None:
-        """Ends a running search and waits for it: its solver must not be torn down at work."""
+        """Ends a running search and waits for it."""
         self._is_cancelled = True
         spin_while(self, lambda: self._is_planning, CLOSE_TIMEOUT)
 

@@ -39,7 +39,7 @@ from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import SceneParameters
 
 _DEFAULTS = SampledCheckSettings()
-CLOSE_TIMEOUT = 6.0
+CLOSE_TIMEOUT = 2.0
 """How long the end of the node waits for a running check [s]."""
 CHECKED = (
     "position, velocity and acceleration limits over all time, with the tracking error",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, TypeVar
@@ -25,6 +27,9 @@ T = TypeVar("T")
 
 EXIT_REFUSED = 2
 """Exit status of a node that cannot start with what it was given."""
+
+_workers: weakref.WeakKeyDictionary[Node, weakref.WeakSet[threading.Thread]] = weakref.WeakKeyDictionary()
+"""Threads of long work by node."""
 
 _POLL_SECONDS = 0.1
 """How soon a signal is noticed [s]: Python runs its handlers only between two waits of the executor."""
@@ -77,23 +82,30 @@ def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None)
     with StopRequest() as stop:
         rclpy.init(args=list(argv) if argv is not None else sys.argv, signal_handler_options=SignalHandlerOptions.NO)
         try:
-            return _run(node_class, stop)
+            status, node = _run(node_class, stop)
         finally:
             rclpy.try_shutdown()
+    if node is not None and any(thread.is_alive() for thread in _workers.get(node, ())):
+        # Tearing the interpreter down would end a solver in the middle of its C++ code, which aborts the process.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
 
 
-def _run(node_class: Callable[[], Node], stop: StopRequest) -> int:
+def _run(node_class: Callable[[], Node], stop: StopRequest) -> tuple[int, Node | None]:
+    """Runs the node; returns the exit status and the node."""
     try:
         node = node_class()
     except SysidError as error:
         name = getattr(node_class, "__name__", "node")
         rclpy.logging.get_logger(name).fatal(f"cannot start: {error}")
-        return EXIT_REFUSED
+        return EXIT_REFUSED, None
     executor = SingleThreadedExecutor()
     try:
         executor.add_node(node)
         if isinstance(node, LifecycleNode) and not _autostart(node):
-            return EXIT_REFUSED
+            return EXIT_REFUSED, node
         while not stop.is_set and rclpy.ok():
             executor.spin_once(timeout_sec=_POLL_SECONDS)
     except ExternalShutdownException:
@@ -104,7 +116,7 @@ def _run(node_class: Callable[[], Node], stop: StopRequest) -> int:
             close()
         executor.shutdown(timeout_sec=1.0)
         node.destroy_node()
-    return 0
+    return 0, node
 
 
 def _autostart(node: LifecycleNode) -> bool:
@@ -166,5 +178,7 @@ def run_in_thread(node: Node, work: Callable[[], T]) -> Future:
         except Exception as error:  # noqa: BLE001 - handed to whoever awaits it
             future.set_exception(error)
 
-    threading.Thread(target=run, name="work", daemon=True).start()
+    thread = threading.Thread(target=run, name="work", daemon=True)
+    _workers.setdefault(node, weakref.WeakSet()).add(thread)
+    thread.start()
     return future
