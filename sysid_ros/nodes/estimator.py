@@ -27,7 +27,7 @@ CLOCK_STEP_NS = 60 * 10**9
 
 @dataclass(frozen=True)
 class EstimatorParameters(RobotParameters):
-    """Parameters of the node ``estimator``; all but the rate are those of ``EstimatorSettings``."""
+    """Parameters of the node ``estimator``; all but rate and robot are those of ``EstimatorSettings``."""
 
     publish_rate: float = parameter(
         2.0, "Hz", "How often the estimate is renewed while data arrive", lower=0.1, upper=50.0
@@ -71,9 +71,30 @@ class EstimatorParameters(RobotParameters):
         _DEFAULTS.acceleration_factor, "-", "The true acceleration never exceeds this multiple of the planning limit",
         lower=0.1, upper=100.0, read_only=True,
     )  # fmt: skip
+    acceleration_change: float = parameter(
+        _DEFAULTS.acceleration_change, "-",
+        "Between two samples the true acceleration changes by at most this multiple of the planning limit",
+        lower=0.0, upper=100.0, read_only=True,
+    )  # fmt: skip
     update_windows: int = parameter(
         10, "windows", "Bounds are intersected with the earlier ones after this many windows", lower=1, upper=1000,
         read_only=True,
+    )  # fmt: skip
+    max_windows: int = parameter(
+        _DEFAULTS.max_windows, "windows", "Older windows are compacted beyond this many", lower=20, upper=100000,
+        read_only=True,
+    )  # fmt: skip
+    reweightings: int = parameter(
+        _DEFAULTS.reweightings, "-", "Steps from the least-squares left inverse to the one with the narrowest bounds",
+        lower=0, upper=100, read_only=True,
+    )  # fmt: skip
+    prior_weight: float = parameter(
+        _DEFAULTS.prior_weight, "-", "Weight of the nominal payload in the point estimate", lower=0.0, upper=1.0,
+        read_only=True,
+    )  # fmt: skip
+    sensitivity_spacing: float = parameter(
+        _DEFAULTS.sensitivity_spacing, "s", "Distance of the samples at which derivatives of the regressors are taken",
+        lower=1e-3, upper=1.0, read_only=True,
     )  # fmt: skip
     max_gap: float = parameter(
         _DEFAULTS.max_gap, "s", "Samples further apart than this are not joined", lower=1e-4, upper=1.0, read_only=True

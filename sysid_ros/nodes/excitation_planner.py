@@ -49,6 +49,16 @@ class ExcitationPlannerParameters(SceneParameters):
     clearance: float = parameter(
         _DEFAULTS.clearance, "m", "Distance kept between collision spheres and to obstacles", lower=0.0, upper=1.0
     )
+    brake_time: float = parameter(
+        _DEFAULTS.brake_time, "s", "Time to rest of the stops along the path", lower=0.05, upper=10.0
+    )
+    window: float = parameter(
+        _DEFAULTS.window, "s", "Length of the estimator's momentum windows", lower=0.005, upper=5.0
+    )
+    samples_per_period: int = parameter(
+        _DEFAULTS.samples_per_period, "-", "Samples per period of the highest harmonic at which limits are imposed",
+        lower=4, upper=100,
+    )  # fmt: skip
     criterion: str = parameter(_DEFAULTS.criterion, "", "What is optimised", choices=CRITERIA)
     starts: int = parameter(_DEFAULTS.starts, "-", "Largest number of random starts", lower=1, upper=1000)
     max_iterations: int = parameter(
@@ -62,6 +72,11 @@ class ExcitationPlannerParameters(SceneParameters):
         """The settings of the planner that these parameters stand for."""
         names = {one.name for one in fields(ExcitationSettings)}
         return ExcitationSettings(**{one.name: getattr(self, one.name) for one in fields(self) if one.name in names})
+
+    def check(self) -> None:
+        """Refuses what the planner itself refuses."""
+        super().check()
+        self.settings()
 
 
 class ExcitationPlannerNode(Node):

@@ -60,7 +60,32 @@ class SafePlannerParameters(SceneParameters):
     torque_fraction: float = parameter(
         _DEFAULTS.torque_fraction, "-", "Part of the torque limits that may be used", lower=0.01, upper=1.0
     )
+    brake_times: tuple[float, ...] = parameter(
+        _DEFAULTS.brake_times, "s", "Times to rest that are tried for stops along the path, ascending", lower=0.05,
+        upper=10.0,
+    )  # fmt: skip
     validity: float = parameter(_DEFAULTS.validity, "s", "How long a certificate is valid", lower=0.1, upper=86400.0)
+
+    def settings(self, feedback_torque: np.ndarray | float = 0.0) -> SampledCheckSettings:
+        """The settings of the checks that these parameters stand for.
+
+        Args:
+            feedback_torque: Torque the controller may add to what the motion needs, (n,) or one for all [Nm].
+        """
+        return SampledCheckSettings(
+            step=self.step,
+            clearance=self.clearance,
+            torque_fraction=self.torque_fraction,
+            feedback_torque=feedback_torque,
+            ground_height=self.ground,
+            brake_times=self.brake_times,
+            validity=self.validity,
+        )
+
+    def check(self) -> None:
+        """Refuses what the checks themselves refuse."""
+        super().check()
+        self.settings()
 
 
 class SafePlannerNode(LifecycleNode):
@@ -187,7 +212,12 @@ class SafePlannerNode(LifecycleNode):
     def _check(self, trajectory: Trajectory, boxes: tuple[Box, Box]) -> Certificate:
         allowance = tracking_allowance(self._robot, boxes, trajectory)
         return certify_sampled(
-            self._robot, trajectory, boxes, allowance, settings=self._settings(boxes), now=self._now()
+            self._robot,
+            trajectory,
+            boxes,
+            allowance,
+            settings=self._settings(boxes),
+            now=self._now(),
         )
 
     def _search(self, request: PlanTo.Request) -> tuple[Trajectory, Certificate]:
@@ -219,14 +249,8 @@ class SafePlannerNode(LifecycleNode):
         )
 
     def _settings(self, boxes: tuple[Box, Box]) -> SampledCheckSettings:
-        values = self._config.values
-        return SampledCheckSettings(
-            step=values.step,
-            clearance=values.clearance,
-            torque_fraction=values.torque_fraction,
+        return self._config.values.settings(
             feedback_torque=feedback_allowance(self._robot, boxes),
-            ground_height=values.ground,
-            validity=values.validity,
         )
 
     def _boxes(self, message: EstimateMessage) -> tuple[Box, Box]:
