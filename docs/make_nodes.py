@@ -1,4 +1,4 @@
-"""Writes docs/nodes.md from the code: ``python docs/make_nodes.py``. A test fails when the file is not up to date."""
+"""Writes the reference in docs/nodes.md: ``python docs/make_nodes.py``. A test fails when it is not up to date."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
+from rclpy.qos import QoSProfile
+
 from sysid_ros.processes import ARGUMENTS, IDENTIFY
+from sysid_ros.ros import qos
 from sysid_ros.ros.parameters import NodeParameters, allowed_values
 
 _CALLS = {
@@ -26,25 +29,26 @@ _CALLS = {
 
 PATH = Path(__file__).with_name("nodes.md")
 
-HEADER = """# Nodes: topics, services, parameters, launch arguments
+MARK = "<!-- From here on made by docs/make_nodes.py from the code; change it there. -->\n"
+"""What stands above this line is written by hand and kept."""
 
-Made by `docs/make_nodes.py` from the code; change it there. Parameters marked *start* can be given only when a node
-starts; the others also with `ros2 param set`. A value that is unknown, of another type or out of range is refused with
-a message that says what is allowed. A name with `~/` lies below the node's own name, as in `/arm_driver/samples`.
+HEADER = """## Reference
 
-`ros2 launch sysid_ros identify.launch.py` starts all of these nodes; without an installed ROS, `sysid_identify` does.
-Files with parameters: `config/nodes/mock.yaml` and `config/nodes/hardware.yaml`, by launch argument `mode`.
+Parameters marked *start* can be given only when a node starts; the others also with `ros2 param set`. A value that is
+unknown, of another type or out of range is refused with a message that says what is allowed; numbers with a unit need a
+decimal point. A name with `~/` lies below the node's own name, as in `/arm_driver/samples`; the others lie in its namespace.
 """
 
 
 def build_page() -> str:
     """The text of docs/nodes.md."""
-    parts = [HEADER, "## Launch arguments\n", _arguments()]
+    by_hand = PATH.read_text().split(MARK)[0]
+    parts = [HEADER, "### Launch arguments\n", _arguments()]
     for process in IDENTIFY:
         module = importlib.import_module(process.module)
-        parts += [f"## {process.executable}\n", f"{process.description[0].upper()}{process.description[1:]}.\n"]
+        parts += [f"### {process.executable}\n", f"{process.description[0].upper()}{process.description[1:]}.\n"]
         parts += [_interfaces(module), _parameters(parameters_of(module))]
-    return "\n".join(parts).rstrip() + "\n"
+    return by_hand + MARK + "\n" + "\n".join(parts).rstrip() + "\n"
 
 
 def parameters_of(module: ModuleType) -> type[NodeParameters]:
@@ -61,6 +65,11 @@ def parameters_of(module: ModuleType) -> type[NodeParameters]:
 
 def interfaces_of(module: ModuleType) -> list[tuple[str, str, str]]:
     """(what, name, type) of every topic, service and action a node module and its own helpers make."""
+    return [row[:3] for row in _found(module)]
+
+
+def _found(module: ModuleType) -> list[tuple[str, str, str, str]]:
+    """The same with the quality of service of topics in words."""
     found = set()
     for part in (module, *_helpers(module)):
         for call in ast.walk(ast.parse(Path(part.__file__).read_text())):
@@ -70,9 +79,18 @@ def interfaces_of(module: ModuleType) -> list[tuple[str, str, str]]:
                 continue
             words = [item for item in call.args if not (isinstance(item, ast.Name) and item.id in ("self", "node"))]
             kind = getattr(part, words[0].id)
-            found.add((what, words[1].value, f"{kind.__module__.split('._')[0].replace('.', '/')}/{kind.__name__}"))
+            name = f"{kind.__module__.split('._')[0].replace('.', '/')}/{kind.__name__}"
+            quality = _quality(call.args[-1]) if what in ("publishes", "subscribes") else ""
+            found.add((what, words[1].value, name, quality))
     order = list(dict.fromkeys(_CALLS.values()))
     return sorted(found, key=lambda row: (order.index(row[0]), row[1]))
+
+
+def _quality(argument: ast.expr) -> str:
+    """The quality of service given as a profile of ``sysid_ros.ros.qos`` or as a depth."""
+    if isinstance(argument, ast.Constant):
+        return qos.describe(QoSProfile(depth=argument.value))
+    return qos.describe(getattr(qos, argument.attr))
 
 
 def _helpers(module: ModuleType) -> list[ModuleType]:
@@ -82,10 +100,9 @@ def _helpers(module: ModuleType) -> list[ModuleType]:
 
 
 def _interfaces(module: ModuleType) -> str:
-    rows = ["| | name | type |", "|---|---|---|"]
-    return (
-        "\n".join([*rows, *(f"| {what} | `{name}` | `{kind}` |" for what, name, kind in interfaces_of(module))]) + "\n"
-    )
+    rows = ["| | name | type | quality of service |", "|---|---|---|---|"]
+    rows += [f"| {what} | `{name}` | `{kind}` | {quality} |" for what, name, kind, quality in _found(module)]
+    return "\n".join(rows) + "\n"
 
 
 def _arguments() -> str:
@@ -103,7 +120,9 @@ def _parameters(kind: type[NodeParameters]) -> str:
         default = ", ".join(map(str, one.default)) if isinstance(one.default, tuple) else one.default
         default = str(default).lower() if isinstance(one.default, bool) else default
         shown = f"`{default}`" if default != "" else ""
-        allowed = allowed_values(kind, one).replace("|", "\\|")
+        allowed = (
+            allowed_values(kind, one).replace("a number with a decimal point, as in 2.0, ", "").replace("|", "\\|")
+        )
         start = "start" if one.metadata["read_only"] else ""
         unit = one.metadata["unit"]
         rows.append(f"| `{one.name}` | {shown} | {unit} | {one.metadata['description']} | {allowed} | {start} |")
