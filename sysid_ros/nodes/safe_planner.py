@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -165,7 +165,7 @@ class SafePlannerNode(LifecycleNode):
     ) -> CertifyTrajectory.Response:
         def check() -> tuple[Trajectory, Certificate]:
             trajectory = trajectory_from_message(request.trajectory, self._robot.joint_names)
-            return trajectory, self._check(trajectory, self._boxes(request.estimate))
+            return trajectory, self._check(trajectory, *self._model_of(request.estimate))
 
         found = await self._judge(check, response)
         if found is not None:
@@ -209,9 +209,9 @@ class SafePlannerNode(LifecycleNode):
 
     # The work
 
-    def _check(self, trajectory: Trajectory, boxes: tuple[Box, Box]) -> Certificate:
-        allowance = tracking_allowance(self._robot, boxes, trajectory)
-        return certify_sampled(
+    def _check(self, trajectory: Trajectory, boxes: tuple[Box, Box], payload: np.ndarray) -> Certificate:
+        allowance = tracking_allowance(self._robot, boxes, trajectory, payload)
+        certificate = certify_sampled(
             self._robot,
             trajectory,
             boxes,
@@ -219,6 +219,7 @@ class SafePlannerNode(LifecycleNode):
             settings=self._settings(boxes),
             now=self._now(),
         )
+        return replace(certificate, claims=f"{certificate.claims} Tracking errors: {allowance.claims}")
 
     def _search(self, request: PlanTo.Request) -> tuple[Trajectory, Certificate]:
         robot = self._robot
@@ -233,13 +234,14 @@ class SafePlannerNode(LifecycleNode):
         for field, values in (("start_position", start), ("goal_position", goal)):
             if values is None:
                 raise ParameterOutOfRange(f"PlanTo.{field}", "empty", f"{robot.n} numbers [rad]")
-        boxes = self._boxes(request.estimate)
-        return plan_to(
+        boxes, _ = self._model_of(request.estimate)
+        allowance = tracking_allowance(robot, boxes)
+        found = plan_to(
             robot,
             start,
             goal,
             boxes,
-            tracking_allowance(robot, boxes),
+            allowance,
             settings=self._settings(boxes),
             now=self._now(),
             start_velocity=joints("start_velocity"),
@@ -247,21 +249,26 @@ class SafePlannerNode(LifecycleNode):
             duration=request.duration or None,
             is_cancelled=lambda: not self._is_active,
         )
+        if found is None:
+            raise PlanningCancelled("the safe planner was deactivated")
+        trajectory, certificate = found
+        return trajectory, replace(certificate, claims=f"{certificate.claims} Tracking errors: {allowance.claims}")
 
     def _settings(self, boxes: tuple[Box, Box]) -> SampledCheckSettings:
         return self._config.values.settings(
             feedback_torque=feedback_allowance(self._robot, boxes),
         )
 
-    def _boxes(self, message: EstimateMessage) -> tuple[Box, Box]:
-        """Boxes of the arm's parameters and of the payload's: the estimate's, or the prior without one."""
+    def _model_of(self, message: EstimateMessage) -> tuple[tuple[Box, Box], np.ndarray]:
+        """Boxes of the arm's and the payload's parameters, and the payload the controller takes as nominal, (10,)."""
         estimate = estimate_from_message(message)
         if estimate is None:
-            return self._robot.theta_box, self._robot.payload_prior.box
+            prior = self._robot.payload_prior
+            return (self._robot.theta_box, prior.box), prior.nominal
         if not estimate.is_consistent or estimate.target != "payload":
             given = estimate.alarm or f"of target {estimate.target}"
             raise ParameterOutOfRange("estimate", given, "a consistent estimate of a payload, or none")
-        return self._robot.theta_box, estimate.box
+        return (self._robot.theta_box, estimate.box), np.array(estimate.values)
 
     # Messages
 
