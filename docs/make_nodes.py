@@ -27,6 +27,9 @@ _CALLS = {
 }
 """Functions that make an interface of a node, and what they make; all take (type, name) in this order."""
 
+_NUMBER = "a number with a decimal point, as in 2.0, "
+"""Said once at the top of the page."""
+
 PATH = Path(__file__).with_name("nodes.md")
 
 MARK = "<!-- From here on made by docs/make_nodes.py from the code; change it there. -->\n"
@@ -36,7 +39,7 @@ HEADER = """## Reference
 
 Parameters marked *start* can be given only when a node starts; the others also with `ros2 param set`. A value that is
 unknown, of another type or out of range is refused with a message that says what is allowed; numbers with a unit need a
-decimal point. A name with `~/` lies below the node's own name, as in `/arm_driver/samples`; the others lie in its namespace.
+decimal point. A name with `~/` lies below the node's own name, as in `/arm_driver/samples`; others in its namespace.
 """
 
 
@@ -120,9 +123,7 @@ def _parameters(kind: type[NodeParameters]) -> str:
         default = ", ".join(map(str, one.default)) if isinstance(one.default, tuple) else one.default
         default = str(default).lower() if isinstance(one.default, bool) else default
         shown = f"`{default}`" if default != "" else ""
-        allowed = (
-            allowed_values(kind, one).replace("a number with a decimal point, as in 2.0, ", "").replace("|", "\\|")
-        )
+        allowed = allowed_values(kind, one).replace(_NUMBER, "").replace("|", "\\|")
         start = "start" if one.metadata["read_only"] else ""
         unit = one.metadata["unit"]
         rows.append(f"| `{one.name}` | {shown} | {unit} | {one.metadata['description']} | {allowed} | {start} |")
