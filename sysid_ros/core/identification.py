@@ -74,8 +74,8 @@ class IdentificationSettings:
         trajectory_duration: Duration of one trajectory [s].
         target_mass_width: Stop as soon as the mass interval is this narrow [kg]; 0 asks for all trajectories.
         shrink_threshold: Stop when a trajectory has shrunk no interval by more than this fraction [-].
-        weighing_time: Time at rest before the first motion [s]: what gravity alone tells of the payload already narrows the
-            box that the controller and the planners must be ready for; 0 starts at once.
+        weighing_time: Time at rest before the first motion [s]: what gravity alone tells of the payload already narrows
+            the box that the controller and the planners must be ready for; 0 starts at once.
         settle_time: Time at rest after a motion that still counts as data [s].
     """
 
