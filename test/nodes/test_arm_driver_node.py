@@ -165,7 +165,9 @@ def test_injected_fault_ends_at_rest(bench, driver, fault, mode, code, words):
     status = driver.wait_for(mode)
     assert status.code in [getattr(DriverStatus, f"CODE_{one}") for one in code.split()], status.text
     assert any(word in status.text for word in words.split("|")), status.text
-    assert max(np.abs(status.tracking_error)) < 0.2 and not status.is_taking_over
+    # A delay of 100 cycles makes the loop itself unstable: it swings out further before it is given up at 0.1 rad.
+    reach = 0.4 if "fault_command_delay" in fault else 0.2
+    assert max(np.abs(status.tracking_error)) < reach and not status.is_taking_over
     if mode == FAULT:
         refused = driver.execute(driver.stay())
         assert not refused.accepted and "the loop is in FAULT" in refused.message
