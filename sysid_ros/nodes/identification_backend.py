@@ -272,15 +272,16 @@ class RosBackend:
         if not self._plan_hash:
             return
         self._node.get_logger().warning(f"bringing the arm to rest: {reason}")
-        asked, watch = time.monotonic(), self._watch
+        asked, patience, watch = time.monotonic(), BRAKE_TIMEOUT, self._watch
         doubt = f"the driver has not said that the arm rests within {BRAKE_TIMEOUT:g} s"
         try:
             call_service(self._node, self._clients.brake, Trigger.Request(), BRAKE_TIMEOUT)
             asked = time.monotonic()
         except SysidError as error:
             doubt = f"the brake could not be asked for ({error}); a driver that hears nobody brakes by itself"
+            patience = 0.2  # it has had its time
         # A driver that ends does not answer any more, but says that it has handed the arm back.
-        if not wait_until(lambda: watch.status_time > asked and not watch.is_moving, BRAKE_TIMEOUT):
+        if not wait_until(lambda: watch.status_time > asked and not watch.is_moving, patience):
             self.unrest = doubt
             self._node.get_logger().error(doubt)
 
