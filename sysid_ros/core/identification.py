@@ -169,8 +169,17 @@ class IdentificationBackend(Protocol):
     def reset_estimate(self, reason: str) -> None:
         """Forgets earlier data."""
 
-    def plan(self, index: int, duration: float, information: NDArray[np.float64]) -> PlannedMotion:
-        """Plans the next exciting trajectory from where the arm stands, given the information (10, 10) so far."""
+    def plan(
+        self, index: int, duration: float, information: NDArray[np.float64], limit_share: float
+    ) -> PlannedMotion:
+        """Plans the next exciting trajectory from where the arm stands.
+
+        Args:
+            index: Number of the trajectory, from 0.
+            duration: Its duration [s].
+            information: Gram matrix of the data so far, (10, 10).
+            limit_share: Share of the speed and acceleration limits it may use [-].
+        """
 
     def certify(self, motion: PlannedMotion) -> Certificate:
         """Checks a trajectory and returns its certificate."""
@@ -218,6 +227,8 @@ class Identification:
 
 POLL_PERIOD = 0.1
 """Time between two looks at the arm while it moves [s]."""
+LIMIT_SHARES = (1.0, 0.75, 0.5)
+"""Shares of the speed and acceleration limits that are tried until a plan is certified [-]."""
 MOTION_GRACE = 2.0
 """How much longer than planned a motion may take before it counts as failed [s]."""
 
@@ -302,17 +313,35 @@ class _Procedure:
 
     def _run_trajectory(self, index: int) -> None:
         backend = self._backend
-        self._report(Phase.PLANNING, "planning an exciting trajectory", self._fraction(index))
-        motion = backend.plan(index, self._settings.trajectory_duration, backend.information())
-        self._require_not_cancelled()
-        text = f"checking it (condition number {motion.condition_number:.1f})"
-        self._report(Phase.CERTIFYING, text, self._fraction(index))
-        certificate = backend.certify(motion)
-        self._require_not_cancelled()
+        motion, certificate = self._plan_certified(index)
         backend.execute(motion, certificate)
         self._motions.append(motion)
         self._certificates.append(certificate)
         self._follow(index, motion)
+
+    def _plan_certified(self, index: int) -> tuple[PlannedMotion, Certificate]:
+        """Plans until a plan is certified: how large tracking errors can get is known only once there is a motion."""
+        *faster, slowest = LIMIT_SHARES
+        text = "planning an exciting trajectory"
+        for limit_share in faster:
+            try:
+                return self._plan_once(index, limit_share, text)
+            except IdentificationFailed as refusal:
+                if refusal.code != IdentificationErrorCode.CERTIFICATE_REFUSED:
+                    raise
+                text = f"planning a slower one ({refusal})"
+        return self._plan_once(index, slowest, text)
+
+    def _plan_once(self, index: int, limit_share: float, text: str) -> tuple[PlannedMotion, Certificate]:
+        backend = self._backend
+        self._report(Phase.PLANNING, text, self._fraction(index))
+        motion = backend.plan(index, self._settings.trajectory_duration, backend.information(), limit_share)
+        self._require_not_cancelled()
+        checking = f"checking it (condition number {motion.condition_number:.1f})"
+        self._report(Phase.CERTIFYING, checking, self._fraction(index))
+        certificate = backend.certify(motion)
+        self._require_not_cancelled()
+        return motion, certificate
 
     def _follow(self, index: int, motion: PlannedMotion) -> None:
         deadline = motion.trajectory.duration + MOTION_GRACE

@@ -132,6 +132,8 @@ class ExcitationPlannerNode(Node):
         settings = replace(values.settings(), seed=int(request.seed))
         if request.duration != 0.0:
             settings = settings.with_duration(request.duration)
+        if request.limit_share != 0.0:
+            settings = settings.with_limit_share(request.limit_share)
         model = ExcitationModel.of(robot)
         estimate = estimate_from_message(request.estimate)
         if estimate is not None:

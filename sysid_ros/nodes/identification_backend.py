@@ -183,7 +183,9 @@ class RosBackend:
             raise IdentificationFailed(IdentificationErrorCode.INTERNAL, f"estimator: {response.message}")
         self._watch.forget_estimates(response.until)
 
-    def plan(self, index: int, duration: float, information: NDArray[np.float64]) -> PlannedMotion:
+    def plan(
+        self, index: int, duration: float, information: NDArray[np.float64], limit_share: float
+    ) -> PlannedMotion:
         """See :class:`IdentificationBackend`."""
         estimate = self._watch.estimate
         if estimate is not None and self._parameters.apply_estimate:
@@ -195,6 +197,7 @@ class RosBackend:
             duration=duration,
             information=information.reshape(100),
             estimate=self._model_estimate,
+            limit_share=limit_share,
             seed=(self._seed + index) % 2**32,
         )
         started = time.monotonic()

@@ -33,11 +33,12 @@ class FakeTrajectory:
 class FakeBackend:
     """An arm that needs ``duration`` of waiting per trajectory; ``widths`` are the estimates after each one."""
 
-    def __init__(self, widths=(0.5, 0.2, 0.1), fail_at: str = "", alarm: str = ""):
+    def __init__(self, widths=(0.5, 0.2, 0.1), fail_at: str = "", alarm: str = "", certified_share=1.0):
         self.calls: list[str] = []
         self._widths = widths
         self._fail_at = fail_at
         self._alarm = alarm
+        self._certified_share = certified_share
         self._remaining = 0.0
         self._executed = 0
         self.is_at_rest = True
@@ -53,12 +54,15 @@ class FakeBackend:
     def reset_estimate(self, reason):
         self._do("reset_estimate")
 
-    def plan(self, index, duration, information):
+    def plan(self, index, duration, information, limit_share):
         self._do("plan")
+        self.limit_share = limit_share
         return PlannedMotion(FakeTrajectory(), 10.0)
 
     def certify(self, motion):
         self._do("certify")
+        if self.limit_share > self._certified_share:
+            raise IdentificationFailed(IdentificationErrorCode.CERTIFICATE_REFUSED, "joint_7 is too fast")
         return "certificate"
 
     def execute(self, motion, certificate):
@@ -138,6 +142,23 @@ def test_every_failing_step_ends_with_a_brake(step):
     with pytest.raises(IdentificationFailed, match=f"{step} failed"):
         run_identification(backend, SETTINGS)
     assert backend.calls[-1] == "brake"
+
+
+def test_a_refused_plan_is_planned_again_slower():
+    backend, texts = FakeBackend(certified_share=0.8), []
+    settings = IdentificationSettings(trajectories=1, trajectory_duration=2.0, max_motion_time=6.0)
+    outcome = run_identification(backend, settings, on_progress=lambda p: texts.append(p.text))
+    assert backend.calls.count("plan") == 2 and backend.calls.count("execute") == 1 == len(outcome.motions)
+    assert backend.limit_share == 0.75
+    assert "planning a slower one (joint_7 is too fast)" in texts
+
+
+def test_a_plan_refused_at_every_speed_ends_with_the_refusal():
+    backend = FakeBackend(certified_share=0.1)
+    with pytest.raises(IdentificationFailed, match="joint_7 is too fast") as caught:
+        run_identification(backend, SETTINGS)
+    assert caught.value.code == IdentificationErrorCode.CERTIFICATE_REFUSED
+    assert backend.calls.count("plan") == 3 and "execute" not in backend.calls and backend.calls[-1] == "brake"
 
 
 def test_failed_motion_names_its_reason():

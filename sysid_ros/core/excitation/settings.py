@@ -87,6 +87,16 @@ class ExcitationSettings:
         harmonics = min(max(round(self.harmonics * duration / self.duration), fewest), most)
         return replace(self, duration=duration, harmonics=harmonics)
 
+    def with_limit_share(self, share: float) -> ExcitationSettings:
+        """These settings with only a share of their speed and acceleration limits [-].
+
+        Raises:
+            ParameterOutOfRange: The share is outside its range.
+        """
+        _check("limit_share [-]", share, (0.05, 1.0))
+        fastest, strongest = self.velocity_fraction * share, self.acceleration_fraction * share
+        return replace(self, velocity_fraction=max(fastest, 0.01), acceleration_fraction=max(strongest, 0.01))
+
     @property
     def samples(self) -> int:
         """Number of samples over the trajectory at which limits are imposed and information is counted."""

@@ -167,3 +167,12 @@ def test_progress_is_reported(model, gen3):
 def test_bad_information_is_refused(model, gen3, collected, message):
     with pytest.raises(ParameterOutOfRange, match=message):
         plan_excitation(model, gen3.home, SETTINGS, collected)
+
+
+def test_a_share_of_the_limits_is_a_share_of_speed_and_acceleration_only():
+    settings = ExcitationSettings().with_limit_share(0.5)
+    assert settings.velocity_fraction == pytest.approx(0.475) and settings.acceleration_fraction == pytest.approx(0.475)
+    assert settings.torque_fraction == ExcitationSettings().torque_fraction
+    for share in (0.0, 1.01, float("nan")):
+        with pytest.raises(ParameterOutOfRange, match="limit_share"):
+            ExcitationSettings().with_limit_share(share)
