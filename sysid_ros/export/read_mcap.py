@@ -18,11 +18,12 @@ from sysid_ros.core.errors import SysidError
 from sysid_ros.core.estimation.samples import SampleBlock, split_into_blocks
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.export.readers import InvalidRecording, Recording, describe_gaps, joint_columns
-from sysid_ros.export.recording import FIRST_STAMP, METADATA
+from sysid_ros.export.recording import FIRST_STAMP, LAST_STAMP, METADATA
 
 Array = NDArray[np.float64]
 
 SAMPLES = "sysid_msgs/msg/SampleBatch"
+_END = 2**63 - 1
 _PER_JOINT = {
     "q": "positions",
     "v": "velocities",
@@ -53,9 +54,11 @@ class _Collected:
 
     Attributes:
         first_stamp: Samples before this stamp are not used [ns].
+        last_stamp: Samples after this stamp are not used [ns].
     """
 
     first_stamp: int
+    last_stamp: int
     batches: list[SampleBlock] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)
     extra: dict[str, list[Array]] = field(default_factory=lambda: {"q_d": [], "v_d": [], "tau_command": []})
@@ -96,7 +99,8 @@ def read_mcap(path: Path, robot: RobotModel, topic: str | None = None) -> Record
         JointNotFound: It names a joint the robot does not have.
     """
     metadata = read_metadata(path)
-    collected, topics, damage = _Collected(_first_stamp(path, metadata)), set(), ""
+    first, last = _described_stamp(path, metadata, FIRST_STAMP, 0), _described_stamp(path, metadata, LAST_STAMP, _END)
+    collected, topics, damage = _Collected(first, last), set(), ""
     try:
         for entry in read_messages(path):
             if entry.type_name == SAMPLES and topic in (None, entry.topic):
@@ -159,12 +163,12 @@ def read_metadata(path: Path) -> dict[str, str]:
     return found
 
 
-def _first_stamp(path: Path, metadata: Mapping[str, str]) -> int:
-    text = metadata.get(FIRST_STAMP, "0")
+def _described_stamp(path: Path, metadata: Mapping[str, str], name: str, default: int) -> int:
+    text = metadata.get(name, default)
     try:
         return int(text)
     except ValueError:
-        raise InvalidRecording(path, f"the description '{FIRST_STAMP}'", repr(text), "a whole number [ns]") from None
+        raise InvalidRecording(path, f"the description '{name}'", repr(text), "a whole number [ns]") from None
 
 
 def _add(path: Path, robot: RobotModel, batch: Any, collected: _Collected) -> None:
@@ -180,10 +184,10 @@ def _add(path: Path, robot: RobotModel, batch: Any, collected: _Collected) -> No
     valid = np.asarray(batch.valid, dtype=bool)
     if valid.size != count:
         raise InvalidRecording(path, "the length of valid in a batch", valid.size, f"{count}")
-    is_early = stamps < collected.first_stamp
-    stamps, valid = stamps[~is_early], valid[~is_early]
-    arrays = {name: values[~is_early] for name, values in arrays.items()}
-    sequence = int(batch.first_sequence) + np.flatnonzero(~is_early)
+    is_used = (stamps >= collected.first_stamp) & (stamps <= collected.last_stamp)
+    stamps, valid = stamps[is_used], valid[is_used]
+    arrays = {name: values[is_used] for name, values in arrays.items()}
+    sequence = int(batch.first_sequence) + np.flatnonzero(is_used)
     blocks, notices = split_into_blocks(
         stamps[valid], sequence[valid], *(arrays[name][valid] for name in ("q", "v", "tau"))
     )

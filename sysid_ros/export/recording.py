@@ -45,6 +45,8 @@ class RecordingError(SysidError):
 
 FIRST_STAMP = "first_stamp_ns"
 """Name of the description that says with which sample the estimate began: earlier ones are not used offline either."""
+LAST_STAMP = "last_stamp_ns"
+"""Name of the description that says with which sample the final estimate ended: later ones are not used offline."""
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ class GoalRun:
         """Completes recording and files; where files are missing the goal is no success, but keeps its numbers."""
         faults = []
         try:
-            self._watch.end()
+            self._watch.end(outcome.estimate if outcome is not None else None)
         except SysidError as error:
             faults.append(str(error))
         if self._folder is not None:

@@ -21,7 +21,7 @@ from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.certificate import Certificate
 from sysid_ros.core.planning.trajectory import Trajectory
-from sysid_ros.export.recording import RecordingWriter
+from sysid_ros.export.recording import FIRST_STAMP, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     Samples,
@@ -116,8 +116,11 @@ class SuiteWatch:
             for topic, message in self._latched.items():
                 self._record(topic, message, self._now_ns)
 
-    def end(self) -> None:
+    def end(self, final: ParameterEstimate | None = None) -> None:
         """Ends a goal: nothing more is kept, the recording is complete.
+
+        Args:
+            final: The estimate it ended with, None for the latest; the recording says which samples it rests on.
 
         Raises:
             RecordingError: Not everything is in the recording.
@@ -125,6 +128,9 @@ class SuiteWatch:
         with self._lock:
             self._is_recording = False
             recorder, self._recorder = self._recorder, None
+            stamps = [stamp_ns for stamp_ns, estimate in self.records.estimates if final is None or estimate is final]
+        if recorder is not None and stamps:
+            recorder.describe(**{LAST_STAMP: str(stamps[-1])})
         if recorder is not None:
             recorder.close()
 
@@ -133,6 +139,8 @@ class SuiteWatch:
         with self._lock:
             self._past_until_ns = until_ns
             self.estimate, self._estimate_message = None, None
+            if self._recorder is not None:
+                self._recorder.describe(**{FIRST_STAMP: str(until_ns + 1)})
 
     @property
     def estimate_stamp_ns(self) -> int:

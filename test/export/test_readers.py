@@ -161,23 +161,23 @@ def test_payload_changes_are_kept(robot, short, tmp_path):
     assert read_recording(write_mcap(tmp_path / "a.mcap", batches), robot).payload_epochs == (0,) * 10 + (4,) * 5
 
 
-def test_a_recording_begins_where_the_estimate_began(robot, short, tmp_path):
+def test_a_recording_begins_and_ends_where_the_estimate_did(robot, short, tmp_path):
     definition = {SAMPLES: message_definition(SAMPLES, (ROOT, *share_directories()))}
-    for text, count in ((str(short.stamps[27]), 273), ("soon", None)):
+    for text, count in ((str(short.stamps[27]), 253), ("soon", None)):
         with RecordingWriter(tmp_path / "a.mcap", {"robot": "test"}, definition) as writer:
             for number, batch in enumerate(batches_of(robot, short)):
                 writer.write("/samples", SAMPLES, batch, int(batch.stamps[-1]))
                 if number == 5:  # known only after a while
-                    assert writer.describe(first_stamp_ns=text)
+                    assert writer.describe(first_stamp_ns=text, last_stamp_ns=str(short.stamps[279]))
         assert not writer.describe(first_stamp_ns="0")
         if count is None:
             with pytest.raises(InvalidRecording, match="'first_stamp_ns' is 'soon'; allowed: a whole number"):
                 read_recording(tmp_path / "a.mcap", robot)
             continue
         recording = read_recording(tmp_path / "a.mcap", robot)
-        _same(recording, short.slice(27))
+        _same(recording, short.slice(27, 280))
         assert recording.samples.sequence[0] == 27 and len(recording.reference_q) == count
-        assert recording.metadata == {"robot": "test", "first_stamp_ns": text}
+        assert recording.metadata["robot"] == "test" and recording.metadata["first_stamp_ns"] == text
 
 
 def test_a_recording_with_two_arms_asks_for_the_topic(robot, short, tmp_path):
