@@ -40,7 +40,7 @@ def test_without_certificate(robot, boxes):
         ({"box_hash": "0" * 64}, "issued for parameter box 000000000000"),
         ({"expires_at": 5.0}, "valid from 0.000 s to 5.000 s, but the time is 10.000 s"),
         ({"issued_at": 20.0}, "valid from 20.000 s"),
-        ({"start_q": np.full(7, 0.5)}, r"its certificate starts -?\d\.\d+ rad away from it at joint_4"),
+        ({"start_q": np.full(7, 0.5)}, r"it starts -?\d\.\d+ rad away from the plan at joint 4"),
         ({"tracking_bound": np.full(7, np.inf)}, "tracking bound of its certificate"),
         ({"tracking_bound": np.full(6, 0.1)}, "tracking bound of its certificate"),
         ({"tracking_bound": np.array([1, 1, 0.0, 1, 1, 1, 1])}, "tracking bound of joint_3 in its certificate is 0.0"),

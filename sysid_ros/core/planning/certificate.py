@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -12,6 +12,11 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.planning.base import Array, Trajectory, fingerprint
 
 METHODS = ("sampled", "interval")
+
+_START_TOLERANCE = 1e-9
+"""Largest difference between the start a certificate states and that of the trajectory [rad, rad/s, rad/s^2]."""
+_SHORT = 12
+"""Digits of a hash in messages."""
 
 
 class CertificateMismatch(SysidError):
@@ -37,7 +42,7 @@ def box_hash(*boxes: Box) -> str:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was checked of one trajectory with one set of parameter boxes.
+    """What was checked of one trajectory with one set of parameter boxes in one scene.
 
     Attributes:
         plan_hash: ``hash()`` of the trajectory.
@@ -45,11 +50,18 @@ class Certificate:
         start_q: Position the motion starts at, (n,) [rad].
         method: How it was checked: "sampled" (at samples only, no proof) or "interval" (over continuous time).
         claims: One sentence of what was and what was not checked.
-        margins: Smallest distance to each kind of limit, by name with unit; all are positive.
+        margins: Smallest distance to each kind of limit, by name with unit; none is negative.
         tracking_bound: Largest position error the checks allow for, (n,) [rad].
         issued_at: Time of issue [s since the epoch of the loop's clock].
         expires_at: Time it becomes worthless [s since the epoch of the loop's clock].
         brake_time: Time to rest of the stops along the path that were checked too [s]; 0 if none were.
+        scene_hash: ``hash()`` of the scene; empty if it states none.
+        start_v: Velocity the motion starts with, (n,) [rad/s]; None if it states none.
+        start_a: Acceleration the motion starts with, (n,) [rad/s^2]; None if it states none.
+        velocity_bound: Largest velocity error the checks allow for, (n,) [rad/s]; None if it states none.
+        torque_bound: Largest torque of the feedback the checks allow for, (n,) [Nm]; None if it states none.
+        places: Where (joint, links) and when each margin is smallest, by the names of ``margins``.
+        torque_fraction: Part of the torque limits that may be used [-].
 
     Raises:
         CertificateMismatch: The method is unknown, or it expires before it is issued.
@@ -65,38 +77,48 @@ class Certificate:
     issued_at: float
     expires_at: float
     brake_time: float = field(default=0.0)
+    scene_hash: str = ""
+    start_v: Array | None = None
+    start_a: Array | None = None
+    velocity_bound: Array | None = None
+    torque_bound: Array | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
+    torque_fraction: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("start_q", "tracking_bound"):
-            values = np.array(getattr(self, name), dtype=float)
-            values.setflags(write=False)
-            object.__setattr__(self, name, values)
+        for name in _VECTORS:
+            if getattr(self, name) is not None:
+                values = np.array(getattr(self, name), dtype=float)
+                values.setflags(write=False)
+                object.__setattr__(self, name, values)
         object.__setattr__(self, "margins", {str(key): float(value) for key, value in self.margins.items()})
+        object.__setattr__(self, "places", {str(key): str(value) for key, value in self.places.items()})
         if self.method not in METHODS:
             raise CertificateMismatch(f"method '{self.method}' is unknown; allowed: {', '.join(METHODS)}")
         if not self.expires_at > self.issued_at:
             raise CertificateMismatch(f"it expires at {self.expires_at} s, not after its issue at {self.issued_at} s")
 
-    def matches(self, trajectory: Trajectory, *boxes: Box, now: float | None = None) -> None:
-        """Checks that this certificate is about this trajectory and these boxes, and still valid.
+    def matches(
+        self, trajectory: Trajectory, *boxes: Box, scene_hash: str | None = None, now: float | None = None
+    ) -> None:
+        """Checks that this certificate is about this trajectory, these boxes and this scene, and still valid.
 
         Args:
             trajectory: Trajectory to execute.
             boxes: Parameter boxes of the model in use, in the order of :func:`box_hash`.
+            scene_hash: ``hash()`` of the scene the arm is in; None leaves the scene unchecked.
             now: Time of the loop's clock [s]; None leaves the expiry unchecked.
 
         Raises:
             CertificateMismatch: It is about something else, or expired.
         """
-        if self.plan_hash != trajectory.hash():
-            raise CertificateMismatch(
-                f"it was issued for plan {self.plan_hash[:12]}, but the plan is {trajectory.hash()[:12]}"
-            )
-        if self.box_hash != box_hash(*boxes):
-            raise CertificateMismatch(
-                f"it was issued for parameter box {self.box_hash[:12]}, but the model in use has "
-                f"{box_hash(*boxes)[:12]}; certify the plan again"
-            )
+        _require_same_hash("plan", self.plan_hash, "the plan is", trajectory.hash(), "")
+        model = "the model in use has"
+        _require_same_hash("parameter box", self.box_hash, model, box_hash(*boxes), "; certify the plan again")
+        if scene_hash is not None:
+            scene = "the arm is in"
+            _require_same_hash("scene", self.scene_hash, scene, scene_hash, "; certify the plan again")
+        self._require_start_of(trajectory)
         if now is not None and not self.issued_at <= now < self.expires_at:
             raise CertificateMismatch(
                 f"it is valid from {self.issued_at:.3f} s to {self.expires_at:.3f} s, but the time is {now:.3f} s"
@@ -104,18 +126,7 @@ class Certificate:
 
     def to_dict(self) -> dict[str, object]:
         """A dictionary of plain numbers, texts and lists, fit for JSON and YAML."""
-        return {
-            "plan_hash": self.plan_hash,
-            "box_hash": self.box_hash,
-            "start_q": self.start_q.tolist(),
-            "method": self.method,
-            "claims": self.claims,
-            "margins": dict(self.margins),
-            "tracking_bound": self.tracking_bound.tolist(),
-            "issued_at": float(self.issued_at),
-            "expires_at": float(self.expires_at),
-            "brake_time": float(self.brake_time),
-        }
+        return {entry.name: _plain(getattr(self, entry.name)) for entry in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Certificate:
@@ -129,3 +140,33 @@ class Certificate:
         if wrong:
             raise CertificateMismatch(f"its entries {', '.join(wrong)} are missing or unknown")
         return cls(**data)  # type: ignore[arg-type]
+
+    def _require_start_of(self, trajectory: Trajectory) -> None:
+        stated = (self.start_q, self.start_v, self.start_a)
+        for value, actual, unit in zip(stated, trajectory.evaluate(0.0), ("rad", "rad/s", "rad/s^2"), strict=True):
+            if value is None:
+                continue
+            if value.shape != actual.shape:
+                raise CertificateMismatch(f"its start has {value.size} joints, the plan has {actual.size}")
+            difference = np.where(np.isfinite(value), value - actual, np.inf)
+            joint = int(np.argmax(np.abs(difference)))
+            if abs(difference[joint]) > _START_TOLERANCE:
+                raise CertificateMismatch(
+                    f"it starts {difference[joint]:.6f} {unit} away from the plan at joint {joint + 1}"
+                )
+
+
+_VECTORS = ("start_q", "tracking_bound", "start_v", "start_a", "velocity_bound", "torque_bound")
+
+
+def _require_same_hash(what: str, issued_for: str, phrase: str, actual: str, advice: str) -> None:
+    if issued_for != actual:
+        raise CertificateMismatch(
+            f"it was issued for {what} {issued_for[:_SHORT] or 'none'}, but {phrase} {actual[:_SHORT]}{advice}"
+        )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return dict(value) if isinstance(value, Mapping) else value

@@ -6,55 +6,27 @@ Everything here is seen from the base frame. Positive distances are free, negati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel, Sphere
+from sysid_ros.core.planning.scene import Obstacle, Scene
+
+__all__ = [
+    "CollisionModel",
+    "Obstacle",
+    "build_collision_model",
+    "build_scene_model",
+    "displacements",
+    "pair_distances",
+    "sphere_centers",
+    "spheres_of_payload",
+]
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Obstacle:
-    """A solid box that stands still.
-
-    Attributes:
-        name: Name for messages.
-        center: Centre in the base frame, (3,) [m].
-        half_extents: Half edge lengths, (3,) [m].
-        rotation: Axes of the box seen from the base frame, (3, 3).
-
-    Raises:
-        ParameterOutOfRange: A number is not finite, an edge is not positive or the axes are not orthonormal.
-    """
-
-    name: str
-    center: Array
-    half_extents: Array
-    rotation: Array = field(default_factory=lambda: np.eye(3))
-
-    def __post_init__(self) -> None:
-        shapes = {"center": (3,), "half_extents": (3,), "rotation": (3, 3)}
-        for name, shape in shapes.items():
-            array = np.array(getattr(self, name), dtype=float)
-            if array.shape != shape or not np.all(np.isfinite(array)):
-                raise ParameterOutOfRange(f"{name} of obstacle '{self.name}'", array.tolist(), f"finite, shape {shape}")
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-        if not np.all(self.half_extents > 0.0):
-            name, value = f"half_extents [m] of obstacle '{self.name}'", self.half_extents.tolist()
-            raise ParameterOutOfRange(name, value, "above 0")
-        if not np.allclose(self.rotation @ self.rotation.T, np.eye(3), atol=1e-6):
-            raise ParameterOutOfRange(f"rotation of obstacle '{self.name}'", self.rotation.tolist(), "orthonormal rows")
-
-    def distance(self, points: ArrayLike) -> Array:
-        """Distances of points (..., 3) [m] to the surface, (...) [m]; negative inside."""
-        beyond = np.abs((np.asarray(points) - self.center) @ self.rotation) - self.half_extents
-        return np.linalg.norm(np.maximum(beyond, 0.0), axis=-1) + np.minimum(beyond.max(axis=-1), 0.0)
 
 
 @dataclass(frozen=True)
@@ -64,7 +36,7 @@ class CollisionModel:
     Attributes:
         spheres: Spheres of the arm and of what it carries.
         pairs: Indices of the spheres that must not touch each other, (m, 2).
-        movable: Indices of the spheres that are checked against ground and obstacles, (k,).
+        movable: Indices of the spheres that are checked against ground and obstacles: all but those of the base, (k,).
         obstacles: Boxes nothing may touch.
         ground_height: Height of the ground in the base frame [m], None for none.
     """
@@ -85,9 +57,8 @@ def build_collision_model(
     """Collects what must not touch what.
 
     Links of the arm are checked against each other when at least two other bodies are between them: with fewer, the
-    position limits keep them apart, and spheres are too coarse to show it. Tool and payload are checked as soon as one
-    other body is between. The base and the body turned by joint 1, which cannot come closer to anything around the arm,
-    are not checked against ground and obstacles.
+    position limits keep them apart. Tool and payload are checked as soon as one other body is between. Everything that
+    moves is checked against ground and obstacles; the base stands still and cannot run into anything.
 
     Args:
         robot: The arm, with its spheres.
@@ -100,7 +71,17 @@ def build_collision_model(
     is_tool = [_is_tool(robot, sphere.link) for sphere in robot.spheres] + [True] * len(payload_spheres)
     needed_gap = np.where(np.logical_or.outer(is_tool, is_tool), 2, 3)
     pairs = np.argwhere(bodies[None, :] - bodies[:, None] >= needed_gap)
-    return CollisionModel(spheres, pairs, np.flatnonzero(bodies >= 2), tuple(obstacles), ground_height)
+    return CollisionModel(spheres, pairs, np.flatnonzero(bodies >= 1), tuple(obstacles), ground_height)
+
+
+def build_scene_model(robot: RobotModel, scene: Scene) -> CollisionModel:
+    """What must not touch what in a scene; see :func:`build_collision_model`."""
+    return build_collision_model(robot, spheres_of_payload(robot, scene), scene.obstacles, scene.ground_height)
+
+
+def spheres_of_payload(robot: RobotModel, scene: Scene) -> tuple[Sphere, ...]:
+    """Spheres around what the arm carries in a scene: the scene's, or those of the robot's payload prior."""
+    return robot.payload_prior.spheres if scene.payload_spheres is None else scene.payload_spheres
 
 
 def _is_tool(robot: RobotModel, link: str) -> bool:
