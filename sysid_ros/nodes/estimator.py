@@ -77,8 +77,8 @@ class EstimatorParameters(RobotParameters):
         lower=0.0, upper=100.0, read_only=True,
     )  # fmt: skip
     update_windows: int = parameter(
-        10, "windows", "Bounds are intersected with the earlier ones after this many windows", lower=1, upper=1000,
-        read_only=True,
+        _DEFAULTS.update_windows, "windows", "Bounds are intersected with the earlier ones after this many windows",
+        lower=1, upper=1000, read_only=True,
     )  # fmt: skip
     max_windows: int = parameter(
         _DEFAULTS.max_windows, "windows", "Older windows are compacted beyond this many", lower=20, upper=100000,

@@ -15,7 +15,7 @@ from sysid_ros.nodes.identification import IdentificationParameters
 from sysid_ros.nodes.safe_planner import SafePlannerParameters
 
 CASES = [
-    (EstimatorSettings, EstimatorParameters, set(), {"update_windows"}),
+    (EstimatorSettings, EstimatorParameters, set(), set()),
     (ExcitationSettings, ExcitationPlannerParameters, {"seed"}, set()),  # the seed comes with the request
     (
         SampledCheckSettings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,7 +120,8 @@ class StreamingEstimator:
         if self._alarm:
             return self._no_estimate(self._alarm)
         if self._latest is None:
-            outcome = self._evaluate()
+            # A copy: how often somebody looks at the estimate must not change what it becomes.
+            outcome = self._evaluate(copy(self._point))
             self._latest = outcome.estimate
         return self._latest
 
@@ -157,7 +159,7 @@ class StreamingEstimator:
         return self._update() if self._windows % self._settings.update_windows == 0 else []
 
     def _update(self) -> list[str]:
-        outcome = self._evaluate()
+        outcome = self._evaluate(self._point)
         if outcome.box is None:
             return self._handle_contradiction(outcome.estimate.alarm)
         self._box, self._latest, self._inverse = outcome.box, outcome.estimate, outcome.inverse
@@ -166,22 +168,22 @@ class StreamingEstimator:
             self._on_update(outcome.estimate)
         return [outcome.estimate.alarm] if outcome.estimate.alarm else []
 
-    def _evaluate(self) -> _Outcome:
-        """Bounds and point estimate of all rows; changes nothing but the warm start of the fit."""
+    def _evaluate(self, point: PointEstimator) -> _Outcome:
+        """Bounds and point estimate of all rows; changes nothing but the warm start of ``point``."""
         if not self._rows:
             shares = {"prior": self._box.radius}
             return _Outcome(self._box, self._make(self._unknowns.nominal, self._box, shares, ""))
         rows = Rows.stack(self._rows)
         problem = self._problem(rows)
         try:
-            bounds = compute_bounds(problem, self._unknowns, self._settings, self._point.start, self._inverse)
+            bounds = compute_bounds(problem, self._unknowns, self._settings, point.start, self._inverse)
             box = self._combine(bounds)
             if box is None or find_contradictions(problem).size:
                 return _Outcome(None, self._no_estimate(self._explain(problem, rows)))
             if not bounds.is_rigorous:
                 reported = Box.around(bounds.center, bounds.half_width)
                 return _Outcome(box, self._make(bounds.center, reported, bounds.shares, ""))
-            solution = self._point.estimate(problem, box)
+            solution = point.estimate(problem, box)
         except NoBodyInBox as failure:
             return _Outcome(None, self._no_estimate(f"{failure}; {self._explain(problem, rows)}"))
         except FitNotConverged as failure:

@@ -62,6 +62,19 @@ def test_results_do_not_depend_on_the_blocks(robot, recording):
     np.testing.assert_array_equal(residual.measured, residual_again.measured)
 
 
+def test_looking_at_the_estimate_does_not_change_it(robot, recording):
+    estimates = []
+    for look in (False, True):
+        estimator = StreamingEstimator(robot, FAST)
+        for first in range(0, len(recording), 20):
+            estimator.add(recording.slice(first, first + 20))
+            if look and first % 60 == 0:
+                estimator.estimate()
+        estimates.append(estimator.estimate())
+    for name in ("values", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(estimates[1], name), getattr(estimates[0], name))
+
+
 def test_bounds_only_shrink_and_say_where_they_come_from(robot, recording, dumbbell):
     estimate, history, _ = estimate_from_samples(robot, [recording], FAST)
     boxes = [robot.payload_prior.box, *(item.box for item in history)]
