@@ -26,7 +26,8 @@ from sysid_ros.export.result import EstimateHistory, IdentificationResult
 from sysid_ros.export.torque_fit import with_torque_fit
 from sysid_ros.export.versions import software_versions
 from sysid_ros.export.window_check import check_windows, collect_rows
-from sysid_ros.export.writer import make_results_directory, write_results
+from sysid_ros.export.folders import make_results_directory
+from sysid_ros.export.writer import write_results
 from sysid_ros.terminal import ProgressDisplay, result_table
 
 PORTION = 0.05

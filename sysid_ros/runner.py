@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from sysid_ros.core.errors import SysidError
+from sysid_ros.export.folders import make_results_directory
 from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, resolve
 from sysid_ros.ros.environment import LOOPBACK_PROFILE
 from sysid_ros.suite import Suite, say, suite_environment
@@ -63,19 +63,6 @@ def client_command(options: argparse.Namespace, results: Path) -> list[str]:
     return command + (["--ros-args", "-r", f"__ns:=/{namespace}"] if namespace else [])
 
 
-def new_results_directory(base: Path) -> Path:
-    """Makes a folder named after the present time; a number is added if there is one already."""
-    name = time.strftime("%Y-%m-%d_%H-%M-%S")
-    for suffix in ("", *(f"_{number}" for number in range(2, 1000))):
-        path = (base / (name + suffix)).absolute()
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        return path
-    raise SysidError(f"{base} has too many folders named {name}")
-
-
 def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENTIFY) -> int:
     """The command ``sysid_identify``; returns its exit status."""
     options = build_parser().parse_args(argv)
@@ -84,7 +71,7 @@ def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENT
     }
     try:
         started = resolve(values, processes)
-        results = new_results_directory(options.results)
+        results = make_results_directory(options.results)
         environment = suite_environment(results / "log", options.domain_id)
     except SysidError as error:
         say(str(error))

@@ -12,7 +12,7 @@ import yaml
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.processes import ARGUMENTS, IDENTIFY, UnknownArgument, resolve
 from sysid_ros.resources import ResourceNotFound, resource, share_directories
-from sysid_ros.runner import build_parser, client_command, main, new_results_directory
+from sysid_ros.runner import build_parser, client_command, main
 from sysid_ros.suite import Suite, node_command
 
 ROOT = Path(__file__).parents[1]
@@ -90,12 +90,6 @@ def test_client_gets_the_goal_and_the_namespace(tmp_path):
     assert command[command.index("--seed") + 1] == "5"
     assert command[command.index("--max-motion-time") + 1] == "9.0"
     assert command[-3:] == ["--ros-args", "-r", "__ns:=/left"]
-
-
-def test_results_directories_do_not_collide(tmp_path):
-    paths = {new_results_directory(tmp_path) for _ in range(3)}
-    assert len(paths) == 3
-    assert all(path.is_dir() and path.parent == tmp_path for path in paths)
 
 
 class Recorder(SimpleNamespace):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from sysid_ros.core.errors import SysidError
@@ -33,25 +32,6 @@ class WrittenFiles:
     directory: Path
     files: tuple[str, ...]
     left_out: tuple[str, ...]
-
-
-def make_results_directory(root: Path | str = "results", now: datetime | None = None) -> Path:
-    """Makes ``<root>/<YYYYmmdd-HHMMSS>`` and returns it; a second one in the same second gets ``-2`` behind, and so on.
-
-    Raises:
-        SysidError: The folder cannot be made.
-    """
-    name = (now or datetime.now()).strftime("%Y%m%d-%H%M%S")
-    for suffix in ["", *(f"-{i}" for i in range(2, 100))]:
-        directory = Path(root) / (name + suffix)
-        try:
-            directory.mkdir(parents=True)
-            return directory
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise SysidError(f"cannot make the results folder {directory}: {error.strerror or error}") from error
-    raise SysidError(f"there are 99 results folders of the same second in {root}")
 
 
 def write_results(result: IdentificationResult, directory: Path | str) -> WrittenFiles:

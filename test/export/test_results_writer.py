@@ -10,7 +10,8 @@ import yaml
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.export.payload import summarize_payload, tool_parameters
-from sysid_ros.export.writer import make_results_directory, write_results
+from sysid_ros.export.folders import make_results_directory
+from sysid_ros.export.writer import write_results
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_a_payload_no_body_can_have_is_left_out_with_its_reason(result, tmp_path
 def test_two_results_of_one_second_get_two_folders(tmp_path):
     now = datetime(2026, 3, 4, 5, 6, 7)
     folders = [make_results_directory(tmp_path / "results", now).name for _ in range(3)]
-    assert folders == ["20260304-050607", "20260304-050607-2", "20260304-050607-3"]
+    assert folders == ["2026-03-04_05-06-07", "2026-03-04_05-06-07_2", "2026-03-04_05-06-07_3"]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
