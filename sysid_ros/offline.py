@@ -21,12 +21,12 @@ from sysid_ros.core.estimation.settings import METHODS, TARGETS, EstimatorSettin
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.export.folders import make_results_directory
 from sysid_ros.export.readers import Recording, read_recording
 from sysid_ros.export.result import EstimateHistory, IdentificationResult
 from sysid_ros.export.torque_fit import with_torque_fit
 from sysid_ros.export.versions import software_versions
 from sysid_ros.export.window_check import check_windows, collect_rows
-from sysid_ros.export.folders import make_results_directory
 from sysid_ros.export.writer import write_results
 from sysid_ros.terminal import ProgressDisplay, result_table
 

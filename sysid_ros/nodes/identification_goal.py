@@ -21,8 +21,8 @@ from sysid_ros.core.identification import (
     run_identification,
 )
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.export.recording import RecordingWriter
 from sysid_ros.export.folders import make_results_directory
+from sysid_ros.export.recording import RecordingWriter
 from sysid_ros.export.writer import RECORDING
 from sysid_ros.nodes.identification_backend import RosBackend, SuiteClients
 from sysid_ros.nodes.identification_files import prepare_folder, write_files

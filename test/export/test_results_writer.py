@@ -9,8 +9,8 @@ import yaml
 
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
-from sysid_ros.export.payload import summarize_payload, tool_parameters
 from sysid_ros.export.folders import make_results_directory
+from sysid_ros.export.payload import summarize_payload, tool_parameters
 from sysid_ros.export.writer import write_results
 
 
