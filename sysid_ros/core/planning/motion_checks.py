@@ -25,10 +25,18 @@ _STOP_POINTS = 9
 
 
 class TrackingErrors(Protocol):
-    """Largest errors of the controller, as :class:`sysid_ros.core.control` gives them."""
+    """Largest errors of the controller, as :mod:`sysid_ros.core.control` gives them, each (n,).
+
+    Attributes:
+        position: Of the position [rad].
+        velocity: Of the velocity [rad/s].
+        torque: Difference between the commanded torque and what the true parameters need for the desired motion [Nm].
+            The checks at samples take it from their settings instead.
+    """
 
     position: Array
     velocity: Array
+    torque: Array
 
 
 def error_bound(name: str, values: ArrayLike, n: int) -> Array:
@@ -215,7 +223,8 @@ def check_clearance(
         smallest = float(distances[index, which])
         if not smallest >= clearance:
             raise PlanRejected(check, names[int(which)], float(times[index]), smallest, clearance, "m")
-        margins[f"{check} [m]"] = smallest - clearance
+        name = f"{check} [m]"
+        margins[name] = min(smallest - clearance, margins.get(name, np.inf))
 
     if len(collision.pairs):
         names = [f"{links[i]} and {links[j]}" for i, j in collision.pairs]

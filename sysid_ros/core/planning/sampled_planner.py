@@ -20,7 +20,7 @@ from sysid_ros.core.model.robot import RobotModel, Sphere
 from sysid_ros.core.planning.base import InvalidTrajectory, PlanningCancelled, Trajectory, joint_vector
 from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.certificate import Certificate, box_hash
-from sysid_ros.core.planning.clearance import Obstacle, build_collision_model
+from sysid_ros.core.planning.clearance import Obstacle, build_scene_model, spheres_of_payload
 from sysid_ros.core.planning.motion_checks import (
     STOP_STEP,
     PlanRejected,
@@ -31,6 +31,7 @@ from sysid_ros.core.planning.motion_checks import (
     check_rates,
     error_bound,
 )
+from sysid_ros.core.planning.scene import Scene
 
 Array = NDArray[np.float64]
 
@@ -114,8 +115,8 @@ def certify_sampled(
     settings = settings or SampledCheckSettings()
     if trajectory.n != robot.n:
         raise InvalidTrajectory("the number of joints", trajectory.n, f"{robot.n}")
-    payload_spheres = robot.payload_prior.spheres if settings.payload_spheres is None else settings.payload_spheres
-    collision = build_collision_model(robot, payload_spheres, obstacles, settings.ground_height)
+    scene = Scene(tuple(obstacles), settings.ground_height, settings.payload_spheres, settings.clearance)
+    collision = build_scene_model(robot, scene)
     error = error_bound("tracking_bound.position [rad]", tracking_bound.position, robot.n)
     velocity_error = error_bound("tracking_bound.velocity [rad/s]", tracking_bound.velocity, robot.n)
     demand = _build_demand(robot, boxes, settings)
@@ -133,17 +134,24 @@ def certify_sampled(
     brake_time = 0.0
     if settings.brake_times:
         brake_time, margins["braking torque [-]"] = _check_stops(demand, trajectory, settings)
+    start_q, start_v, start_a = trajectory.evaluate(0.0)
     return Certificate(
         plan_hash=trajectory.hash(),
         box_hash=box_hash(*boxes),
-        start_q=trajectory.start,
+        start_q=start_q,
         method="sampled",
-        claims=_claims(settings, bool(collision.spheres), bool(payload_spheres), len(obstacles)),
+        claims=_claims(settings, bool(collision.spheres), bool(spheres_of_payload(robot, scene)), len(obstacles)),
         margins={name: value for name, value in margins.items() if np.isfinite(value)},
         tracking_bound=error,
         issued_at=now,
         expires_at=now + settings.validity,
         brake_time=brake_time,
+        scene_hash=scene.hash(),
+        start_v=start_v,
+        start_a=start_a,
+        velocity_bound=velocity_error,
+        torque_bound=demand.feedback,
+        torque_fraction=settings.torque_fraction,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,6 +18,14 @@ from sysid_ros.ros.conversions.common import (
     stamp_to_message,
     to_array,
 )
+
+# Joint vectors a certificate may leave out: field of the message and of the certificate.
+_OPTIONAL = {
+    "start_velocity": "start_v",
+    "start_acceleration": "start_a",
+    "velocity_bound": "velocity_bound",
+    "torque_bound": "torque_bound",
+}
 
 
 def trajectory_to_message(
@@ -78,12 +87,16 @@ def certificate_to_message(certificate: Certificate, joint_names: Sequence[str])
     return messages.Certificate(
         plan_hash=certificate.plan_hash,
         box_hash=certificate.box_hash,
+        scene_hash=certificate.scene_hash,
         joint_names=list(joint_names),
         start_position=to_array("d", certificate.start_q, np.float64),
+        **{field: _optional(getattr(certificate, name)) for field, name in _OPTIONAL.items()},
         method=certificate.method,
         claims=certificate.claims,
         margin_names=list(certificate.margins),
         margins=to_array("d", list(certificate.margins.values()), np.float64),
+        margin_places=[certificate.places.get(name, "") for name in certificate.margins],
+        torque_fraction=float(certificate.torque_fraction),
         tracking_bound=to_array("d", certificate.tracking_bound, np.float64),
         brake_time=float(certificate.brake_time),
         issued_at=float(certificate.issued_at),
@@ -104,18 +117,28 @@ def certificate_from_message(message: messages.Certificate, joint_names: Sequenc
         raise InvalidMessage(
             "Certificate", "margins", f"has {len(message.margins)} entries for {len(message.margin_names)} names"
         )
-    start, bound = (
-        joint_vector_from_message("Certificate", field, message.joint_names, getattr(message, field), joint_names)
-        for field in ("start_position", "tracking_bound")
-    )
+    if len(message.margin_places) not in (0, len(message.margins)):
+        raise InvalidMessage(
+            "Certificate", "margin_places", f"has {len(message.margin_places)} entries for {len(message.margins)}"
+        )
+
+    def joints(field: str) -> np.ndarray:
+        return joint_vector_from_message(
+            "Certificate", field, message.joint_names, getattr(message, field), joint_names
+        )
+
     return Certificate(
         plan_hash=message.plan_hash,
         box_hash=message.box_hash,
-        start_q=start,
+        scene_hash=message.scene_hash,
+        start_q=joints("start_position"),
+        **{name: joints(field) if len(getattr(message, field)) else None for field, name in _OPTIONAL.items()},
         method=message.method,
         claims=message.claims,
         margins=dict(zip(message.margin_names, (float(value) for value in message.margins), strict=True)),
-        tracking_bound=bound,
+        places={name: place for name, place in zip(message.margin_names, message.margin_places) if place},  # noqa: B905
+        torque_fraction=message.torque_fraction,
+        tracking_bound=joints("tracking_bound"),
         issued_at=message.issued_at,
         expires_at=message.expires_at,
         brake_time=message.brake_time,
@@ -140,3 +163,7 @@ def certified_from_message(
         trajectory_from_message(message.trajectory, joint_names),
         certificate_from_message(message.certificate, joint_names),
     )
+
+
+def _optional(values: np.ndarray | None) -> array:
+    return to_array("d", np.empty(0) if values is None else values, np.float64)
