@@ -17,7 +17,12 @@ _REST_TOLERANCE = 1e-6
 
 
 def admit_trajectory(
-    robot: RobotModel, trajectory: Trajectory, certificate: Certificate | None, boxes: tuple[Box, ...], now: float
+    robot: RobotModel,
+    trajectory: Trajectory,
+    certificate: Certificate | None,
+    boxes: tuple[Box, ...],
+    now: float,
+    is_continuation: bool = False,
 ) -> None:
     """Checks all that does not depend on where the arm is; takes milliseconds, so keep it out of a real-time cycle.
 
@@ -27,6 +32,7 @@ def admit_trajectory(
         certificate: Its certificate; None is refused.
         boxes: Parameter boxes of the model in use: the arm's (14 n,), then the payload's (10,).
         now: Time of the loop's clock [s].
+        is_continuation: Whether it takes over from another trajectory; else it must start at rest.
 
     Raises:
         LoopRefusal: With the joint and by how much, or what does not fit.
@@ -42,8 +48,9 @@ def admit_trajectory(
     _require_usable_bound(robot, certificate)
     q, v, a = trajectory.evaluate(0.0)
     _require_small(robot, certificate.start_q - q, 1e-9, "its certificate starts {:.6f} rad away from it at {}")
-    _require_small(robot, v, _REST_TOLERANCE, "it starts with {:.6f} rad/s at {}; it must start at rest")
-    _require_small(robot, a, _REST_TOLERANCE, "it starts with {:.6f} rad/s^2 at {}; it must start at rest")
+    if not is_continuation:
+        _require_small(robot, v, _REST_TOLERANCE, "it starts with {:.6f} rad/s at {}; it must start at rest")
+        _require_small(robot, a, _REST_TOLERANCE, "it starts with {:.6f} rad/s^2 at {}; it must start at rest")
     _require_within_limits(robot, trajectory)
 
 

@@ -18,6 +18,7 @@ from sysid_ros.core.planning.trajectory import Trajectory
 from sysid_ros.drivers.admission import admit_start, admit_trajectory
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.continuation import Continuation, admit_continuation
 from sysid_ros.drivers.fault_stop import FaultStop
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import (
@@ -107,21 +108,41 @@ class ControlLoop:
             self._lose_arm(error)
             return None
 
-    def execute(self, trajectory: Trajectory, certificate: Certificate | None) -> None:
-        """Checks a trajectory and starts it.
+    def execute(
+        self, trajectory: Trajectory, certificate: Certificate | None, continuation: Continuation | None = None
+    ) -> None:
+        """Checks a trajectory and starts it, or lets it take over from the present one.
+
+        Args:
+            trajectory: The motion.
+            certificate: Its certificate; without one it is refused.
+            continuation: Where in the present motion it takes over; None starts it from rest.
 
         Raises:
             LoopRefusal: It may not be executed; says which joint and by how much.
         """
-        admit_trajectory(self.robot, trajectory, certificate, self.boxes, self._now_ns * 1e-9)
-        self.begin(trajectory, certificate)
+        boxes = self.boxes_of(continuation)
+        admit_trajectory(
+            self.robot, trajectory, certificate, boxes, self._now_ns * 1e-9, is_continuation=continuation is not None
+        )
+        self.begin(trajectory, certificate, continuation)
 
-    def begin(self, trajectory: Trajectory, certificate: Certificate) -> None:
-        """Starts a trajectory that :func:`admit_trajectory` has admitted with the present :attr:`boxes`.
+    def boxes_of(self, continuation: Continuation | None) -> tuple[Box, Box]:
+        """Parameter boxes the certificate of a trajectory must be about."""
+        model = self._model if continuation is None or continuation.model is None else continuation.model
+        return model.theta_box, model.payload_box
+
+    def begin(
+        self, trajectory: Trajectory, certificate: Certificate, continuation: Continuation | None = None
+    ) -> None:
+        """Starts a trajectory that :func:`admit_trajectory` has admitted with :meth:`boxes_of` it.
 
         Raises:
             LoopRefusal: The arm is not ready for it, or the model has changed since.
         """
+        if continuation is not None:
+            self._continue(trajectory, certificate, continuation)
+            return
         if self._mode is not LoopMode.HOLD:
             raise LoopRefusal("trajectory", f"the arm must hold its position, but the loop is in {self._mode.name}")
         if self._output.blend_left > 0.0:
@@ -134,16 +155,14 @@ class ControlLoop:
             raise LoopRefusal("trajectory", "the model has changed since it was checked; certify it again")
         admit_start(self.robot, trajectory, self._reference.q, self.settings.start_tolerance)
         self._reference.follow(trajectory)
-        self._plan_hash = certificate.plan_hash
-        self._bound = np.array(certificate.tracking_bound)
-        self._brake_time = certificate.brake_time or self.settings.brake_time
         self._error_max = np.zeros(self.robot.n)
         self.heartbeat()
-        self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {trajectory.kind} {self._plan_hash[:12]}")
+        self._use_certificate(trajectory, certificate)
 
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
         """Brings the arm to rest along the path of its trajectory; does nothing where it rests or brakes already."""
         if self._mode is LoopMode.TRACK:
+            self._next = None
             self._reference.brake(self._brake_time)
             self._change_mode(LoopMode.BRAKE, code, reason)
 
@@ -252,6 +271,8 @@ class ControlLoop:
             self._brake_if(self._guard.find_silence((self._now_ns - self._heartbeat_ns) * 1e-9), LoopCode.STALE)
         reference = self._reference
         reference.advance(self.arm.period)
+        if self._next is not None and not reference.is_continued:
+            self._take_over()
         if is_valid and self._mode is not LoopMode.FAULT:
             self._watch_motion()
         if reference.trajectory is not None and reference.is_finished:
@@ -264,6 +285,40 @@ class ControlLoop:
             self._cycles, state.stamp_ns, is_ok, state.q, state.v, state.tau,
             reference.q, reference.v, reference.a, tau, self._mode,
         )  # fmt: skip
+
+    def _continue(self, trajectory: Trajectory, certificate: Certificate, continuation: Continuation) -> None:
+        reference, model = self._reference, continuation.model
+        if self._mode is not LoopMode.TRACK:
+            raise LoopRefusal("trajectory", f"it continues a motion, but the loop is in {self._mode.name}")
+        if self._next is not None:
+            raise LoopRefusal("trajectory", f"plan {self._next[1].plan_hash[:12]} already waits to take over")
+        admit_continuation(self.robot, trajectory, continuation, reference.trajectory, self._plan_hash)
+        late = reference.time - continuation.at
+        if late > -self.arm.period:
+            raise LoopRefusal(
+                "trajectory",
+                f"it comes {late + self.arm.period:.3f} s too late to take over; the arm follows the present plan, "
+                "which ends at rest",
+            )
+        if model is not None:
+            model.require_fits(self.robot)
+            model.require_inside(self._model, self.robot)
+        if certificate.box_hash != box_hash(*self.boxes_of(continuation)):
+            raise LoopRefusal("trajectory", "the model has changed since it was checked; certify it again")
+        reference.continue_with(trajectory, continuation.at)
+        self._next = (trajectory, certificate, model)
+
+    def _take_over(self) -> None:
+        (trajectory, certificate, model), self._next = self._next, None
+        if model is not None:
+            self._use_model(model)  # takes 0.4 ms; the controller carries over what it has learnt, so nothing jumps
+        self._use_certificate(trajectory, certificate)
+
+    def _use_certificate(self, trajectory: Trajectory, certificate: Certificate) -> None:
+        self._plan_hash = certificate.plan_hash
+        self._bound = np.array(certificate.tracking_bound)
+        self._brake_time = certificate.brake_time or self.settings.brake_time
+        self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {trajectory.kind} {self._plan_hash[:12]}")
 
     def _take_measurement(self, state: ArmState) -> bool:
         fault = self._check.find_fault(state)
@@ -346,6 +401,7 @@ class ControlLoop:
 
     def _give_up(self, reason: str, code: LoopCode, is_blind: bool = False) -> None:
         if self._mode is not LoopMode.FAULT:
+            self._next = None
             self._reference.hold(self._q)
             self._fault_stop.start(is_blind)
             self._change_mode(LoopMode.FAULT, code, reason)
@@ -369,6 +425,7 @@ class ControlLoop:
         self._is_given_up = False
         self._invalid_in_a_row = 0
         self._first_state: ArmState | None = None
+        self._next: tuple[Trajectory, Certificate, LoopModel | None] | None = None
         self.heartbeat()
 
     def _use_model(self, model: LoopModel) -> None:

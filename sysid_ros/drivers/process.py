@@ -22,6 +22,7 @@ from sysid_ros.core.planning.certificate import Certificate
 from sysid_ros.core.planning.trajectory import Trajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.channel import Channel, ChannelClosed
+from sysid_ros.drivers.continuation import Continuation
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_samples import LoopSamples
@@ -97,14 +98,16 @@ class LoopProcess:
             self._end(kill_after=2.0)
             raise
 
-    def execute(self, trajectory: Trajectory, certificate: Certificate | None) -> None:
-        """See :meth:`ControlLoop.execute`. Returns when the arm has begun to move.
+    def execute(
+        self, trajectory: Trajectory, certificate: Certificate | None, continuation: Continuation | None = None
+    ) -> None:
+        """See :meth:`ControlLoop.execute`. Returns when the arm has begun to move, or the trajectory waits its turn.
 
         Raises:
             LoopRefusal: It may not be executed.
             LoopProcessError: The process does not answer.
         """
-        self._call("execute", trajectory, certificate)
+        self._call("execute", trajectory, certificate, continuation)
 
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
         """See :meth:`ControlLoop.brake`. Returns when braking has begun."""

@@ -21,6 +21,7 @@ from sysid_ros.core.planning.trajectory import Trajectory
 from sysid_ros.drivers.admission import admit_trajectory
 from sysid_ros.drivers.arm import Pacing
 from sysid_ros.drivers.channel import Channel, ChannelClosed
+from sysid_ros.drivers.continuation import Continuation
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopRefusal
 from sysid_ros.drivers.pacing import Pacer, request_real_time
@@ -51,7 +52,7 @@ class LoopServer:
         self._loop = loop
         self._parent = os.getppid()
         self._checker = ThreadPoolExecutor(1, "trajectory_check")
-        self._pending: tuple[int, Future, Trajectory, Certificate] | None = None
+        self._pending: tuple[int, Future, tuple[Trajectory, Certificate, Continuation | None]] | None = None
         self._stop_reason = ""
         self._stop_requests: list[int] = []
         self._stop_deadline = float("inf")
@@ -121,27 +122,39 @@ class LoopServer:
         calls = {"brake": loop.brake, "set_model": loop.set_model, "connect": loop.connect, "status": loop.status}
         return calls[name](*arguments)
 
-    def _start_check(self, number: int, trajectory: Trajectory, certificate: Certificate | None) -> None:
+    def _start_check(
+        self,
+        number: int,
+        trajectory: Trajectory,
+        certificate: Certificate | None,
+        continuation: Continuation | None,
+    ) -> None:
         if self._pending is not None or self._stop_reason:
             reason = self._stop_reason or "another trajectory is being checked"
             self._reply(number, "refused", ("trajectory", reason))
             return
         loop = self._loop
         work = self._checker.submit(
-            admit_trajectory, loop.robot, trajectory, certificate, loop.boxes, loop.now_ns * 1e-9
+            admit_trajectory,
+            loop.robot,
+            trajectory,
+            certificate,
+            loop.boxes_of(continuation),
+            loop.now_ns * 1e-9,
+            is_continuation=continuation is not None,
         )
-        self._pending = (number, work, trajectory, certificate)
+        self._pending = (number, work, (trajectory, certificate, continuation))
 
     def _finish_check(self) -> None:
         if self._pending is None or not self._pending[1].done():
             return
-        (number, work, trajectory, certificate), self._pending = self._pending, None
+        (number, work, arguments), self._pending = self._pending, None
 
         def begin() -> None:
             work.result()
             if self._stop_reason:
                 raise LoopRefusal("trajectory", self._stop_reason)
-            self._loop.begin(trajectory, certificate)
+            self._loop.begin(*arguments)
 
         self._answer(number, "execute", begin)
 

@@ -7,6 +7,9 @@ import numpy as np
 from sysid_ros.core.planning.trajectory import BrakedTrajectory, Trajectory
 from sysid_ros.drivers.arm import Array
 
+_EARLY = 1e-3
+"""Share of a period that rounding may make the sum of all periods too short."""
+
 
 class Reference:
     """Desired position, velocity and acceleration, one period at a time.
@@ -31,6 +34,7 @@ class Reference:
         self._time = 0.0
         self._offset: Array | None = None
         self._offset_time = 0.0
+        self._next: tuple[Trajectory, float] | None = None
         self.q = np.array(q, dtype=float)
         self.path = self.q
         self.v, self.a = np.zeros_like(self.q), np.zeros_like(self.q)
@@ -42,9 +46,16 @@ class Reference:
         self._offset = offset if np.any(offset) else None
         self._offset_time = 0.0
 
+    def continue_with(self, trajectory: Trajectory, at: float) -> None:
+        """Lets another trajectory take over when the present one has been followed for ``at`` [s]."""
+        self._next = (trajectory, at)
+
     def brake(self, brake_time: float) -> None:
-        """Slows the trajectory down along its path until it rests after ``brake_time`` [s]. Does nothing at rest."""
-        trajectory = self.trajectory
+        """Slows the trajectory down along its path until it rests after ``brake_time`` [s]. Does nothing at rest.
+
+        What was to take over does not any more.
+        """
+        trajectory, self._next = self.trajectory, None
         if trajectory is not None and not isinstance(trajectory, BrakedTrajectory):
             self.trajectory = BrakedTrajectory(trajectory, min(self._time, trajectory.duration), brake_time)
 
@@ -53,6 +64,16 @@ class Reference:
         """Whether the trajectory, if any, has come to its end and the start offset is gone."""
         trajectory = self.trajectory
         return trajectory is None or (self._time >= trajectory.duration and self._offset is None)
+
+    @property
+    def time(self) -> float:
+        """How long the trajectory has been followed [s]."""
+        return self._time
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether another trajectory waits to take over."""
+        return self._next is not None
 
     @property
     def progress(self) -> float:
@@ -64,6 +85,9 @@ class Reference:
         if self.trajectory is None:
             return
         self._time += period
+        if self._next is not None and self._time >= self._next[1] - _EARLY * period:
+            (self.trajectory, left), self._next = self._next, None
+            self._time = max(0.0, self._time - left)
         self.path, self.v, self.a = self.trajectory.evaluate(self._time)
         self.q = self.path
         if self._offset is not None:

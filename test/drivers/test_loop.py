@@ -8,7 +8,10 @@ from driver_doubles import ComputedTorque, build_loop, make_certificate, make_mo
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.box import Box
+from sysid_ros.core.planning.certificate import box_hash
+from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError, ArmState
+from sysid_ros.drivers.continuation import Continuation
 from sysid_ros.drivers.lockstep import run_for, run_trajectory
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
 from sysid_ros.drivers.mock import MockSetup, build_mock_loop
@@ -112,6 +115,122 @@ def test_the_real_controllers_with_a_hidden_truth_and_a_payload(controller):
     assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK, loop.status().reason
     require_smooth(samples)
     require_rest(loop)
+
+
+# Taking over in motion
+
+
+def start_chain(loop, at=0.6, **changes):
+    """A plan that is being followed, and one that begins in its state after ``at`` [s]."""
+    first = start_move(loop, 0.5, 1.4)
+    start = first.evaluate(at)
+    second = BezierTrajectory(*start, start[0] + 0.25, 1.5)
+    return first, second, Continuation(**{"after": first.hash(), "at": at, **changes})
+
+
+def continue_move(loop, second, continuation, **certificate):
+    loop.execute(second, make_certificate(loop.boxes_of(continuation), second, **certificate), continuation)
+
+
+def test_a_trajectory_takes_over_in_motion_without_a_jump(loop):
+    samples = run(loop, 0.02)
+    first, second, continuation = start_chain(loop)
+    samples += run(loop, 0.4)
+    continue_move(loop, second, continuation, bound=0.04)
+    assert loop.status().plan_hash == first.hash()
+    samples += run(loop, 0.2)
+    assert loop.status().plan_hash == second.hash() and loop.status().tracking_bound[0] == 0.04
+    samples += run(loop, 1.6)
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
+    np.testing.assert_allclose(loop.status().reference, second.end, atol=1e-12)
+    require_smooth(samples)
+    q_d, v_d, a_d = (np.array([getattr(s, name) for s in samples]) for name in ("q_d", "v_d", "a_d"))
+    # The samples are the two plans, cycle by cycle: 0.02 s of rest, 0.6 s of the first, then the second.
+    np.testing.assert_allclose(q_d[20 + 599 - 1], first.evaluate(0.599)[0], atol=1e-12)
+    np.testing.assert_allclose(q_d[20 + 700 - 1], second.evaluate(0.1)[0], atol=1e-9)
+    np.testing.assert_allclose(np.diff(v_d, axis=0), 1e-3 * 0.5 * (a_d[1:] + a_d[:-1]), atol=2e-5)
+
+
+def test_nothing_takes_over_where_nothing_was_sent(loop):
+    first, _, _ = start_chain(loop)
+    run(loop, 1.6)
+    assert loop.mode is LoopMode.HOLD
+    np.testing.assert_allclose(loop.status().reference, first.end, atol=1e-12)
+
+
+def test_a_brake_on_the_way_forgets_what_was_to_take_over(loop):
+    first, second, continuation = start_chain(loop)
+    run(loop, 0.3)
+    continue_move(loop, second, continuation)
+    run(loop, 0.2)
+    loop.brake("test")
+    samples = run(loop, 0.8)
+    assert loop.mode is LoopMode.HOLD and loop.status().reason == "at rest after braking: test"
+    assert np.abs(loop.status().reference - first.start).max() < 0.25
+    require_smooth(samples)
+    start_move(loop, 0.1)  # and the way is free again
+
+
+def test_a_take_over_brings_its_model(robot, loop):
+    first, second, continuation = start_chain(loop)
+    model = loop.model
+    tighter = replace(model, payload_box=Box.around(model.payload, 0.5 * model.payload_box.radius))
+    tighter = replace(tighter, payload_box=tighter.payload_box.intersect(model.payload_box))
+    continuation = replace(continuation, model=tighter)
+    run(loop, 0.3)
+    with pytest.raises(LoopRefusal, match="parameter box"):
+        loop.execute(second, make_certificate(loop, second), continuation)  # certified for the model before
+    continue_move(loop, second, continuation)
+    assert loop.model is model
+    run(loop, 0.4)
+    assert loop.model is tighter and loop.status().model_box_hash == box_hash(*loop.boxes)
+    run(loop, 1.6)
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
+
+
+def test_what_may_not_take_over(loop):
+    with pytest.raises(LoopRefusal, match="it continues a motion, but the loop is in HOLD"):
+        plan = make_move(loop.status().reference, 0.1)
+        loop.execute(plan, make_certificate(loop, plan), Continuation(plan.hash(), 0.1))
+    first, second, continuation = start_chain(loop)
+    run(loop, 0.1)
+    model = loop.model
+    wider = replace(model, payload_box=Box(model.payload_box.lower - 1.0, model.payload_box.upper))
+    jumps = [BezierTrajectory(q, v, a, second.q1, 1.5) for q, v, a in (
+        (second.q0 + 1e-6, second.v0, second.a0),
+        (second.q0, second.v0 + 1e-5, second.a0),
+        (second.q0, second.v0, second.a0 + 1e-3),
+    )]  # fmt: skip
+    refusals = [
+        (second, replace(continuation, after="0" * 64), "it continues plan 000000000000, but the arm follows"),
+        (second, replace(continuation, at=1.5), "takes over after 1.5 s of a plan of 1.4 s"),
+        (second, replace(continuation, at=float("nan")), "takes over after nan s"),
+        (second, replace(continuation, at=0.5), "would jump by"),
+        (jumps[0], continuation, "position of joint_1 would jump by 1e-06 rad"),
+        (jumps[1], continuation, "velocity of joint_1 would jump by 1e-05 rad/s"),
+        (jumps[2], continuation, "acceleration of joint_1 would jump by 0.001 rad/s"),
+        (second, replace(continuation, model=wider), "the interval of payload.m"),
+    ]
+    for plan, where, reason in refusals:
+        with pytest.raises(LoopRefusal, match=reason):
+            continue_move(loop, plan, where)
+    continue_move(loop, second, continuation)
+    with pytest.raises(LoopRefusal, match="already waits to take over"):
+        continue_move(loop, second, continuation)
+    run(loop, 0.6)
+    assert loop.status().plan_hash == second.hash()
+    with pytest.raises(LoopRefusal, match="it continues plan"):
+        continue_move(loop, second, continuation)
+
+
+def test_a_late_plan_is_refused_and_the_present_one_ends_at_rest(loop):
+    first, second, continuation = start_chain(loop)
+    run(loop, 0.605)
+    with pytest.raises(LoopRefusal, match="0.006 s too late to take over; the arm follows the present plan"):
+        continue_move(loop, second, continuation)
+    run(loop, 1.0)
+    assert loop.mode is LoopMode.HOLD
+    np.testing.assert_allclose(loop.status().reference, first.end, atol=1e-12)
 
 
 def test_a_start_within_tolerance_is_reached_smoothly(loop):
