@@ -125,6 +125,7 @@ def test_ctrl_c_leaves_a_complete_file(tmp_path):
     script = (
         "import os, signal, sys\n"
         "from sysid_ros.export.recording import RecordingWriter\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background it is ignored\n"
         "writer = RecordingWriter(sys.argv[1], definitions={'demo_msgs/msg/Flag': 'bool on\\n'})\n"
         "for k in range(3000):\n"
         "    writer.write('/flag', 'demo_msgs/msg/Flag', {'on': True}, k)\n"
