@@ -1,0 +1,130 @@
+"""Tracking errors that are assumed while a plan is looked for, and what rejected candidates have taught."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.model.robot import JointLimits
+from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors, error_bound
+from sysid_ros.core.planning.receding.ranges import StateLimits
+from sysid_ros.core.planning.receding.settings import RecedingSettings
+
+Array = NDArray[np.float64]
+
+_FIRST_POSITION, _FIRST_VELOCITY, _FIRST_TORQUE = 0.02, 0.05, 0.05  # [rad], [rad/s], share of the limits
+_BEYOND = 1.2
+"""Margins grow by this much of what was missing, besides the steps below."""
+_STEPS = {"torque": 0.005, "distance": 0.001, "position": 0.001, "velocity": 0.002, "acceleration": 0.002}
+_KINDS = {
+    "torque at rest": "torque",
+    "braking torque": "torque",
+    "ground": "distance",
+    "obstacle": "distance",
+    "self-collision": "distance",
+}
+"""Checks by the margin that widens for them; the others bear its name."""
+
+
+@dataclass(frozen=True)
+class AssumedErrors:
+    """Tracking errors to plan with.
+
+    Attributes:
+        position: (n,) [rad].
+        velocity: (n,) [rad/s].
+        torque: (n,) [Nm].
+        is_measured: Whether they come from the bound of a motion, or are a guess.
+    """
+
+    position: Array
+    velocity: Array
+    torque: Array
+    is_measured: bool = False
+
+    @classmethod
+    def guess(cls, limits: JointLimits) -> AssumedErrors:
+        """What is assumed before any motion has been bounded."""
+        n = limits.tau_max.size
+        return cls(np.full(n, _FIRST_POSITION), np.full(n, _FIRST_VELOCITY), _FIRST_TORQUE * limits.tau_max)
+
+    @classmethod
+    def of(cls, errors: TrackingErrors, n: int) -> AssumedErrors:
+        """Those of a bound, each one number or (n,).
+
+        Raises:
+            ParameterOutOfRange: An entry is negative or not finite, or a length is wrong.
+        """
+        units = {"position": "rad", "velocity": "rad/s", "torque": "Nm"}
+        return cls(*(error_bound(f"{name} [{units[name]}]", getattr(errors, name), n) for name in units), True)
+
+    def grown(self, share: float) -> AssumedErrors:
+        """All errors larger by a share."""
+        factor = 1.0 + share
+        return replace(
+            self, position=factor * self.position, velocity=factor * self.velocity, torque=factor * self.torque
+        )
+
+    def larger(self, other: AssumedErrors) -> AssumedErrors:
+        """The larger of both, one by one; a guess gives way to what has been measured."""
+        if self.is_measured != other.is_measured:
+            return self if self.is_measured else other
+        pairs = ((getattr(self, name), getattr(other, name)) for name in ("position", "velocity", "torque"))
+        return AssumedErrors(*(np.maximum(*pair) for pair in pairs), self.is_measured)
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What is kept free of each kind of limit, besides tracking errors.
+
+    Attributes:
+        torque: Share of the limits, (n,) [-].
+        distance: [m].
+        position: (n,) [rad].
+        velocity: Share of the limits, (n,) [-].
+        acceleration: Share of the limits, (n,) [-].
+    """
+
+    torque: Array
+    distance: float
+    position: Array
+    velocity: Array
+    acceleration: Array
+
+    @classmethod
+    def of(cls, settings: RecedingSettings, n: int) -> Margins:
+        """Those of the settings."""
+        fractions = (settings.torque_fraction, settings.velocity_fraction, settings.acceleration_fraction)
+        torque, velocity, acceleration = (np.full(n, 1.0 - fraction) for fraction in fractions)
+        return cls(torque, settings.distance_margin, np.full(n, settings.position_margin), velocity, acceleration)
+
+    def grown(self, rejection: PlanRejected, joint_names: Sequence[str]) -> Margins:
+        """Larger where a candidate was rejected, by what was missing."""
+        kind = _KINDS.get(rejection.check, rejection.check)
+        if kind not in _STEPS:
+            return self
+        missing = abs(rejection.value - rejection.allowed)
+        if kind in ("torque", "velocity", "acceleration"):
+            missing /= max(abs(rejection.allowed), 1e-9)
+        growth = _BEYOND * missing + _STEPS[kind]
+        if kind == "distance":
+            return replace(self, distance=self.distance + growth)
+        named = np.array([f"'{name}'" in rejection.where for name in joint_names])
+        return replace(self, **{kind: getattr(self, kind) + growth * (named if named.any() else 1.0)})
+
+    def state_limits(self, limits: JointLimits, errors: AssumedErrors) -> StateLimits:
+        """Limits of the desired motion."""
+        taken = errors.position + self.position
+        return StateLimits(
+            limits.q_lower + taken,
+            limits.q_upper - taken,
+            (1.0 - self.velocity) * limits.v_max - errors.velocity,
+            (1.0 - self.acceleration) * limits.a_max,
+        )
+
+    def torque_limit(self, limits: JointLimits, errors: AssumedErrors) -> Array:
+        """What the model may need, (n,) [Nm]."""
+        return (1.0 - self.torque) * limits.tau_max - errors.torque

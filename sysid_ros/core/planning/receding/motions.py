@@ -1,0 +1,84 @@
+"""All motions of the Bezier family from one state, as affine functions of their end positions.
+
+Every motion is ``q(t) = q0 + f_v(t) v0 + f_a(t) a0 + blend(t) x`` with ``x = q1 - q0``, joint by joint, and so are its
+velocities and accelerations: limits on them are intervals of x, and derivatives along x are three numbers per time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial import Polynomial
+from numpy.typing import NDArray
+
+from sysid_ros.core.planning.base import State
+
+Array = NDArray[np.float64]
+
+_S = Polynomial([0.0, 1.0])
+# Over s = t / duration, from the control points q0, q0 + v0 T / 5, q0 + 2 v0 T / 5 + a0 T^2 / 20 and three times q1.
+_SHAPES = (
+    _S * (1 - _S) ** 4 + 4 * _S**2 * (1 - _S) ** 3,  # of v0 T
+    _S**2 * (1 - _S) ** 3 / 2,  # of a0 T^2
+    10 * _S**3 - 15 * _S**4 + 6 * _S**5,  # of x
+)
+
+
+def shape_functions(duration: float, times: Array) -> Array:
+    """Position, velocity and acceleration (first index) at times (T,) per v0, a0 and x (second index), (3, 3, T)."""
+    s = np.asarray(times) / duration
+    scales = (duration, duration**2, 1.0)
+    return np.array(
+        [
+            [
+                scale * shape.deriv(order)(s) / duration**order if order else scale * shape(s)
+                for shape, scale in zip(_SHAPES, scales, strict=True)
+            ]
+            for order in range(3)
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class MotionBasis:
+    """The motions of one start state at chosen times.
+
+    Attributes:
+        times: Times since the start, (T,) [s].
+        free: Positions, velocities and accelerations of the motion that ends where it starts, (3, T, n).
+        blend: What they change by per unit of ``x``, (3, T) [-, 1/s, 1/s^2].
+    """
+
+    times: Array
+    free: Array
+    blend: Array
+
+    @classmethod
+    def of(cls, start: State, duration: float, times: Array) -> MotionBasis:
+        """The basis for a start (position, velocity, acceleration), each (n,), at times (T,) in ``[0, duration]``."""
+        shapes = shape_functions(duration, times)
+        q0, v0, a0 = start
+        free = shapes[:, 0, :, None] * v0 + shapes[:, 1, :, None] * a0
+        free[0] += q0
+        return cls(np.asarray(times), free, shapes[:, 2])
+
+    def states(self, x: Array) -> State:
+        """Positions, velocities and accelerations, each (B T, n), of motions with end offsets x (B, n) [rad]."""
+        n = x.shape[1]
+        values = self.free[:, None] + self.blend[:, None, :, None] * x[None, :, None, :]
+        q, v, a = values.reshape(3, -1, n)
+        return q, v, a
+
+    def chain(self, dq: Array, dv: Array, da: Array) -> Array:
+        """Derivatives along x, summed over times (..., n), from those with respect to the states, each (..., T, n)."""
+        blends = self.blend[..., None]
+        return (dq * blends[0] + dv * blends[1] + da * blends[2]).sum(axis=-2)
+
+
+def gentlest_offset(start: State, duration: float) -> Array:
+    """End offset (n,) [rad] of the motion with the smallest integral of the squared acceleration, joint by joint."""
+    nodes, weights = np.polynomial.legendre.leggauss(6)  # exact: the integrand has degree 6
+    basis = MotionBasis.of(start, duration, 0.5 * duration * (nodes + 1.0))
+    slope = basis.blend[2]
+    return -(weights * slope) @ basis.free[2] / (weights @ slope**2)

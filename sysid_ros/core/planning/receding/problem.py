@@ -1,0 +1,183 @@
+"""One planning problem: cost, constraints and coordinates for given errors and margins. Solves nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.errors import SysidError
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.base import State
+from sysid_ros.core.planning.bezier import BezierTrajectory
+from sysid_ros.core.planning.clearance import CollisionModel, build_scene_model
+from sysid_ros.core.planning.family import BezierFamily
+from sysid_ros.core.planning.receding.constraints import MotionConstraints
+from sysid_ros.core.planning.receding.costs import GoalCost, InformationCost, PlanCost
+from sysid_ros.core.planning.receding.distances import FreeDistances
+from sysid_ros.core.planning.receding.margins import AssumedErrors, Margins
+from sysid_ros.core.planning.receding.motions import MotionBasis, gentlest_offset
+from sysid_ros.core.planning.receding.payload_windows import PayloadRegressor, WindowRows
+from sysid_ros.core.planning.receding.ranges import allowed_ends
+from sysid_ros.core.planning.receding.search import Space
+from sysid_ros.core.planning.receding.settings import RecedingSettings
+from sysid_ros.core.planning.receding.torques import WorstTorque
+from sysid_ros.core.planning.receding.widths import WidthCost
+from sysid_ros.core.planning.scene import Scene
+
+Array = NDArray[np.float64]
+
+_SMALLEST_HALF = 1e-6
+"""Half width given to joints whose end position is fixed by their limits [rad]."""
+_COARSE = 7
+"""Times at which random motions are looked at."""
+
+
+class NoMotion(SysidError):
+    """No motion of the family respects the limits of a joint.
+
+    Args:
+        joint: Name of the joint.
+    """
+
+    def __init__(self, joint: str):
+        self.joint = joint
+        super().__init__(
+            f"no motion to rest in the plan's duration respects the position, velocity and acceleration limits of "
+            f"joint '{joint}' with the tracking error, and leaves a next plan one that does"
+        )
+
+
+class PlannerModel:
+    """What is built once per robot.
+
+    Args:
+        robot: The arm.
+        settings: Settings of the planner.
+
+    Raises:
+        ModelError: The arm branches.
+    """
+
+    def __init__(self, robot: RobotModel, settings: RecedingSettings):
+        self.robot, self.settings = robot, settings
+        self.torque = WorstTorque(robot)
+        regressor = PayloadRegressor(robot)
+        self.rows = {
+            is_last: WindowRows(regressor, duration, settings.window)
+            for is_last, duration in ((False, settings.planning_time), (True, settings.duration))
+        }
+        self.coarse_rows = {
+            is_last: WindowRows(regressor, duration, settings.window, nodes=1)
+            for is_last, duration in ((False, settings.planning_time), (True, settings.duration))
+        }
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What a plan is wanted for.
+
+    Attributes:
+        start: Position, velocity and acceleration the plan starts with, each (n,).
+        information: Information collected so far, (10, 10).
+        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
+        payload_nominal: Nominal payload, (10,).
+        scene: What surrounds the arm and what it carries.
+        goal: Posture to get to, (n,) [rad]; None to learn about the payload.
+        is_last: Whether no plan will follow, so that all of this one will be executed.
+    """
+
+    start: State
+    information: Array
+    boxes: tuple[Box, Box]
+    payload_nominal: Array
+    scene: Scene
+    goal: Array | None
+    is_last: bool
+
+
+class PlanProblem:
+    """A request with the tracking errors and margins to plan with.
+
+    Args:
+        model: What is built once per robot.
+        request: What is wanted.
+        errors: Tracking errors to plan with.
+        margins: What is kept free besides.
+        reach: Share of the settings' k_range that may be used [-].
+
+    Raises:
+        NoMotion: No end position satisfies the limits of a joint.
+    """
+
+    def __init__(
+        self, model: PlannerModel, request: PlanRequest, errors: AssumedErrors, margins: Margins, reach: float = 1.0
+    ):
+        self.model, self.request = model, request
+        settings, robot, start = model.settings, model.robot, request.start
+        limits = margins.state_limits(robot.limits, errors)
+        take_over = None if request.is_last else settings.planning_time
+        widest = np.full(robot.n, reach * settings.k_range)
+        lower, upper = allowed_ends(start, limits, settings.duration, take_over, widest)
+        for joint in np.flatnonzero(~(lower <= upper)):
+            raise NoMotion(robot.joint_names[joint])
+        self.space = Space(0.5 * (lower + upper), np.maximum(0.5 * (upper - lower), _SMALLEST_HALF))
+        self.gentlest = self.space.coordinates(gentlest_offset(start, settings.duration))
+        self._limits = (margins.torque_limit(robot.limits, errors), request.scene.clearance + margins.distance)
+        collision = build_scene_model(robot, request.scene)
+        self._distances = FreeDistances(robot, collision, errors.position) if _has_rows(collision) else None
+        self.cost = self._build_cost(model.rows)
+
+    @property
+    def family(self) -> BezierFamily:
+        """The motions to choose from."""
+        settings = self.model.settings
+        return BezierFamily(self.space.center, self.space.half, settings.duration, settings.planning_time)
+
+    def trajectory(self, k: Array) -> BezierTrajectory:
+        """The motion with coordinates k (n,)."""
+        return self.family.member(self.request.start, k)
+
+    def coarse_cost(self) -> PlanCost:
+        """The cost with a coarser rule for its integrals, to compare many motions."""
+        return self._build_cost(self.model.coarse_rows)
+
+    def constraints(self) -> MotionConstraints:
+        """The constraints."""
+        settings = self.model.settings
+        return self._constraints(settings.samples, settings.brake_time)
+
+    def coarse_constraints(self) -> MotionConstraints:
+        """The constraints at few samples, to compare many motions."""
+        return self._constraints(_COARSE, None)
+
+    def leave_out_far(self, x: Array, distance: float) -> None:
+        """Leaves out pairs and obstacles that none of many motions x (B, n) comes near to [m]."""
+        if self._distances is not None:
+            times = np.linspace(0.0, self.model.settings.duration, _COARSE)
+            q = MotionBasis.of(self.request.start, self.model.settings.duration, times).states(x)[0]
+            self._distances.keep_near(self._distances.evaluate(q), distance)
+
+    def _constraints(self, samples: int, brake_time: float | None) -> MotionConstraints:
+        settings = self.model.settings
+        basis = MotionBasis.of(self.request.start, settings.duration, np.linspace(0.0, settings.duration, samples))
+        return MotionConstraints(self.model.torque, self._distances, basis, *self._limits, brake_time)
+
+    def _build_cost(self, rows: dict[bool, WindowRows]) -> PlanCost:
+        request, settings, start = self.request, self.model.settings, self.request.start
+        if request.goal is not None:
+            return GoalCost(start, request.goal)
+        chosen = rows[request.is_last]
+        if settings.cost == "bounds":
+            known = (request.information, request.boxes, request.payload_nominal)
+            return WidthCost(self.model.robot, self.model.torque, chosen, start, settings.duration, *known)
+        radius = request.boxes[1].radius
+        known = (request.information, radius, settings.cost, settings.prior_error)
+        return InformationCost(chosen, start, settings.duration, *known)
+
+
+def _has_rows(collision: CollisionModel) -> bool:
+    has_surroundings = collision.ground_height is not None or bool(collision.obstacles)
+    return bool(len(collision.pairs)) or (has_surroundings and bool(len(collision.movable)))
