@@ -63,6 +63,31 @@ class MotionBasis:
         free[0] += q0
         return cls(np.asarray(times), free, shapes[:, 2])
 
+    @classmethod
+    def continuation(cls, start: State, duration: float, take_over: float, times: Array) -> MotionBasis:
+        """The motions that take over and go to the same ends in another ``duration``: one way on from every motion.
+
+        Args:
+            start: Position, velocity and acceleration of the first motions, each (n,).
+            duration: Duration of both motions [s].
+            take_over: Time at which the second begins [s].
+            times: Times since then, (T,) [s].
+        """
+        q0, v0, a0 = start
+        first, second = shape_functions(duration, np.array([take_over]))[..., 0], shape_functions(duration, times)
+        # Per v0, a0 and x: state at take-over, distance left to the end, and what they make of the second motion.
+        left = np.array([0.0, 0.0, 1.0]) - first[0]
+        shapes = np.einsum("oct,ci->oit", second, np.stack([first[1], first[2], left]))
+        shapes[0] += first[0][:, None]
+        free = shapes[:, 0, :, None] * v0 + shapes[:, 1, :, None] * a0
+        free[0] += q0
+        return cls(take_over + np.asarray(times), free, shapes[:, 2])
+
+    def joined(self, other: MotionBasis) -> MotionBasis:
+        """The times of both, these first."""
+        parts = ((self.times, other.times, 0), (self.free, other.free, 1), (self.blend, other.blend, 1))
+        return MotionBasis(*(np.concatenate([one, two], axis=axis) for one, two, axis in parts))
+
     def states(self, x: Array) -> State:
         """Positions, velocities and accelerations, each (B T, n), of motions with end offsets x (B, n) [rad]."""
         n = x.shape[1]

@@ -33,6 +33,8 @@ _SMALLEST_HALF = 1e-6
 """Half width given to joints whose end position is fixed by their limits [rad]."""
 _COARSE = 7
 """Times at which random motions are looked at."""
+_CONTINUATION = 8
+"""Times at which a motion that could take over is looked at."""
 
 
 class NoMotion(SysidError):
@@ -162,7 +164,12 @@ class PlanProblem:
 
     def _constraints(self, samples: int, brake_time: float | None) -> MotionConstraints:
         settings = self.model.settings
-        basis = MotionBasis.of(self.request.start, settings.duration, np.linspace(0.0, settings.duration, samples))
+        start, duration = self.request.start, settings.duration
+        basis = MotionBasis.of(start, duration, np.linspace(0.0, duration, samples))
+        if not self.request.is_last:
+            # A state from which the limits leave no way to rest is no use, however exciting the way there.
+            times = np.linspace(0.0, duration, _CONTINUATION + 1)[1:]
+            basis = basis.joined(MotionBasis.continuation(start, duration, settings.planning_time, times))
         return MotionConstraints(self.model.torque, self._distances, basis, *self._limits, brake_time)
 
     def _build_cost(self, rows: dict[bool, WindowRows]) -> PlanCost:
