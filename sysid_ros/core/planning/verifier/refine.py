@@ -46,13 +46,26 @@ class Check:
 
 @dataclass
 class Tightest:
-    """The smallest margin of one kind found so far."""
+    """The smallest margin of one kind found so far.
+
+    Attributes:
+        margin: Lower bound of all margins.
+        middle: Smallest margin in the middle of any piece: no division raises ``margin`` above it.
+        where: What that one is about.
+        when: When it is [s].
+    """
 
     margin: float = np.inf
+    middle: float = np.inf
     where: str = ""
     when: float = 0.0
-    middle: float = np.inf
-    """Smallest margin in the middle of any piece: no division raises the margin above it."""
+
+    def take_middle(self, check: Check, times: Array) -> None:
+        """Takes in the margins in the middle of pieces, (rows, P), at times (P,)."""
+        row, piece = np.unravel_index(int(np.argmin(check.middle)), check.middle.shape)
+        if check.middle[row, piece] < self.middle:
+            self.middle, self.when = float(check.middle[row, piece]), float(times[piece])
+            self.where = check.names[int(row)]
 
 
 @dataclass
@@ -92,8 +105,7 @@ class Division:
             checks = evaluate(middle, half)
             for check in checks:
                 self._require(check, check.middle, middle)
-                tightest = self.tightest.setdefault(check.kind, Tightest())
-                tightest.middle = min(tightest.middle, float(check.middle.min()))
+                self.tightest.setdefault(check.kind, Tightest()).take_middle(check, middle)
             flagged = np.zeros(middle.size, dtype=bool)
             for check in checks:
                 lowest = check.margin.min(axis=0) - ROUNDING
@@ -103,7 +115,8 @@ class Division:
             done = ~flagged
             for check in checks:
                 self._require(check, check.margin[:, done] - ROUNDING, middle[done])
-                self._keep(check, check.margin[:, done] - ROUNDING, middle[done])
+                tightest = self.tightest[check.kind]
+                tightest.margin = min(tightest.margin, float(check.margin[:, done].min(initial=np.inf)) - ROUNDING)
             half = np.repeat(0.5 * half[flagged], 2)
             middle = np.repeat(middle[flagged], 2) + np.tile([-1.0, 1.0], flagged.sum()) * half
         return self.tightest
@@ -114,10 +127,3 @@ class Division:
         row, piece = np.unravel_index(int(np.argmin(np.where(np.isnan(margins), -np.inf, margins))), margins.shape)
         value, allowed = check.value(int(row), float(margins[row, piece]))
         raise PlanRejected(check.kind, check.names[int(row)], float(times[piece]), value, allowed, check.unit)
-
-    def _keep(self, check: Check, margins: Array, times: Array) -> None:
-        tightest = self.tightest[check.kind]
-        if margins.size and margins.min() < tightest.margin:
-            row, piece = np.unravel_index(int(np.argmin(margins)), margins.shape)
-            tightest.margin, tightest.when = float(margins[row, piece]), float(times[piece])
-            tightest.where = check.names[int(row)]

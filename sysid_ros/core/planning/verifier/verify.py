@@ -45,7 +45,7 @@ class Verification:
         margins: Smallest distance to each kind of limit, by name with unit; none is negative. Those in [-] are
             shares of the limit.
         places: Joint or pair of links each margin belongs to, by the same names.
-        times: Time since the start of the plan at which each margin was found, to within the piece it lies in [s].
+        times: Time since the start of the plan at which it is smallest of all middles of pieces [s].
         pieces: Pieces of time that were looked at.
         brake_time: Time to rest of the stops along the path that were proven too [s]; 0 if none were.
     """
