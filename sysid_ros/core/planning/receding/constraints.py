@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 DISTANCE_UNIT = 0.1  # [m]
 _SEGMENTS = 3
 """Parts of a motion of which each contributes its own worst rows to a linear model."""
+_STOP_PROGRESS = (0.5, 0.7)
+"""Fractions of the progress of a stop where its torque tends to be largest."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class ConstraintSamples:
     """Rows of B motions and what their derivatives need.
 
     Attributes:
-        torque: (B, stages, T, n) [-]: in the motion, at rest on its path, and in a stop along it.
+        torque: (B, stages, T, n) [-]: in the motion, at rest on its path, and in a stop.
         distance: (B, T, rows) [0.1 m].
         states: The states of the torque rows, each (stages B T, n).
         torques: The torques there.
@@ -73,10 +75,10 @@ class MotionConstraints:
         self._torque, self._distances, self._basis = torque, distances, basis
         self._limit = np.maximum(torque_limit, 1e-3)
         self._clearance = clearance
-        # The motion, rest on its path, and the hardest point of a stop: rate and slowdown of the clock.
+        # The motion, rest on its path, and points of a stop: rate and slowdown of the clock.
         self._stages = [(1.0, 0.0), (0.0, 0.0)]
         if brake_time is not None:
-            self._stages.append(tuple(map(float, clock_rates(0.5, brake_time))))
+            self._stages += [tuple(map(float, clock_rates(progress, brake_time))) for progress in _STOP_PROGRESS]
 
     def evaluate(self, x: Array) -> ConstraintSamples:
         """All rows of motions with end offsets x (B, n) [rad]."""

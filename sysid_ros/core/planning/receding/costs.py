@@ -4,7 +4,7 @@ The information of a plan is that of all windows collected so far plus that of t
 executed, ``G = G_collected + sum of row^T row``, in the unit of :meth:`StreamingEstimator.information` (rows are mean
 torques). Before anything has been measured G can be close to singular, so what is optimised contains the prior too:
 ``G + s^2 diag(radius)^-2``, the information of ten rows that measure each parameter to within its half width in the
-payload's box with the torque error s. The condition numbers that are reported are those of G itself.
+payload's prior with the torque error s. The condition numbers that are reported are those of G itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class InformationCost:
         start: Position, velocity and acceleration, each (n,).
         duration: Duration of the motions [s].
         collected: Information collected so far, (10, 10).
-        radius: Half widths of the payload's box, (10,).
+        radius: Half widths of the payload's prior, (10,).
         kind: "condition" or "determinant".
         prior_error: Torque error s of the prior's rows [Nm].
 

@@ -68,6 +68,11 @@ class AssumedErrors:
             self, position=factor * self.position, velocity=factor * self.velocity, torque=factor * self.torque
         )
 
+    def is_within(self, other: AssumedErrors) -> bool:
+        """Whether none of these errors exceeds the other's."""
+        names = ("position", "velocity", "torque")
+        return all(bool(np.all(getattr(self, name) <= getattr(other, name))) for name in names)
+
     def larger(self, other: AssumedErrors) -> AssumedErrors:
         """The larger of both, one by one; a guess gives way to what has been measured."""
         if self.is_measured != other.is_measured:

@@ -180,7 +180,7 @@ class PlanProblem:
         if settings.cost == "bounds":
             known = (request.information, request.boxes, request.payload_nominal)
             return WidthCost(self.model.robot, self.model.torque, chosen, start, settings.duration, *known)
-        radius = request.boxes[1].radius
+        radius = self.model.robot.payload_prior.box.radius  # not the box in use: the cost shall not change with it
         known = (request.information, radius, settings.cost, settings.prior_error)
         return InformationCost(chosen, start, settings.duration, *known)
 

@@ -67,7 +67,7 @@ class RecedingSettings:
 
     duration: float = 3.0
     planning_time: float = 1.5
-    k_range: float = math.pi / 3.0
+    k_range: float = math.pi / 2.0
     cost: str = "condition"
     window: float = 0.1
     velocity_fraction: float = 0.99
