@@ -20,7 +20,11 @@ NODES = (
     "safe_planner",
 )
 # Commands that need no `ros2 run`.
-COMMANDS = ("sysid_identify = sysid_ros.runner:main", "sysid_offline = sysid_ros.offline:main")
+COMMANDS = (
+    "sysid_identify = sysid_ros.runner:main",
+    "sysid_offline = sysid_ros.offline:main",
+    "sysid_verify = sysid_ros.verify:main",
+)
 
 
 def shared(folder: str, pattern: str) -> tuple[str, list[str]]:
@@ -52,7 +56,7 @@ setup(
         "casadi>=3.6",
         "matplotlib>=3.6",
         "mcap-ros2-support>=0.5",
-        "mujoco>=3.1",
+        "mujoco>=3.17",
         "numpy>=1.26",
         "pin>=3.0",
         "PyYAML>=6.0",

@@ -9,7 +9,10 @@ import numpy as np
 from std_msgs.msg import Header
 
 from sysid_msgs import msg as messages
+from sysid_ros.core.model.robot import Sphere
+from sysid_ros.core.planning.bundle import CertifiedPlan
 from sysid_ros.core.planning.certificate import Certificate
+from sysid_ros.core.planning.scene import Obstacle, Scene
 from sysid_ros.core.planning.trajectory import Trajectory, trajectory_from_dict
 from sysid_ros.ros.conversions.common import (
     InvalidMessage,
@@ -163,6 +166,84 @@ def certified_from_message(
         trajectory_from_message(message.trajectory, joint_names),
         certificate_from_message(message.certificate, joint_names),
     )
+
+
+def certified_plan_to_message(
+    plan: CertifiedPlan, joint_names: Sequence[str], stamp_ns: int = 0, frame: str = ""
+) -> messages.CertifiedTrajectory:
+    """A certified plan with all that its certificate rests on, so that whoever records it can check it again."""
+    message = certified_to_message(plan.trajectory, plan.certificate, joint_names, stamp_ns, frame)
+    message.robot_name, message.robot_hash = plan.robot_name, plan.robot_hash
+    for name, box in zip(("arm", "payload"), plan.boxes, strict=True):
+        setattr(message, f"{name}_lower", to_array("d", box.lower, np.float64))
+        setattr(message, f"{name}_upper", to_array("d", box.upper, np.float64))
+    message.scene = scene_to_message(plan.scene, stamp_ns, frame)
+    return message
+
+
+def scene_to_message(scene: Scene, stamp_ns: int = 0, frame: str = "") -> messages.Scene:
+    """A scene for the wire.
+
+    Args:
+        scene: The scene.
+        stamp_ns: When it was made [ns].
+        frame: Base frame of the arm.
+    """
+
+    def numbers(field: str) -> array:
+        rows = [getattr(obstacle, field).ravel() for obstacle in scene.obstacles]
+        return to_array("d", np.concatenate(rows) if rows else np.empty(0), np.float64)
+
+    rows = [[*sphere.center, sphere.radius] for sphere in scene.payload_spheres or ()]
+    return messages.Scene(
+        header=Header(stamp=stamp_to_message(stamp_ns), frame_id=frame),
+        obstacle_names=[obstacle.name for obstacle in scene.obstacles],
+        obstacle_centers=numbers("center"),
+        obstacle_half_extents=numbers("half_extents"),
+        obstacle_rotations=numbers("rotation"),
+        has_ground=scene.ground_height is not None,
+        ground_height=float(scene.ground_height or 0.0),
+        has_payload_spheres=scene.payload_spheres is not None,
+        payload_spheres=to_array("d", np.array(rows).ravel(), np.float64),
+        clearance=float(scene.clearance),
+        hash=scene.hash(),
+    )
+
+
+def scene_from_message(message: messages.Scene, last_body: int) -> Scene:
+    """A received scene.
+
+    Args:
+        message: The message; an empty hash leaves the hash unchecked, as from a sender that cannot compute it.
+        last_body: Index of the body that carries the payload, the number of joints.
+
+    Raises:
+        InvalidMessage: Lengths or the hash do not fit.
+        ParameterOutOfRange: A number is not finite or out of range.
+    """
+    count = len(message.obstacle_names)
+    arrays = {}
+    for field, width in (("obstacle_centers", 3), ("obstacle_half_extents", 3), ("obstacle_rotations", 9)):
+        values = np.array(getattr(message, field), dtype=float)
+        if values.size != width * count:
+            raise InvalidMessage("Scene", field, f"has {values.size} entries for {count} obstacles of {width}")
+        arrays[field] = values.reshape(count, width)
+    if len(message.payload_spheres) % 4:
+        raise InvalidMessage("Scene", "payload_spheres", f"has {len(message.payload_spheres)} entries, not 4 for each")
+    rows = np.array(message.payload_spheres, dtype=float).reshape(-1, 4)
+    spheres = tuple(Sphere(last_body, row[:3], float(row[3]), "payload") for row in rows)
+    scene = Scene(
+        tuple(
+            Obstacle(name, center, half, rotation.reshape(3, 3))
+            for name, center, half, rotation in zip(message.obstacle_names, *arrays.values(), strict=True)
+        ),
+        message.ground_height if message.has_ground else None,
+        spheres if message.has_payload_spheres else None,
+        message.clearance,
+    )
+    if message.hash and scene.hash() != message.hash:
+        raise InvalidMessage("Scene", "hash", f"is {message.hash[:12]!r}, but the content has {scene.hash()[:12]!r}")
+    return scene
 
 
 def _optional(values: np.ndarray | None) -> array:

@@ -59,6 +59,27 @@ def test_another_box_is_refused(certificate, trajectory, boxes):
         certificate.matches(trajectory, *boxes)
 
 
+def test_another_scene_is_refused(certificate, trajectory):
+    certificate.matches(trajectory, ARM, PAYLOAD)
+    with pytest.raises(CertificateMismatch, match="issued for scene none, but the arm is in 11"):
+        certificate.matches(trajectory, ARM, PAYLOAD, scene_hash="11" * 32)
+    stated = replace(certificate, scene_hash="22" * 32)
+    stated.matches(trajectory, ARM, PAYLOAD, scene_hash="22" * 32)
+    with pytest.raises(CertificateMismatch, match="issued for scene 22.* certify the plan again"):
+        stated.matches(trajectory, ARM, PAYLOAD, scene_hash="11" * 32)
+
+
+@pytest.mark.parametrize(("field", "index"), [("start_q", 0), ("start_v", 1), ("start_a", 2)])
+def test_another_start_state_is_refused(certificate, trajectory, field, index):
+    start = trajectory.evaluate(0.0)[index]
+    replace(certificate, **{field: start}).matches(trajectory, ARM, PAYLOAD)
+    for wrong in (start + 1e-6 * np.eye(7)[3], np.where(np.arange(7) == 3, np.nan, start)):
+        with pytest.raises(CertificateMismatch, match="it starts .* away from the plan at joint 4"):
+            replace(certificate, **{field: wrong}).matches(trajectory, ARM, PAYLOAD)
+    with pytest.raises(CertificateMismatch, match="its start has 6 joints"):
+        replace(certificate, **{field: start[:6]}).matches(trajectory, ARM, PAYLOAD)
+
+
 @pytest.mark.parametrize("now", [9.99, 20.0, 1e9, np.nan])
 def test_outside_its_time_it_is_refused(certificate, trajectory, now):
     with pytest.raises(CertificateMismatch, match="valid from 10.000 s to 20.000 s, but the time is"):
@@ -69,6 +90,8 @@ def test_json_round_trip(certificate):
     copy = Certificate.from_dict(json.loads(json.dumps(certificate.to_dict(), allow_nan=False)))
     assert copy.to_dict() == certificate.to_dict()
     np.testing.assert_array_equal(copy.start_q, certificate.start_q)
+    full = replace(certificate, start_v=np.ones(7), torque_bound=np.ones(7), places={"torque [-]": "joint_2, 0.1 s"})
+    assert Certificate.from_dict(json.loads(json.dumps(full.to_dict()))).to_dict() == full.to_dict()
     assert not copy.start_q.flags.writeable and not copy.tracking_bound.flags.writeable
 
 
