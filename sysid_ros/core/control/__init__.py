@@ -14,7 +14,7 @@ from sysid_ros.core.control.gravity_pid import GravityPid, PidSettings
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics
 from sysid_ros.core.control.robust import ControlStatus, RobustController
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.control.tracking_bound import TrackingBound, tracking_bound
+from sysid_ros.core.control.tracking_bound import TrackingBound, TrackingHistory, bound_motion, tracking_bound
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
 
@@ -31,6 +31,8 @@ __all__ = [
     "RobustSettings",
     "TrackingAllowance",
     "TrackingBound",
+    "TrackingHistory",
+    "bound_motion",
     "build_controller",
     "feedback_allowance",
     "tracking_allowance",

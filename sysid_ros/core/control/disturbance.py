@@ -19,7 +19,8 @@ from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.model_terms import ModelTerms
 from sysid_ros.core.control.motion import MotionSamples
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.control.uncertainty import InertialUncertainty
+from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 
 Array = NDArray[np.float64]
@@ -54,39 +55,54 @@ class SmoothDisturbance:
 
 
 def compute_smooth(
-    robot: RobotModel, model: ControlModel, settings: RobustSettings, samples: MotionSamples, inertia: Array
+    robot: RobotModel,
+    model: ControlModel,
+    uncertainty: InertialUncertainty,
+    settings: RobustSettings,
+    samples: MotionSamples,
+    inertia: Array,
 ) -> SmoothDisturbance:
-    """Bounds the smooth part over all parameters in the boxes; exact for each sample, as it is linear in them.
+    """Bounds the smooth part over all parameters there may be.
+
+    It is linear in them, so the vertices and the widths of the boxes give its largest entries exactly.
 
     Args:
         robot: The arm.
-        model: Model and boxes.
+        model: Boxes of the friction.
+        uncertainty: What may be wrong with the inertial parameters.
         settings: Where friction is compensated in full.
         samples: The motion, N nodes.
         inertia: Nominal inertia at the nodes, (N, n, n).
     """
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    lower, upper = model.deviation
-    middle, radius = 0.5 * (lower + upper), 0.5 * (upper - lower)
+    split = INERTIAL * robot.n
+    lower, upper = (bound[split:] - model.theta[split:] for bound in (model.theta_box.lower, model.theta_box.upper))
+    friction, friction_radius = 0.5 * (lower + upper), np.nextafter(0.5 * (upper - lower), np.inf)
+    radius = np.concatenate([uncertainty.spread[:split], friction_radius])
 
     def columns(q: Array, v: Array, a: Array, metric: Array) -> Array:
         share = settings.friction_share(v)
         return np.linalg.solve(metric, regressor.evaluate(q, v, v, a, direction=share))
 
-    def bound(values: Array, metric: Array) -> Signal:
-        center = values @ middle
-        gram = np.abs(values.transpose(0, 2, 1) @ (metric @ values))
-        norm = np.sqrt(np.einsum("ti,tij,tj->t", center, metric, center)) + np.sqrt((gram @ radius) @ radius)
-        return Signal(np.abs(center) + np.abs(values) @ radius, norm)
+    def middles(values: Array, payload: Array) -> Array:  # (N, K, n)
+        inertial = uncertainty.middles(payload)[..., :split]
+        return inertial @ values[..., :split].transpose(0, 2, 1) + (values[..., split:] @ friction)[:, None]
+
+    def bound(center: Array, values: Array, metric: Array) -> Signal:
+        width = np.abs(values) @ radius
+        norm = np.sqrt(np.einsum("tki,tij,tkj->tk", center, metric, center, optimize=True)).max(axis=1)
+        norm += np.sqrt(np.einsum("ti,tij,tj->t", width, np.abs(metric), width, optimize=True))
+        return Signal(np.abs(center).max(axis=1) + width, norm)
 
     values = columns(samples.q, samples.v, samples.a, inertia)
+    center = middles(values, samples.payload)
     at = [interval for interval, *_ in samples.jumps]
     sides = (np.array([jump[k] for jump in samples.jumps]).reshape(-1, robot.n) for k in (1, 2))
     before, after = (columns(samples.q[at], samples.v[at], a, inertia[at]) for a in sides)
     return SmoothDisturbance(
-        size=bound(values, inertia),
-        rate=bound(samples.slopes(values), inertia[1:]),
-        jumps=bound(after - before, inertia[at]),
+        size=bound(center, values, inertia),
+        rate=bound(samples.slopes(center), samples.slopes(values), inertia[1:]),
+        jumps=bound(middles(after - before, samples.payload[at]), after - before, inertia[at]),
     )
 
 
@@ -153,7 +169,14 @@ class Feedthrough:
 
 
 def compute_feedthrough(
-    robot: RobotModel, model: ControlModel, settings: RobustSettings, terms: ModelTerms, v: Array, a: Array, jerk: Array
+    robot: RobotModel,
+    model: ControlModel,
+    settings: RobustSettings,
+    terms: ModelTerms,
+    largest_ratio: float,
+    v: Array,
+    a: Array,
+    jerk: Array,
 ) -> Feedthrough:
     """Computes the factors.
 
@@ -162,6 +185,7 @@ def compute_feedthrough(
         model: Model and boxes.
         settings: Gains and timing.
         terms: Terms at S samples of the motion.
+        largest_ratio: Largest eigenvalue of E, which a nominal payload that changes acts on.
         v: Velocities there, (S, n) [rad/s].
         a: Accelerations there, (S, n) [rad/s^2].
         jerk: Largest jerk near them, (S, n) [rad/s^3].
@@ -193,6 +217,7 @@ def compute_feedthrough(
         position=terms.model_slope + k * (terms.coriolis_rate + terms.coriolis_slope * stale_v),
         velocity=terms.torque_slope * age
         + terms.drag_rate
+        + terms.payload_rate * largest_ratio
         + damping(viscous_radius)
         + terms.coriolis_rate * k * age
         + terms.coriolis_slope * stale_k,

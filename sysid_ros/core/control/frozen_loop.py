@@ -14,7 +14,7 @@ of all, summed over bins of age. See docs/control.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
 import numpy as np
@@ -27,10 +27,12 @@ Array = NDArray[np.float64]
 
 POSITION, VELOCITY, FEEDBACK, ACCELERATION = range(4)
 """Columns of the kernels: e [rad], de [rad/s], f without what it has to balance, and dde [rad/s^2]."""
-BIN = 5
+BIN = 10
 """Sampling periods per bin."""
-_RATIOS = 17
-"""Inertia ratios at which the loops are evaluated."""
+_FINE = 1.02
+"""Inertia ratios at which loops are evaluated are powers of this number."""
+_STRIDE = 4
+"""Every so many of these powers is evaluated between the ends of an interval."""
 _DELAYS = 2
 """Delays at which the loops are evaluated, from 0 to the longest."""
 _GRID_ALLOWANCE = 1.02
@@ -110,21 +112,57 @@ def loop_kernels(settings: RobustSettings, ratios: tuple[float, float], growth: 
     Raises:
         BoundNotAvailable: A loop is unstable or decays too slowly.
     """
-    lower = np.floor(100.0 * min(ratios[0], 1.0)) / 100.0
-    upper = np.ceil(50.0 * max(ratios[1], 1.0)) / 50.0
-    if lower <= 0.0:
+    if not ratios[0] > 0.0:
         raise BoundNotAvailable(
             "the smallest possible inertia is not positive in every direction; narrow the parameter boxes"
         )
-    return _cached_kernels(settings, float(lower), float(upper), float(np.ceil(4.0 * growth) / 4.0))
+    lower = int(np.floor(np.log(min(ratios[0], 1.0)) / np.log(_FINE)))
+    upper = int(np.ceil(np.log(max(ratios[1], 1.0)) / np.log(_FINE)))
+    return _cached_kernels(settings, lower, upper, float(np.ceil(4.0 * growth) / 4.0))
+
+
+def memory(settings: RobustSettings) -> float:
+    """How far the kernels look back [s]."""
+    return settings.period * _samples(settings)
+
+
+def _samples(settings: RobustSettings) -> int:
+    slowest = min(settings.position_gain, settings.integral_gain)
+    return BIN * int(np.ceil(_HORIZON / slowest / settings.period / BIN))
 
 
 @lru_cache(maxsize=64)
-def _cached_kernels(settings: RobustSettings, lower: float, upper: float, growth: float) -> LoopKernels:
-    ratios = np.append(1.0, np.geomspace(lower, upper, _RATIOS))
+def _cached_kernels(settings: RobustSettings, lower: int, upper: int, growth: float) -> LoopKernels:
+    powers = sorted({lower, *range(lower, upper, _STRIDE), upper} - {0})
     delays = np.unique(np.linspace(0.0, settings.delay, _DELAYS))
-    kernels = [_kernels(_respond(settings, ratios, delay), ratios, settings, growth) for delay in delays]
+    kernels = []
+    for delay in delays:
+        responses = _loops(settings, float(delay)).responses((0, *powers))
+        kernels.append(_kernels(responses, _FINE ** np.array([0, *powers]), settings, growth))
     return _worst(kernels)
+
+
+class _Loops:
+    """Responses of loops with different inertia ratios, each computed once."""
+
+    def __init__(self, settings: RobustSettings, delay: float):
+        self._settings, self._delay = settings, delay
+        self._known: dict[int, _Responses] = {}
+
+    def responses(self, powers: tuple[int, ...]) -> _Responses:
+        """Those of the ratios that are these powers of the grid's base."""
+        missing = [power for power in powers if power not in self._known]
+        if missing:
+            found = _respond(self._settings, _FINE ** np.array(missing), self._delay)
+            for index, power in enumerate(missing):
+                self._known[power] = _Responses(*(getattr(found, x.name)[index] for x in fields(_Responses)))
+        chosen = [self._known[power] for power in powers]
+        return _Responses(*(np.stack([getattr(one, x.name) for one in chosen]) for x in fields(_Responses)))
+
+
+@lru_cache(maxsize=8)
+def _loops(settings: RobustSettings, delay: float) -> _Loops:
+    return _Loops(settings, delay)
 
 
 @dataclass(frozen=True)
@@ -147,7 +185,7 @@ class _Responses:
 def _respond(settings: RobustSettings, ratios: Array, delay: float) -> _Responses:
     c, k, period = settings.bandwidth, settings.position_gain, settings.period
     learning = period * settings.integral_gain * c
-    count = BIN * int(np.ceil(_HORIZON / min(k, settings.integral_gain) / period / BIN))
+    count = _samples(settings)
     rest = period - delay
     old = -np.array([0.5 * delay**2 + delay * rest, delay]) / ratios[:, None]  # what f_(k-1) does, (ratios, 2)
     new = -np.array([0.5 * rest**2, rest]) / ratios[:, None]

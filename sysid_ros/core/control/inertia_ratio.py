@@ -1,8 +1,8 @@
-"""How much the true inertia can differ from the nominal one, in any direction.
+"""How much the true inertia can differ from the nominal one, in any direction: the eigenvalues of ``E = M^-1 H``.
 
-For all parameters in the boxes the generalised eigenvalues of (H, M) lie in an interval that follows from the
-parameters one by one: with ``W_l = M^-1/2 (dH/dtheta_l) M^-1/2 = W_l^+ - W_l^-``, split into its positive and negative
-part, a deviation of parameter l between d <= 0 and D >= 0 adds at most ``D W_l^+ - d W_l^-``.
+The largest eigenvalue of a symmetric matrix is convex in it and the smallest one concave, so over a convex hull they
+are attained at its vertices: those of the payload's set (:mod:`payload_set`). The arm's parameters are many but known
+well; with ``W_l = M^-1/2 (dH/dtheta_l) M^-1/2`` a deviation of at most d_l adds at most ``d_l (W_l^2)^1/2``.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.uncertainty import InertialUncertainty
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 
 Array = NDArray[np.float64]
 
+_ROUNDING = 1e-9
 _STEP = 0.02
-"""Step of the central differences in position [rad]."""
+"""Step of the differences in position [rad]."""
 
 
 @dataclass(frozen=True)
@@ -43,55 +44,51 @@ class InertiaRatio:
         return self.lower - float(self.lower_slope @ position), self.upper + float(self.upper_slope @ position)
 
 
-def compute_inertia_ratio(robot: RobotModel, model: ControlModel, q: Array, probes: Array) -> InertiaRatio:
-    """Bounds the ratio at positions (S, n); its slopes are differences at the positions ``probes`` (P, n)."""
+def compute_inertia_ratio(
+    robot: RobotModel, uncertainty: InertialUncertainty, q: Array, payload: Array, probes: Array
+) -> InertiaRatio:
+    """Bounds the ratio at positions (S, n) with nominal payloads (S, 10); its slopes are differences.
+
+    Args:
+        robot: The arm.
+        uncertainty: What may be wrong with the model.
+        q: Positions, (S, n) [rad].
+        payload: Nominal payloads there, (S, 10).
+        probes: Numbers of the positions at which slopes are taken, (P,).
+    """
     n = robot.n
     steps = _STEP * np.concatenate([np.eye(n), -np.eye(n)])
-    near = (probes[:, None] + steps).reshape(-1, n)
-    lower, upper = inertia_ratios(robot, model, np.concatenate([q, near]))
+    near = (q[probes, None] + steps).reshape(-1, n)
+    payloads = np.concatenate([payload, np.repeat(payload[probes], 2 * n, axis=0)])
+    lower, upper = inertia_ratios(robot, uncertainty, np.concatenate([q, near]), payloads)
     slopes = []
     for values in (lower, upper):
         around = values[len(q) :].reshape(-1, 2, n)
-        slopes.append(np.abs(around[:, 0] - around[:, 1]).max(axis=0) / (2.0 * _STEP))
+        slopes.append(np.abs(around - values[probes, None, None]).max(axis=(0, 1)) / _STEP)
     return InertiaRatio(float(lower[: len(q)].min()), float(upper[: len(q)].max()), *slopes)
 
 
-def inertia_ratios(robot: RobotModel, model: ControlModel, q: Array) -> tuple[Array, Array]:
-    """Smallest and largest ratio at positions (S, n), (S,) each.
+def inertia_ratios(
+    robot: RobotModel, uncertainty: InertialUncertainty, q: Array, payload: Array
+) -> tuple[Array, Array]:
+    """Smallest and largest ratio at positions (S, n) with nominal payloads (S, 10), (S,) each."""
+    columns, payloads = inertia_columns(robot, q), uncertainty.payloads
+    nominal = np.einsum("sabl,sl->sab", columns, uncertainty.nominal(payload))
+    factor = np.linalg.inv(np.linalg.cholesky(nominal))
+    uncertain = np.flatnonzero(uncertainty.radius)
+    parts = magnitude(congruence(factor, columns[..., uncertain]))
+    spread = np.tensordot(parts, uncertainty.radius[uncertain], (1, 0))
+    arm = congruence(factor, (columns @ uncertainty.arm)[..., None])[:, 0]
+    last = congruence(factor, columns[..., uncertainty.last])  # (S, 10, n, n)
 
-    From below there are three bounds, of which the best counts: the boxes; that the last body and its payload together
-    have no negative kinetic energy; and that the payload alone has none.
-    """
-    n = robot.n
-    factor = np.linalg.inv(np.linalg.cholesky(PassiveDynamics(robot, model.total).inertia(q)))
-    parts = congruence(factor, inertia_columns(robot, q))  # (S, l, n, n)
-    positive = 0.5 * (magnitude(parts) + parts)
-    negative = positive - parts
+    def carrying(bodies: Array) -> Array:
+        return np.tensordot(last, bodies, (1, 1)).transpose(0, 3, 1, 2)  # (S, K, n, n)
 
-    def select(theta: Array) -> Array:
-        return np.concatenate([theta[: INERTIAL * n], robot.friction(theta)[:, 2]])
-
-    def loss(lower: Array, upper: Array, kept: NDArray[np.bool_]) -> Array:
-        """Most that parameters between these deviations can take away, only the kept ones counting."""
-        down, up = np.where(kept, lower, 0.0), np.where(kept, upper, 0.0)
-        return np.tensordot(negative, up, (1, 0)) - np.tensordot(positive, down, (1, 0))
-
-    lower, upper = (select(bound) for bound in model.deviation)
-    gain = np.tensordot(positive, upper, (1, 0)) - np.tensordot(negative, lower, (1, 0))
-    one, everything = np.eye(n), np.ones(lower.size, dtype=bool)
-    highest = largest_eigenvalue(one + gain)
-
-    last = robot.inertial_slice(n)
-    others = everything.copy()
-    others[last] = False
-    body = np.tensordot(parts[:, last], model.total[last], (1, 0))
-    losses = [loss(lower, upper, everything), body + loss(lower, upper, others)]
-    if model.payload_box.lower[0] >= 0.0:
-        payload = np.tensordot(parts[:, last], model.payload, (1, 0))
-        arm = (select(bound - model.theta) for bound in (model.theta_box.lower, model.theta_box.upper))
-        losses.append(payload + loss(*arm, everything))
-    lowest = np.max([1.0 - largest_eigenvalue(one_loss) for one_loss in losses], axis=0)
-    return lowest, highest
+    options = [largest_eigenvalue((arm + spread)[:, None] + carrying(one)).max(axis=1) for one in payloads.upper]
+    highest = np.min(options, axis=0)
+    lowest = -largest_eigenvalue((spread - arm)[:, None] - carrying(payloads.lower)).max(axis=1)
+    without = -largest_eigenvalue(spread - arm)  # a payload has no negative kinetic energy
+    return np.maximum(lowest, without) - _ROUNDING, highest + _ROUNDING
 
 
 def congruence(factor: Array, columns: Array) -> Array:

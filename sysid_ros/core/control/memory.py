@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import oaconvolve
+from scipy.fft import irfft, next_fast_len, rfft
 
 Array = NDArray[np.float64]
 
@@ -19,11 +19,11 @@ def recall(kernel: Array, signal: Array) -> Array:
     i - b - 1, of which the larger counts.
 
     Args:
-        kernel: By bins of age, (B,), not negative.
+        kernel: By bins of age, (B,), not negative; or several, (B, K).
         signal: Largest magnitude in each interval, (I,) or (I, n); before the first interval as in it.
 
     Returns:
-        The bound in each interval, of the shape of the signal.
+        The bound in each interval, of the shape of the signal; with several kernels of that shape and then (K,).
     """
     return _convolve(kernel, _with_previous(signal))
 
@@ -32,31 +32,35 @@ def recall_change(kernel: Array, kernel_age: Array, rate: Array, signal: Array, 
     """The same for a signal that acts in proportion to how far something has changed since.
 
     Args:
-        kernel: By bins of age, (B,).
-        kernel_age: The kernel times the age, summed over each bin, (B,) [s].
+        kernel: By bins of age, (B,) or (B, K).
+        kernel_age: The kernel times the age, summed over each bin, of the same shape [s].
         rate: Largest rate of the change in each interval, (I,) [1/s].
         signal: Largest magnitude in each interval, (I,).
         width: Width of a bin and of an interval [s].
     """
     near = min(_NEAR, len(kernel))
+    several = kernel.reshape(len(kernel), -1)
+    several_age = kernel_age.reshape(several.shape)
     signal = _with_previous(signal)
-    total = np.zeros_like(signal)
+    total = np.zeros((len(signal), several.shape[1]))
     fastest = _with_previous(rate)
     for age in range(near):  # the change is at most the largest rate since, times the age
-        total += kernel_age[age] * fastest * _delayed(signal, age)
+        total += (fastest * _delayed(signal, age))[:, None] * several_age[age]
         fastest = np.maximum(fastest, _delayed(rate, age + 2))
     # At larger ages: the integral of the rate, from the beginning of the older interval to the end of this one.
     change = width * np.cumsum(rate)
     until = change[0] - rate[0] * width * np.arange(near + 2, 0, -1)
     older = np.concatenate([until, change])[: len(rate)]  # change[i - near - 2]
-    far = kernel[near:]
+    far = several[near:]
     if len(far):
         count = len(far)
         start = _delayed(signal, near)
         padded_signal = np.concatenate([np.full(count, start[0]), start])
         padded_older = np.concatenate([older[0] - rate[0] * width * np.arange(count, 0, -1), older])
-        total += change * _valid(far, padded_signal) - _valid(far, padded_signal * padded_older)
-    return total
+        both = np.stack([padded_signal, padded_signal * padded_older], axis=1)
+        sums = _valid(far, both)
+        total += change[:, None] * sums[:, 0] - sums[:, 1]
+    return total.reshape(len(signal), *kernel.shape[1:])
 
 
 def _with_previous(signal: Array) -> Array:
@@ -73,10 +77,20 @@ def _delayed(signal: Array, count: int) -> Array:
 
 def _convolve(kernel: Array, signal: Array) -> Array:
     padded = np.concatenate([np.repeat(signal[:1], len(kernel), axis=0), signal])
-    return _valid(kernel, padded)
+    result = _valid(kernel.reshape(len(kernel), -1), padded.reshape(len(padded), -1))
+    return result.reshape(*signal.shape, *kernel.shape[1:])
 
 
 def _valid(kernel: Array, padded: Array) -> Array:
-    """Sums ``kernel[b] padded[i - b]`` for the entries after the first ``len(kernel)`` of ``padded``."""
-    shape = (len(kernel), *(1,) * (padded.ndim - 1))
-    return oaconvolve(padded, kernel.reshape(shape), axes=0)[len(kernel) : len(padded)]
+    """Sums ``kernel[b] padded[i - b]`` for the entries after the first ``len(kernel)`` of ``padded``.
+
+    Args:
+        kernel: (B, K).
+        padded: (P, n).
+
+    Returns:
+        (P - B, n, K).
+    """
+    length = next_fast_len(len(padded), real=True)  # what wraps around falls on the entries left out
+    spectrum = rfft(padded.T, length)[:, None] * rfft(kernel.T, length)
+    return irfft(spectrum, length)[..., len(kernel) : len(padded)].transpose(2, 0, 1)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.box import Box
-from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, PayloadShape, RobotModel
 
 Array = NDArray[np.float64]
 
@@ -24,6 +24,7 @@ class ControlModel:
         theta_box: Box of the arm's parameters.
         payload: Nominal payload about the frame of the last joint, (10,).
         payload_box: Box of the payload.
+        shape: The payload as an object, where its box is not all that is known of it.
 
     Raises:
         ParameterOutOfRange: A length is wrong, or a nominal parameter is not finite or outside its box.
@@ -33,6 +34,7 @@ class ControlModel:
     theta_box: Box
     payload: Array
     payload_box: Box
+    shape: PayloadShape | None = None
 
     def __post_init__(self) -> None:
         for name, values, box in (("theta", self.theta, self.theta_box), ("payload", self.payload, self.payload_box)):
@@ -56,12 +58,17 @@ class ControlModel:
             robot: The arm.
             boxes: The boxes; those of the robot and its payload prior if None.
             payload: Nominal payload, (10,). Without it the prior's, or, if boxes are given, the middle of its box.
+
+        A payload whose box lies inside that of the robot's payload prior is taken to be an object of that prior: the
+        prior is an assumption about what may be held, of which its box is only a part.
         """
         arm_box, payload_box = boxes or (robot.theta_box, robot.payload_prior.box)
         theta = np.clip(robot.theta_nominal, arm_box.lower, arm_box.upper)
         if payload is None:
             payload = robot.payload_prior.nominal if payload_box is robot.payload_prior.box else payload_box.center
-        return cls(theta, arm_box, np.asarray(payload, dtype=float), payload_box)
+        prior = robot.payload_prior
+        shape = prior.shape if payload_box.is_subset_of(prior.box) else None
+        return cls(theta, arm_box, np.asarray(payload, dtype=float), payload_box, shape)
 
     @property
     def n(self) -> int:
@@ -111,17 +118,32 @@ class PassiveDynamics:
     """
 
     def __init__(self, robot: RobotModel, total: Array):
+        self._robot = robot
         self._model, self._still = robot.pin_model.copy(), robot.pin_model.copy()
-        for model in (self._model, self._still):
-            for body in range(1, robot.n + 1):
-                parameters = total[robot.inertial_slice(body)]
-                if not parameters[0] > 0.0:
-                    raise ParameterOutOfRange(f"mass of body {body} [kg]", float(parameters[0]), "more than 0")
-                model.inertias[body] = pin.Inertia.FromDynamicParameters(parameters)
-            model.armature = robot.friction(total)[:, 2].copy()
         self._still.gravity.linear = np.zeros(3)
+        self._total = np.full_like(total, np.nan)
+        self.change(total)
         self._data = self._model.createData()
         self._zero = np.zeros(robot.n)
+
+    def change(self, total: Array) -> None:
+        """Takes other parameters, (14 n,); fast enough for a cycle of the torque loop.
+
+        Raises:
+            ParameterOutOfRange: A body has no mass.
+        """
+        robot = self._robot
+        for body in range(1, robot.n + 1):
+            parameters = total[robot.inertial_slice(body)]
+            if np.array_equal(parameters, self._total[robot.inertial_slice(body)]):
+                continue
+            if not parameters[0] > 0.0:
+                raise ParameterOutOfRange(f"mass of body {body} [kg]", float(parameters[0]), "more than 0")
+            inertia = pin.Inertia.FromDynamicParameters(parameters)
+            self._model.inertias[body] = self._still.inertias[body] = inertia
+        armature = robot.friction(total)[:, 2].copy()
+        self._model.armature = self._still.armature = armature
+        self._total = np.array(total)
 
     def torque(self, q: Array, v: Array, v_a: Array, a: Array) -> Array:
         """Torque, (n,) [Nm], with the Christoffel ``C``, for which ``dH/dt - 2 C`` is skew.

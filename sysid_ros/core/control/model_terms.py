@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.control.inertia_ratio import congruence, inertia_columns, largest_eigenvalue
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.control.uncertainty import InertialUncertainty
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 
@@ -31,7 +32,7 @@ class ModelTerms:
     """Terms at S samples, (S,) each but for the last two. D stands for H - M, C_0 for the nominal C, C_D for C - C_0.
 
     A *slope* is the largest norm for any velocity x of norm one, a *rate* the norm for the desired velocity. Terms with
-    D are the largest for any parameters in the boxes.
+    D are the largest for any parameters there may be.
 
     Attributes:
         model_slope: Of the derivative of ``M^-1 Y(q, v_d, v_d, a_d) (theta - theta_0)`` by position [1/s^2].
@@ -39,8 +40,9 @@ class ModelTerms:
         torque_rate: Norm of the same derivative times the desired velocity.
         inertia_slope: Of M [(kg m^2)^-1/2].
         inertia_rate: Of M [1/s].
+        payload_rate: Share of that which is due to a nominal payload that changes [1/s].
         ratio_slope: Of ``E = M^-1 H``.
-        ratio_rate: Of E [1/s].
+        ratio_rate: Of E, but for a nominal payload that changes [1/s].
         coriolis_slope: Of ``C_0(q, x)``.
         coriolis_rate: Of ``C_0(q, v_d)`` [1/s].
         drag_slope: Of ``C_0(q, x) - C_D(q, x)^T + dM/dx M^-1 D``, which acts on velocity errors.
@@ -54,6 +56,7 @@ class ModelTerms:
     torque_rate: Array
     inertia_slope: Array
     inertia_rate: Array
+    payload_rate: Array
     ratio_slope: Array
     ratio_rate: Array
     coriolis_slope: Array
@@ -64,24 +67,51 @@ class ModelTerms:
     torque_gradient: Array
 
 
-def compute_model_terms(robot: RobotModel, model: ControlModel, q: Array, v: Array, a: Array) -> ModelTerms:
-    """Evaluates the terms at samples of a motion, (S, n) each: positions, velocities and accelerations."""
+def compute_model_terms(
+    robot: RobotModel,
+    model: ControlModel,
+    uncertainty: InertialUncertainty,
+    q: Array,
+    v: Array,
+    a: Array,
+    payload: Array,
+    payload_rate: Array,
+) -> ModelTerms:
+    """Evaluates the terms at samples of a motion.
+
+    Norms are convex, so over the convex hull of the vertices they are largest at one of them.
+
+    Args:
+        robot: The arm.
+        model: Boxes of the friction.
+        uncertainty: What may be wrong with the inertial parameters.
+        q: Positions, (S, n) [rad].
+        v: Velocities, (S, n) [rad/s].
+        a: Accelerations, (S, n) [rad/s^2].
+        payload: Nominal payloads, (S, 10).
+        payload_rate: Rates at which these change near the samples, (S, R, 10) [1/s].
+    """
     n = robot.n
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    theta = _with_armature(robot, model.total)
-    lower, upper = (_with_armature(robot, bound) for bound in model.deviation)
-    middle, radius = 0.5 * (lower + upper), 0.5 * (upper - lower)
+    theta, middles, radius = uncertainty.nominal(payload), uncertainty.middles(payload), uncertainty.spread
 
-    def nominal(matrices: Array) -> Array:
-        return np.tensordot(matrices, theta, (-3, 0))
+    def nominal(matrices: Array) -> Array:  # (S, ..., l, n, n)
+        return np.einsum("s...lab,sl->s...ab", matrices, theta, optimize=True)
 
-    def spread(matrices: Array) -> Array:
-        return _norm(np.tensordot(matrices, middle, (-3, 0))) + _spread(matrices[:, None], radius)
+    def at_vertices(matrices: Array) -> Array:  # (S, x, l, n, n) to (S, K, x, n, n)
+        count = matrices.shape[2]
+        return np.einsum("sxlab,skl->skxab", matrices, middles[..., :count], optimize=True)
 
-    def slope_spread(matrices: Array) -> Array:
-        return _slope(np.tensordot(matrices, middle, (-3, 0))) + _spread(matrices, radius)
+    def spread(matrices: Array) -> Array:  # (S, l, n, n)
+        count = matrices.shape[1]
+        values = at_vertices(matrices[:, None])[:, :, 0]
+        return _norm(values).max(axis=1) + _spread(matrices[:, None], radius[:count])
 
-    inertia = PassiveDynamics(robot, model.total).inertia(q)
+    def slope_spread(matrices: Array) -> Array:  # (S, x, l, n, n)
+        return _slope(at_vertices(matrices)).max(axis=1) + _spread(matrices, radius)
+
+    ratio_columns = inertia_columns(robot, q)
+    inertia = np.einsum("sabl,sl->sab", ratio_columns, theta)
     factor = np.linalg.inv(np.linalg.cholesky(inertia))  # (S, n, n), M^-1/2
     gradient = _position_gradient(regressor, q, v, a)  # (S, i, j, l)
     # x = factor^T xi with |xi| <= 1 are the velocities of norm one.
@@ -89,7 +119,9 @@ def compute_model_terms(robot: RobotModel, model: ControlModel, q: Array, v: Arr
     joint_coriolis = congruence(factor[:, None], coriolis_columns)  # (S, j, l, n, n)
     coriolis = np.einsum("sxj,sjlab->sxlab", factor, joint_coriolis)
     coriolis_now = np.einsum("sjlab,sj->slab", joint_coriolis, v)
-    ratios = congruence(factor, inertia_columns(robot, q))  # (S, l, n, n), with the armatures
+    ratios = congruence(factor, ratio_columns)  # (S, l, n, n), with the armatures
+    changing = np.einsum("slab,srl->srab", ratios[:, uncertainty.last], payload_rate)  # dM/dt by the nominal payload
+    changing_norm = _norm(changing).max(axis=1)
 
     inertias, inertias_now = (x + np.swapaxes(x, -1, -2) for x in (coriolis, coriolis_now))
     turned, turned_now = nominal(inertias), nominal(inertias_now)  # dM/dx and dM/dt
@@ -100,24 +132,26 @@ def compute_model_terms(robot: RobotModel, model: ControlModel, q: Array, v: Arr
 
     # Of M^-1 Y: the derivative of Y, less what a changing M does to M^-1 Y.
     inertial = slice(0, INERTIAL * n)
-    accelerations = np.linalg.solve(inertia, regressor.evaluate(q, v, v, a)[..., inertial])
-    nominal_coriolis = coriolis_columns @ theta  # (S, j, n, n)
+    columns = regressor.evaluate(q, v, v, a)[..., inertial]
+    accelerations = np.linalg.solve(inertia, columns)
+    nominal_coriolis = np.einsum("sjabl,sl->sjab", coriolis_columns, theta)  # (S, j, n, n)
     joint_inertias = nominal_coriolis + np.swapaxes(nominal_coriolis, -1, -2)  # dM/dq_j
     moving = np.einsum("sjab,sbl->sajl", joint_inertias, accelerations)
-    torque_gradient = gradient @ theta[inertial]
+    torque_gradient = np.einsum("sijl,sl->sij", gradient, theta[:, inertial])
     model_columns = congruence(factor, gradient - moving)
+    swapped = np.einsum("sia,sal,srl->sri", factor, columns[..., uncertainty.last], payload_rate, optimize=True)
     # What friction and armature add to the model error, where M changes.
     rest = robot.friction(np.maximum(*(np.abs(bound) for bound in model.deviation)))
     passive = rest[:, 0] + rest[:, 1] * np.abs(v) + rest[:, 2] * np.abs(a) + rest[:, 3]
     passive_norm = np.sqrt(np.einsum("si,sij,sj->s", passive, np.abs(np.linalg.inv(inertia)), passive))
     return ModelTerms(
-        model_slope=_norm(np.tensordot(model_columns, middle[inertial], (1, 0)))
-        + _spread(model_columns[:, None], radius[inertial])
-        + _slope(turned) * passive_norm,
+        model_slope=spread(model_columns) + _slope(turned) * passive_norm,
         torque_slope=_norm(factor @ torque_gradient @ np.swapaxes(factor, -1, -2)),
-        torque_rate=np.linalg.norm(np.einsum("sia,sab,sb->si", factor, torque_gradient, v), axis=-1),
+        torque_rate=np.linalg.norm(np.einsum("sia,sab,sb->si", factor, torque_gradient, v), axis=-1)
+        + np.linalg.norm(swapped, axis=-1).max(axis=1),
         inertia_slope=_slope(turned),
-        inertia_rate=_norm(turned_now),
+        inertia_rate=_norm(turned_now) + changing_norm,
+        payload_rate=changing_norm,
         ratio_slope=slope_spread(inertias - carried),
         ratio_rate=spread(inertias_now - carried_now),
         coriolis_slope=_slope(own),
@@ -127,11 +161,6 @@ def compute_model_terms(robot: RobotModel, model: ControlModel, q: Array, v: Arr
         inertia=inertia,
         torque_gradient=np.abs(torque_gradient),
     )
-
-
-def _with_armature(robot: RobotModel, theta: Array) -> Array:
-    """The parameters the inertia depends on: inertial ones (10 n) and armatures (n)."""
-    return np.concatenate([theta[: INERTIAL * robot.n], robot.friction(theta)[:, 2]])
 
 
 def _coriolis_columns(regressor: SlotineLiRegressor, q: Array) -> Array:
@@ -167,7 +196,7 @@ def _norm(matrices: Array) -> Array:
 
 def _slope(matrices: Array) -> Array:
     """Bounds the norm of ``sum_x xi_x X_x`` over ``|xi| <= 1`` by that of ``(sum_x X_x X_x^T)^1/2``, X (S, x, n, n)."""
-    return np.sqrt(largest_eigenvalue(np.einsum("sxab,sxcb->sac", matrices, matrices)))
+    return np.sqrt(largest_eigenvalue(np.einsum("...xab,...xcb->...ac", matrices, matrices, optimize=True)))
 
 
 def _spread(matrices: Array, radius: Array) -> Array:

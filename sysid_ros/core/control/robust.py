@@ -55,9 +55,9 @@ class RobustController:
         self.robot = robot
         self.settings = settings or RobustSettings()
         self._limit: Array = robot.limits.tau_max
-        self._previous: tuple[ControlModel, PassiveDynamics] | None = None
         self._error_limit: Array | None = None
-        self._use(ControlModel.of_boxes(robot))
+        self._model = ControlModel.of_boxes(robot)
+        self._dynamics = PassiveDynamics(robot, self._model.total)
         self.reset()
 
     @property
@@ -73,7 +73,9 @@ class RobustController:
     def reset(self) -> None:
         """Forgets the learnt disturbance and the status; call it before taking the arm over."""
         self._eta = np.zeros(self.robot.n)
-        self._previous = None
+        self._blended = np.inf  # time since the model was changed, while that is not complete
+        self._use(self._model.total)
+        self._before = self._total
         self._cycles = self._saturated_cycles = 0
         self._violation = ""
 
@@ -89,7 +91,7 @@ class RobustController:
             self._error_limit = position_bound + 0.5 * self.robot.sensors.position_resolution
 
     def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
-        """Changes the model; the torque goes on without a jump, because what was learnt is adapted to the new model.
+        """Changes the model, within ``blend_time`` and without a jump of the torque; at once where nothing was learnt.
 
         Args:
             theta_arm: Nominal parameters of the arm, (14 n,).
@@ -100,9 +102,12 @@ class RobustController:
         Raises:
             ParameterOutOfRange: A length is wrong, a nominal parameter lies outside its box, or a body has no mass.
         """
-        previous = self._previous or (self._model, self._dynamics)
-        self._use(ControlModel(theta_arm, theta_arm_box, payload, payload_box))
-        self._previous = previous
+        model = ControlModel(theta_arm, theta_arm_box, payload, payload_box)
+        PassiveDynamics(self.robot, model.total)  # refuses what no arm can have
+        self._model, self._before, self._blended = model, self._total, 0.0
+        if self._cycles == 0:
+            self._use(model.total)
+            self._blended = np.inf
 
     def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
         """Computes the torque of one cycle; call it once per period.
@@ -127,29 +132,26 @@ class RobustController:
         feedback = a_d + gains.position_gain * de + gains.bandwidth * r
         if not isfinite(feedback.sum()):
             raise ParameterOutOfRange("measurements and references", [q, v, q_d, v_d, a_d], "finite numbers")
-        if self._previous is not None:
-            self._carry_over(q, v, v_d, v_a, feedback)
-        tau = self._torque(self._model, self._dynamics, q, v, v_d, v_a, feedback + self._eta)
+        if self._blended < np.inf:
+            self._blend()
+        coulomb, viscous, _, offset = self._friction
+        tau = self._dynamics.torque(q, v, v_a, feedback + self._eta)
+        tau += coulomb * gains.friction_share(v_d) + viscous * v + offset
         if self._note(e, tau):
             self._eta = self._eta + gains.period * gains.integral_gain * gains.bandwidth * r
         return tau
 
-    def _use(self, model: ControlModel) -> None:
-        self._dynamics = PassiveDynamics(self.robot, model.total)
-        self._model = model
+    def _use(self, total: Array) -> None:
+        """Takes parameters (14 n,) for the model, from the next torque on."""
+        self._total = total
+        self._dynamics.change(total)
+        self._friction = self.robot.friction(total).T
 
-    def _torque(
-        self, model: ControlModel, dynamics: PassiveDynamics, q: Array, v: Array, v_d: Array, v_a: Array, a: Array
-    ) -> Array:
-        coulomb, viscous, _, offset = model.friction.T
-        return dynamics.torque(q, v, v_a, a) + coulomb * self.settings.friction_share(v_d) + viscous * v + offset
-
-    def _carry_over(self, q: Array, v: Array, v_d: Array, v_a: Array, feedback: Array) -> None:
-        """Adapts what was learnt to a new model, so that the torque stays what it would have been with the old one."""
-        before = self._torque(*self._previous, q, v, v_d, v_a, feedback + self._eta)
-        after = self._torque(self._model, self._dynamics, q, v, v_d, v_a, feedback + self._eta)
-        self._eta = self._eta + np.linalg.solve(self._dynamics.inertia(q), before - after)
-        self._previous = None
+    def _blend(self) -> None:
+        """Goes one cycle further from the model before to the one in use."""
+        share = min(1.0, self._blended / self.settings.blend_time) if self.settings.blend_time > 0.0 else 1.0
+        self._use(self._before + share * (self._model.total - self._before))
+        self._blended = self._blended + self.settings.period if share < 1.0 else np.inf
 
     def _note(self, e: Array, tau: Array) -> bool:
         """Counts the cycle and says whether the torque can be applied; learning stops where it cannot."""

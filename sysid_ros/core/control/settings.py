@@ -25,6 +25,7 @@ class RobustSettings:
         integral_gain: Rate at which constant disturbances are learnt [1/s].
         friction_speed: Desired speed from which Coulomb friction is compensated in full; below half of it, where the
             sign of the true velocity is not certain, not at all [rad/s].
+        blend_time: Time in which the controller changes to another model [s].
         period: Sampling period [s].
         delay: Longest time from a measurement to the torque computed from it [s]; constant, but not known.
 
@@ -36,6 +37,7 @@ class RobustSettings:
     position_gain: float = 10.0
     integral_gain: float = 8.0
     friction_speed: float = 0.5
+    blend_time: float = 1.0
     period: float = 1e-3
     delay: float = 1e-3
 
@@ -45,6 +47,7 @@ class RobustSettings:
             "position_gain [1/s]": (self.position_gain, 0.1, 100.0),
             "integral_gain [1/s]": (self.integral_gain, 0.1, 100.0),
             "friction_speed [rad/s]": (self.friction_speed, 1e-3, 10.0),
+            "blend_time [s]": (self.blend_time, 0.0, 60.0),
             "period [s]": (self.period, 1e-4, 0.02),
             "delay [s]": (self.delay, 0.0, self.period),
         }

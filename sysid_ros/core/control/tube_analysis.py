@@ -32,20 +32,25 @@ from sysid_ros.core.control.frozen_loop import (
     LoopKernels,
     loop_kernels,
 )
-from sysid_ros.core.control.inertia_ratio import compute_inertia_ratio
+from sysid_ros.core.control.inertia_ratio import InertiaRatio, compute_inertia_ratio, inertia_columns
 from sysid_ros.core.control.memory import recall, recall_change
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
 from sysid_ros.core.control.model_terms import compute_model_terms
 from sysid_ros.core.control.motion import MotionSamples, larger_neighbour
 from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.control.uncertainty import InertialUncertainty, inertial_uncertainties
 from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
-_TERM_SAMPLES = 50
-"""Samples at which the slowly varying terms are evaluated."""
-_PROBES = 3
+_STRIDE = 2
+"""Nodes between those at which the smooth model error is evaluated."""
+_TERM_ANGLE = 0.3
+_TERM_STEPS = (0.05, 0.25)
+"""Slowly varying terms are evaluated this often [rad of the fastest oscillation], within these times [s]."""
+_PROBES = 2
 """About how many of them serve to find how the inertia ratio changes with the position."""
+_CORIOLIS = ("coriolis_rate", "coriolis_slope")
 _SAMPLING = 1.05
 """Factor on all sampled quantities for what lies between the samples."""
 
@@ -75,6 +80,18 @@ class Tube:
         """No errors at all, where the search for a tube begins."""
         return cls(*(np.zeros((intervals, n)) for _ in range(2)), *(np.zeros(intervals) for _ in range(4)))
 
+    def after(self, known: Tube | None) -> Tube:
+        """This tube with its beginning replaced by one that is known already."""
+        if known is None:
+            return self
+        count = len(known.position_norm)
+        pairs = ((getattr(known, x.name), getattr(self, x.name)[count:]) for x in fields(self))
+        return Tube(*(np.concatenate(pair) for pair in pairs))
+
+    def between(self, begin: int, end: int) -> Tube:
+        """The part in these intervals."""
+        return Tube(*(getattr(self, x.name)[begin:end] for x in fields(self)))
+
     def contains(self, other: Tube) -> bool:
         """Whether another tube lies inside."""
         return all(np.all(getattr(other, x.name) <= getattr(self, x.name)) for x in fields(self))
@@ -101,22 +118,22 @@ class Loop:
     Attributes:
         shift: Relative change of M between desired and true position [-].
         ratios: Smallest and largest eigenvalue of E.
-        ratio_rate: How fast E changes, (I,) [1/s].
         kernels: Kernels of the frozen loops.
         friction_torque: Bounds of the friction disturbance, (I, n) [Nm].
-        friction: The same as an acceleration, (I, n) and (I,).
-        caused: Bound of the norm of what the errors themselves, measuring and holding add, (I,).
+        friction_norm: Bounds of its norm, (I,).
         lever: Largest acceleration of each joint per unit of norm, (I, n).
+        causes: Bounds of the four outputs of each joint, by cause, (I, n, 4) each.
+        norms: Bounds of their norms, (I, 4).
     """
 
     shift: float
     ratios: tuple[float, float]
-    ratio_rate: Array
     kernels: LoopKernels
     friction_torque: Array
-    friction: Signal
-    caused: Array
+    friction_norm: Array
     lever: Array
+    causes: dict[str, Array]
+    norms: Array
 
 
 class TubeAnalysis:
@@ -124,44 +141,65 @@ class TubeAnalysis:
 
     Args:
         robot: The arm.
-        model: Nominal parameters and their boxes.
-        samples: The motion.
+        model: Boxes of the parameters.
+        samples: The motion, after what was executed before.
         settings: Gains and timing.
+        known: Tube of what was executed before.
     """
 
-    def __init__(self, robot: RobotModel, model: ControlModel, samples: MotionSamples, settings: RobustSettings):
-        self.robot, self.model, self.samples, self.settings = robot, model, samples, settings
-        nodes = len(samples.q)
-        chosen = np.unique(np.linspace(0, nodes - 1, min(nodes, _TERM_SAMPLES)).round().astype(int))
-        q, v, a = samples.q[chosen], samples.v[chosen], samples.a[chosen]
+    def __init__(
+        self,
+        robot: RobotModel,
+        model: ControlModel,
+        samples: MotionSamples,
+        settings: RobustSettings,
+        known: Tube | None = None,
+    ):
+        self.robot, self.model, self.samples, self.settings, self.known = robot, model, samples, settings, known
+        chosen = self._chosen = _term_nodes(samples)
+        q, v, a, payload = (x[chosen] for x in (samples.q, samples.v, samples.a, samples.payload))
+        around = [slice(chosen[max(0, i - 1)], chosen[min(i + 1, len(chosen) - 1)]) for i in range(len(chosen))]
         jerk = np.abs(samples.slopes(samples.a))
-        jerk = np.stack([jerk[max(0, i - 1) : i + 1].max(axis=0) for i in chosen])
-        terms = compute_model_terms(robot, model, q, v, a)
-        self._ratio = compute_inertia_ratio(robot, model, q, q[:: max(1, len(q) // _PROBES)])
-        self._chosen = chosen
+        jerk = np.stack([jerk[part].max(axis=0) for part in around])
+        self._uncertainty, self._ratio = _narrowest(robot, model, q, payload)
+        terms = compute_model_terms(robot, model, self._uncertainty, q, v, a, payload, _payload_rates(samples, around))
         self._half_way = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these samples, (n,) [rad]
-        through = compute_feedthrough(robot, model, settings, terms, v, a, jerk)
+        through = compute_feedthrough(robot, model, settings, terms, self._ratio.upper, v, a, jerk)
         self._feedthrough = Feedthrough(*(self._spread_out(getattr(through, x.name)) for x in fields(Feedthrough)))
-        self.torque_gradient = terms.torque_gradient.max(axis=0)
-        self._inertia_slope = self._spread_out(terms.inertia_slope)
-        self._inertia_rate = self._spread_out(terms.inertia_rate)
-        self._ratio_slope = self._spread_out(terms.ratio_slope)
-        self._ratio_rate = self._spread_out(terms.ratio_rate)
-        self.inertia = PassiveDynamics(robot, model.total).inertia(samples.q)
-        self.inverse = np.linalg.inv(self.inertia)
-        self.smooth = compute_smooth(robot, model, settings, samples, self.inertia)
-        self._lever = larger_neighbour(np.sqrt(np.diagonal(self.inverse, axis1=1, axis2=2)))
-        self._smooth_norm = _SAMPLING * larger_neighbour(self.smooth.size.norm)
-        errors = (robot.sensors.velocity_error, 0.5 * robot.sensors.position_resolution)
-        self._error_norms = [
-            larger_neighbour(np.sqrt(np.einsum("tij,i,j->t", np.abs(self.inertia), one, one))) for one in errors
+        spread = ("inertia_slope", "inertia_rate", "ratio_slope", "ratio_rate", "payload_rate")
+        self._slow = {name: self._spread_out(getattr(terms, name)) for name in (*spread, *_CORIOLIS)}
+        self.torque_gradient = _SAMPLING * terms.torque_gradient.max(axis=0)
+
+        coarse, nodes = samples.every(_STRIDE), samples.chosen(_STRIDE)
+        self._cells = np.minimum(np.arange(self.intervals) // _STRIDE, len(coarse.q) - 2)
+        self.inertia = _inertias(robot, model, coarse)
+        self._inverse = np.linalg.inv(self.inertia)
+        self.smooth = compute_smooth(robot, model, self._uncertainty, settings, coarse, self.inertia)
+        self._jumps = [interval for interval, *_ in samples.jumps]
+        self._nodes = nodes
+        self._diagonals = [
+            self._refined(larger_neighbour(np.diagonal(x, axis1=1, axis2=2))) for x in (self.inertia, self._inverse)
         ]
-        self._errors = errors
+        self._magnitude = self._refined(larger_neighbour(np.abs(self.inertia)))
+        self.smooth_norm = _SAMPLING * self._refined(larger_neighbour(self.smooth.size.norm))
+        rate = self.smooth.rate
+        self._rate = Signal(_SAMPLING * rate.entries[self._cells], _SAMPLING * rate.norm[self._cells])
+        self._errors = (robot.sensors.velocity_error, 0.5 * robot.sensors.position_resolution)
+        absolute = np.abs(self.inertia)
+        self._error_norms = []
+        for error in self._errors:
+            size = np.broadcast_to(error, robot.n)
+            norm = np.sqrt(np.einsum("tij,i,j->t", absolute, size, size))
+            self._error_norms.append(self._refined(larger_neighbour(norm)))
 
     @property
     def intervals(self) -> int:
         """Number of intervals."""
         return len(self.samples.q) - 1
+
+    def empty_tube(self) -> Tube:
+        """The tube the search begins with."""
+        return Tube.empty(self.intervals, self.robot.n).after(self.known)
 
     def _spread_out(self, values: Array) -> Array:
         """Values at the chosen nodes (S,) as bounds in all intervals, (I,)."""
@@ -169,106 +207,173 @@ class TubeAnalysis:
         right = np.clip(right, 1, len(self._chosen) - 1)
         return _SAMPLING * np.maximum(values[right - 1], values[right])
 
+    def _refined(self, values: Array) -> Array:
+        """Values in the coarse intervals as values in all intervals."""
+        return values[self._cells]
+
     def close(self, tube: Tube) -> Loop:
         """Computes what holds as long as the errors stay in ``tube``.
 
         Raises:
             BoundNotAvailable: The loop may be unstable.
         """
-        shift = float((self._inertia_slope * tube.position_norm).max())
+        slow = self._slow
+        shift = float((slow["inertia_slope"] * tube.position_norm).max())
         if not shift < 0.5:
             raise BoundNotAvailable(
                 "the position errors may change the inertia by half: the parameter boxes are too wide, or the motion "
                 "too fast, for these gains"
             )
         ratios = self._ratio.near(_SAMPLING * (tube.position.max(axis=0) + self._half_way))
-        inertia_rate = (self._inertia_rate + self._inertia_slope * tube.velocity_norm) / (1.0 - shift)
+        inertia_rate = (slow["inertia_rate"] + slow["inertia_slope"] * tube.velocity_norm) / (1.0 - shift)
         kernels = loop_kernels(self.settings, ratios, 0.5 * float(inertia_rate.max()))
         torque = bound_friction(self.model, self.settings, self.samples.v, tube.velocity)
-        friction = bound_torques(self.inverse[1:], torque)
+        friction = self._bound_torques(torque)
         shrunk = np.sqrt(1.0 - shift)
-        shifted = self._lever * (shift / (1.0 - shift) * friction.norm)[:, None]
-        feedback = np.sqrt(1.0 + shift) * self._smooth_norm + tube.feedback_norm
+        lever = np.sqrt(self._diagonals[1]) / shrunk
+        entries = friction.entries + np.sqrt(self._diagonals[1]) * (shift / (1.0 - shift) * friction.norm)[:, None]
+        friction = Signal(entries, friction.norm / shrunk)
+        feedback = np.sqrt(1.0 + shift) * self.smooth_norm + tube.feedback_norm
         errors = (tube.position_norm, tube.velocity_norm, tube.acceleration_norm)
         caused = self._feedthrough.evaluate(*errors, feedback) / (1.0 - shift)
-        return Loop(
-            shift=shift,
-            ratios=ratios,
-            ratio_rate=(self._ratio_rate + self._ratio_slope * tube.velocity_norm) / (1.0 - shift),
-            kernels=kernels,
-            friction_torque=torque,
-            friction=Signal(friction.entries + shifted, friction.norm / shrunk),
-            caused=caused,
-            lever=self._lever / shrunk,
-        )
+        changing = slow["ratio_rate"] + slow["payload_rate"] * ratios[1] + slow["ratio_slope"] * tube.velocity_norm
+        rate = changing / (1.0 - shift)
+        causes, norms = self._respond(tube, kernels, ratios, np.sqrt(1.0 + shift), friction, caused, rate, lever)
+        return Loop(shift, ratios, kernels, torque, friction.norm, lever, causes, norms)
 
     def next_tube(self, tube: Tube, loop: Loop) -> Tube:
-        """Bounds of the errors that follow."""
+        """Bounds of the errors that follow; what was known before stays."""
         half = 0.5 * self.settings.period  # the controller's samples are a period apart
-        position = sum(self.causes(POSITION, tube, loop).values())
-        velocity = sum(self.causes(VELOCITY, tube, loop).values())
-        norms = [self.norm(output, tube, loop) for output in (POSITION, VELOCITY, ACCELERATION, FEEDBACK)]
+        joints = np.minimum(sum(loop.causes.values()), loop.lever[..., None] * loop.norms[:, None])
         return Tube(
-            position=position + half * tube.velocity,
-            velocity=velocity + half * loop.lever * tube.acceleration_norm[:, None],
-            position_norm=norms[0] + half * tube.velocity_norm,
-            velocity_norm=norms[1] + half * tube.acceleration_norm,
-            acceleration_norm=norms[2],
-            feedback_norm=norms[3],
-        )
+            position=joints[..., POSITION] + half * tube.velocity,
+            velocity=joints[..., VELOCITY] + half * loop.lever * tube.acceleration_norm[:, None],
+            position_norm=loop.norms[:, POSITION] + half * tube.velocity_norm,
+            velocity_norm=loop.norms[:, VELOCITY] + half * tube.acceleration_norm,
+            acceleration_norm=loop.norms[:, ACCELERATION],
+            feedback_norm=loop.norms[:, FEEDBACK],
+        ).after(self.known)
 
-    def causes(self, output: int, tube: Tube, loop: Loop) -> dict[str, Array]:
-        """Bounds of one output of each joint, by cause, (I, n) each."""
-        kernels, grown = loop.kernels, np.sqrt(1.0 + loop.shift)
-        rate, jumps = self.smooth.rate, self.smooth.jumps
+    def bound_torque(self, tube: Tube, loop: Loop) -> Array:
+        """Bounds of the commanded torque less what the true parameters need for the desired motion, (I, n) [Nm].
+
+        It is ``M (f - a_w)``, plus what the nominal model with measured values differs from that at the desired ones.
+        """
+        slow, errors = self._slow, (tube.position_norm, tube.velocity_norm)
+        lever = np.sqrt((1.0 + loop.shift) * self._diagonals[0])
+        magnitude = (1.0 + loop.shift) * self._magnitude
+        causes = {name: values[..., FEEDBACK] for name, values in loop.causes.items()}
+        # Through the nominal loop, friction acts on its own joint; but for what the inertia changes while remembered.
+        nominal = loop.kernels.rough.nominal[:, FEEDBACK]
+        friction = recall(nominal, loop.friction_torque)
+        changed = (loop.kernels.memory_change + nominal.sum() * loop.shift) * loop.friction_norm.max()
+        known = np.einsum("tij,tj->ti", magnitude, causes["sensors"] + causes["model"])
+        coupled = (causes["coupling"] + causes["errors themselves"]) / loop.lever
+        parts = friction + known + lever * (coupled + changed)
+        whole = lever * loop.norms[:, FEEDBACK, None]
+        coriolis, coriolis_slope = slow["coriolis_rate"], slow["coriolis_slope"]
+        gain, measured = self.settings.position_gain, self._error_norms
+        position, velocity = errors[0] + measured[1], errors[1] + measured[0]
+        model = loop.shift * self.smooth_norm / (1.0 - loop.shift)
+        model += coriolis * velocity
+        model += gain * (coriolis + coriolis_slope * velocity) * position
+        viscous = np.abs(self.model.friction[:, 1]) * (tube.velocity + self._errors[0])
+        gravity = (tube.position + self._errors[1]) @ self.torque_gradient.T
+        return np.minimum(parts, whole) + lever * model[:, None] + viscous + gravity
+
+    def _bound_torques(self, torque: Array) -> Signal:
+        """Bounds of ``M^-1 h`` for all torques ``|h| <= torque``, (I, n)."""
+        starts = np.flatnonzero(np.diff(self._cells, prepend=-1))
+        coarse = bound_torques(self._inverse[1:], np.maximum.reduceat(torque, starts, axis=0))
+        before = bound_torques(self._inverse[:-1], np.maximum.reduceat(torque, starts, axis=0))
+        entries, norm = np.maximum(coarse.entries, before.entries), np.maximum(coarse.norm, before.norm)
+        return Signal(self._refined(entries), self._refined(norm))
+
+    def _respond(
+        self,
+        tube: Tube,
+        kernels: LoopKernels,
+        ratios: tuple[float, float],
+        grown: float,
+        friction: Signal,
+        caused: Array,
+        rate: Array,
+        lever: Array,
+    ) -> tuple[dict[str, Array], Array]:
+        """Bounds of the outputs of each joint by cause, and of their norms."""
+        n, jumps, smooth = self.robot.n, self.smooth.jumps, kernels.smooth
+        model = recall(smooth.nominal, self._rate.entries)
+        sensors = np.zeros((self.intervals, n, 4))
+        own = self._own(tube, kernels, ratios, caused, rate)
+        coupled = recall(kernels.rough.deviation, friction.norm) + grown * recall(smooth.deviation, self._rate.norm)
+        norms = recall(kernels.rough.largest, friction.norm) + grown * recall(smooth.largest, self._rate.norm) + own
+        measuring = (kernels.velocity_error, kernels.position_error)
+        for error, norm, kernel in zip(self._errors, self._error_norms, measuring, strict=True):
+            sensors += np.broadcast_to(error, n)[:, None] * kernel.nominal
+            coupled += grown * norm[:, None] * kernel.deviation
+            norms += grown * norm[:, None] * kernel.largest
+        for index, interval in enumerate(self._jumps):
+            model += self._after(interval, kernels.step.nominal)[:, None] * jumps.entries[index][:, None]
+            coupled += grown * self._after(interval, kernels.step.deviation) * jumps.norm[index]
+            norms += grown * self._after(interval, kernels.step.largest) * jumps.norm[index]
         causes = {
-            "friction": recall(kernels.rough.nominal[:, output], loop.friction.entries),
-            "model": _SAMPLING * recall(kernels.smooth.nominal[:, output], rate.entries),
-            "sensors": np.zeros((self.intervals, self.robot.n)),
+            "friction": recall(kernels.rough.nominal, friction.entries),
+            "model": model,
+            "sensors": sensors,
+            "coupling": lever[..., None] * coupled[:, None],
+            "errors themselves": lever[..., None] * own[:, None],
         }
-        coupled = recall(kernels.rough.deviation[:, output], loop.friction.norm)
-        coupled += _SAMPLING * grown * recall(kernels.smooth.deviation[:, output], rate.norm)
-        for error, norm, kernel in zip(
-            self._errors, self._error_norms, (kernels.velocity_error, kernels.position_error), strict=True
-        ):
-            causes["sensors"] += kernel.nominal[output] * error
-            coupled += grown * kernel.deviation[output] * norm
-        for index, (interval, *_) in enumerate(self.samples.jumps):
-            causes["model"] += self._after(interval, kernels.step.nominal[:, output])[:, None] * jumps.entries[index]
-            coupled += grown * self._after(interval, kernels.step.deviation[:, output]) * jumps.norm[index]
-        causes["coupling"] = loop.lever * coupled[:, None]
-        causes["errors themselves"] = loop.lever * self.own_norm(output, tube, loop)[:, None]
-        return causes
+        return causes, norms
 
-    def norm(self, output: int, tube: Tube, loop: Loop) -> Array:
-        """Bounds of the norm of one output, (I,)."""
-        kernels, grown = loop.kernels, np.sqrt(1.0 + loop.shift)
-        total = recall(kernels.rough.largest[:, output], loop.friction.norm) + self.own_norm(output, tube, loop)
-        total += _SAMPLING * grown * recall(kernels.smooth.largest[:, output], self.smooth.rate.norm)
-        for norm, kernel in zip(self._error_norms, (kernels.velocity_error, kernels.position_error), strict=True):
-            total += grown * kernel.largest[output] * norm
-        for index, (interval, *_) in enumerate(self.samples.jumps):
-            total += grown * self._after(interval, kernels.step.largest[:, output]) * self.smooth.jumps.norm[index]
-        return total
-
-    def own_norm(self, output: int, tube: Tube, loop: Loop) -> Array:
-        """Bounds of the norm of what the errors cause themselves, (I,): as disturbances, and as the inertia changes."""
-        kernels, rate = loop.kernels, loop.ratio_rate
-        total = recall(kernels.rough.largest[:, output], loop.caused)
-        total += recall_change(
-            kernels.travel[:, output], kernels.travel_age[:, output], rate, tube.velocity_norm, kernels.bin
-        )
-        total += recall_change(
-            kernels.teeth[:, output], kernels.teeth_age[:, output], rate, tube.acceleration_norm, kernels.bin
-        )
-        total += recall(kernels.teeth[:, output], rate * tube.velocity_norm)
-        if output == ACCELERATION:
-            total += rate * tube.velocity_norm / loop.ratios[0]
+    def _own(self, tube: Tube, kernels: LoopKernels, ratios: tuple[float, float], caused: Array, rate: Array) -> Array:
+        """Bounds of the norm of what the errors cause themselves, (I, 4): as disturbances, and as E changes."""
+        total = recall(kernels.rough.largest, caused)
+        total += recall_change(kernels.travel, kernels.travel_age, rate, tube.velocity_norm, kernels.bin)
+        total += recall_change(kernels.teeth, kernels.teeth_age, rate, tube.acceleration_norm, kernels.bin)
+        total += recall(kernels.teeth, rate * tube.velocity_norm)
+        total[:, ACCELERATION] += rate * tube.velocity_norm / ratios[0]
         return total
 
     def _after(self, interval: int, kernel: Array) -> Array:
-        """A response by age (B,) to what happens in an interval, as bounds in all intervals, (I,)."""
-        result = np.zeros(self.intervals)
+        """A response by age (B, 4) to what happens in an interval, as bounds in all intervals, (I, 4)."""
+        result = np.zeros((self.intervals, kernel.shape[1]))
         values = np.maximum(kernel, np.concatenate([kernel[:1], kernel[:-1]]))[: self.intervals - interval]
         result[interval : interval + len(values)] = values
         return result
+
+
+def _term_nodes(samples: MotionSamples) -> NDArray[np.intp]:
+    """Nodes at which the slowly varying terms are evaluated, the first and the last among them."""
+    last = len(samples.q) - 1
+    frequency = float((np.abs(samples.a).max(axis=0) / np.maximum(np.abs(samples.v).max(axis=0), 1e-9)).max())
+    step = np.clip(_TERM_ANGLE / max(frequency, 1e-9), *_TERM_STEPS)
+    count = min(last, max(1, int(np.ceil(last * samples.step / step))))
+    return np.unique(np.linspace(0, last, count + 1).round().astype(int))
+
+
+def _payload_rates(samples: MotionSamples, around: list[slice]) -> Array:
+    """All rates at which the nominal payload changes around each of S nodes, (S, R, 10) [1/s]; zero where fewer."""
+    rates = samples.slopes(samples.payload)
+    distinct, which = np.unique(rates.round(9), axis=0, return_inverse=True)
+    present = np.array([np.isin(np.arange(len(distinct)), which.reshape(-1)[part]) for part in around])
+    return present[..., None] * distinct
+
+
+def _narrowest(
+    robot: RobotModel, model: ControlModel, q: Array, payload: Array
+) -> tuple[InertialUncertainty, InertiaRatio]:
+    """Of the valid descriptions of the uncertainty the one with the narrowest range of the inertia ratio, and that."""
+    probes = np.unique(np.linspace(0, len(q) - 1, _PROBES).round().astype(int))
+    options = inertial_uncertainties(robot, model)
+    ratios = [compute_inertia_ratio(robot, one, q, payload, probes) for one in options]
+    best = min(range(len(options)), key=lambda i: ratios[i].upper / max(ratios[i].lower, 1e-9))
+    return options[best], ratios[best]
+
+
+def _inertias(robot: RobotModel, model: ControlModel, samples: MotionSamples) -> Array:
+    """Nominal inertia at nodes, (N, n, n)."""
+    if np.ptp(samples.payload, axis=0).max() == 0.0:
+        return PassiveDynamics(robot, add_payload(model.theta, samples.payload[0])).inertia(samples.q)
+    columns = inertia_columns(robot, samples.q)[..., robot.inertial_slice(robot.n)]
+    arm = PassiveDynamics(robot, add_payload(model.theta, samples.payload[-1])).inertia(samples.q)
+    return arm + np.einsum("sabl,sl->sab", columns, samples.payload - samples.payload[-1])

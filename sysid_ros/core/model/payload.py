@@ -17,7 +17,7 @@ from sysid_ros.core.model.inertia import (
     transform_box,
     transform_parameters,
 )
-from sysid_ros.core.model.robot import PayloadPrior, Sphere
+from sysid_ros.core.model.robot import PayloadPrior, PayloadShape, Sphere
 from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.spheres import read_sphere_rows
 
@@ -78,10 +78,11 @@ def read_prior(settings: Section, name: str, tool: Placement, body: int) -> Payl
         NotPhysicallyConsistent: No body can have the nominal parameters.
     """
     target = settings.text("target", "payload", TARGETS)
+    shape = None
     is_tool = settings.text("frame", "tool", ("tool", "joint")) == "tool"
     placement = tool if is_tool else (np.eye(3), np.zeros(3))
     if "mass" in settings:
-        box, nominal = _read_object(settings, placement)
+        box, nominal, shape = _read_object(settings, placement)
     else:
         lower = settings.vector("lower", 10, "SI", -_INERTIA_MAX, _INERTIA_MAX)
         upper = settings.vector("upper", 10, "SI", -_INERTIA_MAX, _INERTIA_MAX)
@@ -95,10 +96,10 @@ def read_prior(settings: Section, name: str, tool: Placement, body: int) -> Payl
     if not box.contains(nominal):
         allowed = f"inside its box, {box.lower.tolist()} to {box.upper.tolist()} (in the frame of the last joint)"
         raise ParameterOutOfRange(f"{settings.path}.nominal", nominal.tolist(), allowed)
-    return PayloadPrior(box, nominal, name=name, target=target, spheres=spheres)
+    return PayloadPrior(box, nominal, name=name, target=target, spheres=spheres, shape=shape)
 
 
-def _read_object(settings: Section, placement: Placement) -> tuple[Box, NDArray[np.float64]]:
+def _read_object(settings: Section, placement: Placement) -> tuple[Box, NDArray[np.float64], PayloadShape]:
     rotation, translation = placement
     mass = settings.vector("mass", 2, "kg", 0.0, _MASS_MAX)
     limits = settings.section("center_of_mass")
@@ -116,10 +117,10 @@ def _read_object(settings: Section, placement: Placement) -> tuple[Box, NDArray[
     # The ranges of the ten parameters are taken in the joint frame: the CoM box is turned first, which costs nothing
     # where the two frames are parallel, and the radius of gyration is the same in every frame.
     half = np.abs(rotation) @ radius + 1e-14 * (np.abs(rotation) @ np.abs(center) + np.abs(translation))
-    box = object_box(mass, Box.around(middle, half), gyration)
+    com = Box.around(middle, half)
     nominal_mass = 0.5 * (mass[0] + mass[1])
     nominal = from_com_form(nominal_mass, middle, 0.5 * nominal_mass * gyration**2 * np.eye(3))
-    return box, nominal
+    return object_box(mass, com, gyration), nominal, PayloadShape(com, gyration)
 
 
 def _read_spheres(settings: Section, placement: Placement, body: int) -> tuple[Sphere, ...]:

@@ -106,6 +106,19 @@ class Sphere:
 
 
 @dataclass(frozen=True)
+class PayloadShape:
+    """What is known of a payload as an object: together with its mass much less than the box of its parameters allows.
+
+    Attributes:
+        com: Box of its CoM in the frame of the last joint, (3,) [m].
+        gyration: Largest radius of gyration about any axis through its CoM [m].
+    """
+
+    com: Box
+    gyration: float
+
+
+@dataclass(frozen=True)
 class PayloadPrior:
     """What is known of a payload before anything has been measured.
 
@@ -116,6 +129,7 @@ class PayloadPrior:
         target: What the ten parameters describe: ``payload``, or ``end_effector`` (last body and payload together, the
             theta_e of SAFE-ID).
         spheres: Collision spheres that cover the unknown object itself, fixed to the last body.
+        shape: The same payload as an object, where the prior was given as one.
     """
 
     box: Box
@@ -123,6 +137,7 @@ class PayloadPrior:
     name: str = "default"
     target: str = "payload"
     spheres: tuple[Sphere, ...] = ()
+    shape: PayloadShape | None = None
 
 
 @dataclass(frozen=True)

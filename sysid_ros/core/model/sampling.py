@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.model.box import Box
-from sysid_ros.core.model.inertia import is_physically_consistent, pseudo_inertia
-from sysid_ros.core.model.robot import INERTIAL, PayloadPrior, RobotModel
+from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent, pseudo_inertia
+from sysid_ros.core.model.robot import INERTIAL, PayloadPrior, PayloadShape, RobotModel
 
 Array = NDArray[np.float64]
 
@@ -19,6 +19,8 @@ _TRIES = 10
 """Draws from the whole box before the walk is taken."""
 _STEPS = 60
 """Steps of the walk for one body."""
+_SMALL = 1e-3
+"""Share of the largest mass or second moment that stands for none."""
 _INSIDE = 0.9
 """Share of the way to the edge of the cone that is used; ten steps of it leave room for rounding."""
 
@@ -47,8 +49,31 @@ def sample_parameters(robot: RobotModel, rng: np.random.Generator, corner: bool 
 
 
 def sample_payload(prior: PayloadPrior, rng: np.random.Generator, corner: bool = False) -> Array:
-    """Draws a physically consistent payload (10,) inside the box of a prior; see :func:`sample_parameters`."""
-    return _sample_body(prior.box, prior.nominal, rng, corner)
+    """Draws a physically consistent payload (10,) of a prior; see :func:`sample_parameters`.
+
+    It lies in the prior's box. Where the prior has a shape it is an object of that shape.
+    """
+    if prior.shape is None:
+        return _sample_body(prior.box, prior.nominal, rng, corner)
+    return np.clip(_sample_object(prior, prior.shape, rng, corner), prior.box.lower, prior.box.upper)
+
+
+def _sample_object(prior: PayloadPrior, shape: PayloadShape, rng: np.random.Generator, corner: bool) -> Array:
+    """An object: mass and CoM in their ranges, second moments about the CoM of a random ellipsoid.
+
+    Two of the principal second moments together are the radius of gyration squared about the third axis.
+    """
+    lightest, heaviest = prior.box.lower[0], prior.box.upper[0]
+    lightest = max(lightest, _SMALL * heaviest)
+    mass = rng.choice([lightest, heaviest]) if corner else rng.uniform(lightest, heaviest)
+    com = _corner(shape.com, rng) if corner else rng.uniform(shape.com.lower, shape.com.upper)
+    moments = rng.uniform(_SMALL, 1.0, 3)
+    if corner:  # a ball's shell, a rod, or hardly anything
+        moments = np.array([[0.5, 0.5, 0.5], [1.0, _SMALL, _SMALL], [_SMALL, _SMALL, _SMALL]])[rng.integers(0, 3)]
+    moments = moments * min(1.0, (1.0 - _SMALL) / (np.sort(moments)[1:].sum())) * shape.gyration**2
+    axes = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    spread = axes @ np.diag(moments) @ axes.T
+    return from_com_form(mass, com, mass * (np.trace(spread) * np.eye(3) - spread))
 
 
 def _part(box: Box, part: slice) -> Box:

@@ -6,25 +6,41 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.control.disturbance import bound_friction, bound_torques, compute_smooth
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
 from sysid_ros.core.control.motion import sample_motion
+from sysid_ros.core.control.payload_set import tighten
 from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.control.uncertainty import inertial_uncertainties
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 
 
-def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, tools):
-    model, settings = ControlModel.of_boxes(robot), RobustSettings()
-    samples = sample_motion(tools.fourier(robot, 1), robot.n, 0.02)
+@pytest.fixture(scope="module")
+def boxed(robot):
+    """A model of which only the boxes are known."""
+    model = ControlModel.of_boxes(robot)
+    return ControlModel(model.theta, model.theta_box, model.payload, model.payload_box)
+
+
+def smooth_of(robot, model, samples):
     inertia = PassiveDynamics(robot, model.total).inertia(samples.q)
-    smooth = compute_smooth(robot, model, settings, samples, inertia)
+    (uncertainty,) = inertial_uncertainties(robot, model)
+    return inertia, compute_smooth(robot, model, uncertainty, RobustSettings(), samples, inertia)
+
+
+def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, boxed, tools):
+    model, settings = boxed, RobustSettings()
+    samples = sample_motion(tools.fourier(robot, 1), robot.n, 0.02, model.payload)
+    inertia, smooth = smooth_of(robot, model, samples)
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
     share = settings.friction_share(samples.v)
     y = regressor.evaluate(samples.q, samples.v, samples.v, samples.a, direction=share)
     rng = np.random.default_rng(0)
-    lower, upper = model.deviation
+    payloads = tighten(model.payload_box)
+    lower = add_payload(model.theta_box.lower, payloads.lower) - model.total
+    upper = add_payload(model.theta_box.upper, payloads.upper) - model.total
     closest = 0.0
     for trial in range(40):
         if trial:
@@ -42,16 +58,38 @@ def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, tools):
     assert closest > 0.999  # each single bound is reached
 
 
-def test_jump_of_the_acceleration_is_seen(robot):
+def test_a_nominal_payload_that_changes_moves_the_model_error(robot, boxed):
+    """While the controller goes from one payload to another at rest, against differences of the error itself."""
+    model = boxed
+    past = sample_motion(robot.home, robot.n, 0.02, 0.4 * model.payload)
+    samples = sample_motion(robot.home, robot.n, 0.02, model.payload, past, blend_time=0.3)
+    np.testing.assert_allclose(samples.payload[past.q.shape[0] - 1], 0.4 * model.payload)
+    np.testing.assert_allclose(samples.payload[-1], model.payload)
+    inertia = np.stack(
+        [PassiveDynamics(robot, add_payload(model.theta, p)).inertia(robot.home) for p in samples.payload]
+    )
+    (uncertainty,) = inertial_uncertainties(robot, model)
+    smooth = compute_smooth(robot, model, uncertainty, RobustSettings(), samples, inertia)
+    true = PassiveDynamics(robot, add_payload(model.theta, 1.7 * model.payload)).gravity(robot.home)
+    signal = np.stack(
+        [
+            np.linalg.solve(m, true - PassiveDynamics(robot, add_payload(model.theta, p)).gravity(robot.home))
+            for m, p in zip(inertia, samples.payload, strict=True)
+        ]
+    )
+    rate = np.diff(signal, axis=0) / samples.step
+    assert np.all(np.abs(signal) <= smooth.size.entries) and np.all(np.abs(rate) <= smooth.rate.entries)
+    assert (np.abs(rate) / smooth.rate.entries.max(axis=0)).max() > 0.1
+
+
+def test_jump_of_the_acceleration_is_seen(robot, boxed):
     start = np.r_[2.0, np.zeros(robot.n - 1)]
     motion = BezierTrajectory(robot.home, np.zeros(robot.n), start, robot.home + 0.1, 1.0)
-    samples = sample_motion(motion, robot.n, 0.01)
+    samples = sample_motion(motion, robot.n, 0.01, boxed.payload)
     assert len(samples.jumps) == 1 and samples.jumps[0][0] == 0
     np.testing.assert_allclose(samples.jumps[0][2], start, atol=1e-12)
-    model = ControlModel.of_boxes(robot)
-    inertia = PassiveDynamics(robot, model.total).inertia(samples.q)
-    smooth = compute_smooth(robot, model, RobustSettings(), samples, inertia)
-    armature = model.theta_box.radius[10 * robot.n + 2]
+    inertia, smooth = smooth_of(robot, boxed, samples)
+    armature = boxed.theta_box.radius[10 * robot.n + 2]
     # What the uncertain armature of the first joint alone does.
     least = np.abs(np.linalg.inv(inertia[0])[:, 0]) * 2.0 * armature
     assert np.all(smooth.jumps.entries[0] >= least)

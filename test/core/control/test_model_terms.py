@@ -7,6 +7,7 @@ import pytest
 
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
 from sysid_ros.core.control.model_terms import compute_model_terms
+from sysid_ros.core.control.uncertainty import inertial_uncertainties
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
@@ -20,7 +21,9 @@ def case(robot):
     model = ControlModel.of_boxes(robot)
     q = robot.home + rng.uniform(-0.8, 0.8, size=(3, robot.n))
     v, a = rng.uniform(-0.8, 0.8, size=(3, robot.n)), rng.uniform(-2.0, 2.0, size=(3, robot.n))
-    return model, (q, v, a), compute_model_terms(robot, model, q, v, a)
+    uncertainty = inertial_uncertainties(robot, model)[-1]
+    nominal = np.tile(model.payload, (3, 1))
+    return model, (q, v, a), compute_model_terms(robot, model, uncertainty, q, v, a, nominal, np.zeros((3, 1, 10)))
 
 
 def coriolis(dynamics, q, x):

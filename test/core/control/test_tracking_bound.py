@@ -118,14 +118,15 @@ def test_hold_with_an_unknown_payload_stays_inside_from_the_take_over_on(robot, 
 
 
 def test_motion_with_an_unknown_payload_stays_inside(robot, tools):
-    model, settings, motion = ControlModel.of_boxes(robot), RobustSettings(delay=0.0), reach(robot, 3.0)
+    model, settings, motion = ControlModel.of_boxes(robot), RobustSettings(), reach(robot, 3.0)
     bound = tracking_bound(robot, model, motion, settings)
     assert np.all(np.degrees(bound.position) < 1.0)
     rng = np.random.default_rng(11)
     truth = sample_parameters(robot, rng, corner=True), sample_payload(robot.payload_prior, rng, corner=True)
-    run = drive(robot, tools, model, settings, truth, motion, noise="pushing", delay=0).after(0.0)
+    run = drive(robot, tools, model, settings, truth, motion, noise="pushing").after(0.0)
     assert np.all(np.abs(run.position) <= bound.position)
     assert np.all(np.abs(run.velocity) <= bound.velocity)
+    assert np.all(np.abs(extra_torque(robot, settings, truth, motion, run)) <= bound.torque)
 
 
 def test_payload_outside_the_box_breaks_the_bound(robot, tools, fast):
@@ -152,7 +153,7 @@ def test_less_uncertainty_gives_a_smaller_bound(robot, fast):
 def test_where_there_is_no_bound_the_reason_is_given(robot):
     prior = ControlModel.of_boxes(robot)
     with pytest.raises(BoundNotAvailable, match="no tracking bound: .*narrow the parameter boxes|feed on themselves"):
-        tracking_bound(robot, prior, reach(robot, 1.5))
+        tracking_bound(robot, prior, reach(robot, 0.8))
     with pytest.raises(BoundNotAvailable, match="unstable where the true inertia is"):
         tracking_bound(robot, prior, robot.home, RobustSettings(bandwidth=600.0))
 
@@ -172,7 +173,7 @@ def test_allowances_say_what_they_are(robot, fast):
     proven = tracking_allowance(robot, boxes, motion, model.payload)
     assert proven.is_proven and proven.claims == bound.claims
     np.testing.assert_allclose(proven.position, bound.position)
-    unproven = tracking_allowance(robot, None, reach(robot, 1.5))
+    unproven = tracking_allowance(robot, None, reach(robot, 0.8))
     assert not unproven.is_proven and "not proven bounds: no tracking bound" in unproven.claims
     assert not tracking_allowance(robot).is_proven
     feedback = feedback_allowance(robot, boxes)

@@ -1,0 +1,146 @@
+"""The set of inertial parameters that the last body may have: much less than the box of its ten parameters.
+
+Most points of a box are no body. Three things are used: a pseudo-inertia is never negative; a payload that is known as
+an object (mass, box of the CoM, radius of gyration) has ``I = m (c.c 1 - c c^T) + I_c`` with ``0 <= I_c <= m rho^2``;
+and energies are linear in the parameters, so their extremes over a convex set are those of its vertices. The set is
+therefore enclosed twice: by vertices plus a small box, for norms, and by vertices that are larger or smaller than every
+member in the order of energies, for eigenvalues. docs/control.md has the proof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.inertia import from_com_form, inertia_matrix, pack
+from sysid_ros.core.model.robot import INERTIAL, PayloadShape
+
+Array = NDArray[np.float64]
+
+_MOMENTS = slice(4, 10)
+_DIAGONAL = [4, 6, 9]
+_PRODUCTS = ((5, 4, 6, 9), (7, 4, 9, 6), (8, 6, 9, 4))  # Ixy: Ixx, Iyy, and the moment about the third axis, ...
+_PAD = 1e-12
+"""Relative rounding allowance."""
+
+
+@dataclass(frozen=True)
+class PayloadSet:
+    """Enclosures of a set P of parameters (10,) that add to those of the last body, or replace them.
+
+    Attributes:
+        replaces: Whether they are those of the last body and its payload together.
+        vertices: Every member of P is in the convex hull of these, plus ``+- radius``, (K, 10).
+        radius: (10,).
+        lower: Every member has at least the kinetic energy of some convex combination of these, (K, 10).
+        upper: And at most that of some convex combination of these, for each of O enclosures, (O, K, 10).
+    """
+
+    replaces: bool
+    vertices: Array
+    radius: Array
+    lower: Array
+    upper: Array
+
+    @classmethod
+    def of_shape(cls, mass: tuple[float, float], shape: PayloadShape) -> PayloadSet:
+        """Every object with a mass in a range and this shape.
+
+        Let c be a convex combination of the corners of its box with weights that are products over the axes. The same
+        combination of ``c_i c_j`` is exact, and that of ``c_i^2`` exceeds it by 0 to ``d_i^2``, d the half widths.
+
+        Args:
+            mass: Smallest and largest mass [kg].
+            shape: What else is known.
+        """
+        corners = [np.array(corner) for corner in product(*zip(shape.com.lower, shape.com.upper, strict=True))]
+        excess = shape.com.radius**2
+        missing = excess.sum() * np.eye(3) - np.diag(excess)  # most that the corners' moments exceed those at c, per kg
+        spin = shape.gyration**2
+        high, low = spin * np.eye(3), -missing
+        middle = 0.5 * (high + low)
+        moments = 0.5 * (np.full((3, 3), spin) + np.diag(np.diag(missing)))  # of the box about the middle, per kg
+        moments[~np.eye(3, dtype=bool)] = 0.5 * spin
+        masses = sorted(set(mass))
+
+        def objects(inertia: Array) -> Array:
+            bodies = [from_com_form(m, c, m * inertia) for m in masses for c in corners]
+            return np.unique(np.array(bodies), axis=0)
+
+        radius = pack(0.0, np.zeros(3), mass[1] * moments)
+        return cls(False, objects(middle), radius * (1.0 + _PAD), objects(low), objects(high)[None])
+
+    @classmethod
+    def of_box(cls, box: Box, replaces: bool) -> PayloadSet:
+        """Every body in a box."""
+        box = tighten(box)
+        center, radius = box.center, box.radius
+        corners = np.array(list(product(*zip(box.lower[:4], box.upper[:4], strict=True))))
+        spread = inertia_matrix(radius)
+        rows = np.diag(spread.sum(axis=1))  # -rows <= X <= rows for every |X| <= spread
+        middle = inertia_matrix(center)
+        largest = 0.5 * box.upper[_DIAGONAL].sum() * np.eye(3)  # I = tr(S) 1 - S <= tr(S) 1
+
+        def bodies(inertia: Array) -> Array:
+            result = np.repeat(pack(0.0, np.zeros(3), inertia)[None], len(corners), axis=0)
+            result[:, :4] = corners
+            return np.unique(result, axis=0)
+
+        upper = [bodies(high) for high in (middle + rows, largest)]
+        only_moments = np.where(np.arange(INERTIAL) >= 4, radius, 0.0)
+        return cls(replaces, bodies(middle), only_moments * (1.0 + _PAD), bodies(middle - rows), np.stack(upper))
+
+
+def tighten(box: Box) -> Box:
+    """The box of the bodies in a box of ten parameters, or somewhat more than it.
+
+    With second moments ``S = tr(I)/2 1 - I >= 0``: diagonal entries of I are not negative and obey the triangle
+    inequality, and ``|Ixy| = |Sxy| <= (Sxx + Syy)/2 = Izz/2``.
+    """
+    lower, upper = np.array(box.lower), np.array(box.upper)
+    lower[[0, *_DIAGONAL]] = np.maximum(lower[[0, *_DIAGONAL]], 0.0)
+    for i in range(3):
+        one, two, three = _DIAGONAL[i], _DIAGONAL[i - 1], _DIAGONAL[i - 2]
+        upper[one] = min(upper[one], upper[two] + upper[three])
+    for i in range(3):
+        one, two, three = _DIAGONAL[i], _DIAGONAL[i - 1], _DIAGONAL[i - 2]
+        lower[one] = max(lower[one], lower[two] - upper[three], lower[three] - upper[two])
+    for index, _, _, third in _PRODUCTS:
+        upper[index] = min(upper[index], 0.5 * upper[third])
+        lower[index] = max(lower[index], -0.5 * upper[third])
+    if not np.all(lower <= upper):
+        return box  # there is no body in it; nothing that is said about its bodies is wrong
+    return Box(lower, upper)
+
+
+def candidate_sets(model: ControlModel, last_body: Box) -> list[PayloadSet]:
+    """Enclosures of the payload of a model; all are valid.
+
+    Args:
+        model: Its payload box, and shape if it has one.
+        last_body: Box of the parameters of the last body without payload, (10,).
+    """
+    box = model.payload_box
+    if box.lower[0] < 0.0:  # only together with the last body is it a body
+        return [PayloadSet.of_box(box + last_body, True)]
+    sets = [PayloadSet.of_box(box, False)]
+    shape = None if model.shape is None else _narrowed(model.shape, box)
+    if shape is not None:
+        sets.append(PayloadSet.of_shape((float(box.lower[0]), float(box.upper[0])), shape))
+    return sets
+
+
+def _narrowed(shape: PayloadShape, box: Box) -> PayloadShape | None:
+    """The shape with the CoM that a box of parameters allows; None where the two have nothing in common."""
+    lightest, heaviest = float(box.lower[0]), float(box.upper[0])
+    if lightest <= 0.0:
+        return shape
+    low, high = box.lower[1:4], box.upper[1:4]
+    com = Box(np.minimum(low / lightest, low / heaviest), np.maximum(high / lightest, high / heaviest))
+    common = shape.com.intersect(com)
+    return None if common is None else PayloadShape(common, shape.gyration)
