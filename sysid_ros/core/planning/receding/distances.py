@@ -1,7 +1,13 @@
 """Free distances of many motions at samples, and exact gradients of chosen ones.
 
-Rows: pairs of spheres, then movable spheres to the ground, then to each obstacle. Distances to a box are negative
-inside.
+Rows: pairs of spheres, then movable spheres to the ground, then to each obstacle. A row is the distance of the centre p
+of a sphere along a direction n, which points from what must not be touched to the sphere, less the radii and less what
+position errors e of the joints between the two can take from it,
+
+    sum_j e_j |n . J_j| + sum_ij R_ij e_i e_j / 2,
+
+with ``J_j = z_j x (p - p_j)`` and R_ij the largest possible distance of p to the axis of the later joint. The first sum
+is worked out only where a bound of it that does not depend on the posture leaves little room.
 """
 
 from __future__ import annotations
@@ -15,8 +21,13 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.clearance import CollisionModel, displacements
 from sysid_ros.core.planning.receding.kinematics import SerialArm
 from sysid_ros.core.planning.receding.spatial import cross
+from sysid_ros.core.planning.receding.surroundings import Boxes, lengths
 
 Array = NDArray[np.float64]
+
+_NEAR = 0.03
+"""Room above the clearance below which errors are worked out for the posture [m]."""
+_TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -25,11 +36,13 @@ class DistanceSamples:
 
     Attributes:
         free: Distance left when the tracking error has moved the arm, (N, rows) [m].
+        is_near: Where the effect of the error has been worked out for the posture, (N, rows).
         centers: Centres of the spheres in the base frame, (N, spheres, 3) [m].
-        axes: Joint axes as motions about the origin of the base frame, (N, n, 6).
+        axes: Directions of the joint axes and their moments about the origin of the base frame, (N, n, 6).
     """
 
     free: Array
+    is_near: NDArray[np.bool_]
     centers: Array
     axes: Array
 
@@ -41,116 +54,131 @@ class FreeDistances:
         robot: The arm.
         collision: What must not touch what.
         error: Largest position errors, (n,) [rad].
+        clearance: Distance that will be kept, to know where accuracy matters [m].
     """
 
-    def __init__(self, robot: RobotModel, collision: CollisionModel, error: Array):
+    def __init__(self, robot: RobotModel, collision: CollisionModel, error: Array, clearance: float):
         self.n = robot.n
         self._arm = SerialArm(robot)
+        self._error, self._clearance = error, clearance
         base = robot.pin_model.frames[robot.pin_model.getFrameId(robot.base_frame)].placement
         self._base_rotation, self._base_origin = np.array(base.rotation), np.array(base.translation)
         spheres = collision.spheres
         self._bodies = np.array([sphere.body for sphere in spheres], dtype=int)
         self._local = np.array([sphere.center for sphere in spheres], dtype=float).reshape(-1, 3)
         self._radii = np.array([sphere.radius for sphere in spheres])
-        lost_pairs, lost = displacements(robot, collision, error)
         self._pairs = np.asarray(collision.pairs, dtype=int).reshape(-1, 2)
-        self._pair_taken = self._radii[self._pairs].sum(axis=1) + lost_pairs
         self._movable = np.asarray(collision.movable, dtype=int)
-        self._own = self._radii[self._movable] + lost
         self._ground = collision.ground_height if self._movable.size else None
-        self._obstacles = collision.obstacles if self._movable.size else ()
+        self._boxes = Boxes(collision.obstacles if self._movable.size else ())
+        self._pairs_lost, self._lost = displacements(robot, collision, error)
+        self._second_order = _second_order(robot, collision, error)
         self._index()
 
     def _index(self) -> None:
-        """Lists the rows: first sphere; second sphere, or -1 for the ground, or -2 - k for obstacle k."""
-        boxes, movable = self._obstacles, self._movable
-        self._box_center = np.array([box.rotation.T @ box.center for box in boxes]).reshape(-1, 3)
-        self._box_half = np.array([box.half_extents for box in boxes]).reshape(-1, 3)
-        self._box_axes = np.array([box.rotation for box in boxes]).reshape(-1, 3, 3)
-        others = [self._pairs[:, 1]] + [np.full(movable.size, -1)] * (self._ground is not None)
-        others += [np.full(movable.size, -2 - k) for k in range(len(boxes))]
-        self.first = np.concatenate([self._pairs[:, 0], *[movable] * (len(others) - 1)])
-        self.second = np.concatenate(others)
-        self._taken = np.concatenate([self._pair_taken, *[self._own] * (len(others) - 1)])
+        """Lists the rows: the sphere that moves; the other sphere, or -1 for the ground, or -2 - k for obstacle k."""
+        inner, outer = self._pairs.T
+        movable = self._movable
+        others = [np.full(movable.size, -1)] * (self._ground is not None)
+        others += [np.full(movable.size, -2 - k) for k in range(self._boxes.count)]
+        self._moving = np.concatenate([outer, *[movable] * len(others)])
+        self._other = np.concatenate([inner, *others])
+        is_pair = self._other >= 0
+        inner_body = np.where(is_pair, self._bodies[np.where(is_pair, self._other, 0)], 0)
+        joints = np.arange(self.n)
+        self._counts = (joints >= inner_body[:, None]) & (joints < self._bodies[self._moving][:, None])
+        self._radius = self._radii[self._moving] + is_pair * self._radii[np.where(is_pair, self._other, 0)]
+        self._most_lost = np.concatenate([self._pairs_lost, *[self._lost] * len(others)])
 
     def keep_near(self, samples: DistanceSamples, distance: float) -> None:
         """Leaves out, for speed, pairs and obstacles that no sample comes near to; what is left is renumbered."""
         is_near = samples.free.min(axis=0) < distance
         pairs = is_near[: len(self._pairs)]
-        near = set(-2 - self.second[is_near & (self.second <= -2)])
-        self._pairs, self._pair_taken = self._pairs[pairs], self._pair_taken[pairs]
-        self._obstacles = tuple(box for k, box in enumerate(self._obstacles) if k in near)
+        near = set(-2 - self._other[is_near & (self._other <= -2)])
+        self._pairs, self._pairs_lost = self._pairs[pairs], self._pairs_lost[pairs]
+        self._boxes = self._boxes.subset(sorted(near))
         self._index()
 
     def evaluate(self, q: Array) -> DistanceSamples:
         """Distances at postures (N, n)."""
         rotation, origin, axes = self._arm.frames(q)
-        centers = np.empty((len(q), self._bodies.size, 3))
-        for body in np.unique(self._bodies):
-            mine = self._bodies == body
-            local = self._local[mine]
-            centers[:, mine] = (
-                local if body == 0 else local @ rotation[:, body - 1].swapaxes(1, 2) + origin[:, None, body - 1]
-            )
         turn = self._base_rotation
-        centers = (centers - self._base_origin) @ turn
-        first, second = centers[:, self._pairs[:, 0]], centers[:, self._pairs[:, 1]]
-        gaps = [_norm(first - second)]
+        centers = (self._centers(rotation, origin) - self._base_origin) @ turn
+        angular = axes[..., :3] @ turn
+        linear = (axes[..., 3:] + cross(axes[..., :3], self._base_origin)) @ turn
+        axes = np.concatenate([angular, linear], axis=-1)
+        gaps = [lengths(centers[:, self._pairs[:, 1]] - centers[:, self._pairs[:, 0]])]
         points = centers[:, self._movable]
         if self._ground is not None:
             gaps.append(points[..., 2] - self._ground)
-        if self._obstacles:
-            gaps.append(self._all_box_distances(points))
-        angular = axes[..., :3] @ turn
-        linear = (axes[..., 3:] + cross(axes[..., :3], self._base_origin)) @ turn
-        free = np.concatenate(gaps, axis=1) - self._taken
-        return DistanceSamples(free, centers, np.concatenate([angular, linear], axis=-1))
+        if self._boxes.count:
+            gaps.append(self._boxes.distances(points))
+        free = np.concatenate(gaps, axis=1) - self._radius
+        is_near = free - self._most_lost < self._clearance + _NEAR
+        chosen, rows = np.nonzero(is_near)
+        near = free[chosen, rows]
+        free -= self._most_lost
+        if rows.size:
+            normal, _ = self._directions(centers[chosen], rows)
+            speeds = np.einsum("pi,pji->pj", normal, self._jacobian(centers, axes, chosen, rows))
+            free[chosen, rows] = near - np.abs(speeds) @ self._error - self._second_order[self._moving[rows]]
+        return DistanceSamples(free, is_near, centers, axes)
 
     def gradients(self, samples: DistanceSamples, chosen: Array, rows: Array) -> Array:
         """Derivatives of single distances with respect to q, (P, n), for samples (P,) and rows (P,)."""
-        first, second = self.first[rows], self.second[rows]
-        centers = samples.centers[chosen]
+        normal, bend = self._directions(samples.centers[chosen], rows)
+        jacobian = self._jacobian(samples.centers, samples.axes, chosen, rows)
+        speeds = np.einsum("pi,pji->pj", normal, jacobian)
+        # d/dq_k of n . J_j: n turns with the point, and J_j with z_min(j,k) x J_max(j,k).
+        joints = np.arange(self.n)
+        earlier, later = np.minimum.outer(joints, joints), np.maximum.outer(joints, joints)
+        directions = samples.axes[chosen, :, :3]
+        bent = cross(directions[:, earlier], jacobian[:, later])
+        change = np.einsum("pi,pjki->pjk", normal, bent)
+        change += np.einsum("pji,pil,pkl->pjk", jacobian, bend, jacobian, optimize=True)
+        change *= self._counts[rows][:, None, :]
+        signs = np.sign(speeds) * self._error
+        return speeds - samples.is_near[chosen, rows][:, None] * np.einsum("pj,pjk->pk", signs, change)
+
+    def _centers(self, rotation: Array, origin: Array) -> Array:
+        centers = np.empty((len(origin), self._bodies.size, 3))
+        for body in np.unique(self._bodies):
+            mine, local = self._bodies == body, self._local[self._bodies == body]
+            if body > 0:
+                local = local @ rotation[:, body - 1].swapaxes(1, 2) + origin[:, None, body - 1]
+            centers[:, mine] = local
+        return centers
+
+    def _jacobian(self, centers: Array, axes: Array, chosen: Array, rows: Array) -> Array:
+        """How the moving spheres' centres move against the other thing with each joint, (P, n, 3) [m]."""
+        point, axis = centers[chosen, self._moving[rows]][:, None], axes[chosen]
+        return (cross(axis[..., :3], point) + axis[..., 3:]) * self._counts[rows][..., None]
+
+    def _directions(self, centers: Array, rows: Array) -> tuple[Array, Array]:
+        """Directions n (P, 3) and their derivatives with respect to the moving sphere's centre, (P, 3, 3)."""
+        other = self._other[rows]
         index = np.arange(len(rows))
-        a = centers[index, first]  # (P, 3)
-        direction = np.zeros((len(rows), 3))
-        direction[second == -1, 2] = 1.0
-        pairs, boxes = second >= 0, second <= -2
-        difference = a[pairs] - centers[index[pairs], second[pairs]]
-        direction[pairs] = difference / np.maximum(np.linalg.norm(difference, axis=-1, keepdims=True), 1e-12)
-        direction[boxes] = self._box_directions(a[boxes], -2 - second[boxes])
-        axes = samples.axes[chosen]
-        result = self._moves(axes, a, self._bodies[first], direction)
-        other = np.where(pairs, second, 0)
-        result -= pairs[:, None] * self._moves(axes, centers[index, other], self._bodies[other], direction)
-        return result
-
-    def _moves(self, axes: Array, point: Array, body: Array, direction: Array) -> Array:
-        """How fast a point of a body moves in a direction per unit of joint velocity, (P, n)."""
-        speed = np.einsum("pji,pi->pj", axes[..., 3:], direction)
-        speed += np.einsum("pji,pi->pj", axes[..., :3], cross(point, direction))
-        return speed * (np.arange(1, self.n + 1) <= body[:, None])
-
-    def _all_box_distances(self, points: Array) -> Array:
-        """Distances (N, boxes k) of all points (N, k, 3) to all boxes, box by box."""
-        count = len(self._box_half)
-        turned = points.reshape(-1, 3) @ self._box_axes.transpose(1, 0, 2).reshape(3, -1)
-        beyond = np.abs(turned.reshape(-1, count, 3) - self._box_center) - self._box_half
-        depth = np.maximum(np.maximum(beyond[..., 0], beyond[..., 1]), beyond[..., 2])
-        distance = _norm(np.maximum(beyond, 0.0)) + np.minimum(depth, 0.0)
-        return distance.reshape(*points.shape[:2], count).transpose(0, 2, 1).reshape(len(points), -1)
-
-    def _box_directions(self, points: Array, which: Array) -> Array:
-        """Gradients (P, 3) of the distances of points (P, 3) to boxes (P,)."""
-        axes = self._box_axes[which]
-        turned = np.einsum("pi,pij->pj", points, axes) - self._box_center[which]
-        beyond = np.abs(turned) - self._box_half[which]
-        depth = beyond.max(axis=-1, keepdims=True)
-        normal = np.where(depth <= 0.0, beyond == depth, np.maximum(beyond, 0.0)) * np.sign(turned)
-        normal /= np.maximum(np.linalg.norm(normal, axis=-1, keepdims=True), 1e-12)
-        return np.einsum("pj,pij->pi", normal, axes)
+        point = centers[index, self._moving[rows]]
+        normal, bend = np.zeros((len(rows), 3)), np.zeros((len(rows), 3, 3))
+        normal[other == -1, 2] = 1.0
+        pairs, boxes = other >= 0, other <= -2
+        difference = point[pairs] - centers[index[pairs], other[pairs]]
+        length = np.maximum(lengths(difference), _TINY)[:, None]
+        unit = difference / length
+        normal[pairs] = unit
+        bend[pairs] = (np.eye(3) - unit[:, :, None] * unit[:, None, :]) / length[..., None]
+        normal[boxes], bend[boxes] = self._boxes.directions(point[boxes], -2 - other[boxes])
+        return normal, bend
 
 
-def _norm(vectors: Array) -> Array:
-    """Lengths of (..., 3) vectors; faster than numpy.linalg.norm on many short ones."""
-    x, y, z = vectors[..., 0], vectors[..., 1], vectors[..., 2]
-    return np.sqrt(x * x + y * y + z * z)
+def _second_order(robot: RobotModel, collision: CollisionModel, error: Array) -> Array:
+    """``sum_ij R_ij e_i e_j / 2`` of each sphere, (spheres,) [m]."""
+    offsets = np.array([np.linalg.norm(placement.translation) for placement in robot.pin_model.jointPlacements[1:]])
+    result = np.zeros(len(collision.spheres))
+    for index, sphere in enumerate(collision.spheres):
+        reach = np.array([offsets[joint + 1 : sphere.body].sum() for joint in range(sphere.body)])
+        reach = reach + float(np.linalg.norm(sphere.center))
+        joints = np.arange(sphere.body)
+        moved = error[: sphere.body]
+        result[index] = 0.5 * moved @ reach[np.maximum.outer(joints, joints)] @ moved if sphere.body else 0.0
+    return result

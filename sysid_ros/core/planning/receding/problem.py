@@ -129,7 +129,9 @@ class PlanProblem:
         self.gentlest = self.space.coordinates(gentlest_offset(start, settings.duration))
         self._limits = (margins.torque_limit(robot.limits, errors), request.scene.clearance + margins.distance)
         collision = build_scene_model(robot, request.scene)
-        self._distances = FreeDistances(robot, collision, errors.position) if _has_rows(collision) else None
+        self._distances = (
+            FreeDistances(robot, collision, errors.position, self._limits[1]) if _has_rows(collision) else None
+        )
         self.cost = self._build_cost(model.rows)
 
     @property

@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 
 _GROWTH = 0.05
 """By how much measured errors are enlarged for the search: another motion has others."""
-_SHRINK = 0.6
+_SHRINK = 0.5
 """What is left of the reach when a motion could not be bounded."""
 
 
@@ -153,7 +153,8 @@ class PlanningRun:
         measured = AssumedErrors.of(errors, self._robot.n)
         has_room = candidate.worst <= FEASIBLE and measured.is_within(self._memory.errors.grown(_GROWTH))
         self._memory.errors = measured if is_pulled_in else measured.larger(self._memory.errors)
-        if not has_room and not self._still_holds(candidate, problem, measured):
+        # The verifier has the last word on what the samples, which have margins and look further ahead, do not allow.
+        if not (has_room or is_pulled_in or self._still_holds(candidate, problem, measured)):
             self._rejections.append("the tracking errors of the best motion are larger than it leaves room for")
             return None, candidate
         if self._late(self._certifier.expected_verify):
@@ -161,7 +162,9 @@ class PlanningRun:
         try:
             verification = self._certifier.verify(trajectory, errors)
         except PlanRejected as rejection:
-            self._learn(rejection)
+            self._rejections.append(str(rejection))
+            if not is_pulled_in:
+                self._learn(rejection)
             return None, candidate
         return self._outcome(problem, candidate, trajectory, errors, verification), candidate
 
@@ -177,7 +180,6 @@ class PlanningRun:
 
     def _learn(self, rejection: PlanRejected) -> None:
         """Widens the margin that was missing; where that is not possible, looks for smaller motions."""
-        self._rejections.append(str(rejection))
         wider = self._margins.grown(rejection, self._robot.joint_names)
         if wider is self._margins:
             self._memory.reach *= _SHRINK

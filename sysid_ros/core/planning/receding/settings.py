@@ -81,7 +81,7 @@ class RecedingSettings:
     draws: int = 64
     starts: int = 4
     iterations: int = 12
-    attempts: int = 6
+    attempts: int = 8
     call_time: float = 0.3
     seed: int = 0
 
