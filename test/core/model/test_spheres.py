@@ -107,7 +107,7 @@ def surface_patches(form):
 
 
 def is_covered(patch, speeds, depth, finest=1e-6):
-    """Whether all of a patch is inside the spheres, proven by dividing it: depth at a point covers what is around it."""
+    """Whether all of a patch is inside the spheres, proven by dividing it: depth covers what is around."""
     middle, half = np.array([[0.5, 0.5]]), 0.5
     while len(middle):
         around = half * np.linalg.norm(speeds)

@@ -110,7 +110,7 @@ class Division:
             for check in checks:
                 lowest = check.margin.min(axis=0) - ROUNDING
                 decides = lowest < self.tightest[check.kind].middle - check.tolerance
-                flagged |= (lowest < 0.0) | decides | ~np.isfinite(lowest)
+                flagged |= (lowest < 0.0) | decides | np.isnan(lowest)
             flagged &= half > self.shortest
             done = ~flagged
             for check in checks:

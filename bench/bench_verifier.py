@@ -1,0 +1,176 @@
+"""Time of the verifier, and how conservative it is.
+
+Run: ``python bench/bench_verifier.py [--plans 60] [--robot kinova_gen3_2f85]``. Random 3 s plans in random scenes with
+ground: half start in motion, half carry an unknown payload and half one that is known to 20 %. *Safe* means that dense
+simulation (every 2 ms, random errors inside their bounds, exact worst case of the torque over the boxes, stops every
+10 ms) finds nothing. Target: 50 ms per plan on one core. Baselines: the same bounds on 30 and on 150 equal pieces without
+division, and the check at samples, which proves nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np  # noqa: E402
+import pinocchio as pin  # noqa: E402
+from _table import describe_machine, print_table  # noqa: E402
+
+from sysid_ros.core.model.box import Box  # noqa: E402
+from sysid_ros.core.model.loader import load_robot  # noqa: E402
+from sysid_ros.core.planning.bezier import BezierTrajectory  # noqa: E402
+from sysid_ros.core.planning.braked import slowdown_states  # noqa: E402
+from sysid_ros.core.planning.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
+from sysid_ros.core.planning.motion_checks import PlanRejected, TorqueDemand  # noqa: E402
+from sysid_ros.core.planning.sampled_planner import SampledCheckSettings, certify_sampled  # noqa: E402
+from sysid_ros.core.planning.scene import Obstacle, Scene  # noqa: E402
+from sysid_ros.core.planning.verifier import VerifierSettings, verify  # noqa: E402
+
+DURATION, BRAKE_TIME, GROUND = 3.0, 0.5, -0.05
+SETTINGS = {
+    "verifier": VerifierSettings(brake_times=(BRAKE_TIME,)),
+    "30 equal pieces": VerifierSettings(brake_times=(BRAKE_TIME,), piece=0.1, shortest_piece=0.1),
+    "150 equal pieces": VerifierSettings(brake_times=(BRAKE_TIME,), piece=0.02, shortest_piece=0.02),
+}
+
+
+@dataclass(frozen=True)
+class Errors:
+    position: np.ndarray
+    velocity: np.ndarray
+    torque: np.ndarray
+
+
+@dataclass(frozen=True)
+class Problem:
+    plan: BezierTrajectory
+    boxes: tuple[Box, Box]
+    errors: Errors
+    scene: Scene
+
+
+def random_box(rng, name) -> Obstacle:
+    """A turned box that is not where the base stands."""
+    while True:
+        center, half = rng.uniform([-0.9, -0.9, 0.0], [0.9, 0.9, 1.1]), rng.uniform(0.03, 0.15, 3)
+        box = Obstacle(name, center, half, pin.exp3(rng.normal(size=3)))
+        if box.distance(np.array([[0.0, 0.0, height] for height in (0.05, 0.15, 0.3)])).min() > 0.15:
+            return box
+
+
+def random_problem(robot, rng, obstacles: int) -> Problem:
+    lower, upper = np.maximum(robot.limits.q_lower, -2.5) + 0.1, np.minimum(robot.limits.q_upper, 2.5) - 0.1
+    q0 = np.clip(robot.home + rng.uniform(-0.5, 0.5, robot.n), lower, upper)
+    q1 = np.clip(q0 + rng.uniform(-0.9, 0.9, robot.n), lower, upper)
+    moving = rng.integers(0, 2)
+    v0, a0 = moving * rng.uniform(-0.4, 0.4, robot.n), moving * rng.uniform(-0.8, 0.8, robot.n)
+    box, nominal = robot.payload_prior.box, 0.7 * robot.payload_prior.nominal
+    if rng.integers(0, 2):
+        box = Box.around(nominal, 0.2 * np.abs(nominal) + np.array([0.05, *[0.005] * 3, *[0.002] * 6]))
+    errors = Errors(np.full(robot.n, 0.01), np.full(robot.n, 0.03), np.full(robot.n, 0.3))
+    scene = Scene(tuple(random_box(rng, f"box {k}") for k in range(obstacles)), GROUND)
+    return Problem(BezierTrajectory(q0, v0, a0, q1, DURATION), (robot.theta_box, box), errors, scene)
+
+
+def simulate(robot, problem: Problem, rng) -> dict[str, float]:
+    """The smallest margins dense simulation finds, by kind of limit."""
+    times = np.arange(0.0, DURATION, 0.002)
+    q, v, a = problem.plan.sample(times)
+    limits, errors, scene = robot.limits, problem.errors, problem.scene
+    demand = TorqueDemand(robot, *problem.boxes, errors.torque)
+    stops = slowdown_states((q[::5], v[::5], a[::5]), BRAKE_TIME, 15)
+    margins = {
+        "position": (np.minimum(q - limits.q_lower, limits.q_upper - q) - errors.position).min(),
+        "velocity": (1.0 - (np.abs(v) + errors.velocity) / limits.v_max).min(),
+        "acceleration": (1.0 - np.abs(a) / limits.a_max).min(),
+        "torque": (1.0 - demand.evaluate(q, v, a) / limits.tau_max).min(),
+        "braking torque": (1.0 - demand.evaluate(*stops) / limits.tau_max).min(),
+        "self-collision": np.inf,
+        "ground": np.inf,
+    }
+    collision = build_scene_model(robot, scene)
+    radii = np.array([sphere.radius for sphere in collision.spheres])
+    for _ in range(4):
+        moved = q + errors.position * rng.choice([-1.0, 1.0], q.shape)
+        centers = sphere_centers(robot, collision.spheres, moved)
+        points, own = centers[:, collision.movable], radii[collision.movable]
+        found = {
+            "self-collision": pair_distances(centers, collision.spheres, collision.pairs).min(),
+            "ground": (points[..., 2] - own).min() - GROUND,
+        }
+        if scene.obstacles:
+            found["obstacle"] = min((box.distance(points) - own).min() for box in scene.obstacles)
+        margins |= {kind: min(value, margins.get(kind, np.inf)) for kind, value in found.items()}
+    return margins
+
+
+def timed(function) -> tuple[float, object, str]:
+    """Time [ms], what was found, and the kind of limit that was broken."""
+    begin = time.perf_counter()
+    try:
+        found = function()
+        return 1e3 * (time.perf_counter() - begin), found, ""
+    except PlanRejected as rejection:
+        return 1e3 * (time.perf_counter() - begin), None, rejection.check
+
+
+def check(robot, problem: Problem) -> dict[str, tuple[float, object, str]]:
+    arguments = (robot, problem.plan, problem.boxes, problem.errors)
+    found = {name: timed(lambda s=s: verify(*arguments, problem.scene, s)) for name, s in SETTINGS.items()}
+    settings = SampledCheckSettings(
+        feedback_torque=problem.errors.torque, ground_height=GROUND, brake_times=(BRAKE_TIME,)
+    )
+    found["at samples (no proof)"] = timed(lambda: certify_sampled(*arguments, problem.scene.obstacles, settings))
+    return found
+
+
+def add_gaps(gaps: dict[str, list[float]], truths, verifications) -> None:
+    """Differences of margins, by name."""
+    for truth, found in zip(truths, verifications, strict=True):
+        for name, margin in found.margins.items() if found is not None else ():
+            gaps.setdefault(name, []).append(truth[name.split(" [")[0]] - margin)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plans", type=int, default=60, help="plans per number of obstacles")
+    parser.add_argument("--robot", default="kinova_gen3_2f85")
+    options = parser.parse_args()
+    robot, rng = load_robot(options.robot), np.random.default_rng(0)
+    for _ in range(3):
+        check(robot, random_problem(robot, rng, 2))  # warm up
+    speed, conservatism, gaps = [], [], {}
+    for obstacles in (0, 5, 10):
+        problems = [random_problem(robot, rng, obstacles) for _ in range(options.plans)]
+        truths = [simulate(robot, problem, rng) for problem in problems]
+        results = [check(robot, problem) for problem in problems]
+        is_safe = np.array([min(truth.values()) >= 0.0 for truth in truths])
+        add_gaps(gaps, truths, [result["verifier"][1] for result in results])
+        for method in results[0]:
+            durations = np.array([result[method][0] for result in results])
+            accepted = np.array([not result[method][2] for result in results])
+            pieces = [result[method][1].pieces for result in results if hasattr(result[method][1], "pieces")]
+            row = [np.median(durations[accepted]), np.percentile(durations, 99), durations.max()]
+            speed.append([obstacles, method, *row, int(np.median(pieces)) if pieces else "-"])
+            wrong = Counter(result[method][2] for result, safe in zip(results, is_safe, strict=True) if safe)
+            reasons = ", ".join(f"{count} {kind}" for kind, count in wrong.most_common() if kind)
+            refused, missed = int((is_safe & ~accepted).sum()), int((accepted & ~is_safe).sum())
+            share = 100.0 * refused / max(1, is_safe.sum())
+            conservatism.append([obstacles, method, int(is_safe.sum()), refused, share, reasons or "-", missed])
+    columns = ["obstacles", "method", "median, accepted [ms]", "99 %, all [ms]", "max [ms]", "pieces, median"]
+    print_table(columns, speed, f"{describe_machine()}; {robot.name}, {options.plans} plans each")
+    columns = ["obstacles", "method", "safe", "of these rejected", "share [%]", "for", "accepted but not safe"]
+    print_table(columns, conservatism, f"{robot.name}: what dense simulation finds safe, and what is rejected")
+    rows = [[kind, len(gap), np.median(gap), np.percentile(gap, 95), np.max(gap)] for kind, gap in gaps.items()]
+    columns = ["margin", "plans", "median", "95 %", "max"]
+    print_table(columns, rows, "Accepted plans: by how much the verifier's margin is below that of dense simulation")
+
+
+if __name__ == "__main__":
+    main()
