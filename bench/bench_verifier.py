@@ -3,8 +3,8 @@
 Run: ``python bench/bench_verifier.py [--plans 60] [--robot kinova_gen3_2f85]``. Random 3 s plans in random scenes with
 ground: half start in motion, half carry an unknown payload and half one that is known to 20 %. *Safe* means that dense
 simulation (every 2 ms, random errors inside their bounds, exact worst case of the torque over the boxes, stops every
-10 ms) finds nothing. Target: 50 ms per plan on one core. Baselines: the same bounds on 30 and on 150 equal pieces without
-division, and the check at samples, which proves nothing.
+10 ms) finds nothing. Target: 50 ms per plan on one core. Baselines: the same bounds on 30 and on 150 equal pieces
+without division, and the check at samples, which proves nothing.
 """
 
 from __future__ import annotations
