@@ -53,7 +53,7 @@ class BezierTrajectory(BasisTrajectory):
         self._power = _BERNSTEIN_TO_POWER @ (self._control_points(total) - self.q0)  # (6, n), in s = t / duration
         velocity = _differentiate(self._power) / total
         matrix = np.concatenate([self._power, velocity, _differentiate(velocity) / total], axis=1)
-        matrix[0, :n] = self.q0
+        matrix[0] = np.concatenate([self.q0, self.v0, self.a0])  # exactly, so that plans join without a step
         super().__init__(matrix, self.q0, self.q1, total)
 
     @classmethod

@@ -106,6 +106,12 @@ class Margins:
         torque, velocity, acceleration = (np.full(n, 1.0 - fraction) for fraction in fractions)
         return cls(torque, settings.distance_margin, np.full(n, settings.position_margin), velocity, acceleration)
 
+    @classmethod
+    def none(cls, n: int) -> Margins:
+        """No margins."""
+        nothing = np.zeros(n)
+        return cls(nothing, 0.0, nothing, nothing, nothing)
+
     def grown(self, rejection: PlanRejected, joint_names: Sequence[str]) -> Margins:
         """Larger where a candidate was rejected, by what was missing."""
         kind = _KINDS.get(rejection.check, rejection.check)

@@ -48,7 +48,7 @@ class NoMotion(SysidError):
         self.joint = joint
         super().__init__(
             f"no motion to rest in the plan's duration respects the position, velocity and acceleration limits of "
-            f"joint '{joint}' with the tracking error, and leaves a next plan one that does"
+            f"joint '{joint}' with the tracking error"
         )
 
 
@@ -120,9 +120,8 @@ class PlanProblem:
         self.model, self.request = model, request
         settings, robot, start = model.settings, model.robot, request.start
         limits = margins.state_limits(robot.limits, errors)
-        take_over = None if request.is_last else settings.planning_time
         widest = np.full(robot.n, reach * settings.k_range)
-        lower, upper = allowed_ends(start, limits, settings.duration, take_over, widest)
+        lower, upper = allowed_ends(start, limits, settings.duration, widest)
         for joint in np.flatnonzero(~(lower <= upper)):
             raise NoMotion(robot.joint_names[joint])
         self.space = Space(0.5 * (lower + upper), np.maximum(0.5 * (upper - lower), _SMALLEST_HALF))

@@ -78,6 +78,7 @@ class PlanningRun:
         self._settings, self._robot = model.settings, model.robot
         self._memory, self._deadline, self._is_cancelled = memory, deadline, is_cancelled
         self._margins = Margins.of(self._settings, self._robot.n)
+        self._is_relaxed = False
         self._starts = self._iterations = 0
         self._search_seconds = 0.0
         self._rejections: list[str] = []
@@ -95,7 +96,7 @@ class PlanningRun:
             if self._must_stop():
                 break
             try:
-                problem = self._problem(self._memory.errors.grown(_GROWTH))
+                problem = self._problem(self._memory.errors.grown(0.0 if self._is_relaxed else _GROWTH))
             except NoMotion as failure:
                 self._rejections.append(str(failure))
                 if self._memory.errors.is_measured or not self._measure_gentlest():
@@ -134,12 +135,15 @@ class PlanningRun:
 
     def _try(self, problem: PlanProblem, candidate: Candidate) -> tuple[PlanOutcome | None, Candidate]:
         """Bounds and verifies a candidate, or one pulled in from it; notes what a rejection teaches."""
-        is_pulled_in = candidate.worst > FEASIBLE and self._memory.errors.is_measured
-        if is_pulled_in:  # a smaller motion has smaller errors
+        is_pulled_in = is_tight = candidate.worst > FEASIBLE and self._memory.errors.is_measured
+        if is_tight:
             self._rejections.append(
                 f"the best motion found breaks a limit at the samples by {candidate.worst:.2g} (share of a torque "
                 "limit, or in units of 0.1 m)"
             )
+            is_pulled_in = self._is_relaxed
+            self._relax()
+        if is_pulled_in:  # a smaller motion has smaller errors
             self._memory.reach *= _SHRINK
             k = problem.gentlest + _SHRINK * (candidate.k - problem.gentlest)
             candidate = Candidate(k, float(problem.cost.evaluate(problem.space.offsets(k)[None])[0]), np.inf)
@@ -154,7 +158,7 @@ class PlanningRun:
         has_room = candidate.worst <= FEASIBLE and measured.is_within(self._memory.errors.grown(_GROWTH))
         self._memory.errors = measured if is_pulled_in else measured.larger(self._memory.errors)
         # The verifier has the last word on what the samples, which have margins and look further ahead, do not allow.
-        if not (has_room or is_pulled_in or self._still_holds(candidate, problem, measured)):
+        if not (has_room or is_tight or self._still_holds(candidate, problem, measured)):
             self._rejections.append("the tracking errors of the best motion are larger than it leaves room for")
             return None, candidate
         if self._late(self._certifier.expected_verify):
@@ -163,10 +167,15 @@ class PlanningRun:
             verification = self._certifier.verify(trajectory, errors)
         except PlanRejected as rejection:
             self._rejections.append(str(rejection))
-            if not is_pulled_in:
+            if not is_tight:
                 self._learn(rejection)
             return None, candidate
         return self._outcome(problem, candidate, trajectory, errors, verification), candidate
+
+    def _relax(self) -> None:
+        """Gives up what the search keeps free for what lies between samples; the verifier decides then."""
+        if not self._is_relaxed:
+            self._is_relaxed, self._margins = True, Margins.none(self._robot.n)
 
     def _bound(self, trajectory: BezierTrajectory) -> TrackingErrors | None:
         """Tracking errors of a motion; None if there are none, with the reason noted."""

@@ -130,6 +130,7 @@ class _Run:
         self.k, self.cost, self.worst = k, float(cost), float(worst)
         self._gradient, self._values, self._slopes = gradient, values, slopes
         self._hessian = np.eye(k.size) * max(float(np.abs(gradient).max()), 1e-3)
+        self._is_first = True
         self._radius = _FIRST_RADIUS
         self._predicted = 0.0
         self.is_done = False
@@ -178,6 +179,9 @@ class _Run:
 
     def _update_hessian(self, step: Array, change: Array) -> None:
         """Damped BFGS (Powell): stays positive definite."""
+        if self._is_first and step @ change > 0.0:  # the size of the curvature is only known now
+            self._hessian = np.eye(step.size) * float(step @ change) / float(step @ step)
+        self._is_first = False
         product = self._hessian @ step
         curvature, along = float(step @ product), float(step @ change)
         if curvature <= 1e-12:

@@ -17,7 +17,7 @@ _APART = 0.5
 
 
 def first_starts(problem: PlanProblem, last_end: Array | None) -> Array:
-    """The best of random motions, the gentlest and the one that goes on as before, all different; (B, n).
+    """The best of random motions, the gentlest, going on as before and to the goal, all different; (B, n).
 
     Far pairs and obstacles are left out of the problem on the way.
 
@@ -32,6 +32,8 @@ def first_starts(problem: PlanProblem, last_end: Array | None) -> Array:
     special = [problem.gentlest]
     if last_end is not None:
         special.append(problem.space.coordinates(last_end - problem.request.start[0]))
+    if problem.request.goal is not None:
+        special.append(problem.space.coordinates(problem.request.goal - problem.request.start[0]))
     k = np.concatenate([special, draws])
     x = problem.space.offsets(k)
     problem.leave_out_far(x, _NEAR)

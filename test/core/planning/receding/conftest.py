@@ -1,0 +1,83 @@
+"""Robot, start states and problems the tests of the receding-horizon planner run on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.planning.receding.margins import AssumedErrors, Margins
+from sysid_ros.core.planning.receding.problem import PlannerModel, PlanProblem, PlanRequest
+from sysid_ros.core.planning.receding.settings import RecedingSettings
+from sysid_ros.core.planning.scene import Obstacle, Scene
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Tracking errors of a stand-in for the controller."""
+
+    position: np.ndarray
+    velocity: np.ndarray
+    torque: np.ndarray
+
+
+@pytest.fixture(scope="session")
+def gen3():
+    return load_robot("kinova_gen3_2f85")
+
+
+@pytest.fixture(scope="session")
+def boxes(gen3):
+    return gen3.theta_box, gen3.payload_prior.box
+
+
+@pytest.fixture(scope="session")
+def errors(gen3):
+    return Errors(np.full(7, 0.01), np.full(7, 0.03), 0.04 * gen3.limits.tau_max)
+
+
+@pytest.fixture(scope="session")
+def scene():
+    turned = np.linalg.qr(np.random.default_rng(5).normal(size=(3, 3)))[0]
+    return Scene(
+        (
+            Obstacle("wall", np.array([0.0, 0.6, 0.5]), np.array([0.8, 0.05, 0.5])),
+            Obstacle("box", np.array([0.7, -0.3, 0.3]), np.array([0.1, 0.15, 0.2]), turned),
+        ),
+        ground_height=0.0,
+    )
+
+
+@pytest.fixture
+def moving_start(gen3):
+    rng = np.random.default_rng(3)
+    return gen3.home + rng.normal(scale=0.2, size=7), rng.normal(scale=0.3, size=7), rng.normal(scale=0.5, size=7)
+
+
+@pytest.fixture
+def make_problem(gen3, boxes, errors, scene, moving_start):
+    """Maker of a problem from a moving start; keywords change settings, request or the robot's base."""
+
+    def make(start=None, surroundings=scene, information=None, goal=None, is_last=False, robot=gen3, **settings):
+        model = PlannerModel(robot, RecedingSettings(**settings))
+        model.torque.set_boxes(*boxes)
+        known = np.zeros((10, 10)) if information is None else information
+        payload = robot.payload_prior.nominal
+        request = PlanRequest(start or moving_start, known, boxes, payload, surroundings, goal, is_last)
+        assumed = AssumedErrors(errors.position, errors.velocity, errors.torque, is_measured=True)
+        return PlanProblem(model, request, assumed, Margins.of(model.settings, robot.n))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tilted_gen3(gen3):
+    """The same arm whose base frame is not the frame Pinocchio calculates in."""
+    model = gen3.pin_model.copy()
+    frame = model.frames[model.getFrameId(gen3.base_frame)]
+    placement = frame.placement
+    placement.translation = np.array([0.1, -0.2, 0.05])
+    frame.placement = placement
+    return replace(gen3, pin_model=model)

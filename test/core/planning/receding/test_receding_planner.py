@@ -1,0 +1,252 @@
+"""The planner as a whole: what it returns, when, and why not."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.planning.base import InvalidTrajectory, PlanningCancelled
+from sysid_ros.core.planning.motion_checks import PlanRejected
+from sysid_ros.core.planning.receding.margins import AssumedErrors, Margins
+from sysid_ros.core.planning.receding.planner import RecedingPlanner
+from sysid_ros.core.planning.receding.settings import RecedingSettings
+from sysid_ros.core.planning.scene import Obstacle, Scene
+from sysid_ros.core.planning.verifier.verify import verify
+
+NOTHING = np.zeros((10, 10))
+ENOUGH = 60.0  # [s]
+
+
+@pytest.fixture
+def rest(gen3):
+    return gen3.home, np.zeros(7), np.zeros(7)
+
+
+@pytest.fixture
+def plan(gen3, boxes, errors, scene, rest):
+    """Calls the planner; what is not given is the stand-in controller and the verifier."""
+
+    def call(
+        planner=None, start=rest, surroundings=scene, bound=None, check=None, within=ENOUGH, known=NOTHING, **more
+    ):
+        planner = planner or RecedingPlanner(gen3)
+        bound = bound or (lambda trajectory: errors)
+        check = check or (lambda trajectory, found: verify(gen3, trajectory, boxes, found, surroundings))
+        deadline = time.monotonic() + within
+        payload = gen3.payload_prior.nominal
+        return planner.plan(start, known, boxes, payload, surroundings, bound, check, deadline, **more)
+
+    return call
+
+
+@pytest.fixture
+def moving_start(plan):
+    """The state in which the second plan takes over from a first."""
+    return plan().trajectory.evaluate(1.5)
+
+
+def rejection(check="torque", where="joint 'joint_2'", value=40.0, allowed=39.0, unit="Nm"):
+    return PlanRejected(check, where, 1.0, value, allowed, unit)
+
+
+def test_plan_starts_exactly_in_the_given_state_and_is_verified(plan, moving_start, errors):
+    outcome = plan(start=moving_start)
+    assert outcome.is_found and outcome.reason == ""
+    for got, given in zip(outcome.trajectory.evaluate(0.0), moving_start, strict=True):
+        assert np.array_equal(got, given)
+    assert outcome.errors is errors
+    assert all(margin >= 0.0 for margin in outcome.verification.margins.values())
+    member = outcome.family.member(moving_start, outcome.k)
+    assert member.hash() == outcome.trajectory.hash()
+
+
+def test_plans_of_a_chain_learn_more_and_more(plan, gen3, rest):
+    planner, start, known, found = RecedingPlanner(gen3), rest, NOTHING, []
+    for number in range(4):
+        outcome = plan(planner, start=start, known=known, is_last=number == 3)
+        assert outcome.is_found, outcome.reason
+        found.append(outcome.condition_number)
+        start, known = outcome.trajectory.evaluate(1.5), outcome.information
+        assert np.linalg.cond(np.linalg.cholesky(known)) == pytest.approx(outcome.condition_number, rel=1e-6)
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < 15.0
+
+
+def test_the_same_seed_gives_the_same_plan(plan, gen3):
+    one, two, other = (plan(RecedingPlanner(gen3, RecedingSettings(seed=seed))) for seed in (3, 3, 4))
+    assert one.trajectory.hash() == two.trajectory.hash() != other.trajectory.hash()
+    assert not one.statistics.was_cut
+
+
+def test_forget_makes_a_planner_as_new(plan, gen3, moving_start):
+    planner = RecedingPlanner(gen3)
+    fresh = plan(planner, start=moving_start)
+    again = plan(planner, start=moving_start)
+    planner.forget()
+    assert plan(planner, start=moving_start).trajectory.hash() == fresh.trajectory.hash() != again.trajectory.hash()
+
+
+def test_search_beats_the_best_of_many_random_motions(plan, make_problem, gen3, rest):
+    outcome = plan()
+    problem = make_problem(start=rest)
+    x = problem.space.offsets(np.random.default_rng(0).uniform(-1.0, 1.0, (500, 7)))
+    feasible = problem.constraints().evaluate(x).worst <= 0.0
+    assert feasible.sum() > 5
+    assert outcome.cost < problem.cost.evaluate(x)[feasible].min()
+
+
+@pytest.mark.parametrize("kind", ["determinant", "bounds"])
+def test_other_costs(plan, gen3, kind):
+    outcome = plan(RecedingPlanner(gen3, RecedingSettings(cost=kind, draws=16, starts=2)))
+    assert outcome.is_found and np.isfinite(outcome.condition_number)
+
+
+def test_a_goal_within_reach_is_reached(plan, gen3):
+    goal = gen3.home + np.array([0.3, -0.1, 0.2, -0.1, 0.1, -0.1, 0.2])
+    outcome = plan(goal=goal, is_last=True, surroundings=Scene())
+    assert outcome.is_found
+    np.testing.assert_allclose(outcome.trajectory.q1, goal, atol=0.02)
+
+
+def test_a_rejected_candidate_is_replaced_by_one_with_more_room(plan, gen3, boxes, errors, scene):
+    """A verifier that asks for more torque than the limits leave until the third candidate is calm enough."""
+    seen = []
+
+    def strict(trajectory, found):
+        seen.append(trajectory)
+        more = replace(found, torque=found.torque + 0.1 * gen3.limits.tau_max)
+        return verify(gen3, trajectory, boxes, more, scene)
+
+    outcome = plan(check=strict)
+    assert outcome.is_found
+    assert 1 < outcome.statistics.verifications == len(seen)
+    assert len(outcome.statistics.rejections) == len(seen) - 1
+    assert "torque limit broken at joint" in outcome.statistics.rejections[0]
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (rejection("self-collision", "a and b", -0.02, 0.0, "m"), "distance"),
+        (rejection("obstacle", "a and b", 0.01, 0.02, "m"), "distance"),
+        (rejection("braking torque"), "torque"),
+        (rejection("position", "joint 'joint_2'", 2.3, 2.24, "rad"), "position"),
+        (rejection("velocity", "joint 'joint_2'", 1.5, 1.4, "rad/s"), "velocity"),
+    ],
+)
+def test_margins_grow_by_what_was_missing(gen3, failure, kind):
+    margins = Margins.of(RecedingSettings(), 7)
+    grown = margins.grown(failure, gen3.joint_names)
+    growth = np.asarray(getattr(grown, kind)) - getattr(margins, kind)
+    missing = abs(failure.value - failure.allowed) / (failure.allowed if kind in ("torque", "velocity") else 1.0)
+    assert growth.max() > missing
+    assert np.ndim(growth) == 0 or np.flatnonzero(growth).tolist() == [1]
+    assert margins.grown(rejection("something new"), gen3.joint_names) is margins
+
+
+def test_motions_that_cannot_be_bounded_make_the_next_smaller(plan, gen3, errors, rest):
+    ends = []
+
+    def slow_only(trajectory):
+        ends.append(np.abs(trajectory.q1 - rest[0]).max())
+        if ends[-1] > 0.5:
+            raise SysidError("too fast")
+        return errors
+
+    planner = RecedingPlanner(gen3)
+    outcome = plan(planner, bound=slow_only)
+    assert outcome.is_found and ends[0] > 0.5 >= ends[-1]
+    assert outcome.statistics.rejections[0] == "no bound of the tracking errors: too fast"
+    # What has been learnt is remembered for the next plan.
+    calls = len(ends)
+    assert plan(planner, bound=slow_only).is_found
+    assert len(ends) - calls < calls
+
+
+def test_errors_larger_than_assumed_lead_to_another_candidate(plan, gen3, errors):
+    large = replace(errors, torque=0.2 * gen3.limits.tau_max)
+    outcome = plan(bound=lambda trajectory: large)
+    assert outcome.is_found and outcome.statistics.bounds > 1
+    assert outcome.statistics.verifications < outcome.statistics.bounds
+
+
+def test_a_start_beyond_the_limits_gives_a_reason(plan, gen3, rest):
+    start = (rest[0], np.array([0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0]), rest[2])
+    outcome = plan(start=start)
+    assert not outcome.is_found and outcome.trajectory is None and outcome.k.size == 0
+    assert "joint 'joint_4'" in outcome.reason and "limits" in outcome.reason
+    assert outcome.condition_number == np.inf
+
+
+def test_a_start_in_an_obstacle_gives_the_verifiers_reason(plan):
+    inside = Scene((Obstacle("block", np.array([0.4, 0.0, 0.45]), np.full(3, 0.1)),))
+    outcome = plan(surroundings=inside)
+    assert not outcome.is_found
+    assert "block" in outcome.reason or "breaks a limit at the samples" in outcome.reason
+    assert any("block" in text for text in outcome.statistics.rejections)
+
+
+def test_every_candidate_rejected_gives_the_last_reason(plan):
+    def never(trajectory, found):
+        raise rejection()
+
+    outcome = plan(check=never)
+    assert not outcome.is_found and "torque limit broken at joint 'joint_2'" in outcome.reason
+    assert outcome.statistics.verifications <= RecedingSettings().attempts
+
+
+@dataclass
+class Slow:
+    """A callable that takes its time."""
+
+    seconds: float
+    calls: int = 0
+
+    def __call__(self, *arguments):
+        self.calls += 1
+        time.sleep(self.seconds)
+        raise rejection()
+
+
+def test_deadline_holds_with_slow_callables(plan, gen3):
+    """Calls are begun only while there is time for the longest of late; a second for a busy machine."""
+    planner = RecedingPlanner(gen3)
+    check = Slow(0.3)
+    for within in (1.5, 1.0, 0.7):
+        begin = time.monotonic()
+        outcome = plan(planner, check=check, within=within)
+        assert time.monotonic() - begin < within + 1.0
+        assert not outcome.is_found
+    assert check.calls >= 1
+    before = check.calls
+    outcome = plan(planner, check=check, within=0.25)  # less than one call takes: none is begun
+    assert check.calls == before and outcome.statistics.was_cut
+    assert outcome.reason == "the time was up before a candidate could be verified"
+
+
+def test_no_time_at_all_is_a_reason_too(plan):
+    outcome = plan(within=-1.0)
+    assert outcome.reason == "the time was up before a candidate could be verified"
+    assert outcome.statistics.bounds == outcome.statistics.verifications == 0
+
+
+def test_cancelling(plan):
+    with pytest.raises(PlanningCancelled, match="cancelled"):
+        plan(is_cancelled=lambda: True)
+
+
+def test_what_cannot_be_planned_with_is_refused(plan, gen3, rest):
+    for wrong in (np.zeros((3, 3)), np.full((10, 10), np.nan), -np.eye(10)):
+        with pytest.raises(ParameterOutOfRange, match="information"):
+            plan(known=wrong)
+    with pytest.raises(InvalidTrajectory, match="start velocity"):
+        plan(start=(rest[0], np.zeros(6), rest[2]))
+    with pytest.raises(ParameterOutOfRange, match="position"):
+        plan(bound=lambda trajectory: AssumedErrors(np.full(7, np.nan), np.zeros(7), np.zeros(7)))
+    for wrong in ({"planning_time": 3.0}, {"cost": "best"}, {"k_range": float("nan")}, {"samples": 2}):
+        with pytest.raises(ParameterOutOfRange, match=next(iter(wrong))):
+            RecedingSettings(**wrong)
