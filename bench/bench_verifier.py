@@ -13,7 +13,7 @@ import argparse
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -137,6 +137,30 @@ def add_gaps(gaps: dict[str, list[float]], truths, verifications) -> None:
             gaps.setdefault(name, []).append(truth[name.split(" [")[0]] - margin)
 
 
+def bench_edges(robot, problems, truths) -> None:
+    """Share of plans that are accepted, and the time it takes, where the limits leave them hardly any room."""
+    rows = []
+    for what, slacks in (("torque", (0.02, 0.005, 0.001)), ("distance", (0.01, 0.003, 0.001))):
+        for slack in slacks:
+            for method, settings in SETTINGS.items():
+                results = []
+                for problem, truth in zip(problems, truths, strict=True):
+                    scene, room = problem.scene, min(truth["torque"], truth["braking torque"])
+                    changed = replace(settings, torque_fraction=min(1.0, 1.0 - room + slack))
+                    if what == "distance":
+                        gap = min(truth[kind] for kind in ("self-collision", "ground", "obstacle"))
+                        scene, changed = replace(scene, clearance=max(0.0, gap - slack)), settings
+                    arguments = (robot, problem.plan, problem.boxes, problem.errors, scene, changed)
+                    results.append(timed(lambda a=arguments: verify(*a)))
+                accepted = [duration for duration, _, kind in results if not kind]
+                median, largest = (np.median(accepted), max(accepted)) if accepted else (np.nan, np.nan)
+                room = f"{100 * slack:g} %" if what == "torque" else f"{1e3 * slack:g} mm"
+                rows.append([what, room, method, len(results), 100.0 * len(accepted) / len(results), median, largest])
+    columns = ["limit", "room left", "method", "safe plans", "accepted [%]", "median [ms]", "max [ms]"]
+    title = "At the edge: limits moved to what dense simulation reaches plus the room"
+    print_table(columns, rows, title)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plans", type=int, default=60, help="plans per number of obstacles")
@@ -152,6 +176,8 @@ def main() -> None:
         results = [check(robot, problem) for problem in problems]
         is_safe = np.array([min(truth.values()) >= 0.0 for truth in truths])
         add_gaps(gaps, truths, [result["verifier"][1] for result in results])
+        if obstacles == 5:
+            edge = [pair for pair, safe in zip(zip(problems, truths, strict=True), is_safe, strict=True) if safe]
         for method in results[0]:
             durations = np.array([result[method][0] for result in results])
             accepted = np.array([not result[method][2] for result in results])
@@ -170,6 +196,7 @@ def main() -> None:
     rows = [[kind, len(gap), np.median(gap), np.percentile(gap, 95), np.max(gap)] for kind, gap in gaps.items()]
     columns = ["margin", "plans", "median", "95 %", "max"]
     print_table(columns, rows, "Accepted plans: by how much the verifier's margin is below that of dense simulation")
+    bench_edges(robot, *zip(*edge, strict=True))
 
 
 if __name__ == "__main__":
