@@ -12,6 +12,7 @@ from sysid_ros.core.control.controller import Controller
 from sysid_ros.core.control.frozen_loop import BoundNotAvailable
 from sysid_ros.core.control.gravity_pid import GravityPid, PidSettings
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.nominal_payload import choose_payload
 from sysid_ros.core.control.robust import ControlStatus, RobustController
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.control.tracking_bound import TrackingBound, TrackingHistory, bound_motion, tracking_bound
@@ -34,6 +35,7 @@ __all__ = [
     "TrackingHistory",
     "bound_motion",
     "build_controller",
+    "choose_payload",
     "feedback_allowance",
     "tracking_allowance",
     "tracking_bound",

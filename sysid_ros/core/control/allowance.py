@@ -31,17 +31,19 @@ class TrackingAllowance:
     Attributes:
         position: Of ``|q_d - q|``, (n,) [rad].
         velocity: Of ``|v_d - v|``, (n,) [rad/s].
+        torque: Of the difference between commanded torque and what the desired motion needs, (n,) [Nm].
         is_proven: Whether they are bounds of the robust controller for this motion and these boxes.
         claims: What they are, in a sentence.
     """
 
     position: Array
     velocity: Array
+    torque: Array
     is_proven: bool
     claims: str
 
     def __post_init__(self) -> None:
-        for array in (self.position, self.velocity):
+        for array in (self.position, self.velocity, self.torque):
             array.setflags(write=False)
 
 
@@ -65,13 +67,14 @@ def tracking_allowance(
         The bound of the robust controller, or typical values that are not proven.
     """
     if trajectory is None:
-        return _typical(robot, "no motion is known yet")
+        return _typical(robot, boxes, settings, "no motion is known yet")
     model = ControlModel.of_boxes(robot, boxes, payload)
     try:
         bound = tracking_bound(robot, model, trajectory, settings)
     except BoundNotAvailable as reason:
-        return _typical(robot, str(reason))
-    return TrackingAllowance(np.array(bound.position), np.array(bound.velocity), True, bound.claims)
+        return _typical(robot, boxes, settings, str(reason))
+    errors = (np.array(x) for x in (bound.position, bound.velocity, bound.torque))
+    return TrackingAllowance(*errors, True, bound.claims)
 
 
 def feedback_allowance(
@@ -118,10 +121,13 @@ def worst_case_torque(
     return np.abs(columns @ middle) + np.abs(columns) @ radius + model.friction_upper()[:, 0] + np.asarray(feedback)
 
 
-def _typical(robot: RobotModel, why: str) -> TrackingAllowance:
+def _typical(
+    robot: RobotModel, boxes: tuple[Box, Box] | None, settings: RobustSettings | None, why: str
+) -> TrackingAllowance:
     return TrackingAllowance(
         np.full(robot.n, TYPICAL_POSITION),
         np.full(robot.n, TYPICAL_VELOCITY),
+        feedback_allowance(robot, boxes, settings),
         False,
         f"Tracking errors are typical values, not proven bounds: {why}.",
     )

@@ -101,13 +101,16 @@ class LoopKernels:
     bin: float
 
 
-def loop_kernels(settings: RobustSettings, ratios: tuple[float, float], growth: float) -> LoopKernels:
+def loop_kernels(
+    settings: RobustSettings, ratios: tuple[float, float], growth: float, most: float = np.inf
+) -> LoopKernels:
     """Computes the kernels.
 
     Args:
         settings: Gains and timing.
         ratios: Smallest and largest inertia ratio E.
         growth: Rate at which norms of the past may grow [1/s]: the past is weighted by ``exp(growth age)``.
+        most: Largest exponent there is in the time the loop remembers [-].
 
     Raises:
         BoundNotAvailable: A loop is unstable or decays too slowly.
@@ -118,7 +121,8 @@ def loop_kernels(settings: RobustSettings, ratios: tuple[float, float], growth: 
         )
     lower = int(np.floor(np.log(min(ratios[0], 1.0)) / np.log(_FINE)))
     upper = int(np.ceil(np.log(max(ratios[1], 1.0)) / np.log(_FINE)))
-    return _cached_kernels(settings, lower, upper, float(np.ceil(4.0 * growth) / 4.0))
+    most = min(most, growth * memory(settings))
+    return _cached_kernels(settings, lower, upper, float(np.ceil(4.0 * growth) / 4.0), float(np.ceil(10.0 * most) / 10))
 
 
 def memory(settings: RobustSettings) -> float:
@@ -132,13 +136,13 @@ def _samples(settings: RobustSettings) -> int:
 
 
 @lru_cache(maxsize=64)
-def _cached_kernels(settings: RobustSettings, lower: int, upper: int, growth: float) -> LoopKernels:
+def _cached_kernels(settings: RobustSettings, lower: int, upper: int, growth: float, most: float) -> LoopKernels:
     powers = sorted({lower, *range(lower, upper, _STRIDE), upper} - {0})
     delays = np.unique(np.linspace(0.0, settings.delay, _DELAYS))
     kernels = []
     for delay in delays:
         responses = _loops(settings, float(delay)).responses((0, *powers))
-        kernels.append(_kernels(responses, _FINE ** np.array([0, *powers]), settings, growth))
+        kernels.append(_kernels(responses, _FINE ** np.array([0, *powers]), settings, growth, most))
     return _worst(kernels)
 
 
@@ -234,14 +238,14 @@ def _propagate(outputs: Array, step: Array, state: Array, count: int) -> Array:
     return products.transpose(0, 3, 1, 2, 4).reshape(len(step), block * block, 3, 4)[:, :count]
 
 
-def _kernels(responses: _Responses, ratios: Array, settings: RobustSettings, growth: float) -> LoopKernels:
+def _kernels(responses: _Responses, ratios: Array, settings: RobustSettings, growth: float, most: float) -> LoopKernels:
     period = settings.period
     late, early, velocity, position = (
         np.concatenate([x, x[:, :, FEEDBACK:] / ratios[:, None, None]], axis=2)
         for x in (responses.late, responses.early, responses.velocity, responses.position)
     )
     ages = period * np.arange(1, late.shape[1] + 1)[:, None]
-    weight = np.exp(growth * ages)
+    weight = np.exp(np.minimum(growth * ages, most))
     steps = np.cumsum(0.5 * period * (late + early), axis=1)
     steps[:, :, FEEDBACK] -= 1.0  # the feedback has to balance the disturbance
     steps[:, :, ACCELERATION] -= 1.0 / ratios[:, None]

@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 _MOMENTS = slice(4, 10)
 _DIAGONAL = [4, 6, 9]
 _PRODUCTS = ((5, 4, 6, 9), (7, 4, 9, 6), (8, 6, 9, 4))  # Ixy: Ixx, Iyy, and the moment about the third axis, ...
+_WIDE = 0.5
+"""Half widths of the moments of inertia, in units of their largest trace, from which only their signs count."""
 _PAD = 1e-12
 """Relative rounding allowance."""
 
@@ -80,20 +82,38 @@ class PayloadSet:
         """Every body in a box."""
         box = tighten(box)
         center, radius = box.center, box.radius
-        corners = np.array(list(product(*zip(box.lower[:4], box.upper[:4], strict=True))))
-        spread = inertia_matrix(radius)
+        first = np.array(list(product(*zip(box.lower[:4], box.upper[:4], strict=True))))
+        spread, middle = inertia_matrix(radius), inertia_matrix(center)
         rows = np.diag(spread.sum(axis=1))  # -rows <= X <= rows for every |X| <= spread
-        middle = inertia_matrix(center)
-        largest = 0.5 * box.upper[_DIAGONAL].sum() * np.eye(3)  # I = tr(S) 1 - S <= tr(S) 1
+        trace = 0.5 * box.upper[_DIAGONAL].sum()  # of the second moments S; I = tr(S) 1 - S <= tr(S) 1
+        upper = [_combine(first, [high]) for high in (middle + rows, trace * np.eye(3))]
+        lower = _combine(first, [middle - rows])
+        if radius[_DIAGONAL].sum() < _WIDE * trace:
+            only_moments = np.where(np.arange(INERTIAL) >= 4, radius, 0.0) * (1.0 + _PAD)
+            return cls(replaces, _combine(first, [middle]), only_moments, lower, np.stack(upper))
+        return cls(replaces, _combine(first, _moments_of_trace(trace)), np.zeros(INERTIAL), lower, np.stack(upper))
 
-        def bodies(inertia: Array) -> Array:
-            result = np.repeat(pack(0.0, np.zeros(3), inertia)[None], len(corners), axis=0)
-            result[:, :4] = corners
-            return np.unique(result, axis=0)
 
-        upper = [bodies(high) for high in (middle + rows, largest)]
-        only_moments = np.where(np.arange(INERTIAL) >= 4, radius, 0.0)
-        return cls(replaces, bodies(middle), only_moments * (1.0 + _PAD), bodies(middle - rows), np.stack(upper))
+def _combine(first: Array, moments: list[Array]) -> Array:
+    """Every mass and first moment (C, 4) with every matrix of moments of inertia (3, 3), (K, 10)."""
+    rows = [np.concatenate([one, pack(0.0, np.zeros(3), inertia)[4:]]) for inertia in moments for one in first]
+    return np.unique(np.array(rows), axis=0)
+
+
+def _moments_of_trace(trace: float) -> list[Array]:
+    """Moments of inertia of which those of all bodies with ``tr(S)`` up to this are convex combinations.
+
+    ``S >= 0`` has ``|S_ij| <= (S_ii + S_jj) / 2``; this bound is linear in the diagonal, which lies in a simplex.
+    """
+    result = [np.zeros((3, 3))]
+    for axis in range(3):
+        for one, two in product((-0.5, 0.5), repeat=2):
+            second = np.zeros((3, 3))
+            second[axis, axis] = 1.0
+            second[axis, axis - 1] = second[axis - 1, axis] = one
+            second[axis, axis - 2] = second[axis - 2, axis] = two
+            result.append(trace * (1.0 + _PAD) * (np.eye(3) - second))
+    return result
 
 
 def tighten(box: Box) -> Box:

@@ -33,11 +33,11 @@ class RobustSettings:
         ParameterOutOfRange: A setting is out of range.
     """
 
-    bandwidth: float = 150.0
-    position_gain: float = 10.0
-    integral_gain: float = 8.0
+    bandwidth: float = 200.0
+    position_gain: float = 7.0
+    integral_gain: float = 7.0
     friction_speed: float = 0.5
-    blend_time: float = 1.0
+    blend_time: float = 1.5
     period: float = 1e-3
     delay: float = 1e-3
 

@@ -31,8 +31,9 @@ from sysid_ros.core.control.frozen_loop import (
     BoundNotAvailable,
     LoopKernels,
     loop_kernels,
+    memory,
 )
-from sysid_ros.core.control.inertia_ratio import InertiaRatio, compute_inertia_ratio, inertia_columns
+from sysid_ros.core.control.inertia_ratio import InertiaRatio, compute_inertia_ratio, inertia_columns, inertia_ratios
 from sysid_ros.core.control.memory import recall, recall_change
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
 from sysid_ros.core.control.model_terms import compute_model_terms
@@ -226,7 +227,7 @@ class TubeAnalysis:
             )
         ratios = self._ratio.near(_SAMPLING * (tube.position.max(axis=0) + self._half_way))
         inertia_rate = (slow["inertia_rate"] + slow["inertia_slope"] * tube.velocity_norm) / (1.0 - shift)
-        kernels = loop_kernels(self.settings, ratios, 0.5 * float(inertia_rate.max()))
+        kernels = loop_kernels(self.settings, ratios, *self._growth(0.5 * inertia_rate))
         torque = bound_friction(self.model, self.settings, self.samples.v, tube.velocity)
         friction = self._bound_torques(torque)
         shrunk = np.sqrt(1.0 - shift)
@@ -240,6 +241,16 @@ class TubeAnalysis:
         rate = changing / (1.0 - shift)
         causes, norms = self._respond(tube, kernels, ratios, np.sqrt(1.0 + shift), friction, caused, rate, lever)
         return Loop(shift, ratios, kernels, torque, friction.norm, lever, causes, norms)
+
+    def _growth(self, rate: Array) -> tuple[float, float]:
+        """Largest of a rate (I,), and of its integral over the time the loop remembers."""
+        width = self.samples.step
+        bins = int(np.ceil(memory(self.settings) / width)) + 1
+        before = np.concatenate([np.zeros(bins), np.cumsum(rate)])
+        fastest = float(rate.max())
+        # Before the first interval, all is as in it.
+        over = before[bins:] - before[:-bins] + rate[0] * np.maximum(bins - 1 - np.arange(len(rate)), 0)
+        return fastest, width * float(over.max())
 
     def next_tube(self, tube: Tube, loop: Loop) -> Tube:
         """Bounds of the errors that follow; what was known before stays."""
@@ -365,9 +376,13 @@ def _narrowest(
     """Of the valid descriptions of the uncertainty the one with the narrowest range of the inertia ratio, and that."""
     probes = np.unique(np.linspace(0, len(q) - 1, _PROBES).round().astype(int))
     options = inertial_uncertainties(robot, model)
-    ratios = [compute_inertia_ratio(robot, one, q, payload, probes) for one in options]
-    best = min(range(len(options)), key=lambda i: ratios[i].upper / max(ratios[i].lower, 1e-9))
-    return options[best], ratios[best]
+
+    def width(one: InertialUncertainty) -> float:
+        lower, upper = inertia_ratios(robot, one, q[:1], payload[:1])
+        return float(upper[0] / max(lower[0], 1e-9))
+
+    best = min(options, key=width) if len(options) > 1 else options[0]
+    return best, compute_inertia_ratio(robot, best, q, payload, probes)
 
 
 def _inertias(robot: RobotModel, model: ControlModel, samples: MotionSamples) -> Array:

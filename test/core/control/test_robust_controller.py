@@ -88,7 +88,7 @@ def test_change_of_model_does_not_move_the_torque(robot):
     controller.set_model(robot.theta_nominal, robot.theta_box, 0.2 * robot.payload_prior.nominal, box)
     torques = [controller.compute(q, v, q_d, v_d, a_d)]
     np.testing.assert_allclose(torques[0], before, atol=0.2)
-    for _ in range(1100):
+    for _ in range(1600):
         torques.append(controller.compute(q, v, q_d, v_d, a_d))
     assert np.abs(np.diff(torques, axis=0)).max() < 0.2  # no jump on the way
     # In the end it is the new model's, with what was learnt.

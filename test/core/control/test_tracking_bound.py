@@ -25,7 +25,7 @@ from sysid_ros.core.model.robot import PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.planning.bezier import BezierTrajectory
 
-HOLD = 0.9  # s; longer than any settling time here
+HOLD = 1.3  # s; longer than any settling time here
 
 
 def known(robot, share=0.15):

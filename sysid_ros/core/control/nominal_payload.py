@@ -1,0 +1,70 @@
+"""Which payload the controller should take for true while it hardly knows it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.control.inertia_ratio import inertia_ratios
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.control.uncertainty import InertialUncertainty, inertial_uncertainties
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+_KEPT = 0.65
+"""The payload that was asked for is kept where the true inertia is at least this share of the nominal one."""
+_LEAST = 0.75
+"""Otherwise it is made so light that the true inertia is about this share at least."""
+_LIGHT_GYRATION = 0.03
+"""Radius of gyration of the lightest payload that is tried [m]."""
+_SHARES = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.17, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
+
+
+def choose_payload(robot: RobotModel, boxes: tuple[Box, Box] | None = None, payload: ArrayLike | None = None) -> Array:
+    """A nominal payload with which the tracking bound is small; give it to the controller and to the bound.
+
+    Feedback is shaped by the nominal inertia. Too heavy a payload makes it too strong for a light one: delay and
+    sampling amplify errors. One that is too light only makes it slower. What is wrong with it is learnt anyway.
+
+    Args:
+        robot: The arm.
+        boxes: Boxes of the parameters of arm (14 n,) and payload (10,); the robot's own if None.
+        payload: The best guess, (10,), kept where it is good enough; None as in :meth:`ControlModel.of_boxes`.
+
+    Returns:
+        A payload inside its box, (10,).
+    """
+    model = ControlModel.of_boxes(robot, boxes, payload)
+    options = inertial_uncertainties(robot, model)
+    low, high = _ratios(robot, options, model.payload)
+    if low >= _KEPT:
+        return np.array(model.payload)
+    found = []
+    for candidate in _candidates(model, options[-1]):
+        low, high = _ratios(robot, options, candidate)
+        found.append((high / max(min(low, _LEAST), 1e-9) ** 2, candidate))
+    return min(found, key=lambda one: one[0])[1]
+
+
+def _candidates(model: ControlModel, uncertainty: InertialUncertainty) -> list[Array]:
+    """Payloads inside the box between a light one and the mean of the heaviest."""
+    upper, box = uncertainty.payloads.upper[-1], model.payload_box
+    heavy = upper[upper[:, 0] >= upper[:, 0].max()].mean(axis=0)
+    body = uncertainty.theta[uncertainty.last] if uncertainty.payloads.replaces else np.zeros(10)
+    mass = max(float(box.lower[0] + body[0]), 0.0)
+    moment = np.clip(0.0, box.lower[1:4] + body[1:4], box.upper[1:4] + body[1:4])
+    com = moment / mass if mass > 0.0 else np.zeros(3)
+    light = from_com_form(mass, com, mass * _LIGHT_GYRATION**2 * np.eye(3))
+    return [np.clip(light + share * (heavy - light) - body, box.lower, box.upper) for share in _SHARES]
+
+
+def _ratios(robot: RobotModel, options: list[InertialUncertainty], payload: Array) -> tuple[float, float]:
+    """Smallest and largest inertia ratio at the home posture; no range at all where no arm has this payload."""
+    try:
+        ranges = [inertia_ratios(robot, one, robot.home[None], payload[None]) for one in options]
+    except np.linalg.LinAlgError:  # the nominal inertia is not positive
+        return 0.0, np.inf
+    return max(float(low[0]) for low, _ in ranges), min(float(high[0]) for _, high in ranges)
