@@ -23,9 +23,6 @@ from sysid_ros.core.planning.scene import Scene
 
 Array = NDArray[np.float64]
 
-_REGROW = 1.25
-"""By how much the reach may grow again from plan to plan."""
-
 
 class RecedingPlanner:
     """Plans the next motion of a receding horizon, SAFE-ID (28).
@@ -109,13 +106,9 @@ class RecedingPlanner:
             is_last,
         )
         self._model.torque.set_boxes(*boxes)
-        certifier, memory = Certifier(bound, verify, *self._times), self._memory
-        run = PlanningRun(self._model, self._step_problem, request, memory, certifier, deadline, is_cancelled)
-        outcome = run.run()
-        memory.reach = min(memory.reach * _REGROW, 1.0)
-        if outcome.trajectory is not None:
-            memory.last_end = outcome.trajectory.q1
-        return outcome
+        certifier = Certifier(bound, verify, *self._times)
+        run = PlanningRun(self._model, self._step_problem, request, self._memory, certifier, deadline, is_cancelled)
+        return run.run()
 
 
 def _checked_information(information: ArrayLike) -> Array:

@@ -33,6 +33,8 @@ _GROWTH = 0.05
 """By how much measured errors are enlarged for the search: another motion has others."""
 _SHRINK = 0.5
 """What is left of the reach when a motion could not be bounded."""
+_REGROW = 1.25
+"""By how much the reach may grow again from plan to plan."""
 
 
 @dataclass
@@ -79,6 +81,7 @@ class PlanningRun:
         self._memory, self._deadline, self._is_cancelled = memory, deadline, is_cancelled
         self._margins = Margins.of(self._settings, self._robot.n)
         self._is_relaxed = False
+        self._errors, self._reach = memory.errors, memory.reach
         self._starts = self._iterations = 0
         self._search_seconds = 0.0
         self._rejections: list[str] = []
@@ -96,21 +99,23 @@ class PlanningRun:
             if self._must_stop():
                 break
             try:
-                problem = self._problem(self._memory.errors.grown(0.0 if self._is_relaxed else _GROWTH))
+                problem = self._problem(self._errors.grown(0.0 if self._is_relaxed else _GROWTH))
             except NoMotion as failure:
                 self._rejections.append(str(failure))
-                if self._memory.errors.is_measured or not self._measure_gentlest():
+                if self._errors.is_measured or not self._measure_gentlest():
                     break
                 continue
             candidate = self._search(problem, warm)
             outcome, tried = self._try(problem, candidate)
             if outcome is not None:
+                self._memory.reach = min(_REGROW * self._reach, 1.0)
+                self._memory.last_end = outcome.trajectory.q1
                 return outcome
             warm = problem.space.offsets(tried.k)
         return self._no_plan()
 
     def _problem(self, errors: AssumedErrors) -> PlanProblem:
-        return PlanProblem(self._model, self._request, errors, self._margins, self._memory.reach)
+        return PlanProblem(self._model, self._request, errors, self._margins, self._reach)
 
     def _measure_gentlest(self) -> bool:
         """Bounds the gentlest motion, in case errors were only guessed too large; whether that worked."""
@@ -119,7 +124,7 @@ class PlanningRun:
         trajectory = BezierTrajectory(q0, v0, a0, q0 + gentlest_offset(self._request.start, duration), duration)
         measured = None if self._late(self._certifier.expected) else self._bound(trajectory)
         if measured is not None:
-            self._memory.errors = AssumedErrors.of(measured, self._robot.n)
+            self._errors = self._memory.errors = AssumedErrors.of(measured, self._robot.n)
         return measured is not None
 
     def _search(self, problem: PlanProblem, warm: Array | None) -> Candidate:
@@ -135,7 +140,7 @@ class PlanningRun:
 
     def _try(self, problem: PlanProblem, candidate: Candidate) -> tuple[PlanOutcome | None, Candidate]:
         """Bounds and verifies a candidate, or one pulled in from it; notes what a rejection teaches."""
-        is_pulled_in = is_tight = candidate.worst > FEASIBLE and self._memory.errors.is_measured
+        is_pulled_in = is_tight = candidate.worst > FEASIBLE and self._errors.is_measured
         if is_tight:
             self._rejections.append(
                 f"the best motion found breaks a limit at the samples by {candidate.worst:.2g} (share of a torque "
@@ -144,7 +149,7 @@ class PlanningRun:
             is_pulled_in = self._is_relaxed
             self._relax()
         if is_pulled_in:  # a smaller motion has smaller errors
-            self._memory.reach *= _SHRINK
+            self._reach *= _SHRINK
             k = problem.gentlest + _SHRINK * (candidate.k - problem.gentlest)
             candidate = Candidate(k, float(problem.cost.evaluate(problem.space.offsets(k)[None])[0]), np.inf)
         if self._late(self._certifier.expected):
@@ -152,11 +157,12 @@ class PlanningRun:
         trajectory = problem.trajectory(candidate.k)
         errors = self._bound(trajectory)
         if errors is None:
-            self._memory.reach *= _SHRINK
+            self._reach *= _SHRINK
             return None, candidate
         measured = AssumedErrors.of(errors, self._robot.n)
-        has_room = candidate.worst <= FEASIBLE and measured.is_within(self._memory.errors.grown(_GROWTH))
-        self._memory.errors = measured if is_pulled_in else measured.larger(self._memory.errors)
+        has_room = candidate.worst <= FEASIBLE and measured.is_within(self._errors.grown(_GROWTH))
+        self._memory.errors = measured
+        self._errors = measured if is_pulled_in else measured.larger(self._errors)
         # The verifier has the last word on what the samples, which have margins and look further ahead, do not allow.
         if not (has_room or is_tight or self._still_holds(candidate, problem, measured)):
             self._rejections.append("the tracking errors of the best motion are larger than it leaves room for")
@@ -191,7 +197,7 @@ class PlanningRun:
         """Widens the margin that was missing; where that is not possible, looks for smaller motions."""
         wider = self._margins.grown(rejection, self._robot.joint_names)
         if wider is self._margins:
-            self._memory.reach *= _SHRINK
+            self._reach *= _SHRINK
         self._margins = wider
 
     def _still_holds(self, candidate: Candidate, problem: PlanProblem, errors: AssumedErrors) -> bool:
