@@ -20,7 +20,7 @@ from sysid_ros.drivers.simulated_arm import InjectedFaults
 
 # Largest change of reference [rad] and of commanded torque [Nm] between two cycles of the moves below.
 REFERENCE_STEP = 0.7e-3
-TORQUE_STEP = 1.5
+TORQUE_STEP = 2.0
 
 
 @pytest.fixture
