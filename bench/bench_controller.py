@@ -1,7 +1,7 @@
-"""One step of the control laws, and how tight the tracking bound is.
+"""One step of the control laws.
 
-Run: ``python bench/bench_controller.py [--steps 20000] [--bound]``. Target: 99 % of the robust controller's steps take
-at most 250 us. The baseline is computed torque with one plain call of Pinocchio's RNEA.
+Run: ``python bench/bench_controller.py [--steps 20000]``. Target: 99 % of the robust controller's steps take at most
+250 us. The baseline is computed torque with one plain call of Pinocchio's RNEA. The tracking bound has its own bench.
 """
 
 from __future__ import annotations
@@ -19,16 +19,10 @@ import pinocchio as pin  # noqa: E402
 from _table import describe_machine, print_table  # noqa: E402
 
 from sysid_ros.core.control import (  # noqa: E402
-    BoundNotAvailable,
-    ControlModel,
     GravityPid,
     RobustController,
-    RobustSettings,
-    tracking_bound,
 )
-from sysid_ros.core.model.box import Box  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
-from sysid_ros.core.planning.bezier import BezierTrajectory  # noqa: E402
 
 
 def computed_torque(robot):
@@ -75,48 +69,13 @@ def bench_steps(robot, steps: int) -> None:
     print_table(["step", "median [us]", "90 % [us]", "99 % [us]", "99.9 % [us]", "max [us]"], rows, title)
 
 
-def bench_bounds(robot) -> None:
-    prior = robot.payload_prior
-    mass_radius = 0.2
-    share = mass_radius / prior.nominal[0]
-    radius = share * np.maximum(np.abs(prior.nominal), 0.1 * prior.box.width)
-    models = {
-        "payload unknown (0 to 2.5 kg)": ControlModel.of_boxes(robot),
-        "payload known to 0.2 kg": ControlModel(
-            robot.theta_nominal, robot.theta_box, prior.nominal, Box.around(prior.nominal, radius)
-        ),
-    }
-    goal = robot.home + np.array([0.8, 0.5, -0.6, 0.7, 0.8, -0.5, 0.9])[: robot.n]
-    zero = np.zeros(robot.n)
-    motions = {
-        "hold": robot.home,
-        **{f"{t:g} s": BezierTrajectory(robot.home, zero, zero, goal, t) for t in (8.0, 3.0)},
-    }
-    rows = []
-    for model_name, model in models.items():
-        for motion_name, motion in motions.items():
-            for delay in (1e-3, 0.0):
-                begin = time.perf_counter()
-                try:
-                    bound = tracking_bound(robot, model, motion, RobustSettings(delay=delay))
-                    text = " ".join(f"{x:.2f}" for x in np.degrees(bound.position))
-                except BoundNotAvailable:
-                    text = "none"
-                rows.append([model_name, motion_name, 1e3 * delay, text, time.perf_counter() - begin])
-    columns = ["parameters", "motion", "delay [ms]", "bound of the joints [deg]", "time [s]"]
-    print_table(columns, rows, "Tracking bound of the robust controller")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--robot", default="kinova_gen3_2f85")
     parser.add_argument("--steps", type=int, default=20000)
-    parser.add_argument("--bound", action="store_true", help="compute tracking bounds too (half a minute)")
     arguments = parser.parse_args()
     robot = load_robot(arguments.robot)
     bench_steps(robot, arguments.steps)
-    if arguments.bound:
-        bench_bounds(robot)
 
 
 if __name__ == "__main__":
