@@ -107,10 +107,17 @@ class Margins:
         return cls(torque, settings.distance_margin, np.full(n, settings.position_margin), velocity, acceleration)
 
     @classmethod
-    def none(cls, n: int) -> Margins:
-        """No margins."""
-        nothing = np.zeros(n)
-        return cls(nothing, 0.0, nothing, nothing, nothing)
+    def least(cls, n: int) -> Margins:
+        """What is needed at least for what happens between the times looked at."""
+        ones = np.ones(n)
+        steps = _STEPS
+        return cls(
+            0.5 * steps["torque"] * ones,
+            0.5 * steps["distance"],
+            0.5 * steps["position"] * ones,
+            steps["velocity"] * ones,
+            steps["acceleration"] * ones,
+        )
 
     def grown(self, rejection: PlanRejected, joint_names: Sequence[str]) -> Margins:
         """Larger where a candidate was rejected, by what was missing."""

@@ -181,7 +181,7 @@ class PlanningRun:
     def _relax(self) -> None:
         """Gives up what the search keeps free for what lies between samples; the verifier decides then."""
         if not self._is_relaxed:
-            self._is_relaxed, self._margins = True, Margins.none(self._robot.n)
+            self._is_relaxed, self._margins = True, Margins.least(self._robot.n)
 
     def _bound(self, trajectory: BezierTrajectory) -> TrackingErrors | None:
         """Tracking errors of a motion; None if there are none, with the reason noted."""
