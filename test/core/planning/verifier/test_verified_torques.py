@@ -6,12 +6,15 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from sysid_ros.core.model.box import Box
 from sysid_ros.core.planning.braked import BrakedTrajectory, clock_rates
+from sysid_ros.core.planning.motion_checks import TorqueDemand
 from sysid_ros.core.planning.verifier.chain import Motion, build_chain
 from sysid_ros.core.planning.verifier.path import enclose_path
 from sysid_ros.core.planning.verifier.stops import stop_corners
 from sysid_ros.core.planning.verifier.torque import TorqueBounds, regressor_series, spread_parameters
 
+ZERO = np.zeros(7)
 NAMES = ("kinova_gen3_2f85", "kuka_lbr_iiwa14")
 
 
@@ -177,3 +180,47 @@ def test_corners_enclose_every_stop():
     surplus = (corners @ directions.T).max(axis=0) - (curve @ directions.T).max(axis=0)
     assert surplus.min() > -1e-9 and surplus.max() < 0.12 * np.linalg.norm(directions, axis=1).max()
     assert len(corners) < 25
+
+
+def boxes_of(robot, kind):
+    """A share of the robot's own boxes, or boxes of single parameters where nothing makes up for what is missing."""
+    if not isinstance(kind, str):
+        return [Box.around(box.center, kind * box.radius) for box in (robot.theta_box, robot.payload_prior.box)]
+    single = np.zeros(98)
+    inertial, friction = [0, 12, 25, 36, 48, 59, 61], 70 + 4 * np.arange(7)
+    entries = {"inertial": inertial, "viscous": friction + 1, "armature": friction + 2}[kind.split()[0]]
+    single[entries] = 1.0
+    zero = Box(np.zeros(10), np.zeros(10))
+    return [Box(single, single) if kind.endswith("exact") else Box(-single, single), zero]
+
+
+KINDS = [
+    0.0,
+    0.03,
+    1.0,
+    *(f"{what} {how}" for what in ("inertial", "viscous", "armature") for how in ("exact", "wide")),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("clock", [(1.0, 0.0), (0.7, -1.5), (0.0, -3.0)])
+def test_the_exact_worst_case_is_enclosed_between_the_middles(arms, make_plan, kind, clock):
+    """Against ``|W c| + |W| r`` of another regressor at many times."""
+    robot, rng = arms["kinova_gen3_2f85"], np.random.default_rng(9)
+    boxes = boxes_of(robot, kind)
+    exact = TorqueDemand(robot, *boxes, ZERO)
+    rate, slowdown = clock
+    u = np.linspace(-1.0, 1.0, 33)
+    closest, needed = np.inf, 0.0
+    for count in (1, 3, 15):
+        plan = make_plan(robot, rng, 1.5)
+        middle, half = pieces_of(plan, count)
+        bounds = TorqueBounds(spread_parameters(robot, boxes), build_motion(robot, plan, middle, half))
+        bound, _ = bounds.evaluate(rate, rate**2, slowdown)
+        q, v, a = plan.sample((middle[:, None] + half[:, None] * u * (1 - 1e-12)).ravel())
+        truth = exact.evaluate(q, rate * v, rate**2 * a + slowdown * v).reshape(count, u.size, -1)
+        assert np.all(truth.max(axis=1).T <= bound + 1e-9)
+        closest = min(closest, (bound - truth.max(axis=1).T).min())
+        needed = max(needed, (truth.max(axis=1) - np.maximum(truth[:, 0], truth[:, -1])).max())
+    # Tight, and the largest torque is not always at the ends of a piece.
+    assert closest < 1e-2 and (needed > 1e-3 or clock[0] == 0.0)
