@@ -73,14 +73,14 @@ def test_margins_are_never_above_what_simulation_finds(
             continue
         accepted += 1
         drawn = [true_arm(robot, *payload, rng, is_corner=k > 0) for k in range(3)]
-        truth = simulate(robot, plan, errors, scene, drawn, rng, count=40)
+        truth = simulate(robot, plan, errors, scene, drawn, rng, count=20)
         assert set(proven.margins) == {*truth, "braking torque [-]"}
         for check, value in truth.items():
             assert 0.0 <= proven.margins[check] <= value + 1e-8, check
             smallest[check] = min(smallest.get(check, np.inf), value - proven.margins[check])
     assert {"torque", "obstacle"} <= rejected
     # Not vacuous: for every kind the simulation comes close to the margin somewhere.
-    assert max(smallest.values()) < 0.01
+    assert max(smallest.values()) < 0.03
 
 
 def close_call(robot, errors, scene=None, **limits):
