@@ -46,6 +46,11 @@ class AssumedErrors:
     is_measured: bool = False
 
     @classmethod
+    def none(cls, n: int) -> AssumedErrors:
+        """No errors at all."""
+        return cls(np.zeros(n), np.zeros(n), np.zeros(n))
+
+    @classmethod
     def guess(cls, limits: JointLimits) -> AssumedErrors:
         """What is assumed before any motion has been bounded."""
         n = limits.tau_max.size

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.braked import BrakedTrajectory
 from sysid_ros.core.planning.clearance import build_scene_model, displacements, pair_distances, sphere_centers
 from sysid_ros.core.planning.motion_checks import TorqueDemand
@@ -49,6 +50,22 @@ def test_torque_rows_cover_stops_along_the_path(motion, gen3, boxes, errors):
             braked = BrakedTrajectory(trajectory, begin, settings.brake_time)
             state = tuple(part[None] for part in braked.evaluate(begin + progress * settings.brake_time))
             np.testing.assert_allclose(used[stage, index], demand.evaluate(*state)[0], atol=1e-6)
+
+
+def test_rows_cover_a_motion_that_takes_over(make_problem, gen3, boxes, errors):
+    """All but the last plan: from its state at t_p to the same end must be possible too."""
+    k = np.random.default_rng(0).uniform(-0.6, 0.6, 7)
+    last, other = make_problem(samples=25, is_last=True), make_problem(samples=25)
+    x = other.space.offsets(k)
+    assert last.constraints().evaluate(x[None]).torque.shape[2] == 25
+    rows = other.constraints().evaluate(x[None]).torque[0, 0, 25:]
+    assert len(rows) >= 5
+    first = other.trajectory(k)
+    second = BezierTrajectory(*first.evaluate(1.5), first.q1, 3.0)
+    times = np.linspace(0.0, 3.0, len(rows) + 1)[1:]
+    demand = TorqueDemand(gen3, *boxes, errors.torque).evaluate(*second.sample(times))
+    limit = other.model.settings.torque_fraction * gen3.limits.tau_max
+    np.testing.assert_allclose(rows * (limit - errors.torque) + limit, demand, atol=1e-9)
 
 
 def test_distances_without_errors_are_exact(gen3, scene):

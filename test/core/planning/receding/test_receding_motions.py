@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -68,8 +70,10 @@ def test_gentlest_motion_has_the_least_squared_acceleration():
         assert minimize_scalar(effort).x == pytest.approx(found[joint], abs=1e-3)
 
 
-def test_ends_inside_the_interval_keep_the_limits_and_ends_outside_break_them(limits, moving_start):
+@pytest.mark.parametrize("tight", [{"v_max": 1.2}, {"a_max": 1.5}, {}])
+def test_ends_inside_the_interval_keep_the_limits_and_ends_outside_break_them(limits, moving_start, tight):
     q0, v0, a0 = moving_start
+    limits = replace(limits, **{name: np.full(7, value) for name, value in tight.items()})
     lower, upper = end_intervals(q0, v0, a0, limits, DURATION)
     assert np.all(lower < upper)
     width = upper - lower

@@ -228,6 +228,14 @@ def test_deadline_holds_with_slow_callables(plan, gen3):
     assert outcome.reason == "the time was up before a candidate could be verified"
 
 
+def test_no_call_is_begun_that_may_end_too_late(plan, gen3):
+    """Before the first call, the settings say how long one may take."""
+    check = Slow(0.0)
+    outcome = plan(RecedingPlanner(gen3, RecedingSettings(call_time=10.0)), check=check, within=9.0)
+    assert not outcome.is_found and outcome.statistics.was_cut
+    assert check.calls == outcome.statistics.bounds == 0
+
+
 def test_no_time_at_all_is_a_reason_too(plan):
     outcome = plan(within=-1.0)
     assert outcome.reason == "the time was up before a candidate could be verified"
