@@ -88,7 +88,8 @@ class GravityPid:
             payload_box: Box that contains the true one.
 
         Raises:
-            ParameterOutOfRange: A length is wrong, a nominal parameter lies outside its box, or a body has no mass.
+            ParameterOutOfRange: A length is wrong, a nominal parameter is not finite or, if of the arm, outside its
+                box, or a body has no mass.
         """
         self._use(ControlModel(theta_arm, theta_arm_box, payload, payload_box))
 

@@ -22,12 +22,13 @@ class ControlModel:
     Attributes:
         theta: Nominal parameters of the arm, (14 n,).
         theta_box: Box of the arm's parameters.
-        payload: Nominal payload about the frame of the last joint, (10,).
+        payload: Nominal payload about the frame of the last joint, (10,). It need not lie in its box: a controller may
+            go on with one that is known to be wrong, because a change costs more than it gains.
         payload_box: Box of the payload.
         shape: The payload as an object, where its box is not all that is known of it.
 
     Raises:
-        ParameterOutOfRange: A length is wrong, or a nominal parameter is not finite or outside its box.
+        ParameterOutOfRange: A length is wrong, a nominal parameter is not finite, or one of the arm is outside its box.
     """
 
     theta: Array
@@ -41,7 +42,8 @@ class ControlModel:
             array = np.array(values, dtype=float)
             if array.shape != box.lower.shape:
                 raise ParameterOutOfRange(f"length of {name}", array.size, f"{box.lower.size}, that of its box")
-            outside = np.flatnonzero(~((box.lower <= array) & (array <= box.upper)))
+            is_allowed = (box.lower <= array) & (array <= box.upper) if name == "theta" else np.isfinite(array)
+            outside = np.flatnonzero(~is_allowed)
             if outside.size:
                 i = int(outside[0])
                 raise ParameterOutOfRange(f"{name}[{i}]", float(array[i]), f"{box.lower[i]:.6g} to {box.upper[i]:.6g}")

@@ -100,7 +100,8 @@ class RobustController:
             payload_box: Box that contains the true one.
 
         Raises:
-            ParameterOutOfRange: A length is wrong, a nominal parameter lies outside its box, or a body has no mass.
+            ParameterOutOfRange: A length is wrong, a nominal parameter is not finite or, if of the arm, outside its
+                box, or a body has no mass.
         """
         model = ControlModel(theta_arm, theta_arm_box, payload, payload_box)
         PassiveDynamics(self.robot, model.total)  # refuses what no arm can have

@@ -37,7 +37,7 @@ class RobustSettings:
     position_gain: float = 7.0
     integral_gain: float = 7.0
     friction_speed: float = 0.5
-    blend_time: float = 1.5
+    blend_time: float = 3.0
     period: float = 1e-3
     delay: float = 1e-3
 

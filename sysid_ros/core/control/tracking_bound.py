@@ -77,8 +77,9 @@ class TrackingBound:
     start: float = 0.0
     claims: str = (
         "Tracking errors are bounded for every arm and payload in the boxes (a payload whose box lies in the robot's "
-        "prior being an object of that prior), with friction, sensor errors, delay and sampling as configured, while no "
-        "torque saturates; disturbances are evaluated at samples of the motion, with 5 % added for what lies between."
+        "prior being an object of that prior), with friction, sensor errors, delay and sampling as configured, while "
+        "no torque saturates; disturbances are evaluated at samples of the motion, with 5 % added for what lies "
+        "between."
     )
 
     def __post_init__(self) -> None:

@@ -49,7 +49,7 @@ _STRIDE = 2
 _TERM_ANGLE = 0.3
 _TERM_STEPS = (0.05, 0.25)
 """Slowly varying terms are evaluated this often [rad of the fastest oscillation], within these times [s]."""
-_PROBES = 2
+_PROBES = 3
 """About how many of them serve to find how the inertia ratio changes with the position."""
 _CORIOLIS = ("coriolis_rate", "coriolis_slope")
 _SAMPLING = 1.05
@@ -146,6 +146,10 @@ class TubeAnalysis:
         samples: The motion, after what was executed before.
         settings: Gains and timing.
         known: Tube of what was executed before.
+
+    Attributes:
+        uncertainty: What may be wrong with the inertial parameters.
+        slow_terms: Bounds in all intervals, (I,) each, of slowly varying terms of :class:`ModelTerms`.
     """
 
     def __init__(
@@ -162,20 +166,20 @@ class TubeAnalysis:
         around = [slice(chosen[max(0, i - 1)], chosen[min(i + 1, len(chosen) - 1)]) for i in range(len(chosen))]
         jerk = np.abs(samples.slopes(samples.a))
         jerk = np.stack([jerk[part].max(axis=0) for part in around])
-        self._uncertainty, self._ratio = _narrowest(robot, model, q, payload)
-        terms = compute_model_terms(robot, model, self._uncertainty, q, v, a, payload, _payload_rates(samples, around))
+        self.uncertainty, self._ratio = _narrowest(robot, model, q, payload)
+        terms = compute_model_terms(robot, model, self.uncertainty, q, v, a, payload, _payload_rates(samples, around))
         self._half_way = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these samples, (n,) [rad]
         through = compute_feedthrough(robot, model, settings, terms, self._ratio.upper, v, a, jerk)
         self._feedthrough = Feedthrough(*(self._spread_out(getattr(through, x.name)) for x in fields(Feedthrough)))
         spread = ("inertia_slope", "inertia_rate", "ratio_slope", "ratio_rate", "payload_rate")
-        self._slow = {name: self._spread_out(getattr(terms, name)) for name in (*spread, *_CORIOLIS)}
+        self.slow_terms = {name: self._spread_out(getattr(terms, name)) for name in (*spread, *_CORIOLIS)}
         self.torque_gradient = _SAMPLING * terms.torque_gradient.max(axis=0)
 
         coarse, nodes = samples.every(_STRIDE), samples.chosen(_STRIDE)
         self._cells = np.minimum(np.arange(self.intervals) // _STRIDE, len(coarse.q) - 2)
         self.inertia = _inertias(robot, model, coarse)
         self._inverse = np.linalg.inv(self.inertia)
-        self.smooth = compute_smooth(robot, model, self._uncertainty, settings, coarse, self.inertia)
+        self.smooth = compute_smooth(robot, model, self.uncertainty, settings, coarse, self.inertia)
         self._jumps = [interval for interval, *_ in samples.jumps]
         self._nodes = nodes
         self._diagonals = [
@@ -218,7 +222,7 @@ class TubeAnalysis:
         Raises:
             BoundNotAvailable: The loop may be unstable.
         """
-        slow = self._slow
+        slow = self.slow_terms
         shift = float((slow["inertia_slope"] * tube.position_norm).max())
         if not shift < 0.5:
             raise BoundNotAvailable(
@@ -270,7 +274,7 @@ class TubeAnalysis:
 
         It is ``M (f - a_w)``, plus what the nominal model with measured values differs from that at the desired ones.
         """
-        slow, errors = self._slow, (tube.position_norm, tube.velocity_norm)
+        slow, errors = self.slow_terms, (tube.position_norm, tube.velocity_norm)
         lever = np.sqrt((1.0 + loop.shift) * self._diagonals[0])
         magnitude = (1.0 + loop.shift) * self._magnitude
         causes = {name: values[..., FEEDBACK] for name, values in loop.causes.items()}

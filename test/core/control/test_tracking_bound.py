@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pinocchio as pin
 import pytest
 
 from sysid_ros.core.control import (
@@ -13,12 +14,16 @@ from sysid_ros.core.control import (
     ControlModel,
     RobustController,
     RobustSettings,
+    choose_payload,
     feedback_allowance,
     tracking_allowance,
     tracking_bound,
     worst_case_torque,
 )
+from sysid_ros.core.control.inertia_ratio import inertia_ratios
 from sysid_ros.core.control.model import PassiveDynamics, add_payload
+from sysid_ros.core.control.model_terms import compute_model_terms
+from sysid_ros.core.control.tube_analysis import TubeAnalysis
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import PayloadPrior
@@ -129,6 +134,45 @@ def test_motion_with_an_unknown_payload_stays_inside(robot, tools):
     assert np.all(np.abs(extra_torque(robot, settings, truth, motion, run)) <= bound.torque)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_hold_stays_inside_even_where_friction_drives_the_arm_on(robot, tools, monkeypatch, seed):
+    """The bound lets friction have any sign near rest, also the one that no friction has."""
+    model, settings = ControlModel.of_boxes(robot, payload=choose_payload(robot)), RobustSettings()
+    bound = tracking_bound(robot, model, robot.home, settings)
+    rng = np.random.default_rng(seed)
+    theta, payload = sample_parameters(robot, rng, corner=True), sample_payload(robot.payload_prior, rng, corner=True)
+
+    def driving(self, q, v, tau):
+        sign = -np.minimum(np.maximum(v / 1e-3, -1.0), 1.0)
+        effort = tau - self.coulomb * sign - self.viscous * v - self.offset
+        return pin.aba(self.model, self.data, q, v, effort).copy()
+
+    monkeypatch.setattr(tools.plant, "acceleration", driving)
+    at_rest = (robot.home, np.zeros(robot.n), np.zeros(robot.n))
+    motion = SimpleNamespace(duration=1.0, evaluate=lambda t: at_rest)
+    run = drive(robot, tools, model, settings, (theta, payload), motion, noise="pushing", seed=seed).after(0.0)
+    reached = [np.abs(run.position) / bound.position, np.abs(run.velocity) / bound.velocity]
+    reached.append(np.abs(extra_torque(robot, settings, (theta, payload), motion, run)) / bound.torque)
+    with np.printoptions(precision=2, suppress=True):
+        print("\nerror / bound: position, velocity, torque", *(x.max(axis=0) for x in reached))
+    assert np.all(np.array([x.max() for x in reached]) <= 1.0)
+    assert np.all(np.array([x.max() for x in reached]) > 0.1)
+
+
+def test_terms_between_the_samples_are_covered(robot, fast):
+    """The dense check behind the 5 %: rates and ratios at all nodes against what is used in the intervals."""
+    model, motion, settings, bound = fast
+    samples = bound.whole.samples
+    analysis = TubeAnalysis(robot, model, samples, settings)
+    dense = np.arange(0, len(samples.q) - 1, 7)
+    q, v, a, payload = (x[dense] for x in (samples.q, samples.v, samples.a, samples.payload))
+    terms = compute_model_terms(robot, model, analysis.uncertainty, q, v, a, payload, np.zeros((len(dense), 1, 10)))
+    for name, used in analysis.slow_terms.items():
+        assert np.all(getattr(terms, name) <= used[dense] + 1e-9), name
+    lower, upper = inertia_ratios(robot, analysis.uncertainty, q, payload)
+    assert bound.inertia_ratios[0] <= lower.min() and upper.max() <= bound.inertia_ratios[1]
+
+
 def test_payload_outside_the_box_breaks_the_bound(robot, tools, fast):
     model, motion, settings, bound = fast
     heavy = 7.0 * model.payload
@@ -176,6 +220,8 @@ def test_allowances_say_what_they_are(robot, fast):
     unproven = tracking_allowance(robot, None, reach(robot, 0.8))
     assert not unproven.is_proven and "not proven bounds: no tracking bound" in unproven.claims
     assert not tracking_allowance(robot).is_proven
+    np.testing.assert_allclose(proven.torque, bound.torque)
+    np.testing.assert_allclose(unproven.torque, feedback_allowance(robot))
     feedback = feedback_allowance(robot, boxes)
     assert np.all((0.01 < feedback) & (feedback < 2.0))
 

@@ -149,6 +149,21 @@ def test_a_change_of_the_nominal_payload_costs_something(robot):
     assert changed.inertia_ratios[1] > 1.5  # the light one is still in use as the hold starts
 
 
+def test_the_nominal_payload_may_be_kept_while_the_boxes_shrink(robot):
+    """Better knowledge never makes the bound larger if the controller stays what it is."""
+    rng = np.random.default_rng(1)
+    first = ControlModel.of_boxes(robot, payload=choose_payload(robot))
+    box = narrowed(robot, 1.6 * robot.payload_prior.nominal, 0.1).payload_box
+    assert not box.contains(first.payload)
+    kept = ControlModel.of_boxes(robot, (robot.theta_box, box), first.payload)
+    stages = make_chain(robot, [first, first], rng)
+    state, history = stages[0].plan.evaluate(T_P), stages[0].bound.until(T_P)
+    assert np.all(tracking_bound(robot, kept, robot.home).torque < tracking_bound(robot, first, robot.home).torque)
+    plan = BezierTrajectory(*state, state[0] - 0.2, 3.0)
+    known, unknown = (tracking_bound(robot, one, plan, history=history) for one in (kept, first))
+    assert np.all(known.position < 1.001 * unknown.position) and np.all(known.torque < 1.001 * unknown.torque)
+
+
 def test_histories_that_do_not_fit_are_refused(robot):
     model = narrowed(robot, robot.payload_prior.nominal, 0.1)
     bound = _held(robot, model)
