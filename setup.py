@@ -48,6 +48,7 @@ setup(
         shared("launch", "*.launch.py"),
         shared("config", "*.yaml"),
         shared("config/nodes", "*.yaml"),
+        shared("config/scenes", "*.yaml"),
         shared("urdf", "*"),
         shared("rviz", "*.rviz"),
     ],

@@ -253,6 +253,7 @@ class ControlLoop:
             missed_deadlines=self._missed_deadlines,
             reference=reference.q.copy(),
             plan_hash=self._plan_hash,
+            next_plan_hash=self._next[1].plan_hash if self._next is not None else "",
             progress=reference.progress,
             tracking_error=reference.q - self._q,
             tracking_error_max=self._error_max.copy(),

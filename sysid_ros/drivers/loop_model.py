@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sysid_ros.core.control.nominal_payload import choose_payload
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.robot import RobotModel, parameter_names
@@ -33,7 +34,19 @@ class LoopModel:
     def nominal(cls, robot: RobotModel) -> LoopModel:
         """The robot's nominal parameters and its payload prior."""
         prior = robot.payload_prior
-        return cls(robot.theta_nominal, robot.theta_box, prior.nominal, prior.box)
+        return cls.of_payload(robot, prior.box, prior.nominal)
+
+    @classmethod
+    def of_payload(cls, robot: RobotModel, box: Box, guess: Array) -> LoopModel:
+        """The robot's nominal parameters and a payload in a box, taken for what makes the tracking bound small.
+
+        Args:
+            robot: The arm.
+            box: Box that contains the true payload, (10,).
+            guess: What it most probably is, (10,).
+        """
+        payload = choose_payload(robot, (robot.theta_box, box), guess)
+        return cls(robot.theta_nominal, robot.theta_box, payload, box)
 
     def torque_offset(self, robot: RobotModel) -> Array:
         """Torque offsets beta, (n,) [Nm]."""

@@ -114,6 +114,7 @@ class LoopStatus:
         missed_deadlines: Cycles reported as too late.
         reference: Desired position, (n,) [rad]; a new trajectory starts here.
         plan_hash: Trajectory being followed or braked on, else empty.
+        next_plan_hash: Trajectory that waits to take over from it, else empty.
         progress: Part of it that is done, 0..1.
         tracking_error: Desired minus measured position, (n,) [rad].
         tracking_error_max: Its largest absolute value on the present or last trajectory, (n,) [rad].
@@ -133,6 +134,7 @@ class LoopStatus:
     missed_deadlines: int
     reference: Array
     plan_hash: str
+    next_plan_hash: str
     progress: float
     tracking_error: Array
     tracking_error_max: Array

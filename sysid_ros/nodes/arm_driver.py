@@ -19,10 +19,13 @@ from std_msgs.msg import Empty, String
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SampleBatch, SimulationTruth
+from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.continuation import Continuation
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_samples import LoopSamples
 from sysid_ros.drivers.loop_types import LoopCode, LoopSettings, LoopStatus
@@ -31,6 +34,7 @@ from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.sensor_simulation import Noise
 from sysid_ros.drivers.simulated_arm import InjectedFaults
 from sysid_ros.nodes.arm_driver_samples import PayloadEpochs, split_samples
+from sysid_ros.nodes.arm_driver_scene import SceneGuard
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     certified_from_message,
@@ -88,6 +92,9 @@ class ArmDriverParameters(RobotParameters):
     )  # fmt: skip
     late_limit: float = parameter(
         _LOOP.late_limit, "s", "Lateness of a cycle at which the arm brakes", lower=0.001, upper=10.0, read_only=True
+    )
+    accept_sampled: bool = parameter(
+        False, "", "Whether certificates that were only checked at samples will do; such a motion is not proven safe"
     )
     truth: str = parameter(
         "random", "", "mock: how the arm's own parameters are chosen in their box", choices=TRUTHS, read_only=True
@@ -171,6 +178,7 @@ class ArmDriverNode(LifecycleNode):
             load_payload(self._robot, values.payload)
             values.faults().require_joints(self._robot.joint_names)
             self._loop = LoopProcess(partial(build_mock_loop, values.setup()), self._robot.n)
+            self._scene = SceneGuard(self._robot.n)
         except SysidError as error:
             self.get_logger().fatal(str(error))
             return TransitionCallbackReturn.FAILURE
@@ -250,6 +258,10 @@ class ArmDriverNode(LifecycleNode):
             (self.destroy_service, self.create_service(ApplyEstimate, "~/set_model", self._set_model)),
             (self.destroy_service, self.create_service(SetPayload, "~/set_payload", self._set_payload)),
             (self.destroy_subscription, self.create_subscription(Empty, "~/heartbeat", self._hear_commander, 1)),
+            (
+                self.destroy_subscription,
+                self.create_subscription(SceneMessage, "safe_planner/scene", self._hear_scene, qos.LATCHED),
+            ),
             (self.destroy_publisher, self._samples_publisher),
             (self.destroy_publisher, self._truth_publisher),
             (self.destroy_publisher, self._joint_state_publisher),
@@ -310,6 +322,7 @@ class ArmDriverNode(LifecycleNode):
                 has_real_time=self._has_real_time,
                 payload_epoch=self._epochs.present,
                 dropped=self._dropped,
+                scene_hash=self._scene.hash,
             )  # fmt: skip
         )
 
@@ -389,15 +402,41 @@ class ArmDriverNode(LifecycleNode):
     ) -> ExecuteTrajectory.Response:
         try:
             trajectory, certificate = certified_from_message(request.plan, self._robot.joint_names)
+            continuation = self._continuation(request)
+            self._scene.admit(certificate, self._config.values.accept_sampled)
             self._commander_time = time.monotonic()
-            self._loop.execute(trajectory, certificate)
+            self._loop.execute(trajectory, certificate, continuation)
         except SysidError as error:
             self.get_logger().error(str(error))
             response.accepted, response.message = False, str(error)
             return response
         self._is_moving = True
-        response.accepted, response.message = True, "moving"
+        response.accepted, response.message = True, "moving" if continuation is None else "waits to take over"
         return response
+
+    def _continuation(self, request: ExecuteTrajectory.Request) -> Continuation | None:
+        if not request.continues_plan:
+            if estimate_from_message(request.estimate) is not None:
+                raise ParameterOutOfRange("estimate", "given", "none where nothing is taken over: use ~/set_model")
+            return None
+        return Continuation(request.continues_plan, request.takeover_time, self._model_of(request.estimate))
+
+    def _model_of(self, message: EstimateMessage) -> LoopModel | None:
+        """Model with the payload of an estimate; None where there is none."""
+        estimate = estimate_from_message(message)
+        if estimate is None:
+            return None
+        if estimate.target != "payload":
+            raise ParameterOutOfRange("estimate.target", estimate.target, "payload")
+        return LoopModel.of_payload(self._robot, estimate.box, np.array(estimate.values))
+
+    def _hear_scene(self, message: SceneMessage) -> None:
+        reason = self._scene.hear(message)
+        if reason:
+            try:
+                self._loop.brake(reason, LoopCode.STALE)
+            except SysidError as error:
+                self.get_logger().fatal(str(error), throttle_duration_sec=2.0)
 
     def _brake(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         return self._answer(response, lambda: self._loop.brake("a brake was requested"), "braking or at rest")
@@ -407,15 +446,11 @@ class ArmDriverNode(LifecycleNode):
 
     def _set_model(self, request: ApplyEstimate.Request, response: ApplyEstimate.Response) -> ApplyEstimate.Response:
         def apply() -> None:
-            estimate = estimate_from_message(request.estimate)
-            nominal = LoopModel.nominal(self._robot)
-            if estimate is None:
-                self._loop.set_model(nominal, is_reset=True)
-                return
-            if estimate.target != "payload":
-                raise ParameterOutOfRange("estimate.target", estimate.target, "payload")
-            model = LoopModel(nominal.theta, nominal.theta_box, estimate.values, estimate.box)
-            self._loop.set_model(model)
+            model = self._model_of(request.estimate)
+            if model is None:
+                self._loop.set_model(LoopModel.nominal(self._robot), is_reset=True)
+            else:
+                self._loop.set_model(model)
 
         self._answer(response, apply, "in use")
         status = self._loop_status()

@@ -15,7 +15,7 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from sysid_msgs.action import Identify
-from sysid_ros.core.identification import IdentificationSettings, Phase, Progress
+from sysid_ros.core.identification import STRATEGIES, IdentificationSettings, Phase, Progress
 from sysid_ros.nodes.identification_backend import SuiteClients
 from sysid_ros.nodes.identification_goal import GoalRun
 from sysid_ros.nodes.identification_watch import SuiteWatch
@@ -37,11 +37,18 @@ ANSWER_TIME = 0.2
 class IdentificationParameters(RobotParameters):
     """Parameters of the node ``identification``; a goal that leaves a field 0 gets the value given here."""
 
+    strategy: str = parameter(
+        _DEFAULTS.strategy, "",
+        "receding: plans of the safe planner that take over from each other in motion; "
+        "periodic: trajectories of the excitation planner that end at rest",
+        choices=STRATEGIES,
+    )  # fmt: skip
     trajectories: int = parameter(
-        _DEFAULTS.trajectories, "-", "Largest number of exciting trajectories", lower=1, upper=20
-    )
+        _DEFAULTS.trajectories, "-", "Largest number of exciting plans; 0: as many as the time allows", lower=0,
+        upper=100,
+    )  # fmt: skip
     trajectory_duration: float = parameter(
-        _DEFAULTS.trajectory_duration, "s", "Duration of one exciting trajectory", lower=1.0, upper=30.0
+        _DEFAULTS.trajectory_duration, "s", "periodic: duration of one exciting trajectory", lower=1.0, upper=30.0
     )
     max_motion_time: float = parameter(
         _DEFAULTS.max_motion_time, "s", "Largest total time of motion of one goal", lower=1.0, upper=600.0
@@ -78,6 +85,7 @@ class IdentificationParameters(RobotParameters):
     def settings(self) -> IdentificationSettings:
         """The settings of the procedure that these parameters stand for."""
         return IdentificationSettings(
+            strategy=self.strategy,
             trajectories=self.trajectories,
             max_motion_time=self.max_motion_time,
             trajectory_duration=self.trajectory_duration,

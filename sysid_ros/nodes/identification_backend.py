@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +13,16 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from std_srvs.srv import Trigger
 
-from sysid_msgs.msg import DriverStatus
+from sysid_msgs.msg import CertifiedTrajectory, DriverStatus
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
-from sysid_msgs.srv import ApplyEstimate, CertifyTrajectory, ExecuteTrajectory, PlanExcitation, ResetEstimator
+from sysid_msgs.srv import (
+    ApplyEstimate,
+    CertifyTrajectory,
+    ExecuteTrajectory,
+    PlanExcitation,
+    PlanNext,
+    ResetEstimator,
+)
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.identification import (
@@ -22,7 +30,9 @@ from sysid_ros.core.identification import (
     IdentificationFailed,
     MotionState,
     PlannedMotion,
+    PlannedPart,
 )
+from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.certificate import Certificate
 from sysid_ros.core.planning.trajectory import Trajectory
@@ -30,7 +40,9 @@ from sysid_ros.nodes.identification_watch import SuiteWatch
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     certificate_from_message,
+    certified_from_message,
     certified_to_message,
+    estimate_from_message,
     estimate_to_message,
     joint_vector_from_message,
     trajectory_from_message,
@@ -61,6 +73,14 @@ TAKE_OVER_TIMEOUT = 60.0
 CANCEL_TIMEOUT = 2.0
 """How long the excitation planner may take to take in that its plan is no longer wanted [s]."""
 CANCEL_TRIES = 5
+FIRST_PLAN_TIME = 10.0
+"""How long the safe planner may search for a plan while the arm rests [s]."""
+TAKEOVER_RESERVE = 0.15
+"""How long before the take-over a plan must be there, to be checked and handed to the loop [s]."""
+LEAST_PLAN_TIME = 0.2
+"""Less time than this is not worth asking for a plan [s]."""
+SERVICE_RESERVE = 1.0
+"""How much longer than its time limit the answer of the safe planner is waited for [s]."""
 _MODES = {
     DriverStatus.MODE_IDLE: ("is not under control", "activate the driver"),
     DriverStatus.MODE_HOLD: ("is being taken over", "try again"),
@@ -82,6 +102,7 @@ class SuiteClients:
         self.plan = node.create_client(PlanExcitation, "excitation_planner/plan")
         self.cancel_plan = node.create_client(Trigger, "excitation_planner/cancel")
         self.certify = node.create_client(CertifyTrajectory, "safe_planner/certify")
+        self.plan_next = node.create_client(PlanNext, "safe_planner/plan_next")
         self.execute = node.create_client(ExecuteTrajectory, "arm_driver/execute")
         self.brake = node.create_client(Trigger, "arm_driver/brake")
         self.set_model = node.create_client(ApplyEstimate, "arm_driver/set_model")
@@ -125,10 +146,16 @@ class RosBackend:
         self._is_cancelled = is_cancelled
         self._model_estimate = EstimateMessage()
         self._model_box_hash = ""
+        self._model_box: Box | None = None
         self._plan_hash = ""
         self._plan_was_seen = False
         self._plan_time = 0.0
         self._ended_time, self._present_time = 0.0, 0.0
+        self._uncounted_hash = ""  # the plan whose time is not yet part of the time that has ended
+        self._takeovers: dict[str, float] = {}  # plans by hash: time of the plan before at which they take over [s]
+        self._begins: dict[str, float] = {}  # plans by hash: when they begin, monotonic [s]
+        self._plans = 0
+        self._part_messages: dict[str, tuple[CertifiedTrajectory, EstimateMessage]] = {}
         self.unrest = ""
 
     @property
@@ -142,6 +169,7 @@ class RosBackend:
         Whoever plans and certifies must use the box the controller uses. A failure is a warning: all go on with the
         wider box they have.
         """
+        estimate = self._inside_model(estimate)
         message = estimate_to_message(estimate, self._watch.estimate_stamp_ns)
         request = ApplyEstimate.Request(estimate=message)
         try:
@@ -153,6 +181,7 @@ class RosBackend:
             self._node.get_logger().warning(f"the controller keeps its model: {refusal}")
         else:
             self._model_estimate, self._model_box_hash = message, response.model_box_hash
+            self._model_box = estimate.box
 
     # IdentificationBackend
 
@@ -176,6 +205,7 @@ class RosBackend:
         if not response.success:
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, response.message)
         self._model_estimate, self._model_box_hash = EstimateMessage(), response.model_box_hash
+        self._model_box = None
         self._wait_for_hold()
         request = ResetEstimator.Request(reason=reason, until=self._watch.sample_stamp_ns)
         response = self._call(self._clients.reset, request, IdentificationErrorCode.TIMEOUT)
@@ -187,10 +217,7 @@ class RosBackend:
         self, index: int, duration: float, information: NDArray[np.float64], limit_share: float
     ) -> PlannedMotion:
         """See :class:`IdentificationBackend`."""
-        estimate = self._watch.estimate
-        if estimate is not None and self._parameters.apply_estimate:
-            self.apply_estimate(estimate)
-            self._wait_for_hold()
+        self._tighten_model()
         request = PlanExcitation.Request(
             joint_names=list(self._robot.joint_names),
             start_position=[float(value) for value in self._reference_position()],
@@ -232,22 +259,110 @@ class RosBackend:
 
     def execute(self, motion: PlannedMotion, certificate: Certificate) -> None:
         """See :class:`IdentificationBackend`."""
+        plan = certified_to_message(motion.trajectory, certificate, self._robot.joint_names, time.time_ns())
+        self._send_plan(ExecuteTrajectory.Request(plan=plan), motion, certificate, None)
+
+    def _send_plan(
+        self,
+        request: ExecuteTrajectory.Request,
+        motion: PlannedMotion,
+        certificate: Certificate,
+        before: PlannedPart | None,
+    ) -> None:
         trajectory: Trajectory = motion.trajectory
-        plan = certified_to_message(trajectory, certificate, self._robot.joint_names, time.time_ns())
-        self._plan_hash, self._plan_was_seen = trajectory.hash(), False
+        if before is None:
+            self._plan_hash = self._uncounted_hash = trajectory.hash()
+            self._plan_was_seen = False
         failed = IdentificationErrorCode.EXECUTION_FAILED
         # Not cancellable: whether the arm moves must be known before anything else is done.
         try:
-            request = ExecuteTrajectory.Request(plan=plan)
             response = call_service(self._node, self._clients.execute, request, self._parameters.service_timeout)
         except SysidError as error:
             raise IdentificationFailed(failed, str(error)) from error
         if not response.accepted:
             raise IdentificationFailed(failed, response.message)
-        self._plan_time = time.monotonic()
-        self._watch.records.motions.append(
-            (self._watch.sample_stamp_ns, trajectory, motion.condition_number, certificate)
+        stamp_ns = self._watch.sample_stamp_ns
+        if before is None:
+            self._plan_time = time.monotonic()
+            self._begins = {trajectory.hash(): self._plan_time}
+        else:
+            wait = self._time_until_takeover(before)
+            self._begins[trajectory.hash()] = time.monotonic() + wait
+            stamp_ns += round(1e9 * max(0.0, wait))
+        self._watch.records.motions.append((stamp_ns, trajectory, motion.condition_number, certificate))
+
+    def plan_next(self, before: PlannedPart | None, information: NDArray[np.float64]) -> PlannedPart:
+        """See :class:`IdentificationBackend`; the model gets tighter with every part."""
+        estimate = self._model_estimate
+        request = PlanNext.Request(joint_names=list(self._robot.joint_names), information=information.reshape(100))
+        if before is None:
+            self._tighten_model()
+            estimate = self._model_estimate
+            request.start_position = [float(value) for value in self._reference_position()]
+            request.time_limit = FIRST_PLAN_TIME
+        else:
+            if self._parameters.apply_estimate and self._watch.estimate is not None:
+                tighter = self._inside_model(self._watch.estimate)
+                estimate = estimate_to_message(tighter, self._watch.estimate_stamp_ns)
+            request.continues_plan = before.motion.trajectory.hash()
+            request.takeover_time = before.takeover_time
+            left = self._time_until_takeover(before) - TAKEOVER_RESERVE
+            if left <= LEAST_PLAN_TIME:
+                text = f"only {left:.2f} s are left to plan in"
+                raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, text)
+            request.time_limit = left
+        request.estimate = estimate
+        return self._ask_for_part(request)
+
+    def _time_until_takeover(self, part: PlannedPart) -> float:
+        """Time until another part has to take over [s]; while the arm rests, as long as the first plan may take."""
+        begins = self._begins.get(part.motion.trajectory.hash())
+        if begins is None:
+            return FIRST_PLAN_TIME
+        return begins + part.takeover_time - time.monotonic()
+
+    def _ask_for_part(self, request: PlanNext.Request) -> PlannedPart:
+        failed, records, started = IdentificationErrorCode.PLAN_FAILED, self._watch.records, time.monotonic()
+        response = self._call(self._clients.plan_next, request, failed, request.time_limit + SERVICE_RESERVE)
+        self._plans += 1
+        records.timing[f"planning {self._plans}"] = time.monotonic() - started
+        if not response.success:
+            raise IdentificationFailed(failed, response.message)
+        trajectory, certificate = self._checked(
+            lambda: certified_from_message(response.plan, self._robot.joint_names), failed
         )
+        if certificate is None:
+            raise IdentificationFailed(failed, "the safe planner sent a plan without a certificate")
+        self._part_messages[trajectory.hash()] = (response.plan, request.estimate)
+        gained = np.array(response.information).reshape(10, 10) - np.array(request.information).reshape(10, 10)
+        motion = PlannedMotion(trajectory, float(response.condition_number))
+        return PlannedPart(motion, certificate, float(response.takeover_time), gained)
+
+    def execute_next(self, part: PlannedPart, before: PlannedPart | None) -> None:
+        """See :class:`IdentificationBackend`."""
+        plan, estimate = self._part_messages.pop(part.motion.trajectory.hash())
+        request = ExecuteTrajectory.Request(plan=plan)
+        if before is not None:
+            request.continues_plan = before.motion.trajectory.hash()
+            request.takeover_time = before.takeover_time
+            request.estimate = estimate
+            self._takeovers[part.motion.trajectory.hash()] = before.takeover_time
+        self._send_plan(request, part.motion, part.certificate, before)
+        if before is not None:
+            self._model_estimate, self._model_box_hash = estimate, part.certificate.box_hash
+            taken = estimate_from_message(estimate)
+            self._model_box = self._model_box if taken is None else taken.box
+
+    def is_followed(self, part: PlannedPart) -> bool:
+        """See :class:`IdentificationBackend`; notes when it was first seen."""
+        wanted = part.motion.trajectory.hash()
+        if self._watch.status.plan_hash != wanted:
+            return False
+        if self._plan_hash != wanted:
+            self._ended_time += self._takeovers[wanted]
+            self._plan_hash = self._uncounted_hash = wanted
+            self._present_time = 0.0
+        return True
 
     def motion_state(self) -> MotionState:
         """See :class:`IdentificationBackend`."""
@@ -255,10 +370,10 @@ class RosBackend:
         if not self._samples_arrive():
             error = self._silence("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_SILENCE)
             return MotionState(False, True, 0.0, f"while the arm moved: {error}")
-        is_ours = status.plan_hash == self._plan_hash
+        is_ours = status.plan_hash != "" and status.plan_hash in self._own_plans()
         self._plan_was_seen |= is_ours
         if is_ours:
-            self._present_time = status.progress * self._watch.records.motions[-1][1].duration
+            self._present_time = status.progress * self._own_plans()[status.plan_hash].duration
         since = time.monotonic() - self._plan_time
         is_old = not self._plan_was_seen and since < START_TIMEOUT  # speaks of the time before this trajectory
         has_fault = status.mode in (DriverStatus.MODE_FAULT, DriverStatus.MODE_IDLE)
@@ -299,7 +414,9 @@ class RosBackend:
     def settle(self, duration: float) -> None:
         """See :class:`IdentificationBackend`; waits as long as the estimator makes headway."""
         watch = self._watch
-        self._ended_time, self._present_time = sum(motion[1].duration for motion in watch.records.motions), 0.0
+        ended = self._own_plans().get(self._uncounted_hash)
+        self._ended_time += ended.duration if ended is not None else 0.0
+        self._uncounted_hash, self._present_time = "", 0.0
         self._wait_until(lambda: False, duration)
         wanted = watch.sample_stamp_ns
         while (reached := watch.estimate_stamp_ns) < wanted:
@@ -312,6 +429,25 @@ class RosBackend:
         time.sleep(duration)
 
     # Helpers
+
+    def _tighten_model(self) -> None:
+        """Gives the controller what is known by now, while the arm rests."""
+        estimate = self._watch.estimate
+        if estimate is not None and self._parameters.apply_estimate:
+            self.apply_estimate(estimate)
+            self._wait_for_hold()
+
+    def _inside_model(self, estimate: ParameterEstimate) -> ParameterEstimate:
+        """The estimate with what was already given to the controller: both hold, and a model may only get tighter."""
+        box = None if self._model_box is None else estimate.box.intersect(self._model_box)
+        if box is None:  # nothing was given yet, or the two contradict each other, which the driver will refuse
+            return estimate
+        values = np.clip(estimate.values, box.lower, box.upper)
+        return replace(estimate, values=values, lower=box.lower, upper=box.upper)
+
+    def _own_plans(self) -> dict[str, Trajectory]:
+        """The last two plans of this goal by hash: one is followed, the other may wait to take over."""
+        return {motion[1].hash(): motion[1] for motion in self._watch.records.motions[-2:]}
 
     def _call(self, client: Any, request: Any, code: IdentificationErrorCode, seconds: float | None = None) -> Any:
         """Asks a service; it must be there within ``service_timeout`` and answer within ``seconds``."""

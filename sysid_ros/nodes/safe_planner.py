@@ -1,36 +1,38 @@
-"""Node ``safe_planner``: certifies trajectories, and plans certified ones to a posture.
-
-This version checks torques and distances at samples only; its status and every certificate say so.
-"""
+"""Node ``safe_planner``: plans and certifies motions. Nothing moves without a certificate of it."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from visualization_msgs.msg import MarkerArray
 
 from sysid_msgs.msg import CertifiedTrajectory, DriverStatus, PlanStatus
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
-from sysid_msgs.srv import CertifyTrajectory, PlanTo
-from sysid_ros.core.control import feedback_allowance, tracking_allowance
+from sysid_msgs.msg import Scene as SceneMessage
+from sysid_msgs.srv import CertifyTrajectory, PlanNext, PlanTo
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import PlanningCancelled
-from sysid_ros.core.planning.certificate import Certificate
-from sysid_ros.core.planning.sampled_planner import SampledCheckSettings, certify_sampled, plan_to
-from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.core.planning.bundle import CertifiedPlan
+from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, PayloadKnowledge, PlannedPart
+from sysid_ros.core.planning.receding.settings import COSTS, RecedingSettings
+from sysid_ros.core.planning.scene import Scene
+from sysid_ros.core.planning.verifier import VerifierSettings
+from sysid_ros.nodes.safe_planner_scene import SceneBook, load_scene
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     certificate_to_message,
-    certified_to_message,
+    certified_plan_to_message,
     estimate_from_message,
     joint_vector_from_message,
+    scene_to_message,
     stamp_from_message,
     trajectory_from_message,
 )
@@ -38,16 +40,19 @@ from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, sp
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import SceneParameters
 
-_DEFAULTS = SampledCheckSettings()
+_PLANNER = RecedingSettings()
+_VERIFIER = VerifierSettings()
 CLOSE_TIMEOUT = 2.0
-"""How long the end of the node waits for a running check [s]."""
+"""How long the end of the node waits for a running search [s]."""
+ANSWER_RESERVE = 0.1
+"""Part of the time limit of a request that is left for the answer's way back [s]."""
 CHECKED = (
-    "position, velocity and acceleration limits over all time, with the tracking error",
-    "torque limits for every parameter in the boxes, at samples",
-    "distances of the collision spheres to each other and to the ground, at samples",
-    "stops along the path, at samples",
+    "position, velocity and acceleration limits with the tracking error, over all time",
+    "torque limits for every parameter in the boxes, with what feedback may add, over all time",
+    "distances of the spheres of arm and payload to each other, to the ground and to obstacles, over all time",
+    "torque limits in stops along the path, begun at any time",
 )
-NOT_CHECKED = ("torques and distances between the samples (no proof over continuous time)", "obstacles: none are known")
+NOT_CHECKED = ("what docs/planning.md names as assumptions",)
 
 
 @dataclass(frozen=True)
@@ -55,78 +60,131 @@ class SafePlannerParameters(SceneParameters):
     """Parameters of the node ``safe_planner``."""
 
     autostart: bool = parameter(True, "", "Certify as soon as the node runs", read_only=True)
-    step: float = parameter(_DEFAULTS.step, "s", "Time between the samples that are checked", lower=1e-5, upper=0.002)
-    clearance: float = parameter(0.01, "m", "Distance to keep between spheres and to the ground", lower=0.0, upper=1.0)
-    torque_fraction: float = parameter(
-        _DEFAULTS.torque_fraction, "-", "Part of the torque limits that may be used", lower=0.01, upper=1.0
+    scene: str = parameter(
+        "", "", "Obstacles: a name from config/scenes or the path of a YAML file; empty for none", read_only=True
     )
-    brake_times: tuple[float, ...] = parameter(
-        _DEFAULTS.brake_times, "s", "Times to rest that are tried for stops along the path, ascending", lower=0.05,
-        upper=10.0,
+    clearance: float = parameter(
+        0.01, "m", "Distance to keep between spheres, to the ground and to obstacles; a scene may ask for more",
+        lower=0.0, upper=1.0, read_only=True,
     )  # fmt: skip
-    validity: float = parameter(_DEFAULTS.validity, "s", "How long a certificate is valid", lower=0.1, upper=86400.0)
+    torque_fraction: float = parameter(
+        _VERIFIER.torque_fraction, "-", "Part of the torque limits that may be used", lower=0.01, upper=1.0,
+        read_only=True,
+    )  # fmt: skip
+    brake_times: tuple[float, ...] = parameter(
+        _VERIFIER.brake_times, "s", "Times to rest that are tried for stops along the path, ascending", lower=0.05,
+        upper=10.0, read_only=True,
+    )  # fmt: skip
+    validity: float = parameter(
+        _VERIFIER.validity, "s", "How long a certificate is valid", lower=0.1, upper=86400.0, read_only=True
+    )
+    duration: float = parameter(
+        _PLANNER.duration, "s", "Duration of a plan, its stop included", lower=0.2, upper=20.0, read_only=True
+    )
+    planning_time: float = parameter(
+        _PLANNER.planning_time, "s", "Time after which the next plan takes over; also the time to plan it in",
+        lower=0.05, upper=10.0, read_only=True,
+    )  # fmt: skip
+    k_range: float = parameter(
+        _PLANNER.k_range, "rad", "Largest distance a joint's end may be from that of its gentlest stop", lower=0.001,
+        upper=6.28, read_only=True,
+    )  # fmt: skip
+    cost: str = parameter(
+        _PLANNER.cost, "", "What exciting plans are chosen for", choices=COSTS, read_only=True
+    )
+    window: float = parameter(
+        _PLANNER.window, "s", "Length of the estimator's momentum windows", lower=0.005, upper=5.0, read_only=True
+    )
+    seed: int = parameter(_PLANNER.seed, "-", "Seed of the random motions", lower=0, upper=2**32 - 1, read_only=True)
 
-    def settings(self, feedback_torque: np.ndarray | float = 0.0) -> SampledCheckSettings:
-        """The settings of the checks that these parameters stand for.
+    def fixed_scene(self) -> Scene:
+        """What is around the arm whatever the topic says; a scene that names a ground knows better than the parameter.
 
-        Args:
-            feedback_torque: Torque the controller may add to what the motion needs, (n,) or one for all [Nm].
+        Raises:
+            ParameterOutOfRange: The scene cannot be used.
         """
-        return SampledCheckSettings(
-            step=self.step,
-            clearance=self.clearance,
-            torque_fraction=self.torque_fraction,
-            feedback_torque=feedback_torque,
-            ground_height=self.ground,
-            brake_times=self.brake_times,
-            validity=self.validity,
-        )
+        scene = load_scene(self.scene)
+        ground = self.ground if scene.ground_height is None else scene.ground_height
+        return replace(scene, ground_height=ground, clearance=max(scene.clearance, self.clearance))
+
+    def planner_settings(self) -> RecedingSettings:
+        """The settings of the search that these parameters stand for."""
+        return _pick(RecedingSettings, self)
+
+    def verifier_settings(self) -> VerifierSettings:
+        """The settings of the proof that these parameters stand for."""
+        return _pick(VerifierSettings, self)
 
     def check(self) -> None:
-        """Refuses what the checks themselves refuse."""
+        """Refuses what planner and verifier themselves refuse."""
         super().check()
-        self.settings()
+        self.planner_settings()
+        self.verifier_settings()
+
+
+def _pick(kind: Any, parameters: SafePlannerParameters) -> Any:
+    """Settings of a kind: where a parameter has the name of a field and the same meaning, its value."""
+    names = {one.name for one in fields(kind)} & {one.name for one in fields(parameters)}
+    if kind is RecedingSettings:
+        names -= {"torque_fraction"}  # the search keeps a little more than the proof asks for
+    values = {name: getattr(parameters, name) for name in names}
+    if kind is RecedingSettings:
+        values["torque_fraction"] = _PLANNER.torque_fraction * parameters.torque_fraction
+        values["brake_time"] = parameters.brake_times[-1]
+    return kind(**values)
 
 
 class SafePlannerNode(LifecycleNode):
-    """Serves ``~/certify`` and ``~/plan_to``; every judgement goes to ``~/status``, what it certifies to ``~/plan``."""
+    """Serves ``~/plan_next``, ``~/plan_to`` and ``~/certify``; publishes the scene, plans and judgements."""
 
     def __init__(self) -> None:
         super().__init__("safe_planner")
         self._config = ParameterServer(self, SafePlannerParameters)
+        self._config.on_change(self._change_scene)
         self._robot: RobotModel | None = None
+        self._book: SceneBook | None = None
         self._offset_ns = 0
         self._offered: list[tuple[Callable, Any]] = []
         self._is_active = False
         self._running = 0
+        self._planning = threading.Lock()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Loads the robot and offers the services, which refuse everything until the node is active."""
+        """Loads robot and scene and offers the services, which refuse everything until the node is active."""
+        values = self._config.values
         try:
-            self._robot = self._config.values.load_robot(self.get_logger())
+            robot = self._robot = values.load_robot(self.get_logger())
+            self._planner = CertifiedPlanner(robot, values.planner_settings(), values.verifier_settings())
+            self._book = SceneBook(robot, values.fixed_scene())
         except SysidError as error:
             self.get_logger().fatal(str(error))
             return TransitionCallbackReturn.FAILURE
         self._plan_publisher = self.create_publisher(CertifiedTrajectory, "~/plan", qos.LATCHED)
         self._status_publisher = self.create_publisher(PlanStatus, "~/status", qos.STATUS)
+        self._scene_publisher = self.create_publisher(SceneMessage, "~/scene", qos.LATCHED)
         status_subscription = self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
+        obstacles = self.create_subscription(MarkerArray, "obstacles", self._take_obstacles, qos.LATCHED)
         self._offered = [
             (self.destroy_service, create_long_service(self, CertifyTrajectory, "~/certify", self._certify)),
+            (self.destroy_service, create_long_service(self, PlanNext, "~/plan_next", self._plan_next)),
             (self.destroy_service, create_long_service(self, PlanTo, "~/plan_to", self._plan_to)),
             (self.destroy_subscription, status_subscription),
+            (self.destroy_subscription, obstacles),
             (self.destroy_publisher, self._plan_publisher),
             (self.destroy_publisher, self._status_publisher),
+            (self.destroy_publisher, self._scene_publisher),
         ]
+        self._publish_scene()
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """From now on trajectories are certified."""
+        """From now on motions are planned and certified."""
         self._is_active = True
-        self.get_logger().info("ready: certificates of this version are checked at samples, they are no proof")
+        self.get_logger().info(f"ready: {self._describe_scene()}; plans are proven over continuous time")
         return TransitionCallbackReturn.SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Nothing is certified any more, so nothing new can move; a running check ends in a refusal."""
+        """Nothing is certified any more, so nothing new can move; a running search ends in a refusal."""
         self._is_active = False
         return TransitionCallbackReturn.SUCCESS
 
@@ -158,36 +216,87 @@ class SafePlannerNode(LifecycleNode):
     def _now(self) -> float:
         return 1e-9 * (time.time_ns() + min(self._offset_ns, 0))
 
+    # The surroundings
+
+    def _change_scene(self, values: SafePlannerParameters) -> None:
+        if self._book is None:
+            return
+        try:
+            self._book.fix(values.fixed_scene())
+            self._book.fault = ""
+        except SysidError as error:
+            self._book.fault = str(error)
+            self.get_logger().error(f"nothing is certified: {error}")
+        self._publish_scene()
+
+    def _take_obstacles(self, message: MarkerArray) -> None:
+        if not self._book.hear(message):
+            return
+        if self._book.fault:
+            self.get_logger().error(f"nothing is certified until obstacles can be used again: {self._book.fault}")
+        else:
+            self.get_logger().info(f"obstacles have changed: {self._describe_scene()}")
+        self._publish_scene()
+
+    def _publish_scene(self) -> None:
+        message = scene_to_message(self._book.best, time.time_ns(), self._robot.base_frame)
+        message.fault = self._book.fault
+        self._scene_publisher.publish(message)
+
+    def _describe_scene(self) -> str:
+        scene = self._book.best
+        ground = "no ground" if scene.ground_height is None else f"ground at {scene.ground_height:g} m"
+        return f"{ground}, {len(scene.obstacles)} obstacles"
+
     # Services
 
     async def _certify(
         self, request: CertifyTrajectory.Request, response: CertifyTrajectory.Response
     ) -> CertifyTrajectory.Response:
-        def check() -> tuple[Trajectory, Certificate]:
+        def check() -> CertifiedPlan:
             trajectory = trajectory_from_message(request.trajectory, self._robot.joint_names)
-            return trajectory, self._check(trajectory, *self._model_of(request.estimate))
+            payload = self._payload_of(request.estimate)
+            return self._planner.certify(trajectory, payload, self._book.scene, self._now())
 
-        found = await self._judge(check, response)
-        if found is not None:
-            response.certificate = certificate_to_message(found[1], self._robot.joint_names)
+        plan = await self._judge(check, response)
+        if plan is not None:
+            response.certificate = certificate_to_message(plan.certificate, self._robot.joint_names)
         return response
 
     async def _plan_to(self, request: PlanTo.Request, response: PlanTo.Response) -> PlanTo.Response:
-        found = await self._judge(lambda: self._search(request), response)
-        if found is not None:
-            response.plan = certified_to_message(*found, self._robot.joint_names, time.time_ns())
+        plan = await self._judge(lambda: self._search_to(request), response)
+        if plan is not None:
+            response.plan = self._message(plan)
         return response
 
-    async def _judge(
-        self, work: Callable[[], tuple[Trajectory, Certificate]], response: Any
-    ) -> tuple[Trajectory, Certificate] | None:
+    async def _plan_next(self, request: PlanNext.Request, response: PlanNext.Response) -> PlanNext.Response:
+        parts: list[PlannedPart] = []
+
+        def search() -> CertifiedPlan:
+            parts.append(self._search_next(request))
+            return parts[0].plan
+
+        plan = await self._judge(search, response)
+        if plan is not None:
+            part = parts[0]
+            response.plan = self._message(plan)
+            response.takeover_time = self._config.values.planning_time
+            response.information = part.information.reshape(100)
+            response.condition_number = response.status.condition_number = float(part.condition_number)
+            seconds = ", ".join(f"{name} {value:.2f} s" for name, value in part.statistics.seconds.items())
+            response.message = f"condition number {part.condition_number:.1f}; {seconds}"
+        return response
+
+    async def _judge(self, work: Callable[[], CertifiedPlan], response: Any) -> CertifiedPlan | None:
         """Does the work beside the executor, fills in success, message and status, and tells the others."""
         started = time.perf_counter()
         self._running += 1
         try:
             self._require_active()
-            trajectory, certificate = await run_in_thread(self, work)
+            plan = await run_in_thread(self, lambda: self._alone(work))
             self._require_active()
+            if plan.certificate.scene_hash != self._book.scene.hash():
+                raise ParameterOutOfRange("the scene", "changed meanwhile", "the same until the end; plan again")
         except Exception as error:  # noqa: BLE001 - whatever fails in a check is a refusal, not the end of the node
             text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
             self.get_logger().error(text)
@@ -195,13 +304,17 @@ class SafePlannerNode(LifecycleNode):
             response.status = self._status(False, text, started)
             return None
         else:
-            response.success, response.message = True, certificate.claims
-            response.status = self._status(True, certificate.claims, started, certificate)
-            self._publish(trajectory, certificate)
-            return trajectory, certificate
+            response.success, response.message = True, plan.certificate.claims
+            response.status = self._status(True, plan.certificate.claims, started, plan)
+            self._plan_publisher.publish(self._message(plan))
+            return plan
         finally:
             self._running -= 1
             self._status_publisher.publish(response.status)
+
+    def _alone(self, work: Callable[[], CertifiedPlan]) -> CertifiedPlan:
+        with self._planning:  # the planner remembers what it has issued
+            return work()
 
     def _require_active(self) -> None:
         if not self._is_active:
@@ -209,82 +322,66 @@ class SafePlannerNode(LifecycleNode):
 
     # The work
 
-    def _check(self, trajectory: Trajectory, boxes: tuple[Box, Box], payload: np.ndarray) -> Certificate:
-        allowance = tracking_allowance(self._robot, boxes, trajectory, payload)
-        certificate = certify_sampled(
-            self._robot,
-            trajectory,
-            boxes,
-            allowance,
-            settings=self._settings(boxes),
-            now=self._now(),
+    def _search_next(self, request: PlanNext.Request) -> PlannedPart:
+        values = self._config.values
+        if request.purpose not in (PlanNext.Request.EXCITE, PlanNext.Request.MOVE):
+            raise ParameterOutOfRange("PlanNext.purpose", request.purpose, "EXCITE = 0 or MOVE = 1")
+        limit = request.time_limit or values.planning_time
+        if not ANSWER_RESERVE < limit <= 3600.0:
+            raise ParameterOutOfRange("PlanNext.time_limit [s]", limit, f"above {ANSWER_RESERVE:g}, at most 3600")
+        is_move = request.purpose == PlanNext.Request.MOVE
+        wanted = NextPlan(
+            payload=self._payload_of(request.estimate),
+            start=None if request.continues_plan else self._joints("PlanNext", request, "start_position"),
+            after=request.continues_plan,
+            at=request.takeover_time,
+            information=np.array(request.information, dtype=float).reshape(10, 10),
+            goal=self._joints("PlanNext", request, "goal_position") if is_move else None,
+            is_last=request.is_last,
+            time_limit=limit - ANSWER_RESERVE,
         )
-        return replace(certificate, claims=f"{certificate.claims} Tracking errors: {allowance.claims}")
+        return self._planner.plan(wanted, self._book.scene, self._now(), lambda: not self._is_active)
 
-    def _search(self, request: PlanTo.Request) -> tuple[Trajectory, Certificate]:
-        robot = self._robot
-
-        def joints(field: str) -> np.ndarray | None:
-            values: Sequence[float] = getattr(request, field)
-            if not len(values):
-                return None
-            return joint_vector_from_message("PlanTo", field, request.joint_names, values, robot.joint_names)
-
-        start, goal = joints("start_position"), joints("goal_position")
-        for field, values in (("start_position", start), ("goal_position", goal)):
-            if values is None:
-                raise ParameterOutOfRange(f"PlanTo.{field}", "empty", f"{robot.n} numbers [rad]")
-        boxes, _ = self._model_of(request.estimate)
-        allowance = tracking_allowance(robot, boxes)
-        found = plan_to(
-            robot,
-            start,
-            goal,
-            boxes,
-            allowance,
-            settings=self._settings(boxes),
-            now=self._now(),
-            start_velocity=joints("start_velocity"),
-            start_acceleration=joints("start_acceleration"),
-            duration=request.duration or None,
-            is_cancelled=lambda: not self._is_active,
-        )
-        if found is None:
-            raise PlanningCancelled("the safe planner was deactivated")
-        trajectory, certificate = found
-        return trajectory, replace(certificate, claims=f"{certificate.claims} Tracking errors: {allowance.claims}")
-
-    def _settings(self, boxes: tuple[Box, Box]) -> SampledCheckSettings:
-        return self._config.values.settings(
-            feedback_torque=feedback_allowance(self._robot, boxes),
+    def _search_to(self, request: PlanTo.Request) -> CertifiedPlan:
+        payload = self._payload_of(request.estimate)
+        for name in ("start_velocity", "start_acceleration"):
+            if any(getattr(request, name)):
+                raise ParameterOutOfRange(f"PlanTo.{name}", list(getattr(request, name)), "zero: use ~/plan_next")
+        return self._planner.plan_to(
+            self._joints("PlanTo", request, "start_position"),
+            self._joints("PlanTo", request, "goal_position"),
+            payload,
+            self._book.scene,
+            self._now(),
+            request.duration or None,
+            lambda: not self._is_active,
         )
 
-    def _model_of(self, message: EstimateMessage) -> tuple[tuple[Box, Box], np.ndarray]:
-        """Boxes of the arm's and the payload's parameters, and the payload the controller takes as nominal, (10,)."""
+    def _joints(self, message: str, request: Any, field: str) -> np.ndarray:
+        values: Sequence[float] = getattr(request, field)
+        if not len(values):
+            raise ParameterOutOfRange(f"{message}.{field}", "empty", f"{self._robot.n} numbers [rad]")
+        return joint_vector_from_message(message, field, request.joint_names, values, self._robot.joint_names)
+
+    def _payload_of(self, message: EstimateMessage) -> PayloadKnowledge:
+        """What is known of the payload, and what the controller takes as nominal."""
         estimate = estimate_from_message(message)
         if estimate is None:
-            prior = self._robot.payload_prior
-            return (self._robot.theta_box, prior.box), prior.nominal
+            return PayloadKnowledge.of(self._robot)
         if not estimate.is_consistent or estimate.target != "payload":
             given = estimate.alarm or f"of target {estimate.target}"
             raise ParameterOutOfRange("estimate", given, "a consistent estimate of a payload, or none")
-        return (self._robot.theta_box, estimate.box), np.array(estimate.values)
+        return PayloadKnowledge.of(self._robot, estimate.box, np.array(estimate.values))
 
     # Messages
 
-    def _publish(self, trajectory: Trajectory, certificate: Certificate) -> None:
-        self._plan_publisher.publish(
-            certified_to_message(
-                trajectory, certificate, self._robot.joint_names, time.time_ns(), self._robot.base_frame
-            )
-        )
+    def _message(self, plan: CertifiedPlan) -> CertifiedTrajectory:
+        return certified_plan_to_message(plan, self._robot.joint_names, time.time_ns(), self._robot.base_frame)
 
-    def _status(
-        self, is_accepted: bool, text: str, started: float, certificate: Certificate | None = None
-    ) -> PlanStatus:
+    def _status(self, is_accepted: bool, text: str, started: float, plan: CertifiedPlan | None = None) -> PlanStatus:
         status = PlanStatus(
             planner=self.get_name(),
-            method="sampled",
+            method="interval",
             is_accepted=is_accepted,
             text=text,
             checked=list(CHECKED),
@@ -292,10 +389,10 @@ class SafePlannerNode(LifecycleNode):
             planning_time=time.perf_counter() - started,
         )
         status.header.stamp = self.get_clock().now().to_msg()
-        if certificate is not None:
-            status.plan_hash = certificate.plan_hash
-            status.margin_names = list(certificate.margins)
-            status.margins = list(certificate.margins.values())
+        if plan is not None:
+            status.plan_hash = plan.certificate.plan_hash
+            status.margin_names = list(plan.certificate.margins)
+            status.margins = list(plan.certificate.margins.values())
         return status
 
 

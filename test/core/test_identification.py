@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from sysid_ros.core.identification import (
     MotionState,
     Phase,
     PlannedMotion,
+    PlannedPart,
     run_identification,
 )
 
@@ -96,7 +99,7 @@ class FakeBackend:
             self.is_at_rest = True
 
 
-SETTINGS = IdentificationSettings(trajectories=3, trajectory_duration=2.0, max_motion_time=6.0)
+SETTINGS = IdentificationSettings(strategy="periodic", trajectories=3, trajectory_duration=2.0, max_motion_time=6.0)
 
 
 def test_runs_every_trajectory_in_order_and_reports_progress():
@@ -113,7 +116,7 @@ def test_runs_every_trajectory_in_order_and_reports_progress():
 
 def test_stops_when_the_target_width_is_met():
     settings = IdentificationSettings(
-        trajectories=3, trajectory_duration=2.0, max_motion_time=6.0, target_mass_width=0.5
+        strategy="periodic", trajectories=3, trajectory_duration=2.0, max_motion_time=6.0, target_mass_width=0.5
     )
     backend = FakeBackend()
     outcome = run_identification(backend, settings)
@@ -129,7 +132,7 @@ def test_stops_when_nothing_shrinks_any_more():
 
 
 def test_never_exceeds_the_motion_time():
-    settings = IdentificationSettings(trajectories=3, trajectory_duration=2.0, max_motion_time=5.0)
+    settings = IdentificationSettings(strategy="periodic", trajectories=3, trajectory_duration=2.0, max_motion_time=5.0)
     backend = FakeBackend()
     outcome = run_identification(backend, settings)
     assert backend.calls.count("execute") == 2 and outcome.motion_time == pytest.approx(4.0)
@@ -146,7 +149,7 @@ def test_every_failing_step_ends_with_a_brake(step):
 
 def test_a_refused_plan_is_planned_again_slower():
     backend, texts = FakeBackend(certified_share=0.8), []
-    settings = IdentificationSettings(trajectories=1, trajectory_duration=2.0, max_motion_time=6.0)
+    settings = IdentificationSettings(strategy="periodic", trajectories=1, trajectory_duration=2.0, max_motion_time=6.0)
     outcome = run_identification(backend, settings, on_progress=lambda p: texts.append(p.text))
     assert backend.calls.count("plan") == 2 and backend.calls.count("execute") == 1 == len(outcome.motions)
     assert backend.limit_share == 0.75
@@ -195,7 +198,13 @@ def test_a_motion_that_never_ends_times_out():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("trajectories", 0), ("max_motion_time", -1.0), ("trajectory_duration", 0.1), ("target_mass_width", float("nan"))],
+    [
+        ("trajectories", -1),
+        ("strategy", "wild"),
+        ("max_motion_time", -1.0),
+        ("trajectory_duration", 0.1),
+        ("target_mass_width", float("nan")),
+    ],
 )
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(ParameterOutOfRange, match=name):
@@ -204,4 +213,107 @@ def test_settings_out_of_range_are_refused(name, value):
 
 def test_a_trajectory_longer_than_the_motion_time_is_refused():
     with pytest.raises(ParameterOutOfRange, match="at most max_motion_time"):
-        IdentificationSettings(max_motion_time=3.0, trajectory_duration=5.0)
+        IdentificationSettings(strategy="periodic", max_motion_time=3.0, trajectory_duration=5.0)
+
+
+# Plans that take over from each other
+
+
+class ChainBackend(FakeBackend):
+    """Plans of 3 s that may be left after 1.5 s; ``missing`` are the numbers of plans that are not found."""
+
+    def __init__(self, widths=(0.5,), missing=(), refused=(), **options):
+        super().__init__(widths=widths, **options)
+        self._missing, self._refused = set(missing), set(refused)
+        self._numbers, self._clock = 0, 0.0
+        self._following: list[tuple[float, PlannedPart]] = []  # when each begins
+        self.asked: list[tuple] = []
+
+    def plan_next(self, before, information):
+        self._do("plan_next")
+        self._numbers += 1
+        self.asked.append((before.motion.trajectory.number if before else 0, information[0, 0]))
+        if self._numbers in self._missing:
+            raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, f"no plan {self._numbers}")
+        path = FakeTrajectory()
+        path.duration, path.number = 3.0, self._numbers
+        return PlannedPart(PlannedMotion(path, 10.0), f"certificate {self._numbers}", 1.5, np.eye(10))
+
+    def execute_next(self, part, before):
+        self._do("execute_next")
+        number = part.motion.trajectory.number
+        if number in self._refused:
+            raise IdentificationFailed(IdentificationErrorCode.EXECUTION_FAILED, f"plan {number} comes too late")
+        if before is None:
+            assert self.is_at_rest
+            self._following = [(self._clock, part)]
+        else:
+            begins, last = self._following[-1]
+            assert last is before and len(self._following) == 1, "only one may wait"
+            self._following.append((begins + before.takeover_time, part))
+        self._executed = len(self._widths)
+        self.is_at_rest = False
+
+    def is_followed(self, part):
+        if len(self._following) > 1 and self._clock >= self._following[1][0] - 1e-9:
+            self._following.pop(0)
+        return self._following[0][1] is part
+
+    def motion_state(self):
+        begins, part = self._following[-1]
+        is_moving = self._clock < begins + part.motion.trajectory.duration - 1e-9
+        self.is_at_rest = not is_moving
+        return MotionState(is_moving, self._fail_at == "motion", 0.5, "joint_4 left its tracking bound")
+
+    def wait(self, duration):
+        self._clock += duration
+
+
+CHAIN = IdentificationSettings(strategy="receding", max_motion_time=7.5, shrink_threshold=0.0)
+
+
+def test_plans_take_over_until_the_time_is_used():
+    backend, phases = ChainBackend(), []
+    outcome = run_identification(backend, CHAIN, on_progress=lambda p: phases.append((p.phase, p.progress)))
+    assert [path.trajectory.number for path in outcome.motions] == [1, 2, 3, 4]
+    assert outcome.certificates == tuple(f"certificate {k}" for k in (1, 2, 3, 4))
+    assert outcome.motion_time == pytest.approx(7.5) and backend.is_at_rest
+    assert "all 4 plans are done" in outcome.stop_reason
+    # every plan is asked for with the data of those that are still to come
+    assert backend.asked == [(0, 0.0), (1, 1.0), (2, 2.0), (3, 2.0)]
+    fractions = [fraction for _, fraction in phases]
+    assert fractions == sorted(fractions)
+
+
+def test_a_missing_plan_ends_at_rest_and_a_new_chain_begins():
+    backend = ChainBackend(missing={3})
+    outcome = run_identification(backend, replace(CHAIN, max_motion_time=12.0))
+    numbers = [path.trajectory.number for path in outcome.motions]
+    assert numbers[:3] == [1, 2, 4] and backend.asked[3][0] == 0  # plan 4 starts from rest
+    assert outcome.motion_time <= 12.0 + 1e-9 and backend.is_at_rest
+
+
+def test_a_late_plan_is_no_failure():
+    backend = ChainBackend(refused={2})
+    outcome = run_identification(backend, replace(CHAIN, max_motion_time=12.0))
+    assert [path.trajectory.number for path in outcome.motions][0] == 1 and backend.is_at_rest
+
+
+def test_no_first_plan_is_a_failure():
+    backend = ChainBackend(missing={1})
+    with pytest.raises(IdentificationFailed, match="no plan 1") as caught:
+        run_identification(backend, CHAIN)
+    assert caught.value.code == IdentificationErrorCode.PLAN_FAILED and backend.calls[-1] == "brake"
+
+
+def test_plans_stop_when_the_target_is_met_or_nothing_shrinks():
+    met = run_identification(ChainBackend(widths=(0.4,)), replace(CHAIN, target_mass_width=1.0))
+    assert "narrower than 1 kg" in met.stop_reason and len(met.motions) <= 2
+    still = run_identification(ChainBackend(), replace(CHAIN, max_motion_time=60.0, shrink_threshold=0.02))
+    assert "shrank no interval" in still.stop_reason and len(still.motions) < 10
+
+
+def test_a_failed_chain_names_its_reason():
+    with pytest.raises(IdentificationFailed, match="joint_4 left its tracking bound") as caught:
+        run_identification(ChainBackend(fail_at="motion"), CHAIN)
+    assert caught.value.code == IdentificationErrorCode.EXECUTION_FAILED

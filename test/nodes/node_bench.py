@@ -15,11 +15,12 @@ from rclpy.signals import SignalHandlerOptions
 from std_msgs.msg import Empty
 
 from sysid_msgs.msg import DriverStatus, SampleBatch
+from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ExecuteTrajectory
 from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_to_message
+from sysid_ros.ros.conversions import certified_to_message, scene_to_message
 from sysid_ros.ros.waiting import call_service, wait_until
 
 PATIENCE = 60.0
@@ -124,17 +125,32 @@ class Listener:
 class DriverProbe:
     """Commands an arm driver as ``identification`` does, with signs of life as long as ``is_alive``."""
 
-    def __init__(self, bench, robot, prefix=""):
+    def __init__(self, bench, robot, prefix="", scene=None):
+        """``scene`` is published as the safe planner would; None where there is a safe planner."""
         self._bench, self._robot, self._prefix = bench, robot, prefix
         self.status = bench.listen(DriverStatus, f"{prefix}arm_driver/status", qos.STATUS)
         self.samples = bench.listen(SampleBatch, f"{prefix}arm_driver/samples", qos.SAMPLES)
         self.is_alive = True
         self._heartbeat = bench.node.create_publisher(Empty, f"{prefix}arm_driver/heartbeat", 1)
         bench.node.create_timer(0.1, self._beat)
+        self._scenes = None
+        if scene is not None:
+            self._scenes = bench.node.create_publisher(SceneMessage, f"{prefix}safe_planner/scene", qos.LATCHED)
+            self.show(scene)
 
     def _beat(self):
         if self.is_alive:
             self._heartbeat.publish(Empty())
+
+    def show(self, scene, fault=""):
+        """Publishes a scene and waits until the driver knows it."""
+        message = scene_to_message(scene)
+        message.fault = fault
+        before = len(self.status.messages)
+        self._scenes.publish(message)
+        wanted = "" if fault else scene.hash()
+        not_idle = DriverStatus.MODE_IDLE
+        self.status.wait(lambda status: status.scene_hash == wanted and status.mode != not_idle, after=before)
 
     def wait_for(self, mode, seconds=PATIENCE, **fields):
         """The status from now on that has this mode and these fields and is not taking over."""
@@ -158,7 +174,8 @@ class DriverProbe:
             "plan_hash": trajectory.hash(),
             "box_hash": box_hash(self._robot.theta_box, self._robot.payload_prior.box),
             "start_q": trajectory.start,
-            "method": "sampled",
+            "method": "interval",
+            "scene_hash": self.status.latest.scene_hash,
             "claims": "nothing was checked",
             "margins": {},
             "tracking_bound": np.full(trajectory.n, 0.05),

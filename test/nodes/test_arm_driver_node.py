@@ -11,10 +11,11 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
-from sysid_msgs.srv import ApplyEstimate, SetPayload
+from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.planning.certificate import box_hash
+from sysid_ros.core.planning.scene import Obstacle, Scene
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.drivers.mock import load_payload
 from sysid_ros.nodes.arm_driver import ArmDriverNode
@@ -38,7 +39,7 @@ def bench():
 
 @pytest.fixture(scope="module")
 def driver(bench, robot):
-    return DriverProbe(bench, robot)
+    return DriverProbe(bench, robot, scene=Scene())
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +107,9 @@ def test_uncertified_motions_are_refused_with_the_reason(driver, robot):
         "it is valid from": driver.execute(trajectory, issued_at=0.0, expires_at=1.0),
         "must be positive": driver.execute(trajectory, tracking_bound=np.zeros(7)),
         "0.1000 rad away from the held position": driver.execute(far),
+        "only checked at samples; a proof is needed": driver.execute(trajectory, method="sampled"),
+        "was certified for scene 1111": driver.execute(trajectory, scene_hash="1" * 64),
+        "was certified for scene none": driver.execute(trajectory, scene_hash=""),
     }
     plan = certified_to_message(trajectory, certificate, robot.joint_names)
     plan.certificate.plan_hash = ""
@@ -117,6 +121,61 @@ def test_uncertified_motions_are_refused_with_the_reason(driver, robot):
         assert not response.accepted
         assert words in response.message, response.message
     assert driver.wait_for(HOLD).code == DriverStatus.CODE_OK
+
+
+def test_sampled_certificates_where_they_are_accepted(bench, driver):
+    assert not bench.set_parameter("arm_driver", accept_sampled=True)
+    assert driver.execute(driver.move(), method="sampled", scene_hash="").accepted
+    driver.wait_for_rest()
+    assert not bench.set_parameter("arm_driver", accept_sampled=False)
+
+
+def test_a_motion_ends_when_its_surroundings_change(driver):
+    wall = Obstacle("wall", np.array([0.0, 2.0, 0.5]), np.array([1.0, 0.1, 0.5]))
+    driver.show(Scene((wall,)))
+    driver.start(duration=3.0)
+    driver.show(Scene())  # an obstacle less harms nobody
+    driver.wait_for(TRACK)
+    driver.show(Scene((replace(wall, center=wall.center - [0.0, 0.1, 0.0]),)))
+    status, speed = driver.wait_for_rest()
+    assert status.code == DriverStatus.CODE_STALE and speed < 0.01
+    assert "the surroundings have changed since the motion was certified" in status.text
+    driver.show(Scene())
+    driver.start(duration=1.0)
+    driver.wait_for_rest()
+
+
+def test_nothing_moves_while_the_surroundings_are_not_known(driver):
+    driver.start(duration=3.0)
+    driver.show(Scene(), fault="the camera sees nothing")
+    status, speed = driver.wait_for_rest()
+    assert "the surroundings are no longer known: the camera sees nothing" in status.text and speed < 0.01
+    refused = driver.execute(driver.move())
+    assert not refused.accepted and "not known: the camera sees nothing" in refused.message
+    driver.show(Scene())
+    driver.start(duration=1.0)
+    driver.wait_for_rest()
+
+
+def test_a_plan_takes_over_in_motion(bench, driver, robot):
+    first = driver.move(duration=2.0)
+    state = first.evaluate(1.0)
+    second = BezierTrajectory(*state, state[0] + 0.05, 2.0)
+    plan = certified_to_message(second, driver.certificate(second), robot.joint_names)
+    request = ExecuteTrajectory.Request(plan=plan, continues_plan=first.hash(), takeover_time=1.0)
+    early = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
+    assert not early.accepted and "it continues a motion, but the loop is in HOLD" in early.message
+    assert driver.execute(first).accepted
+    response = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
+    assert response.accepted and response.message == "waits to take over"
+    twice = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
+    assert not twice.accepted and "already waits to take over" in twice.message
+    driver.wait_for(TRACK, plan_hash=first.hash(), next_plan_hash=second.hash())
+    driver.wait_for(TRACK, plan_hash=second.hash(), next_plan_hash="")
+    status, speed = driver.wait_for_rest()
+    np.testing.assert_allclose(status.reference_position, second.end, atol=1e-9)
+    assert status.code == DriverStatus.CODE_OK and speed < 0.01
+    assert max(status.tracking_error_max) < 0.05
 
 
 def replace_box(box):

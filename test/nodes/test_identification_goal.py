@@ -147,7 +147,8 @@ def test_own_folder_gets_one_folder_per_goal(bench, goals, outcome, monkeypatch,
     monkeypatch.setattr(identification_goal, "write_files", lambda *_: ())
     assert not bench.set_parameter("identification", results_directory=str(tmp_path), record=False)
     folders = {goals.send().wait().results_directory for _ in range(2)}
-    assert len(folders) == 2 and all(re.match(rf"{tmp_path}/\d{{4}}-\d\d-\d\d_\d\d-\d\d-\d\d", folder) for folder in folders)
+    stamp = rf"{tmp_path}/\d{{4}}-\d\d-\d\d_\d\d-\d\d-\d\d"
+    assert len(folders) == 2 and all(re.match(stamp, folder) for folder in folders)
     assert not list(tmp_path.rglob("recording.mcap"))
     assert not bench.set_parameter("identification", results_directory="", record=True)
 

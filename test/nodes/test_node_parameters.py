@@ -8,21 +8,31 @@ from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.settings import EstimatorSettings
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.identification import IdentificationSettings
-from sysid_ros.core.planning.sampled_planner import SampledCheckSettings
+from sysid_ros.core.planning.receding.settings import RecedingSettings
+from sysid_ros.core.planning.verifier import VerifierSettings
 from sysid_ros.nodes.estimator import EstimatorParameters
 from sysid_ros.nodes.excitation_planner import ExcitationPlannerParameters
 from sysid_ros.nodes.identification import IdentificationParameters
 from sysid_ros.nodes.safe_planner import SafePlannerParameters
 
+RECEDING_OWN = {one.name for one in fields(RecedingSettings)} - {
+    "duration", "planning_time", "k_range", "cost", "window", "seed",
+}  # fmt: skip
+
+
+class VerifierParameters(SafePlannerParameters):
+    settings = SafePlannerParameters.verifier_settings
+
+
+class PlannerParameters(SafePlannerParameters):
+    settings = SafePlannerParameters.planner_settings
+
+
 CASES = [
     (EstimatorSettings, EstimatorParameters, set(), set()),
     (ExcitationSettings, ExcitationPlannerParameters, {"seed"}, set()),  # the seed comes with the request
-    (
-        SampledCheckSettings,
-        SafePlannerParameters,
-        {"feedback_torque", "payload_spheres"},
-        {"clearance", "ground_height"},
-    ),
+    (VerifierSettings, VerifierParameters, {"piece", "shortest_piece", "rate_tolerance", "distance_tolerance"}, set()),
+    (RecedingSettings, PlannerParameters, RECEDING_OWN, set()),
     (IdentificationSettings, IdentificationParameters, set(), set()),
 ]
 
@@ -73,4 +83,4 @@ def test_rules_between_fields_are_refused_where_they_are_given():
     with pytest.raises(ParameterOutOfRange, match="ascending"):
         SafePlannerParameters(brake_times=(0.6, 0.4))
     with pytest.raises(ParameterOutOfRange, match="at most max_motion_time"):
-        IdentificationParameters(max_motion_time=3.0)
+        IdentificationParameters(strategy="periodic", max_motion_time=3.0)

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 from node_bench import PATIENCE, Bench
 from std_srvs.srv import Trigger
+from visualization_msgs.msg import Marker, MarkerArray
 
-from sysid_msgs.msg import CertifiedTrajectory, ParameterEstimate, PlanStatus
-from sysid_msgs.srv import CertifyTrajectory, PlanExcitation, PlanTo
+from sysid_msgs.msg import CertifiedTrajectory, ParameterEstimate, PlanStatus, Scene
+from sysid_msgs.srv import CertifyTrajectory, PlanExcitation, PlanNext, PlanTo
 from sysid_ros.core.estimation.estimate import ParameterEstimate as Estimate
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.kinematics import BodyPoses
 from sysid_ros.core.planning.certificate import box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.nodes.excitation_planner import ExcitationPlannerNode
@@ -67,9 +70,27 @@ def alarm(robot):
     )  # fmt: skip
 
 
-def test_excitation_is_found_certified_and_published(bench, excitation, safe, make_request, robot):
+def narrow(robot):
+    """A payload known to about a tenth."""
+    prior = robot.payload_prior
+    return Box.around(prior.nominal, 0.1 * prior.box.radius).intersect(prior.box)
+
+
+@pytest.fixture(scope="module")
+def known(robot):
+    box = narrow(robot)
+    return estimate_to_message(
+        Estimate(
+            values=robot.payload_prior.nominal, lower=box.lower, upper=box.upper, method="left_inverse", guarantee="",
+            is_consistent=True, alarm="", target="payload", frame=robot.joint_names[-1], number_of_windows=1,
+            data_seconds=1.0, condition_number=1.0,
+        ), 1,
+    )  # fmt: skip
+
+
+def test_excitation_is_found_certified_and_published(bench, excitation, safe, make_request, robot, known):
     statuses = bench.listen(PlanStatus, "excitation_planner/status", qos.STATUS)
-    response = bench.call(PlanExcitation, "excitation_planner/plan", make_request(seed=2))
+    response = bench.call(PlanExcitation, "excitation_planner/plan", make_request(seed=2, limit_share=0.3))
     assert response.success, response.message
     trajectory = trajectory_from_message(response.trajectory, robot.joint_names)
     np.testing.assert_allclose(trajectory.start, robot.home, atol=1e-9)
@@ -77,11 +98,13 @@ def test_excitation_is_found_certified_and_published(bench, excitation, safe, ma
     assert "condition number" in response.message
     statuses.wait(lambda status: status.plan_hash == trajectory.hash() and status.is_accepted)
 
-    request = CertifyTrajectory.Request(trajectory=response.trajectory)
+    request = CertifyTrajectory.Request(trajectory=response.trajectory, estimate=known)
     answer = bench.call(CertifyTrajectory, "safe_planner/certify", request)
     assert answer.success, answer.message
     certificate = certificate_from_message(answer.certificate, robot.joint_names)
-    certificate.matches(trajectory, robot.theta_box, robot.payload_prior.box)
+    scene = bench.listen(Scene, "safe_planner/scene", qos.LATCHED).wait()
+    certificate.matches(trajectory, robot.theta_box, narrow(robot), scene_hash=scene.hash)
+    assert certificate.method == "interval" and "Proven over continuous time" in certificate.claims
     assert min(answer.status.margins) > 0.0 and answer.status.not_checked and answer.message == certificate.claims
     plan = bench.listen(CertifiedTrajectory, "safe_planner/plan", qos.LATCHED).wait()
     assert certified_from_message(plan, robot.joint_names)[1].plan_hash == trajectory.hash()
@@ -168,7 +191,7 @@ def test_motion_to_a_posture_is_planned_and_certified(bench, safe, robot):
 
 def test_safe_planner_certifies_only_while_it_is_active(bench, safe, robot):
     zero = np.zeros(7)
-    trajectory = BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, 2.0)
+    trajectory = BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, 4.0)
     request = CertifyTrajectory.Request(trajectory=trajectory_to_message(trajectory, robot.joint_names))
     assert bench.change_state("safe_planner", "deactivate")
     refused = bench.call(CertifyTrajectory, "safe_planner/certify", request)
@@ -180,14 +203,100 @@ def test_safe_planner_certifies_only_while_it_is_active(bench, safe, robot):
     assert bench.call(CertifyTrajectory, "safe_planner/certify", request).success
 
 
-def test_parameters_reach_the_judgement(bench, safe, robot):
+def test_parameters_and_obstacles_reach_the_judgement(bench, safe, robot):
     zero = np.zeros(7)
-    trajectory = BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, 2.0)
+    trajectory = BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, 4.0)
     request = CertifyTrajectory.Request(trajectory=trajectory_to_message(trajectory, robot.joint_names))
-    assert not bench.set_parameter("safe_planner", ground_height=5.0)
+    scenes = bench.listen(Scene, "safe_planner/scene", qos.LATCHED)
+    obstacles = bench.node.create_publisher(MarkerArray, "obstacles", qos.LATCHED)
+
+    def show(**fields):
+        before = len(scenes.messages)
+        obstacles.publish(MarkerArray(markers=[marker(**{"frame": robot.base_frame, **fields})]))
+        return scenes.wait(after=before)
+
+    scenes.wait()
+    hashes = [scenes.latest.hash]
+    assert not bench.set_parameter("safe_planner", ground_height=0.6)
+    scenes.wait(lambda scene: scene.fault != "")
     refused = bench.call(CertifyTrajectory, "safe_planner/certify", request)
-    assert not refused.success and "ground" in refused.message
-    assert not bench.set_parameter("safe_planner", ground_height=0.0, validity=5.0)
-    certificate = bench.call(CertifyTrajectory, "safe_planner/certify", request).certificate
-    assert certificate.expires_at - certificate.issued_at == pytest.approx(5.0)
-    assert "out of range" in bench.set_parameter("safe_planner", step=0.1)
+    assert not refused.success and "ground_height" in refused.message
+    assert not bench.set_parameter("safe_planner", ground_height=0.0)
+    scenes.wait(lambda scene: scene.fault == "", after=len(scenes.messages) - 1)
+    assert bench.call(CertifyTrajectory, "safe_planner/certify", request).success
+    tool = BodyPoses(robot).tool_path(robot.home[None])[0]
+    hashes.append(show(x=tool[0], y=tool[1], z=tool[2]).hash)  # a box where the tool is
+    refused = bench.call(CertifyTrajectory, "safe_planner/certify", request)
+    assert not refused.success and "box 1" in refused.message, refused.message
+    assert "not finite" in show(x=NAN).fault
+    refused = bench.call(CertifyTrajectory, "safe_planner/certify", request)
+    assert not refused.success and "the scene is 'not known" in refused.message
+    assert "given in frame 'map'" in show(frame="map").fault
+    hashes.append(show(x=0.0, y=1.5, z=0.5).hash)
+    assert scenes.latest.fault == "" and len(set(hashes)) == 3
+    answer = bench.call(CertifyTrajectory, "safe_planner/certify", request)
+    assert answer.success and answer.certificate.scene_hash == hashes[-1]
+    show(action=Marker.DELETEALL)
+    assert scenes.latest.hash == hashes[0]
+
+
+def marker(frame, x=0.0, y=0.0, z=0.0, action=Marker.ADD):
+    one = Marker(ns="box", id=1, type=Marker.CUBE, action=action)
+    one.header.frame_id = frame
+    one.pose.position.x, one.pose.position.y, one.pose.position.z = float(x), float(y), float(z)
+    one.scale.x = one.scale.y = one.scale.z = 0.1
+    return one
+
+
+def test_plans_that_take_over_from_each_other(bench, safe, robot, known):
+    names, prior = list(robot.joint_names), robot.payload_prior.box
+    request = PlanNext.Request(
+        joint_names=names, start_position=robot.home.tolist(), estimate=known, time_limit=30.0
+    )
+    first = bench.call(PlanNext, "safe_planner/plan_next", request)
+    assert first.success, first.message
+    path, certificate = certified_from_message(first.plan, names)
+    np.testing.assert_array_equal(path.start, robot.home)
+    assert certificate.method == "interval" and certificate.box_hash == box_hash(robot.theta_box, narrow(robot))
+    assert first.takeover_time == 1.5 and first.condition_number > 1.0
+    assert np.linalg.eigvalsh(np.array(first.information).reshape(10, 10))[-1] > 0.0
+    request = PlanNext.Request(
+        joint_names=names, continues_plan=path.hash(), takeover_time=1.5, estimate=known, time_limit=30.0,
+        information=first.information,
+    )  # fmt: skip
+    second = bench.call(PlanNext, "safe_planner/plan_next", request)
+    assert second.success, second.message
+    following, _ = certified_from_message(second.plan, names)
+    for ours, theirs in zip(following.evaluate(0.0), path.evaluate(1.5), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-9)
+    assert second.condition_number < first.condition_number
+    cases = {
+        "plan to take over from": {"continues_plan": "f" * 64},
+        "a multiple of": {"continues_plan": path.hash(), "takeover_time": 1.5003},
+        "start_position is 'empty'": {},
+        "goal_position is 'empty'": {"start_position": robot.home.tolist(), "purpose": PlanNext.Request.MOVE},
+        "purpose": {"start_position": robot.home.tolist(), "purpose": 7},
+        "time_limit": {"start_position": robot.home.tolist(), "time_limit": 0.05},
+        "no certified plan": {"start_position": [0.0, 2.2, 0.0, 0.0, 0.0, 0.0, 0.0], "time_limit": 20.0},
+    }
+    for words, fields in cases.items():
+        refused = bench.call(PlanNext, "safe_planner/plan_next", PlanNext.Request(joint_names=names, **fields))
+        assert not refused.success and words in refused.message, refused.message
+    assert narrow(robot).is_subset_of(prior)
+
+
+def test_a_move_to_a_goal_gets_closer_plan_by_plan(bench, safe, robot, known):
+    names, goal = list(robot.joint_names), robot.home + [0.5, -0.3, 0.2, 0.3, 0.2, -0.3, 0.4]
+    fields = {"start_position": robot.home.tolist()}
+    distances = [np.abs(goal - robot.home).max()]
+    for _ in range(3):
+        request = PlanNext.Request(
+            joint_names=names, purpose=PlanNext.Request.MOVE, goal_position=goal.tolist(), estimate=known,
+            time_limit=30.0, **fields,
+        )  # fmt: skip
+        part = bench.call(PlanNext, "safe_planner/plan_next", request)
+        assert part.success, part.message
+        path, _ = certified_from_message(part.plan, names)
+        distances.append(np.abs(goal - path.end).max())
+        fields = {"continues_plan": path.hash(), "takeover_time": part.takeover_time}
+    assert distances[-1] < 0.02 < distances[0]

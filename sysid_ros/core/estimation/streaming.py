@@ -20,7 +20,7 @@ from sysid_ros.core.estimation.rows import Rows
 from sysid_ros.core.estimation.samples import SampleBlock
 from sysid_ros.core.estimation.settings import EstimatorSettings
 from sysid_ros.core.estimation.stream import SampleStream, Window
-from sysid_ros.core.estimation.tighten import tighten
+from sysid_ros.core.estimation.tighten import tighten, tighten_to_shape
 from sysid_ros.core.estimation.unknowns import describe_unknowns
 from sysid_ros.core.estimation.window_model import WindowModel
 from sysid_ros.core.estimation.windows import build_rows
@@ -197,7 +197,11 @@ class StreamingEstimator:
         lower = np.nextafter(bounds.center - bounds.half_width, -np.inf)
         upper = np.nextafter(bounds.center + bounds.half_width, np.inf)
         common = Box(lower, upper).intersect(self._box)
-        return None if common is None else tighten(common)
+        if common is not None:
+            common = tighten(common)
+        if common is not None and self._unknowns.shape is not None:
+            common = tighten_to_shape(common, self._unknowns.shape)
+        return common
 
     def _problem(self, rows: Rows) -> Problem:
         return Problem.build(rows, self._box.center, self._box.radius, self._unknowns.radius, self._velocity_error)

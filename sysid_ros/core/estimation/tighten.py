@@ -1,9 +1,8 @@
 """Narrows a box of ten inertial parameters by what holds for every body with mass.
 
 With the second moments ``S_xx = (I_yy + I_zz - I_xx) / 2`` and so on, the pseudo-inertia is positive semidefinite,
-so its
-diagonal is not negative and every 2x2 minor neither: ``(m c_x)^2 <= m S_xx``, ``I_xy^2 <= S_xx S_yy``. Interval
-arithmetic on these, rounded outwards, keeps every body that was in the box.
+so its diagonal is not negative and every 2x2 minor neither: ``(m c_x)^2 <= m S_xx``, ``I_xy^2 <= S_xx S_yy``.
+Interval arithmetic on these, rounded outwards, keeps every body that was in the box.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import PayloadShape
 
 Array = NDArray[np.float64]
 
@@ -55,6 +55,57 @@ def tighten(box: Box) -> Box | None:
         if np.any(lower > upper):
             return None
     return Box(lower, upper)
+
+
+def tighten_to_shape(box: Box, shape: PayloadShape) -> Box | None:
+    """The part of a box (10,) that can hold a body of a known shape, as a box; None where no such body fits.
+
+    The CoM ``c = (m c) / m`` lies in both its own box and that of the quotient, and with ``0 <= Ic <= m r^2``
+
+        ``I_xx = Ic_xx + (m c_y) c_y + (m c_z) c_z``,  ``I_xy = Ic_xy - (m c_x) c_y``,  ``|Ic_xy| <= m r^2 / 2``.
+
+    Interval arithmetic, rounded outwards.
+
+    Args:
+        box: Box of the ten parameters.
+        shape: What is known of the payload as an object, in the same frame.
+    """
+    lower, upper = box.lower.copy(), box.upper.copy()
+    mass_low, mass_high = max(float(lower[0]), 0.0), float(upper[0])
+    if mass_high <= 0.0:
+        return box
+    com_low, com_high = shape.com.lower.copy(), shape.com.upper.copy()
+    if mass_low > 0.0:
+        masses = np.array([mass_low, mass_high])
+        quotients = np.stack([lower[1:4, None] / masses, upper[1:4, None] / masses])
+        size = _SLACK * np.abs(quotients).max(axis=(0, 2))
+        com_low = np.maximum(com_low, quotients.min(axis=(0, 2)) - size)
+        com_high = np.minimum(com_high, quotients.max(axis=(0, 2)) + size)
+    if np.any(com_low > com_high):
+        return None
+    spin = mass_high * shape.gyration**2
+    moment = [(float(lower[1 + k]), float(upper[1 + k])) for k in range(3)]
+    com = [(float(com_low[k]), float(com_high[k])) for k in range(3)]
+
+    def keep(index: int, low: float, high: float) -> None:
+        size = _SLACK * max(abs(low), abs(high), spin)
+        lower[index], upper[index] = max(lower[index], low - size), min(upper[index], high + size)
+
+    for k in range(3):
+        keep(1 + k, *_product((mass_low, mass_high), com[k]))
+    for axis, (a, b) in enumerate(_OTHERS):
+        squares = [_product(moment[k], com[k]) for k in (a, b)]
+        keep(_DIAGONAL[axis], sum(max(low, 0.0) for low, _ in squares), sum(high for _, high in squares) + spin)
+    for index, a, b in _PRODUCTS:
+        ranges = (_product(moment[a], com[b]), _product(moment[b], com[a]))
+        keep(index, -min(high for _, high in ranges) - 0.5 * spin, -max(low for low, _ in ranges) + 0.5 * spin)
+    return None if np.any(lower > upper) else Box(lower, upper)
+
+
+def _product(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    """Range of the product of two intervals."""
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
 
 
 def _second_moments(lower: Array, upper: Array) -> tuple[Array, Array]:

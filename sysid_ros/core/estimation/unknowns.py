@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.settings import EstimatorSettings
 from sysid_ros.core.model.box import Box
-from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, PayloadShape, RobotModel
 
 Array = NDArray[np.float64]
 
@@ -34,6 +34,7 @@ class Unknowns:
         coulomb_upper: Largest Coulomb torque, (n,) [Nm].
         viscous_upper: Largest viscous friction, (n,) [Nm s/rad].
         offset_upper: Largest torque offset, (n,) [Nm].
+        shape: What is known of the target as an object; None if nothing is.
     """
 
     prior: Box
@@ -46,6 +47,7 @@ class Unknowns:
     coulomb_upper: Array
     viscous_upper: Array
     offset_upper: Array
+    shape: PayloadShape | None = None
 
 
 def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknowns:
@@ -90,6 +92,7 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
         viscous_upper=largest[:, 1],
         armature_upper=largest[:, 2],
         offset_upper=largest[:, 3],
+        shape=robot.payload_prior.shape if settings.target == robot.payload_prior.target == "payload" else None,
     )
 
 

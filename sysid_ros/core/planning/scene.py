@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,6 +99,18 @@ class Scene:
         counts = np.array([len(self.obstacles), float(is_prior), len(spheres)])
         return fingerprint("scene", np.array([self.clearance]), ground, counts, *boxes, *spheres)
 
+    def is_covered_by(self, other: Scene) -> bool:
+        """Whether a motion that is safe in another scene is safe in this one, too, because nothing was added to it."""
+        known = {_identity(obstacle) for obstacle in other.obstacles}
+        grounds = [-np.inf if scene.ground_height is None else scene.ground_height for scene in (self, other)]
+        return (
+            all(_identity(obstacle) in known for obstacle in self.obstacles)
+            and grounds[0] <= grounds[1]
+            and self.clearance <= other.clearance
+            and replace(self, obstacles=(), ground_height=None, clearance=0.0).hash()
+            == replace(other, obstacles=(), ground_height=None, clearance=0.0).hash()
+        )
+
     def to_dict(self) -> dict[str, object]:
         """A dictionary of plain numbers, texts and lists, fit for JSON and YAML."""
         spheres = self.payload_spheres
@@ -143,3 +155,7 @@ class Scene:
         except (TypeError, ValueError, IndexError) as error:
             allowed = "obstacles with name, center, half_extents, rotation; payload_spheres [body, x, y, z, radius]"
             raise ParameterOutOfRange("scene", str(error), allowed) from error
+
+
+def _identity(obstacle: Obstacle) -> str:
+    return fingerprint("obstacle", obstacle.center, obstacle.half_extents, obstacle.rotation)

@@ -25,6 +25,7 @@ class LoopState(Protocol):
     saturated_cycles: int
     missed_deadlines: int
     plan_hash: str
+    next_plan_hash: str
     progress: float
     reference: Array
     tracking_error: Array
@@ -55,6 +56,7 @@ def driver_status_message(
     has_real_time: bool,
     payload_epoch: int,
     dropped: int,
+    scene_hash: str = "",
 ) -> DriverStatus:
     """The state of the loop for the wire.
 
@@ -67,6 +69,7 @@ def driver_status_message(
         has_real_time: Whether the loop runs with real-time priority.
         payload_epoch: Number of the present payload.
         dropped: Samples lost on their way to ROS since the start.
+        scene_hash: Hash of the scene the driver knows; empty for none.
     """
 
     def joints(values: Array) -> object:
@@ -82,8 +85,10 @@ def driver_status_message(
         real_time_scheduling=has_real_time,
         is_taking_over=bool(state.is_taking_over),
         plan_hash=state.plan_hash,
+        next_plan_hash=state.next_plan_hash,
         progress=float(state.progress),
         model_box_hash=state.model_box_hash,
+        scene_hash=scene_hash,
         payload_epoch=payload_epoch,
         reference_position=joints(state.reference),
         tracking_error=joints(state.tracking_error),

@@ -54,7 +54,7 @@ def test_without_tilt_and_lag_the_alarm_names_the_heavy_joints(recording):
     robot, block = recording
     estimate, _, _ = estimate_from_samples(robot, [block], EstimatorSettings(reweightings=2))
     assert not estimate.is_consistent
-    assert "lbr_A2" in estimate.alarm or "lbr_A4" in estimate.alarm
+    assert any(name in estimate.alarm for name in ("lbr_A1", "lbr_A2", "lbr_A4"))
     assert "direction of gravity" in estimate.alarm
 
 

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.estimation.tighten import tighten
+from sysid_ros.core.estimation.tighten import tighten, tighten_to_shape
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
+from sysid_ros.core.model.payload import object_box
+from sysid_ros.core.model.robot import PayloadShape
 
 
 def random_body(rng):
@@ -55,3 +57,48 @@ def test_a_real_body_in_a_wide_box_is_kept():
     body = from_com_form(1.8, [0.01, -0.02, -0.26], np.diag([0.008, 0.009, 0.001]))
     box = tighten(Box.around(body, np.full(10, 0.5)))
     assert box.contains(body)
+
+
+SHAPE = PayloadShape(Box(np.array([-0.06, -0.06, -0.32]), np.array([0.06, 0.06, -0.12])), 0.1)
+
+
+def random_object(rng, mass):
+    """A body of the shape: CoM anywhere in its box, radii of gyration up to the largest, corners included."""
+    draw = rng.uniform(0.0, 1.0, 3) if rng.random() < 0.5 else rng.integers(0, 2, 3)
+    com = SHAPE.com.lower + draw * (SHAPE.com.upper - SHAPE.com.lower)
+    moments = rng.dirichlet([0.5, 0.5, 0.5])  # second moments: radius of gyration about an axis is the sum of two
+    moments *= SHAPE.gyration**2 / max(moments[0] + moments[1], moments[0] + moments[2], moments[1] + moments[2])
+    axes = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    second = axes @ np.diag(moments * rng.choice([1.0, rng.uniform()])) @ axes.T
+    return from_com_form(mass, com, mass * (np.trace(second) * np.eye(3) - second))
+
+
+def test_no_object_of_the_shape_is_lost():
+    rng = np.random.default_rng(1)
+    narrower = 0
+    for _ in range(600):
+        body = random_object(rng, rng.uniform(0.05, 2.5))
+        size = rng.uniform(0, 1, 10) * rng.choice([1e-9, 0.02, 0.3], 10)
+        prior = object_box([0.0, 2.5], SHAPE.com, SHAPE.gyration)
+        box = Box(body - size * rng.uniform(0, 1, 10), body + size * rng.uniform(0, 1, 10)).intersect(prior)
+        small = tighten_to_shape(box, SHAPE)
+        assert small is not None and small.contains(body) and small.is_subset_of(box)
+        narrower += bool(np.any(small.width < 0.9 * box.width))
+    assert narrower > 200
+
+
+def test_a_weighed_object_has_bounds_of_its_inertia():
+    """Mass and first moments are known, the inertia is not: what the shape leaves of it."""
+    body = from_com_form(1.8, [0.0, 0.0, -0.2], 1.8 * 0.05**2 * np.eye(3))
+    prior = object_box([0.0, 2.5], SHAPE.com, SHAPE.gyration)
+    known = Box(body - [0.3, 0.02, 0.02, 0.08, *[9.0] * 6], body + [0.3, 0.02, 0.02, 0.08, *[9.0] * 6]).intersect(prior)
+    small = tighten_to_shape(known, SHAPE)
+    # I_xx is at most m r^2 + (m c_z) c_z + (m c_y) c_y, by hand
+    assert small.upper[4] == pytest.approx(2.1 * 0.01 + 0.44 * (0.44 / 1.5) + 0.02 * (0.02 / 1.5), rel=1e-9)
+    assert small.lower[4] == pytest.approx(0.28 * (0.28 / 2.1), rel=1e-9)
+    assert small.upper[4] < 0.6 * prior.upper[4]
+
+
+def test_a_com_outside_its_box_is_no_object_of_the_shape():
+    body = from_com_form(1.8, [0.0, 0.0, -0.4], 1.8 * 0.05**2 * np.eye(3))
+    assert tighten_to_shape(Box.around(body, np.full(10, 0.01)), SHAPE) is None

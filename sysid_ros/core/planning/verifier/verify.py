@@ -89,7 +89,7 @@ def verify(
     if trajectory.n != robot.n:
         raise InvalidTrajectory("the number of joints", trajectory.n, f"{robot.n}")
     _require_boxes(robot, boxes)
-    _require_scene(robot, scene)
+    require_scene(robot, scene)
     bounds = [
         error_bound(f"errors.{name} [{unit}]", getattr(errors, name), robot.n)
         for name, unit in (("position", "rad"), ("velocity", "rad/s"), ("torque", "Nm"))
@@ -222,8 +222,12 @@ def _require_boxes(robot: RobotModel, boxes: tuple[Box, Box]) -> None:
             raise ParameterOutOfRange(f"the {name}'s parameter box", "unbounded", "finite bounds")
 
 
-def _require_scene(robot: RobotModel, scene: Scene) -> None:
-    """Refuses payload spheres on another body than the last, and things put where the base stands."""
+def require_scene(robot: RobotModel, scene: Scene) -> None:
+    """Refuses payload spheres on another body than the last, and things put where the base stands.
+
+    Raises:
+        ParameterOutOfRange: With the thing and where it is.
+    """
     for sphere in spheres_of_payload(robot, scene):
         if sphere.body != robot.n:
             raise ParameterOutOfRange("body of a payload sphere", sphere.body, f"{robot.n}, the last")

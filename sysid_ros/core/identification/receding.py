@@ -1,0 +1,181 @@
+"""Identification by plans that take over from each other in motion, SAFE-ID Algorithm 2.
+
+While one certified plan is followed, the next one is planned with the bounds as they are by then; it takes over in
+motion, together with the tighter model. Every plan ends at rest by itself, so where there is no next one in time the
+arm comes to rest on a certified path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.identification.procedure import MOTION_GRACE, POLL_PERIOD, Procedure
+from sysid_ros.core.identification.types import (
+    IdentificationErrorCode,
+    IdentificationFailed,
+    Phase,
+    PlannedPart,
+)
+
+_STARTS = 3
+"""How often in a row a motion may come to rest for want of a plan before the procedure ends."""
+_SHRINK_PARTS = 3
+"""Over so many parts an interval must shrink by the threshold, or it has stopped shrinking."""
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """Why a chain of plans ended, and whether the procedure ends with it."""
+
+    reason: str
+    is_final: bool
+
+
+class RecedingProcedure(Procedure):
+    """Alternates certified exciting plans with updates of the estimate, without stops in between."""
+
+    _plan_duration = 3.0
+    _takeover_time = 1.5
+    _planned = 0
+
+    @property
+    def _expected(self) -> int:
+        if self._settings.trajectories:
+            return self._settings.trajectories
+        left = self._settings.max_motion_time - self._plan_duration
+        return max(1, 1 + int((left + 1e-9) // self._takeover_time))
+
+    def _move(self) -> str:
+        reason = ""
+        for _ in range(_STARTS):
+            before = len(self._motions)
+            done = self._run_chain()
+            self._settle(self._fraction)
+            if done.is_final:
+                return done.reason
+            reason = done.reason
+            if len(self._motions) <= before + 1 and not self._has_time():
+                break
+        return f"the motion came to rest {_STARTS} times: {reason}"
+
+    def _run_chain(self) -> _Ending:
+        """Moves from rest to rest. One part is always planned further than what the arm follows or waits for."""
+        self._report(Phase.PLANNING, "planning the first motions", self._fraction)
+        self._require_not_cancelled()
+        part = self._plan(None, ())
+        widths, ending = [self._widths()], self._stop_rule([], ahead=0)
+        following = None if ending else self._plan_after(part, (part,))
+        self._backend.execute_next(part, None)
+        self._note(part)
+        while following is not None:
+            if not self._hand_over(following, part):
+                break
+            ending = self._stop_rule(widths, ahead=1)
+            after = None if ending else self._plan_after(following, (part, following))
+            self._follow(part, following)
+            self._motion_time += part.takeover_time
+            self._note(following)
+            widths.append(self._widths())
+            part, following = following, after
+        self._follow(part, None)
+        self._motion_time += part.motion.trajectory.duration
+        return ending or _Ending("no next plan was found in time", False)
+
+    def _plan(self, before: PlannedPart | None, ahead: Sequence[PlannedPart]) -> PlannedPart:
+        """Plans a part; ``ahead`` are the parts whose data are still to come."""
+        information = sum((part.gained for part in ahead), self._backend.information())
+        part = self._backend.plan_next(before, information)
+        self._plan_duration, self._takeover_time = part.motion.trajectory.duration, part.takeover_time
+        self._planned += 1
+        return part
+
+    def _plan_after(self, before: PlannedPart, ahead: Sequence[PlannedPart]) -> PlannedPart | None:
+        """The part that will take over; None where there is none in time, which is no failure."""
+        try:
+            return self._plan(before, ahead)
+        except IdentificationFailed as failure:
+            if failure.code is not IdentificationErrorCode.PLAN_FAILED:
+                raise
+            self._say_that_it_ends(failure)
+            return None
+
+    def _hand_over(self, following: PlannedPart, part: PlannedPart) -> bool:
+        """Lets a part take over; returns whether it will."""
+        self._require_not_cancelled()
+        try:
+            self._backend.execute_next(following, part)
+        except IdentificationFailed as failure:
+            if failure.code is not IdentificationErrorCode.EXECUTION_FAILED:
+                raise
+            self._say_that_it_ends(failure)
+            return False
+        return True
+
+    def _say_that_it_ends(self, failure: IdentificationFailed) -> None:
+        self._report(Phase.MOVING, f"the motion will come to rest: {failure}", self._fraction)
+
+    def _follow(self, part: PlannedPart, following: PlannedPart | None) -> None:
+        """Returns when the next part is followed, or at rest without one."""
+        deadline = part.motion.trajectory.duration + MOTION_GRACE
+        elapsed = 0.0
+        while True:
+            is_moving = self._require_moving_well()
+            if following is not None and self._backend.is_followed(following):
+                return
+            if not is_moving and (following is None or elapsed > 5 * POLL_PERIOD):
+                if following is None:
+                    return
+                raise IdentificationFailed(
+                    IdentificationErrorCode.EXECUTION_FAILED, "the arm came to rest although a plan was to take over"
+                )
+            if elapsed > deadline:
+                raise IdentificationFailed(
+                    IdentificationErrorCode.TIMEOUT, f"the arm has not come to the end of a plan in {elapsed:.1f} s"
+                )
+            self._report(Phase.MOVING, "moving", self._fraction)
+            self._backend.wait(POLL_PERIOD)
+            elapsed += POLL_PERIOD
+
+    def _stop_rule(self, widths: Sequence[NDArray[np.float64]], ahead: int) -> _Ending | None:
+        """Why no further part is planned.
+
+        Args:
+            widths: Widths of the intervals at the start of every part so far.
+            ahead: Parts that wait to take over from the present one.
+        """
+        settings = self._settings
+        if met := self._target_is_met(self._backend.estimate()):
+            return _Ending(met, True)
+        if self._planned >= self._expected:
+            return _Ending(f"all {self._expected} plans are done", True)
+        if not self._has_time(ahead):
+            return _Ending(f"another plan would exceed {settings.max_motion_time:g} s of motion", True)
+        if len(widths) > _SHRINK_PARTS:
+            then, now = widths[-1 - _SHRINK_PARTS], widths[-1]
+            if np.all(now >= (1.0 - settings.shrink_threshold) * then):
+                text = f"the last {_SHRINK_PARTS} plans shrank no interval by more than"
+                return _Ending(f"{text} {100 * settings.shrink_threshold:g} %", True)
+        return None
+
+    def _has_time(self, ahead: int = 0) -> bool:
+        """Whether another plan may follow the present one and the parts ahead."""
+        time = self._motion_time + (1 + ahead) * self._takeover_time + self._plan_duration
+        return time <= self._settings.max_motion_time + 1e-9
+
+    def _widths(self) -> NDArray[np.float64]:
+        estimate = self._backend.estimate()
+        return np.full(10, np.inf) if estimate is None else estimate.upper - estimate.lower
+
+    def _note(self, part: PlannedPart) -> None:
+        self._motions.append(part.motion)
+        self._certificates.append(part.certificate)
+        text = f"moving (condition number {part.motion.condition_number:.1f})"
+        self._report(Phase.MOVING, text, self._fraction)
+
+    @property
+    def _fraction(self) -> float:
+        return min(1.0, len(self._motions) / (self._expected + 1.0))
