@@ -80,7 +80,7 @@ class IdentificationSettings:
 
     strategy: str = "receding"
     trajectories: int = 0
-    max_motion_time: float = 12.0
+    max_motion_time: float = 15.0
     trajectory_duration: float = 6.0
     target_mass_width: float = 0.0
     shrink_threshold: float = 0.02

@@ -1,0 +1,287 @@
+"""Plans the parts of a motion one after the other, each with a proof: planner, tracking bound and verifier together."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.control.frozen_loop import BoundNotAvailable
+from sysid_ros.core.control.nominal_payload import choose_payload
+from sysid_ros.core.control.tracking_bound import TrackingBound, bound_motion
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.base import PlanningCancelled, State, Trajectory, joint_vector
+from sysid_ros.core.planning.bezier import BezierTrajectory
+from sysid_ros.core.planning.bundle import CertifiedPlan, robot_hash
+from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors
+from sysid_ros.core.planning.receding.margins import AssumedErrors
+from sysid_ros.core.planning.receding.outcome import PlanStatistics
+from sysid_ros.core.planning.receding.planner import RecedingPlanner
+from sysid_ros.core.planning.receding.settings import RecedingSettings
+from sysid_ros.core.planning.scene import Scene
+from sysid_ros.core.planning.verifier import Verification, VerifierSettings, make_certificate, verify
+
+Array = NDArray[np.float64]
+
+_REMEMBERED = 8
+"""Plans that others may still take over from."""
+LONGEST = 20.0
+"""Longest duration that is tried [s]."""
+_STRETCH = 1.25  # a rejected duration is stretched by this
+_OF_THE_PATH = ("position", "self-collision", "ground", "obstacle")
+_PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
+
+
+class NoPlan(SysidError):
+    """No motion could be certified; the arm stays at rest or comes to rest on the plan it follows.
+
+    Args:
+        reason: What was wrong with the best candidate.
+    """
+
+    def __init__(self, reason: str):
+        self.reason = reason
+        super().__init__(f"no certified plan: {reason}")
+
+
+@dataclass(frozen=True)
+class PayloadKnowledge:
+    """What is known of the payload.
+
+    Attributes:
+        box: Box that contains the truth, (10,).
+        nominal: Payload the controller takes for true, (10,).
+    """
+
+    box: Box
+    nominal: Array
+
+    @classmethod
+    def of(cls, robot: RobotModel, box: Box | None = None, guess: Array | None = None) -> PayloadKnowledge:
+        """A payload in a box, taken by the controller for what makes the tracking bound small, as drivers do.
+
+        Args:
+            robot: The arm.
+            box: Box that contains the truth, (10,); that of the robot's prior if None.
+            guess: What it most probably is, (10,); the prior's if None.
+        """
+        prior = robot.payload_prior
+        box = prior.box if box is None else box
+        guess = prior.nominal if guess is None else guess
+        return cls(box, choose_payload(robot, (robot.theta_box, box), guess))
+
+
+@dataclass(frozen=True)
+class NextPlan:
+    """What to plan.
+
+    Attributes:
+        payload: What is known of the payload from the start of the plan on.
+        start: Position to start at from rest, (n,) [rad]; not used where it takes over.
+        after: Hash of the plan it takes over from; empty for a start from rest.
+        at: Time of that plan at which it takes over [s].
+        information: Gram matrix of the windows collected until then, (10, 10).
+        goal: Posture to get to, (n,) [rad]; None for exciting motions.
+        is_last: Whether nothing will take over from it.
+        time_limit: Time after which the answer must be there [s].
+    """
+
+    payload: PayloadKnowledge
+    start: Array | None = None
+    after: str = ""
+    at: float = 0.0
+    information: Array = field(default_factory=lambda: np.zeros((10, 10)))
+    goal: Array | None = None
+    is_last: bool = False
+    time_limit: float = 1.3
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """A certified part of a motion.
+
+    Attributes:
+        plan: The plan with its certificate and all that rests on.
+        information: Gram matrix with what the part up to the next take-over will add, (10, 10).
+        condition_number: Condition number of that [-].
+        statistics: What it took.
+    """
+
+    plan: CertifiedPlan
+    information: Array
+    condition_number: float
+    statistics: PlanStatistics = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Issued:
+    trajectory: Trajectory
+    bound: TrackingBound
+
+
+class CertifiedPlanner:
+    """Plans certified motions that may take over from each other, SAFE-ID Algorithm 2.
+
+    It remembers the last plans it has certified, with their tracking bounds: what takes over from one of them inherits
+    its errors. Not safe to share between threads.
+
+    Args:
+        robot: The arm.
+        settings: Settings of the search.
+        verifier: Settings of the proof.
+    """
+
+    def __init__(
+        self, robot: RobotModel, settings: RecedingSettings | None = None, verifier: VerifierSettings | None = None
+    ):
+        self.robot = robot
+        self.settings = settings or RecedingSettings()
+        self.verifier = verifier or VerifierSettings()
+        self._planner = RecedingPlanner(robot, self.settings)
+        self._robot_hash = robot_hash(robot)
+        self._issued: OrderedDict[str, _Issued] = OrderedDict()
+
+    def plan(
+        self, wanted: NextPlan, scene: Scene, now: float = 0.0, is_cancelled: Callable[[], bool] = lambda: False
+    ) -> PlannedPart:
+        """Plans and certifies the next part of a motion.
+
+        Args:
+            wanted: What to plan.
+            scene: What surrounds the arm.
+            now: Time of the loop's clock, for the certificate [s].
+            is_cancelled: Looked at between steps.
+
+        Raises:
+            NoPlan: Nothing could be certified in time.
+            PlanningCancelled: ``is_cancelled`` said so.
+            ParameterOutOfRange: The plan it takes over from is not known, or a number is out of range.
+        """
+        deadline = time.monotonic() + wanted.time_limit
+        boxes = (self.robot.theta_box, wanted.payload.box)
+        start, history = self._start(wanted)
+        bounds: dict[str, TrackingBound] = {}
+
+        def bound(trajectory: Trajectory) -> TrackingBound:
+            found = bound_motion(self.robot, boxes, wanted.payload.nominal, trajectory, history)
+            bounds[trajectory.hash()] = found
+            return found
+
+        def prove(trajectory: Trajectory, errors: TrackingErrors) -> Verification:
+            return verify(self.robot, trajectory, boxes, errors, scene, self.verifier)
+
+        outcome = self._planner.plan(
+            start,
+            wanted.information,
+            boxes,
+            wanted.payload.nominal,
+            scene,
+            bound,
+            prove,
+            deadline,
+            is_cancelled,
+            goal=wanted.goal,
+            is_last=wanted.is_last,
+        )
+        if outcome.trajectory is None:
+            raise NoPlan(outcome.reason)
+        trajectory = outcome.trajectory
+        self._remember(trajectory, bounds[trajectory.hash()])
+        certificate = make_certificate(
+            self.robot, trajectory, boxes, outcome.errors, scene, self.verifier, outcome.verification, now
+        )
+        plan = CertifiedPlan(trajectory, certificate, boxes, scene, self.robot.name, self._robot_hash)
+        return PlannedPart(plan, outcome.information, outcome.condition_number, outcome.statistics)
+
+    def certify(
+        self, trajectory: Trajectory, payload: PayloadKnowledge, scene: Scene, now: float = 0.0
+    ) -> CertifiedPlan:
+        """Certifies a given motion that starts from rest.
+
+        Raises:
+            BoundNotAvailable: There is no tracking bound for it.
+            PlanRejected: A limit is broken, or could not be proven to hold.
+            InvalidTrajectory: The motion does not fit the robot, or is of a kind that cannot be verified.
+        """
+        boxes = (self.robot.theta_box, payload.box)
+        try:
+            bound = bound_motion(self.robot, boxes, payload.nominal, trajectory)
+        except BoundNotAvailable:
+            # A motion that breaks a limit even where it is followed without any error is told so.
+            verify(self.robot, trajectory, boxes, AssumedErrors.none(self.robot.n), scene, self.verifier)
+            raise
+        found = verify(self.robot, trajectory, boxes, bound, scene, self.verifier)
+        certificate = make_certificate(self.robot, trajectory, boxes, bound, scene, self.verifier, found, now)
+        self._remember(trajectory, bound)
+        return CertifiedPlan(trajectory, certificate, boxes, scene, self.robot.name, self._robot_hash)
+
+    def plan_to(
+        self,
+        start: Array,
+        goal: Array,
+        payload: PayloadKnowledge,
+        scene: Scene,
+        now: float = 0.0,
+        duration: float | None = None,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> CertifiedPlan:
+        """Plans one straight motion from rest to rest, in joint space, as short as can be proven safe.
+
+        Args:
+            start: Start position, (n,) [rad].
+            goal: End position, (n,) [rad].
+            payload: What is known of the payload.
+            scene: What surrounds the arm.
+            now: Time of the loop's clock [s].
+            duration: Duration [s]; None finds one.
+            is_cancelled: Looked at between tries.
+
+        Raises:
+            PlanningCancelled: ``is_cancelled`` said so.
+            PlanRejected: No duration is good enough; tells what is wrong with the last one.
+            BoundNotAvailable: No duration has a tracking bound.
+            InvalidTrajectory: A vector is not finite or of the wrong length.
+        """
+        q0, q1 = (joint_vector(f"{name} [rad]", q, self.robot.n) for name, q in (("start", start), ("goal", goal)))
+        rest = np.zeros(self.robot.n)
+        total = duration or self._shortest(q1 - q0)
+        while not is_cancelled():
+            try:
+                return self.certify(BezierTrajectory(q0, rest, rest, q1, total), payload, scene, now)
+            except (PlanRejected, BoundNotAvailable) as refusal:
+                # A longer duration follows the same path: what is wrong with the path stays wrong.
+                is_path = isinstance(refusal, PlanRejected) and refusal.check in _OF_THE_PATH
+                if duration is not None or is_path or total * _STRETCH > LONGEST:
+                    raise
+            total *= _STRETCH
+        raise PlanningCancelled("the planner was cancelled")
+
+    def _shortest(self, distance: Array) -> float:
+        """Duration at which a degree-5 motion from rest to rest just keeps velocities and accelerations [s]."""
+        limits, distance = self.robot.limits, np.abs(distance)
+        by_velocity = _PEAK_SPEED * distance / limits.v_max
+        by_acceleration = np.sqrt(_PEAK_ACCELERATION * distance / limits.a_max)
+        return float(max(1.05 * by_velocity.max(), 1.05 * by_acceleration.max(), 0.2))
+
+    def _start(self, wanted: NextPlan) -> tuple[State, object]:
+        if not wanted.after:
+            if wanted.start is None:
+                raise ParameterOutOfRange("start", None, "a posture (n,) [rad], or a plan to take over from")
+            rest = np.zeros(self.robot.n)
+            return (np.asarray(wanted.start, dtype=float), rest, rest), None
+        before = self._issued.get(wanted.after)
+        if before is None:
+            known = ", ".join(name[:12] for name in self._issued) or "none yet"
+            raise ParameterOutOfRange("plan to take over from", wanted.after[:12], f"one of the last plans: {known}")
+        return before.trajectory.evaluate(wanted.at), before.bound.until(wanted.at)
+
+    def _remember(self, trajectory: Trajectory, bound: TrackingBound) -> None:
+        self._issued[trajectory.hash()] = _Issued(trajectory, bound)
+        while len(self._issued) > _REMEMBERED:
+            self._issued.popitem(last=False)
