@@ -1,80 +1,28 @@
-"""What the driver knows of the surroundings: certificates must be about them, and a motion ends when they change."""
+"""The scene as the driver hears it: certificates must be about it, and a motion ends when it changes."""
 
 from __future__ import annotations
 
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_ros.core.errors import SysidError
-from sysid_ros.core.planning.certificate import Certificate
-from sysid_ros.core.planning.scene import Scene
-from sysid_ros.drivers.loop_types import LoopRefusal
+from sysid_ros.drivers import scene_guard
 from sysid_ros.ros.conversions import scene_from_message
 
-_UNKNOWN = "no scene has been heard yet; the safe planner publishes it"
 
-
-class SceneGuard:
-    """Compares certificates with the present scene, and the present scene with that of the motion.
+class SceneGuard(scene_guard.SceneGuard):
+    """The guard of the driver, fed by messages.
 
     Args:
         n: Number of joints; what is carried hangs on the last one.
     """
 
     def __init__(self, n: int):
+        super().__init__()
         self._n = n
-        self._scene: Scene | None = None
-        self._fault = _UNKNOWN
-        self._hash = ""
-        self._certified: dict[str, Scene] = {}
-
-    @property
-    def hash(self) -> str:
-        """Hash of the present scene; empty where it is not known."""
-        return self._hash
-
-    def admit(self, certificate: Certificate | None, accepts_sampled: bool) -> None:
-        """Checks that a certificate is about the present scene.
-
-        Args:
-            certificate: The certificate; none is somebody else's to refuse.
-            accepts_sampled: Whether a certificate that was only checked at samples, and states no scene, will do.
-
-        Raises:
-            LoopRefusal: It is about another scene, or the scene is not known.
-        """
-        if certificate is None:
-            return
-        if certificate.method == "sampled":
-            if accepts_sampled and not certificate.scene_hash:
-                return
-            if not accepts_sampled:
-                raise LoopRefusal(
-                    "trajectory",
-                    "its certificate was only checked at samples; a proof is needed (parameter accept_sampled)",
-                )
-        if self._scene is None:
-            raise LoopRefusal("trajectory", f"the surroundings are not known: {self._fault}")
-        if certificate.scene_hash != self._hash:
-            raise LoopRefusal(
-                "trajectory",
-                f"it was certified for scene {certificate.scene_hash[:12] or 'none'}, but the present one is "
-                f"{self._hash[:12]}; plan it again",
-            )
-        # The motion before may still be on its way.
-        self._certified = dict([*self._certified.items(), (self._hash, self._scene)][-2:])
 
     def hear(self, message: SceneMessage) -> str:
         """Takes a scene and returns why what moves now must stop; empty if it may go on."""
         try:
             scene = scene_from_message(message, self._n)
         except SysidError as error:
-            return self._lose(str(error))
-        if message.fault:
-            return self._lose(message.fault)
-        self._scene, self._hash, self._fault = scene, scene.hash(), ""
-        if all(scene.is_covered_by(certified) for certified in self._certified.values()):
-            return ""
-        return "the surroundings have changed since the motion was certified"
-
-    def _lose(self, fault: str) -> str:
-        self._scene, self._hash, self._fault = None, "", fault
-        return f"the surroundings are no longer known: {fault}"
+            return self.lose(str(error))
+        return self.lose(message.fault) if message.fault else self.see(scene)

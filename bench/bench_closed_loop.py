@@ -1,0 +1,259 @@
+"""Closed-loop proof by trial: Algorithm 2 with randomised simulated arms, checked against their true state.
+
+``python bench/bench_closed_loop.py [--trials N] [--first K] [--plans N] [--workers N] [--results FILE] [--broken N]``.
+Every trial draws an arm in its box, a payload of the prior (a quarter at the corners, a quarter none), the kind of
+sensor errors, up to eight turned boxes, a posture in which the arm can be held whatever it carries, and the simulated
+time that planning takes (some plans come too late). The procedure of the nodes runs in lock-step with MuJoCo. In every
+period the *true* state is compared with limits, surroundings (coal), the bounds of the certificate in force and its
+margins, and every estimate with the true payload. N counts the trials in which the arm moved; where no first plan is
+found it does not. Any violation is printed with its seed; ``--seed K`` repeats one trial. With ``--results`` every
+trial is noted in a file as soon as it is done, and those that are there already are not run again. Exit status 1 if
+anything was violated.
+
+``--broken N`` runs N trials of each kind in which an assumption is broken on purpose, and tells what became of it.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from _closed_loop import ROUNDING, Outcome, draw_trial, run_trial
+from _closed_loop_faults import FAULTS, run_broken
+from _table import describe_machine, print_table
+
+from sysid_ros.core.model.inertia import PARAMETER_NAMES
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.planning.certified_planner import CertifiedPlanner
+
+_TOOLS: dict[str, tuple] = {}
+
+
+def tools(name: str) -> tuple:
+    """Robot and planner of this process."""
+    if name not in _TOOLS:
+        robot = load_robot(name)
+        _TOOLS[name] = robot, CertifiedPlanner(robot)
+    return _TOOLS[name]
+
+
+def run_one(name: str, seed: int, plans: int, fault: str, time_limit: float) -> Outcome:
+    """One trial; with a fault, one in which an assumption is broken."""
+    robot, planner = tools(name)
+    trial = draw_trial(robot, planner, seed)
+    if trial is None:
+        return Outcome(seed, {}, ended="no start posture")
+    try:
+        if fault:
+            return run_broken(robot, planner, trial, plans, fault, time_limit)
+        return run_trial(robot, planner, trial, plans, time_limit)
+    except Exception as error:  # noqa: BLE001 - a trial that cannot be run is a finding, not the end of the others
+        return Outcome(seed, trial.labels, violations=[f"seed {seed}: {type(error).__name__}: {error}"], ended="error")
+
+
+def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outcome]:
+    """Trials until enough of them have moved; those in the file of results are not run again."""
+    done = read_results(arguments.results, fault)
+    outcomes = [outcome for seed, outcome in sorted(done.items()) if seed >= arguments.first]
+    moved = sum(outcome.plans > 0 for outcome in outcomes)
+    seeds = (seed for seed in iter_from(arguments.first) if seed not in done)
+    job = (arguments.plans, fault, arguments.time_limit)
+    begin = time.monotonic()
+
+    def take(outcome: Outcome) -> None:
+        nonlocal moved
+        outcomes.append(outcome)
+        moved += outcome.plans > 0
+        write_result(arguments.results, fault, outcome)
+        for line in () if fault else outcome.violations:
+            print(f"VIOLATION {line}", flush=True)
+        if sys.stderr.isatty():
+            print(f"\r{fault} {moved} of {wanted}, {time.monotonic() - begin:.0f} s", end="", file=sys.stderr)
+
+    if arguments.workers == 1:
+        while moved < wanted:
+            take(run_one(arguments.robot, next(seeds), *job))
+        return outcomes
+    with ProcessPoolExecutor(arguments.workers) as pool:
+        while moved < wanted:
+            count = max(arguments.workers, min(50, wanted - moved))
+            for future in as_completed(
+                [pool.submit(run_one, arguments.robot, next(seeds), *job) for _ in range(count)]
+            ):
+                take(future.result())
+    return outcomes
+
+
+def iter_from(first: int) -> Iterator[int]:
+    while True:
+        yield first
+        first += 1
+
+
+def read_results(path: str, fault: str) -> dict[int, Outcome]:
+    if not path or not Path(path).is_file():
+        return {}
+    entries = (json.loads(line) for line in Path(path).read_text().splitlines())
+    return {entry["outcome"]["seed"]: Outcome(**entry["outcome"]) for entry in entries if entry["fault"] == fault}
+
+
+def write_result(path: str, fault: str, outcome: Outcome) -> None:
+    if path:
+        with open(path, "a") as file:
+            file.write(json.dumps({"fault": fault, "outcome": asdict(outcome)}, default=float) + "\n")
+
+
+# Tables
+
+
+def summarise(outcomes: list[Outcome], title: str) -> None:
+    """Prints what came of trials in which all assumptions hold."""
+    moved = [outcome for outcome in outcomes if outcome.plans]
+    asked, found = sum(o.asked for o in outcomes), sum(len(o.conditions) for o in outcomes)
+    planning = np.array([value for o in outcomes for value in o.planning])
+    first = sum(1 for o in outcomes if o.asked)
+    refused = [reason for o in outcomes for reason in o.refused]
+    rows = [
+        ["trials", len(outcomes)],
+        ["with motion", len(moved)],
+        ["no start posture found", sum(o.ended == "no start posture" for o in outcomes)],
+        ["first plan found [%]", 100.0 * len(moved) / max(1, first)],
+        ["plans followed", sum(o.plans for o in moved)],
+        ["plans asked for", asked],
+        ["of these found [%]", 100.0 * found / max(1, asked)],
+        ["plans refused by the loop: too late", sum("too late" in reason for reason in refused)],
+        ["plans refused by the loop: else", sum("refused" in r and "too late" not in r for r in refused)],
+        ["motion [s]", sum(o.motion for o in moved)],
+        ["planning, median [s]", np.median(planning) if planning.size else np.nan],
+        ["planning, 99 % [s]", np.percentile(planning, 99) if planning.size else np.nan],
+        ["trials with a violation", sum(bool(o.violations) for o in outcomes)],
+        ["violations", sum(len(o.violations) for o in outcomes)],
+        ["stops of the loop", sum(len(o.stops) for o in outcomes)],
+    ]  # fmt: skip
+    print_table(["quantity", "value"], rows, title)
+    kinds = sorted({kind for o in outcomes for kind in o.ratios})
+    rows = []
+    for kind in kinds:
+        values = np.array([o.ratios[kind] for o in outcomes if kind in o.ratios])
+        rows.append(
+            [
+                kind,
+                len(values),
+                np.median(values),
+                np.percentile(values, 99),
+                values.max(),
+                int((values > 1.0 + ROUNDING).sum()),
+            ]
+        )
+    print_table(
+        ["error or quantity over its bound", "trials", "median", "99 %", "max", "above 1"], rows, "Bounds and limits"
+    )
+    rows = []
+    for kind in sorted({kind for o in outcomes for kind in o.margins}):
+        values = np.array([o.margins[kind] for o in outcomes if kind in o.margins])
+        rows.append([kind, len(values), np.median(values), values.min(), int((values < -1e-7).sum())])
+    print_table(
+        ["smallest per trial [m, rad, share]", "trials", "median", "min", "negative"], rows, "Distances and margins"
+    )
+    rows = []
+    for number in range(max((len(o.conditions) for o in moved), default=0)):
+        values = [o.conditions[number] for o in moved if len(o.conditions) > number]
+        rows.append([number + 1, len(values), *np.quantile(values, [0.1, 0.5, 0.9])])
+    print_table(
+        ["plans", "trials", "10 %", "median", "90 %"], rows, "Condition number of the information planned so far"
+    )
+    widths = np.array([o.widths for o in moved if o.widths])
+    if len(widths):
+        rows = [
+            [name, *np.quantile(widths[:, k], [0.1, 0.5, 0.9]), widths[:, k].max()]
+            for k, name in enumerate(PARAMETER_NAMES)
+        ]
+        print_table(["parameter", "10 %", "median", "90 %", "max"], rows, "Final half width over that of the prior")
+    for label in ("arm", "payload", "noise", "obstacles", "planning"):
+        groups = Counter(o.labels.get(label, "-") for o in outcomes)
+        rows = []
+        for value in sorted(groups):
+            group = [o for o in outcomes if o.labels.get(label, "-") == value]
+            bad = sum(bool(o.violations) for o in group)
+            rows.append([label, value, len(group), sum(o.plans > 0 for o in group), sum(o.plans for o in group), bad])
+        print_table(["drawn", "value", "trials", "moved", "plans", "with a violation"], rows)
+    ends = Counter(o.ended.split(":")[0] for o in outcomes)
+    print_table(["how it ended", "trials"], [[text, count] for text, count in ends.most_common()])
+    reasons = Counter(shorten(reason) for o in outcomes for reason in o.refused)
+    print_table(["why there was no plan, or it was refused", "times"], [list(pair) for pair in reasons.most_common(12)])
+
+
+def shorten(reason: str) -> str:
+    return "".join("#" if letter.isdigit() else letter for letter in reason)[:100]
+
+
+def summarise_broken(results: dict[str, list[Outcome]]) -> None:
+    """Prints what became of broken assumptions."""
+    rows, tale = [], []
+    for fault, outcomes in results.items():
+        moved = [o for o in outcomes if o.event]
+        broken = [o for o in moved if o.violations]
+        silent = [o for o in broken if not o.labels["noticed"]]
+        how = Counter(o.labels["noticed"] or "not noticed" for o in moved)
+        delays = [float(o.labels["delay"]) for o in moved if o.labels.get("delay")]
+        worst = max(
+            (o.ratios.get(kind, 0.0) for o in moved for kind in o.ratios if kind.startswith("position error")),
+            default=0.0,
+        )
+        rows.append([
+            fault, len(outcomes), len(moved), ", ".join(f"{count} {text}" for text, count in how.most_common()),
+            np.median(delays) if delays else np.nan, len(broken), worst, len(silent),
+        ])  # fmt: skip
+        kinds = Counter(
+            kind for o in moved for kind in {line.split(": ")[1].split(" of the")[0] for line in o.violations}
+        )
+        for kind, count in kinds.most_common():
+            without = sum(any(f": {kind}" in line for line in o.violations) and not o.labels["noticed"] for o in moved)
+            tale.append([fault, kind, count, without])
+    columns = ["broken on purpose", "trials", "with the event", "noticed by", "after, median [s]", "something broken",
+               "largest position error / bound", "broken and not noticed"]  # fmt: skip
+    print_table(columns, rows, "Assumptions broken on purpose")
+    print_table(["broken on purpose", "what was broken", "trials", "of these not noticed"], tale)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=6, help="number of trials in which the arm moves")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first trial")
+    parser.add_argument("--seed", type=int, help="only this trial, with all that came of it")
+    parser.add_argument("--plans", type=int, default=5, help="plans per trial")
+    parser.add_argument("--robot", default="kinova_gen3_2f85", help="name of the robot")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--results", default="", help="file of results, one line per trial")
+    parser.add_argument(
+        "--time-limit", type=float, default=1.3, help="real time a plan may take while the arm moves [s]"
+    )
+    parser.add_argument("--broken", type=int, default=1, help="trials of each kind with a broken assumption")
+    parser.add_argument("--kinds", nargs="*", default=list(FAULTS), choices=list(FAULTS), help="broken assumptions")
+    arguments = parser.parse_args()
+    print(describe_machine(), flush=True)
+    if arguments.seed is not None:
+        outcome = run_one(arguments.robot, arguments.seed, arguments.plans, "", arguments.time_limit)
+        print(json.dumps(asdict(outcome), indent=1, default=float))
+        return int(bool(outcome.violations))
+    outcomes = run_all(arguments, "", arguments.trials)
+    summarise(outcomes, f"{arguments.robot}: trials with all assumptions, up to {arguments.plans} plans each")
+    if arguments.broken:
+        summarise_broken({fault: run_all(arguments, fault, arguments.broken) for fault in arguments.kinds})
+    return int(any(outcome.violations for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
