@@ -306,6 +306,10 @@ class Running:
         """The payload at a time, (10,)."""
         return [change.payload for change in self.changes if change.stamp_ns <= max(stamp_ns, 0)][-1]
 
+    def scene_at(self, cycle: int) -> Scene:
+        """What surrounds the arm in a cycle."""
+        return [change.scene for change in self.changes if change.cycle <= cycle][-1]
+
     def stretches(self) -> list[tuple[slice, Change]]:
         """Cycles with the truth that belongs to them."""
         ends = [*(change.cycle for change in self.changes[1:]), len(self.log.mode)]
@@ -473,16 +477,19 @@ def check_margins(running: Running, q: Array, v: Array, tau: Array, looked: Arra
     limits, plan, mode = robot.limits, np.array(log.plan), np.array(log.mode)
     for begin, end in _runs(plan, mode):
         attempt = ids.get(str(plan[begin]))
-        if attempt is None or mode[begin] != LoopMode.TRACK:
+        # A stop stays on the path, but needs other torques.
+        if attempt is None or mode[begin] not in (LoopMode.TRACK, LoopMode.BRAKE):
             continue
         margins, part = attempt.part.plan.certificate.margins, slice(begin, end)
         inside = (looked >= begin) & (looked < end)
         true = {
             "position [rad]": np.minimum(q[part] - limits.q_lower, limits.q_upper - q[part]).min(),
             "velocity [-]": (1.0 - np.abs(v[part]) / limits.v_max).min(),
-            "torque [-]": (1.0 - np.abs(tau[part]) / limits.tau_max).min(),
         }
-        for kind in ("ground", "obstacle"):
+        if mode[begin] == LoopMode.TRACK:
+            true["torque [-]"] = (1.0 - np.abs(tau[part]) / limits.tau_max).min()
+        certified_scene = running.changes[0].scene
+        for kind in ("ground", "obstacle") if running.scene_at(begin) is certified_scene else ():
             values = [one[kind] for one, is_in in zip(found, inside, strict=True) if is_in and kind in one]
             true[f"{kind} [m]"] = min(values, default=np.inf)
         for name, value in true.items():

@@ -2,76 +2,65 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
-from _closed_loop import Event, Outcome, Running, Trial, run_trial
+from _closed_loop import Geometry, Outcome, Running, Trial, run_trial
 
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner
 from sysid_ros.core.planning.clearance import sphere_centers
-from sysid_ros.core.planning.scene import Obstacle
+from sysid_ros.core.planning.scene import Obstacle, Scene
 from sysid_ros.drivers.arm import ArmState
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.mujoco_arm import MujocoArm
 
-_AHEAD = 0.4
-"""The obstacle appears where the tool will be so much later [s]."""
-
-
-def heavy_payload(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Trial:
-    """An object heavier than the prior by 10 to 60 %, or as heavy but further out."""
-    shape, heaviest = robot.payload_prior.shape, robot.payload_prior.box.upper[0]
-    com = rng.uniform(shape.com.lower, shape.com.upper)
-    if rng.integers(0, 2):
-        mass = heaviest * rng.uniform(1.1, 1.6)
-    else:
-        mass, com = heaviest * rng.uniform(0.5, 1.0), com + 0.15 * np.sign(com)
-    gyration = shape.gyration * rng.uniform(0.2, 1.0)
-    return replace(trial, payload=from_com_form(mass, com, mass * gyration**2 * np.eye(3)))
-
-
-def double_friction(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Trial:
-    """Coulomb and viscous friction of all joints doubled."""
-    theta = trial.theta.copy()
-    theta[10 * robot.n :].reshape(robot.n, 4)[:, :2] *= 2.0
-    return replace(trial, theta=theta)
-
-
-def wrong_torque_sensor(arm: MujocoArm, gain: float) -> None:
-    """Lets an arm report torques that are wrong by a factor, besides its noise."""
-    read = arm.read
-
-    def read_wrongly() -> ArmState:
-        state = read()
-        return replace(state, tau=gain * state.tau)
-
-    arm.read = read_wrongly
+_GAP = 0.005
+"""Distance at which an obstacle may appear at least [m]."""
+_RETRY = 100
+"""Cycles after which something is tried again."""
+_WHEN = (100, 4000)
+"""Cycles of motion after which something happens."""
+_TICK = 0.002
+"""How exactly times are told [s]."""
 
 
 class Once:
-    """Does something once, as soon as the arm has followed plans for so many cycles.
+    """Does something once, as soon as the arm has followed plans for so many cycles and it can be done.
 
     Args:
         cycles: When.
+        rng: What it draws from.
     """
 
-    def __init__(self, cycles: int):
-        self._left, self.time = cycles, -1.0
+    def __init__(self, cycles: int, rng: np.random.Generator):
+        self._left, self._rng, self.time = cycles, rng, None
 
     def __call__(self, running: Running) -> None:
-        if running.log.mode[-1] != LoopMode.TRACK or self._left < 0:
+        if running.log.mode[-1] != LoopMode.TRACK or self.time is not None:
             return
         self._left -= 1
         if self._left < 0:
-            self.time = 1e-9 * running.loop.now_ns
-            running.outcome.event = f"{self.time:.3f} s: {self.act(running)}"
+            told = self.act(running)
+            if told:
+                self.time = 1e-9 * running.loop.now_ns
+                running.outcome.event = f"{self.time:.3f} s: {told}"
+            self._left = _RETRY
 
     def act(self, running: Running) -> str:
+        """Does it and tells what was done; empty where it cannot be done now."""
         raise NotImplementedError
+
+
+class RequestBrake(Once):
+    """A brake is requested; nothing is wrong."""
+
+    def act(self, running: Running) -> str:
+        running.loop.brake("requested by the bench")
+        return "brake requested"
 
 
 class LosePayload(Once):
@@ -84,28 +73,106 @@ class LosePayload(Once):
 
 
 class MoveObstacle(Once):
-    """A box appears close to where the tool will be."""
+    """A box appears on the way, where the tool will be a little later; it does not touch the arm yet."""
 
     def act(self, running: Running) -> str:
         robot, reference = running.robot, running.loop._reference  # noqa: SLF001 - no status tells the future
-        time = min(reference.time + _AHEAD, reference.trajectory.duration)
-        tool = robot.payload_prior.spheres
-        place = sphere_centers(robot, tool, reference.trajectory.evaluate(time)[0][None])[0, 0]
-        scene = running.trial.scene
-        scene = replace(scene, obstacles=(*scene.obstacles, Obstacle("moved", place, np.full(3, 0.05))))
-        running.change(scene=scene)
-        running.backend.change_scene(scene)
-        return f"a box appears where the tool will be in {time - reference.time:.2f} s"
+        tool, path, scene = robot.payload_prior.spheres, reference.trajectory, running.trial.scene
+        for ahead in np.arange(self._rng.uniform(0.2, 1.5), path.duration - reference.time, 0.1):
+            place = sphere_centers(robot, tool, path.evaluate(reference.time + ahead)[0][None])[0, 0]
+            box = Obstacle("moved", place, np.full(3, 0.05))
+            gap = Geometry(robot, Scene((box,))).distances(running.log.q[-1])["obstacle"]
+            if gap > _GAP:
+                scene = replace(scene, obstacles=(*scene.obstacles, box))
+                running.change(scene=scene)
+                running.backend.change_scene(scene)
+                brake = running.loop._brake_time  # noqa: SLF001
+                running.outcome.labels |= {"ahead": f"{ahead:.2f}", "brake": f"{brake:.2f}"}
+                return f"a box {1e3 * gap:.0f} mm away, where the tool will be in {ahead:.2f} s; stops take {brake:g} s"
+        return ""
 
 
+@dataclass(frozen=True)
+class Fault:
+    """What is broken, and how.
+
+    Attributes:
+        trial: The trial with what is wrong from the start.
+        told: That in words.
+        event: What happens on the way, if anything.
+        change_arm: What is done to the arm before the start.
+    """
+
+    trial: Trial
+    told: str = ""
+    event: Once | None = None
+    change_arm: Callable[[MujocoArm], None] = lambda arm: None
+
+
+def take_heavy_payload(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Fault:
+    """An object heavier than the prior by 10 to 60 %, or further out by 0.15 m in every direction."""
+    shape, heaviest = robot.payload_prior.shape, robot.payload_prior.box.upper[0]
+    com = rng.uniform(shape.com.lower, shape.com.upper)
+    if rng.integers(0, 2):
+        mass = heaviest * rng.uniform(1.1, 1.6)
+    else:
+        mass, com = heaviest * rng.uniform(0.5, 1.0), com + 0.15 * np.sign(com)
+    gyration = shape.gyration * rng.uniform(0.2, 1.0)
+    payload = from_com_form(mass, com, mass * gyration**2 * np.eye(3))
+    return Fault(replace(trial, payload=payload), f"{mass:.2f} kg at {np.round(com, 2)} m")
+
+
+def double_friction(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Fault:
+    """Coulomb and viscous friction of all joints doubled."""
+    theta = trial.theta.copy()
+    theta[10 * robot.n :].reshape(robot.n, 4)[:, :2] *= 2.0
+    return Fault(replace(trial, theta=theta), "from the start")
+
+
+def lose_payload(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Fault:
+    """What is held, at least 0.3 kg, falls down in motion."""
+    if trial.payload[0] < 0.3:
+        trial = replace(trial, payload=0.5 * robot.payload_prior.nominal + 0.5 * trial.payload)
+    return Fault(trial, event=LosePayload(int(rng.integers(*_WHEN)), rng))
+
+
+def request_brake(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Fault:
+    """All assumptions hold, but the motion is stopped on the way."""
+    return Fault(trial, event=RequestBrake(int(rng.integers(*_WHEN)), rng))
+
+
+def move_obstacle(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Fault:
+    """A box gets into the way after the motion was certified."""
+    return Fault(trial, event=MoveObstacle(int(rng.integers(*_WHEN)), rng))
+
+
+def spoil_torque_sensor(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Fault:
+    """Torques are reported 10 % too large or too small, besides their noise."""
+    gain = float(rng.choice([0.9, 1.1]))
+
+    def change(arm: MujocoArm) -> None:
+        read = arm.read
+
+        def read_wrongly() -> ArmState:
+            state = read()
+            return replace(state, tau=gain * state.tau)
+
+        arm.read = read_wrongly
+
+    return Fault(trial, f"factor {gain}", change_arm=change)
+
+
+BRAKE = "nothing: a brake is requested"
+OBSTACLE = "obstacle moved into the way"
 FAULTS = MappingProxyType({
-    "payload outside its box": "change",
-    "friction doubled": "change",
-    "obstacle moved into the way": "event",
-    "payload lost in motion": "event",
-    "torque sensor wrong by 10 %": "sensor",
+    BRAKE: request_brake,
+    "payload outside its box": take_heavy_payload,
+    "friction doubled": double_friction,
+    OBSTACLE: move_obstacle,
+    "payload lost in motion": lose_payload,
+    "torque sensor wrong by 10 %": spoil_torque_sensor,
 })  # fmt: skip
-"""What can be broken."""
+"""What can be broken, and stops without anything broken, after which nothing may be violated either."""
 
 
 def run_broken(
@@ -113,31 +180,15 @@ def run_broken(
 ) -> Outcome:
     """Runs a trial in which an assumption does not hold, and says who noticed and when.
 
-    Adds the labels ``noticed`` (empty if nobody did) and ``delay`` [s] since the fault began or the first motion.
+    Adds the labels ``noticed`` (empty if nobody did) and ``delay``, the time since the fault began or the arm was taken
+    over [s].
     """
-    rng = np.random.default_rng((trial.seed, 9))
-    event: Event | None = None
-    change = functools.partial(wrong_torque_sensor, gain=rng.choice([0.9, 1.1]))
-    told = ""
-    if fault == "payload outside its box":
-        trial = heavy_payload(robot, trial, rng)
-        told = f"{trial.payload[0]:.2f} kg"
-    elif fault == "friction doubled":
-        trial, told = double_friction(robot, trial, rng), "from the start"
-    elif fault == "torque sensor wrong by 10 %":
-        told = f"factor {change.keywords['gain']}"
-    elif fault == "payload lost in motion":
-        if trial.payload[0] < 0.3:
-            trial = replace(trial, payload=0.5 * robot.payload_prior.nominal + 0.5 * trial.payload)
-        event = LosePayload(int(rng.integers(100, 4000)))
-    else:
-        event = MoveObstacle(int(rng.integers(100, 4000)))
-    is_sensor = fault == "torque sensor wrong by 10 %"
+    broken = FAULTS[fault](robot, trial, np.random.default_rng((trial.seed, 9)))
     outcome = run_trial(
-        robot, planner, trial, plans, time_limit, event, change if is_sensor else lambda arm: None, is_broken=True
+        robot, planner, broken.trial, plans, time_limit, broken.event, broken.change_arm, is_broken=True
     )
-    outcome.event = outcome.event or ("" if isinstance(event, Once) else told)
-    began = event.time if isinstance(event, Once) else 0.0
+    outcome.event = outcome.event or broken.told
+    began = broken.event.time or 0.0 if broken.event is not None else 0.0
     noticed = []
     if outcome.stops:
         first = min(float(text.split()[0]) for text in outcome.stops)
@@ -145,11 +196,12 @@ def run_broken(
         noticed.append(("loop", first, "/".join(sorted(codes))))
     if outcome.alarm is not None:
         noticed.append(("estimator", outcome.alarm, "alarm"))
-    noticed = [entry for entry in noticed if entry[1] >= began]
+    noticed = [entry for entry in noticed if entry[1] >= began - _TICK]
     who, when, what = min(noticed, key=lambda entry: entry[1], default=("", 0.0, ""))
-    is_refused = not who and outcome.ended.startswith("INCONSISTENT")
+    if not who and outcome.ended.startswith("INCONSISTENT"):
+        who, when, what = "procedure", began, "contradiction"
     outcome.labels |= {
-        "noticed": f"{who}: {what}" if who else "procedure: INCONSISTENT" if is_refused else "",
-        "delay": f"{when - began:.3f}" if who else "",
+        "noticed": f"{who}: {what}" if who else "",
+        "delay": f"{max(when - began, 0.0):.3f}" if who else "",
     }
     return outcome

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import numpy as np
 from _closed_loop import ROUNDING, Outcome, draw_trial, run_trial
-from _closed_loop_faults import FAULTS, run_broken
+from _closed_loop_faults import BRAKE, FAULTS, OBSTACLE, run_broken
 from _table import describe_machine, print_table
 
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
@@ -77,7 +77,7 @@ def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outc
         outcomes.append(outcome)
         moved += outcome.plans > 0
         write_result(arguments.results, fault, outcome)
-        for line in () if fault else outcome.violations:
+        for line in outcome.violations if fault in ("", BRAKE) else ():
             print(f"VIOLATION {line}", flush=True)
         if sys.stderr.isatty():
             print(f"\r{fault} {moved} of {wanted}, {time.monotonic() - begin:.0f} s", end="", file=sys.stderr)
@@ -222,6 +222,15 @@ def summarise_broken(results: dict[str, list[Outcome]]) -> None:
         for kind, count in kinds.most_common():
             without = sum(any(f": {kind}" in line for line in o.violations) and not o.labels["noticed"] for o in moved)
             tale.append([fault, kind, count, without])
+    for is_near in (True, False):
+        group = [
+            o
+            for o in results.get(OBSTACLE, ())
+            if "ahead" in o.labels and (float(o.labels["ahead"]) < float(o.labels["brake"])) == is_near
+        ]
+        touched = sum(any(": obstacle: " in line for line in o.violations) for o in group)
+        where = "nearer than a stop takes" if is_near else "further away than that"
+        tale.append([OBSTACLE, f"contact with a box that is {where} ({len(group)} trials)", touched, 0])
     columns = ["broken on purpose", "trials", "with the event", "noticed by", "after, median [s]", "something broken",
                "largest position error / bound", "broken and not noticed"]  # fmt: skip
     print_table(columns, rows, "Assumptions broken on purpose")
@@ -250,9 +259,10 @@ def main() -> int:
         return int(bool(outcome.violations))
     outcomes = run_all(arguments, "", arguments.trials)
     summarise(outcomes, f"{arguments.robot}: trials with all assumptions, up to {arguments.plans} plans each")
-    if arguments.broken:
-        summarise_broken({fault: run_all(arguments, fault, arguments.broken) for fault in arguments.kinds})
-    return int(any(outcome.violations for outcome in outcomes))
+    broken = {fault: run_all(arguments, fault, arguments.broken) for fault in arguments.kinds if arguments.broken}
+    if broken:
+        summarise_broken(broken)
+    return int(any(outcome.violations for outcome in (*outcomes, *broken.get(BRAKE, ()))))
 
 
 if __name__ == "__main__":
