@@ -20,6 +20,7 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import argparse
+import gc
 import json
 import sys
 import time
@@ -51,6 +52,7 @@ def tools(name: str) -> tuple:
 
 def run_one(name: str, seed: int, plans: int, fault: str, time_limit: float) -> Outcome:
     """One trial; with a fault, one in which an assumption is broken."""
+    gc.collect()  # a trial is full of references in circles, and large
     robot, planner = tools(name)
     trial = draw_trial(robot, planner, seed)
     if trial is None:
@@ -64,10 +66,14 @@ def run_one(name: str, seed: int, plans: int, fault: str, time_limit: float) -> 
 
 
 def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outcome]:
-    """Trials until enough of them have moved; those in the file of results are not run again."""
+    """Trials until enough of them have moved, or enough were broken; those in the file are not run again."""
+
+    def counts(outcome: Outcome) -> bool:
+        return bool(outcome.event) if fault else outcome.plans > 0
+
     done = read_results(arguments.results, fault)
     outcomes = [outcome for seed, outcome in sorted(done.items()) if seed >= arguments.first]
-    moved = sum(outcome.plans > 0 for outcome in outcomes)
+    moved = sum(counts(outcome) for outcome in outcomes)
     seeds = (seed for seed in iter_from(arguments.first) if seed not in done)
     job = (arguments.plans, fault, arguments.time_limit)
     begin = time.monotonic()
@@ -75,7 +81,7 @@ def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outc
     def take(outcome: Outcome) -> None:
         nonlocal moved
         outcomes.append(outcome)
-        moved += outcome.plans > 0
+        moved += counts(outcome)
         write_result(arguments.results, fault, outcome)
         for line in outcome.violations if fault in ("", BRAKE) else ():
             print(f"VIOLATION {line}", flush=True)
@@ -258,7 +264,8 @@ def main() -> int:
         print(json.dumps(asdict(outcome), indent=1, default=float))
         return int(bool(outcome.violations))
     outcomes = run_all(arguments, "", arguments.trials)
-    summarise(outcomes, f"{arguments.robot}: trials with all assumptions, up to {arguments.plans} plans each")
+    if outcomes:
+        summarise(outcomes, f"{arguments.robot}: trials with all assumptions, up to {arguments.plans} plans each")
     broken = {fault: run_all(arguments, fault, arguments.broken) for fault in arguments.kinds if arguments.broken}
     if broken:
         summarise_broken(broken)
