@@ -149,6 +149,11 @@ class ControlLoop:
             raise LoopRefusal(
                 "trajectory", f"torque is still being blended in for {self._output.blend_left:.2f} s; try again then"
             )
+        if self._model_change_left > 0.0:
+            raise LoopRefusal(
+                "trajectory",
+                f"the controller still changes to another payload for {self._model_change_left:.2f} s; try again then",
+            )
         if self._effort_fault:
             raise LoopRefusal("trajectory", self._effort_fault)
         if certificate.box_hash != self._box_hash:
@@ -181,9 +186,11 @@ class ControlLoop:
         model.require_fits(self.robot)
         if not is_reset:
             model.require_inside(self._model, self.robot)
+        has_changed = not np.array_equal(model.payload, self._model.payload)
         self._use_model(model)
-        if self._mode is LoopMode.HOLD:
+        if self._mode is LoopMode.HOLD and has_changed:
             self._output.start_blend(self._output.last)
+            self._model_change_left = self.settings.model_change_time
 
     def heartbeat(self, now_ns: int | None = None) -> None:
         """Notes a sign of life of the commanding side.
@@ -258,7 +265,8 @@ class ControlLoop:
             tracking_error=reference.q - self._q,
             tracking_error_max=self._error_max.copy(),
             tracking_bound=self._bound.copy(),
-            is_taking_over=self._mode is LoopMode.HOLD and self._output.blend_left > 0.0,
+            is_taking_over=self._mode is LoopMode.HOLD
+            and max(self._output.blend_left, self._model_change_left) > 0.0,
             model_box_hash=self._box_hash,
             transitions=tuple(self._transitions),
         )
@@ -267,6 +275,7 @@ class ControlLoop:
 
     def _run_cycle(self, state: ArmState) -> LoopSample:
         self._cycles += 1
+        self._model_change_left = max(0.0, self._model_change_left - self.arm.period)
         is_valid = self._take_measurement(state)
         if self._mode is LoopMode.TRACK:
             self._brake_if(self._guard.find_silence((self._now_ns - self._heartbeat_ns) * 1e-9), LoopCode.STALE)
@@ -423,6 +432,7 @@ class ControlLoop:
         self._error_max = np.zeros(self.robot.n)
         self._brake_time = self.settings.brake_time
         self._plan_hash = self._effort_fault = ""
+        self._model_change_left = 0.0
         self._is_given_up = False
         self._invalid_in_a_row = 0
         self._first_state: ArmState | None = None

@@ -37,15 +37,16 @@ class LoopModel:
         return cls.of_payload(robot, prior.box, prior.nominal)
 
     @classmethod
-    def of_payload(cls, robot: RobotModel, box: Box, guess: Array) -> LoopModel:
-        """The robot's nominal parameters and a payload in a box, taken for what makes the tracking bound small.
+    def of_payload(cls, robot: RobotModel, box: Box, guess: Array, nominal: Array | None = None) -> LoopModel:
+        """The robot's nominal parameters and a payload in a box.
 
         Args:
             robot: The arm.
             box: Box that contains the true payload, (10,).
             guess: What it most probably is, (10,).
+            nominal: What the controller takes it for, (10,); None for what makes the tracking bound small.
         """
-        payload = choose_payload(robot, (robot.theta_box, box), guess)
+        payload = choose_payload(robot, (robot.theta_box, box), guess) if nominal is None else nominal
         return cls(robot.theta_nominal, robot.theta_box, payload, box)
 
     def torque_offset(self, robot: RobotModel) -> Array:
@@ -56,7 +57,8 @@ class LoopModel:
         """Checks the numbers.
 
         Raises:
-            LoopRefusal: A length is wrong, or a nominal value is not finite or outside its box; names it.
+            LoopRefusal: A length is wrong, or a nominal value is not finite or, of the arm, outside its box; names it.
+                The payload may be taken for another one than its box allows: what is wrong with it is learnt.
         """
         parts = (
             (self.theta, self.theta_box, parameter_names(robot)),
@@ -65,7 +67,8 @@ class LoopModel:
         for values, box, names in parts:
             if not np.shape(values) == box.lower.shape == (len(names),):
                 raise LoopRefusal("model", f"{len(names)} parameters are needed, {np.size(values)} were given")
-            outside = np.flatnonzero(~((box.lower <= values) & (values <= box.upper)))
+            is_inside = (box.lower <= values) & (values <= box.upper)
+            outside = np.flatnonzero(~(np.isfinite(values) if values is self.payload else is_inside))
             if outside.size:
                 i = outside[0]
                 raise LoopRefusal("model", f"{names[i]} = {values[i]} is not in [{box.lower[i]}, {box.upper[i]}]")

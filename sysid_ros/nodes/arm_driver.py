@@ -19,7 +19,6 @@ from std_msgs.msg import Empty, String
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SampleBatch, SimulationTruth
-from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
 from sysid_ros.core.control import CONTROLLERS
@@ -41,6 +40,7 @@ from sysid_ros.ros.conversions import (
     driver_status_message,
     estimate_from_message,
     joint_state_message,
+    nominal_payload_from_message,
     samples_to_message,
     truth_to_message,
 )
@@ -419,16 +419,18 @@ class ArmDriverNode(LifecycleNode):
             if estimate_from_message(request.estimate) is not None:
                 raise ParameterOutOfRange("estimate", "given", "none where nothing is taken over: use ~/set_model")
             return None
-        return Continuation(request.continues_plan, request.takeover_time, self._model_of(request.estimate))
+        return Continuation(request.continues_plan, request.takeover_time, self._model_of(request))
 
-    def _model_of(self, message: EstimateMessage) -> LoopModel | None:
+    def _model_of(self, request: ApplyEstimate.Request | ExecuteTrajectory.Request) -> LoopModel | None:
         """Model with the payload of an estimate; None where there is none."""
+        message = request.estimate
         estimate = estimate_from_message(message)
         if estimate is None:
             return None
         if estimate.target != "payload":
             raise ParameterOutOfRange("estimate.target", estimate.target, "payload")
-        return LoopModel.of_payload(self._robot, estimate.box, np.array(estimate.values))
+        nominal = nominal_payload_from_message(type(request).__name__, request.nominal_payload)
+        return LoopModel.of_payload(self._robot, estimate.box, np.array(estimate.values), nominal)
 
     def _hear_scene(self, message: SceneMessage) -> None:
         reason = self._scene.hear(message)
@@ -446,7 +448,7 @@ class ArmDriverNode(LifecycleNode):
 
     def _set_model(self, request: ApplyEstimate.Request, response: ApplyEstimate.Response) -> ApplyEstimate.Response:
         def apply() -> None:
-            model = self._model_of(request.estimate)
+            model = self._model_of(request)
             if model is None:
                 self._loop.set_model(LoopModel.nominal(self._robot), is_reset=True)
             else:

@@ -36,6 +36,7 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.certificate import Certificate
 from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.nodes.identification_watch import SuiteWatch
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
@@ -103,6 +104,7 @@ class SuiteClients:
         self.cancel_plan = node.create_client(Trigger, "excitation_planner/cancel")
         self.certify = node.create_client(CertifyTrajectory, "safe_planner/certify")
         self.plan_next = node.create_client(PlanNext, "safe_planner/plan_next")
+        self.cancel_next = node.create_client(Trigger, "safe_planner/cancel")
         self.execute = node.create_client(ExecuteTrajectory, "arm_driver/execute")
         self.brake = node.create_client(Trigger, "arm_driver/brake")
         self.set_model = node.create_client(ApplyEstimate, "arm_driver/set_model")
@@ -147,6 +149,8 @@ class RosBackend:
         self._model_estimate = EstimateMessage()
         self._model_box_hash = ""
         self._model_box: Box | None = None
+        # What the controller takes for true stays the same while bounds shrink: changing it would cost tracking bound.
+        self._nominal = LoopModel.nominal(robot).payload.tolist()
         self._plan_hash = ""
         self._plan_was_seen = False
         self._plan_time = 0.0
@@ -163,7 +167,7 @@ class RosBackend:
         """How long the arm has moved for this goal [s]."""
         return self._ended_time + self._present_time
 
-    def apply_estimate(self, estimate: ParameterEstimate) -> None:
+    def apply_estimate(self, estimate: ParameterEstimate, keeps_nominal: bool = False) -> None:
         """Gives the payload as it is known now to the controller, and from then on to the planners.
 
         Whoever plans and certifies must use the box the controller uses. A failure is a warning: all go on with the
@@ -171,7 +175,7 @@ class RosBackend:
         """
         estimate = self._inside_model(estimate)
         message = estimate_to_message(estimate, self._watch.estimate_stamp_ns)
-        request = ApplyEstimate.Request(estimate=message)
+        request = ApplyEstimate.Request(estimate=message, nominal_payload=self._nominal if keeps_nominal else [])
         try:
             response = call_service(self._node, self._clients.set_model, request, self._parameters.service_timeout)
             refusal = "" if response.success else response.message
@@ -244,6 +248,7 @@ class RosBackend:
         request = CertifyTrajectory.Request(
             trajectory=trajectory_to_message(motion.trajectory, self._robot.joint_names, time.time_ns()),
             estimate=self._model_estimate,
+            nominal_payload=self._nominal,
         )
         records, started = self._watch.records, time.monotonic()
         response = self._call(self._clients.certify, request, refused, self._parameters.planning_timeout)
@@ -311,7 +316,7 @@ class RosBackend:
                 text = f"only {left:.2f} s are left to plan in"
                 raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, text)
             request.time_limit = left
-        request.estimate = estimate
+        request.estimate, request.nominal_payload = estimate, self._nominal
         return self._ask_for_part(request)
 
     def _time_until_takeover(self, part: PlannedPart) -> float:
@@ -323,7 +328,12 @@ class RosBackend:
 
     def _ask_for_part(self, request: PlanNext.Request) -> PlannedPart:
         failed, records, started = IdentificationErrorCode.PLAN_FAILED, self._watch.records, time.monotonic()
-        response = self._call(self._clients.plan_next, request, failed, request.time_limit + SERVICE_RESERVE)
+        try:
+            response = self._call(self._clients.plan_next, request, failed, request.time_limit + SERVICE_RESERVE)
+        except IdentificationFailed as failure:
+            if failure.code != failed:
+                self._end_search(self._clients.cancel_next)
+            raise
         self._plans += 1
         records.timing[f"planning {self._plans}"] = time.monotonic() - started
         if not response.success:
@@ -345,7 +355,7 @@ class RosBackend:
         if before is not None:
             request.continues_plan = before.motion.trajectory.hash()
             request.takeover_time = before.takeover_time
-            request.estimate = estimate
+            request.estimate, request.nominal_payload = estimate, self._nominal
             self._takeovers[part.motion.trajectory.hash()] = before.takeover_time
         self._send_plan(request, part.motion, part.certificate, before)
         if before is not None:
@@ -370,10 +380,8 @@ class RosBackend:
         if not self._samples_arrive():
             error = self._silence("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_SILENCE)
             return MotionState(False, True, 0.0, f"while the arm moved: {error}")
-        is_ours = status.plan_hash != "" and status.plan_hash in self._own_plans()
+        is_ours = self._note_progress()
         self._plan_was_seen |= is_ours
-        if is_ours:
-            self._present_time = status.progress * self._own_plans()[status.plan_hash].duration
         since = time.monotonic() - self._plan_time
         is_old = not self._plan_was_seen and since < START_TIMEOUT  # speaks of the time before this trajectory
         has_fault = status.mode in (DriverStatus.MODE_FAULT, DriverStatus.MODE_IDLE)
@@ -399,9 +407,23 @@ class RosBackend:
             doubt = f"the brake could not be asked for ({error}); a driver that hears nobody brakes by itself"
             patience = 0.2  # it has had its time
         # A driver that ends does not answer any more, but says that it has handed the arm back.
-        if not wait_until(lambda: watch.status_time > asked and not watch.is_moving, patience):
+        if not wait_until(lambda: self._has_come_to_rest(asked), patience):
             self.unrest = doubt
             self._node.get_logger().error(doubt)
+
+    def _has_come_to_rest(self, since: float) -> bool:
+        """Whether a status from after ``since`` says so; notes how far the motion got."""
+        watch = self._watch
+        self._note_progress()
+        return watch.status_time > since and not watch.is_moving
+
+    def _note_progress(self) -> bool:
+        """Notes how long the present plan has been followed, if it is one of this goal's; returns whether it is."""
+        status = self._watch.status
+        plan = self._own_plans().get(status.plan_hash)
+        if plan is not None:
+            self._present_time = status.progress * plan.duration
+        return plan is not None
 
     def estimate(self) -> ParameterEstimate | None:
         """See :class:`IdentificationBackend`."""
@@ -434,7 +456,7 @@ class RosBackend:
         """Gives the controller what is known by now, while the arm rests."""
         estimate = self._watch.estimate
         if estimate is not None and self._parameters.apply_estimate:
-            self.apply_estimate(estimate)
+            self.apply_estimate(estimate, keeps_nominal=True)
             self._wait_for_hold()
 
     def _inside_model(self, estimate: ParameterEstimate) -> ParameterEstimate:
@@ -471,14 +493,14 @@ class RosBackend:
             return self._call(self._clients.plan, request, failed, self._parameters.planning_timeout)
         except IdentificationFailed as failure:
             if failure.code != failed:
-                self._end_search()
+                self._end_search(self._clients.cancel_plan)
             raise
 
-    def _end_search(self) -> None:
+    def _end_search(self, cancel: Any) -> None:
         """Ends the search for a plan; asks again where the request to plan may still be on its way."""
         try:
             for _ in range(CANCEL_TRIES):
-                if call_service(self._node, self._clients.cancel_plan, Trigger.Request(), CANCEL_TIMEOUT).success:
+                if call_service(self._node, cancel, Trigger.Request(), CANCEL_TIMEOUT).success:
                     return
                 time.sleep(0.1)
         except SysidError as error:
@@ -517,6 +539,8 @@ class RosBackend:
 
     def _wait_for_hold(self) -> None:
         watch, fault = self._watch, DriverStatus.MODE_FAULT
+        # What was asked of the driver a moment ago may not show in its status yet.
+        self._wait_until(lambda: self._is_holding() or watch.status.is_taking_over or watch.status.mode == fault)
         self._wait_until(lambda: not watch.status.is_taking_over, TAKE_OVER_TIMEOUT)
         self._wait_until(lambda: self._is_holding() or watch.status.mode == fault)
         if not self._is_holding():

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
 from sysid_msgs.msg import CertifiedTrajectory, DriverStatus, PlanStatus
-from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import CertifyTrajectory, PlanNext, PlanTo
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
@@ -32,6 +32,7 @@ from sysid_ros.ros.conversions import (
     certified_plan_to_message,
     estimate_from_message,
     joint_vector_from_message,
+    nominal_payload_from_message,
     scene_to_message,
     stamp_from_message,
     trajectory_from_message,
@@ -88,6 +89,14 @@ class SafePlannerParameters(SceneParameters):
     k_range: float = parameter(
         _PLANNER.k_range, "rad", "Largest distance a joint's end may be from that of its gentlest stop", lower=0.001,
         upper=6.28, read_only=True,
+    )  # fmt: skip
+    position_margin: float = parameter(
+        0.05, "rad", "Distance plans keep from position limits besides the tracking error, so that a later plan with a "
+        "less certain payload still finds room", lower=0.0, upper=0.5, read_only=True,
+    )  # fmt: skip
+    distance_margin: float = parameter(
+        0.03, "m", "Distance plans keep to everything besides clearance and tracking error, for the same reason",
+        lower=0.0, upper=0.5, read_only=True,
     )  # fmt: skip
     cost: str = parameter(
         _PLANNER.cost, "", "What exciting plans are chosen for", choices=COSTS, read_only=True
@@ -147,6 +156,8 @@ class SafePlannerNode(LifecycleNode):
         self._offered: list[tuple[Callable, Any]] = []
         self._is_active = False
         self._running = 0
+        self._cancelled = 0  # searches begun up to this number are to end
+        self._begun = 0
         self._planning = threading.Lock()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -168,6 +179,7 @@ class SafePlannerNode(LifecycleNode):
             (self.destroy_service, create_long_service(self, CertifyTrajectory, "~/certify", self._certify)),
             (self.destroy_service, create_long_service(self, PlanNext, "~/plan_next", self._plan_next)),
             (self.destroy_service, create_long_service(self, PlanTo, "~/plan_to", self._plan_to)),
+            (self.destroy_service, self.create_service(Trigger, "~/cancel", self._cancel)),
             (self.destroy_subscription, status_subscription),
             (self.destroy_subscription, obstacles),
             (self.destroy_publisher, self._plan_publisher),
@@ -255,7 +267,7 @@ class SafePlannerNode(LifecycleNode):
     ) -> CertifyTrajectory.Response:
         def check() -> CertifiedPlan:
             trajectory = trajectory_from_message(request.trajectory, self._robot.joint_names)
-            payload = self._payload_of(request.estimate)
+            payload = self._payload_of(request)
             return self._planner.certify(trajectory, payload, self._book.scene, self._now())
 
         plan = await self._judge(check, response)
@@ -286,6 +298,18 @@ class SafePlannerNode(LifecycleNode):
             seconds = ", ".join(f"{name} {value:.2f} s" for name, value in part.statistics.seconds.items())
             response.message = f"condition number {part.condition_number:.1f}; {seconds}"
         return response
+
+    def _cancel(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self._cancelled = self._begun
+        response.success = self._running > 0
+        response.message = "the search ends" if self._running else "no search is running"
+        return response
+
+    def _is_unwanted(self) -> Callable[[], bool]:
+        """Looked at by a search that begins now: whether it is to end."""
+        self._begun += 1
+        number = self._begun
+        return lambda: not self._is_active or number <= self._cancelled
 
     async def _judge(self, work: Callable[[], CertifiedPlan], response: Any) -> CertifiedPlan | None:
         """Does the work beside the executor, fills in success, message and status, and tells the others."""
@@ -331,7 +355,7 @@ class SafePlannerNode(LifecycleNode):
             raise ParameterOutOfRange("PlanNext.time_limit [s]", limit, f"above {ANSWER_RESERVE:g}, at most 3600")
         is_move = request.purpose == PlanNext.Request.MOVE
         wanted = NextPlan(
-            payload=self._payload_of(request.estimate),
+            payload=self._payload_of(request),
             start=None if request.continues_plan else self._joints("PlanNext", request, "start_position"),
             after=request.continues_plan,
             at=request.takeover_time,
@@ -340,10 +364,10 @@ class SafePlannerNode(LifecycleNode):
             is_last=request.is_last,
             time_limit=limit - ANSWER_RESERVE,
         )
-        return self._planner.plan(wanted, self._book.scene, self._now(), lambda: not self._is_active)
+        return self._planner.plan(wanted, self._book.scene, self._now(), self._is_unwanted())
 
     def _search_to(self, request: PlanTo.Request) -> CertifiedPlan:
-        payload = self._payload_of(request.estimate)
+        payload = self._payload_of(request)
         for name in ("start_velocity", "start_acceleration"):
             if any(getattr(request, name)):
                 raise ParameterOutOfRange(f"PlanTo.{name}", list(getattr(request, name)), "zero: use ~/plan_next")
@@ -354,7 +378,7 @@ class SafePlannerNode(LifecycleNode):
             self._book.scene,
             self._now(),
             request.duration or None,
-            lambda: not self._is_active,
+            self._is_unwanted(),
         )
 
     def _joints(self, message: str, request: Any, field: str) -> np.ndarray:
@@ -363,15 +387,17 @@ class SafePlannerNode(LifecycleNode):
             raise ParameterOutOfRange(f"{message}.{field}", "empty", f"{self._robot.n} numbers [rad]")
         return joint_vector_from_message(message, field, request.joint_names, values, self._robot.joint_names)
 
-    def _payload_of(self, message: EstimateMessage) -> PayloadKnowledge:
-        """What is known of the payload, and what the controller takes as nominal."""
-        estimate = estimate_from_message(message)
+    def _payload_of(self, request: Any) -> PayloadKnowledge:
+        """What is known of the payload, and what the controller takes it for."""
+        estimate = estimate_from_message(request.estimate)
+        given = getattr(request, "nominal_payload", ())
+        nominal = nominal_payload_from_message(type(request).__name__, given)
         if estimate is None:
-            return PayloadKnowledge.of(self._robot)
+            return PayloadKnowledge.of(self._robot, nominal=nominal)
         if not estimate.is_consistent or estimate.target != "payload":
             given = estimate.alarm or f"of target {estimate.target}"
             raise ParameterOutOfRange("estimate", given, "a consistent estimate of a payload, or none")
-        return PayloadKnowledge.of(self._robot, estimate.box, np.array(estimate.values))
+        return PayloadKnowledge.of(self._robot, estimate.box, np.array(estimate.values), nominal)
 
     # Messages
 

@@ -8,6 +8,7 @@ from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.mujoco_arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.pacing import Pacer
@@ -43,7 +44,10 @@ def build_loop(robot=None, payload="nominal", settings=None, arm_settings=None, 
     if isinstance(payload, str):
         payload = robot.payload_prior.nominal
     arm = MujocoArm(robot, payload=payload, settings=arm_settings or MujocoSettings(), **arm_options)
-    return ControlLoop(arm, controller or ComputedTorque(robot), robot, settings or LoopSettings())
+    # Without a disturbance observer the payload should be the one the arm holds.
+    prior = robot.payload_prior
+    model = LoopModel(robot.theta_nominal, robot.theta_box, prior.nominal, prior.box)
+    return ControlLoop(arm, controller or ComputedTorque(robot), robot, settings or LoopSettings(), model)
 
 
 def make_certificate(loop_or_boxes, trajectory, bound=0.05, **changes):

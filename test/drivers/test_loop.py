@@ -114,7 +114,7 @@ def test_the_real_controllers_with_a_hidden_truth_and_a_payload(controller):
     samples += run(loop, 1.6)
     assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK, loop.status().reason
     require_smooth(samples)
-    require_rest(loop)
+    require_rest(loop, 1.5)
 
 
 # Taking over in motion
@@ -305,16 +305,28 @@ def test_another_model_is_blended_in(robot, loop):
     assert loop.status().model_box_hash != before and loop.status().is_taking_over
     samples += run(loop, 0.5)
     require_smooth(samples)
+    with pytest.raises(LoopRefusal, match="still changes to another payload for 3.5"):
+        start_move(loop)
     with pytest.raises(LoopRefusal, match="the interval of payload.m, .* not inside .*; ask for a reset"):
         loop.set_model(prior)
     loop.set_model(prior, is_reset=True)
     assert loop.status().model_box_hash == before
 
 
+def test_bounds_that_shrink_disturb_nothing(loop):
+    """The controller takes the same payload for true, so a motion may start at once."""
+    prior = loop.model
+    loop.set_model(replace(prior, payload_box=Box.around(1.9 * prior.payload, 1e-3)))  # it may lie outside
+    assert not loop.status().is_taking_over
+    start_move(loop)
+
+
 def test_models_that_are_refused(robot, loop):
     model = loop.model
-    with pytest.raises(LoopRefusal, match=r"payload.m = 99.0 is not in \[0.0"):
-        loop.set_model(replace(model, payload=np.r_[99.0, model.payload[1:]]), is_reset=True)
+    with pytest.raises(LoopRefusal, match=r"payload.m = nan is not in \[0.0"):
+        loop.set_model(replace(model, payload=np.r_[np.nan, model.payload[1:]]), is_reset=True)
+    with pytest.raises(LoopRefusal, match=r"joint_1.m = 99.0 is not in \["):
+        loop.set_model(replace(model, theta=np.r_[99.0, model.theta[1:]]), is_reset=True)
     with pytest.raises(LoopRefusal, match="98 parameters are needed, 5 were given"):
         loop.set_model(replace(model, theta=np.zeros(5)))
     wider = Box(model.theta_box.lower - 1.0, model.theta_box.upper)

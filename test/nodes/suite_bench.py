@@ -64,6 +64,7 @@ class GoalProbe:
     def __init__(self, bench, prefix=""):
         self._client = ActionClient(bench.node, Identify, f"{prefix}identification/identify")
         assert self._client.wait_for_server(2 * PATIENCE)
+        time.sleep(1.0)  # the other direction is found a little later; an answer before that would be lost
 
     def send(self, **fields):
         return Goal(self._client, Identify.Goal(**fields))

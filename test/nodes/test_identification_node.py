@@ -12,7 +12,7 @@ from suite_bench import GoalProbe, SuiteOfProcesses
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus
-from sysid_msgs.srv import PlanExcitation, SetPayload
+from sysid_msgs.srv import SetPayload
 from sysid_ros.core.planning.certificate import box_hash
 from sysid_ros.drivers.mock import load_payload
 from sysid_ros.ros.shared_memory import existing_files, files_in_use, remove_unused
@@ -21,8 +21,8 @@ from sysid_ros.ros.waiting import wait_until
 HOLD, TRACK = DriverStatus.MODE_HOLD, DriverStatus.MODE_TRACK
 NAMESPACE = "left"
 Feedback, Result = Identify.Feedback, Identify.Result
-SHORT = {"max_motion_time": 2.0, "number_of_trajectories": 1}
-"""A goal with one trajectory of 2 s."""
+SHORT = {"max_motion_time": 3.0, "number_of_trajectories": 1}
+"""A goal with one plan of 3 s."""
 PARAMETERS = {
     "arm_driver": {"payload": "dumbbell_4lb", "truth": "corner", "seed": 3, "commander_timeout": 2.0},
     "excitation_planner": {"time_budget": 0.5, "starts": 1, "max_iterations": 5},
@@ -76,19 +76,19 @@ def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
     assert estimate.is_consistent and np.all(estimate.lower <= truth) and np.all(truth <= estimate.upper)
     assert estimate.lower[0] > 0.0 and estimate.upper[0] < robot.payload_prior.box.upper[0]
     assert np.all(estimate.lower <= estimate.values) and np.all(estimate.values <= estimate.upper)
-    assert result.payload.m == estimate.values[0] and result.motion_time == 2.0
+    assert result.payload.m == estimate.values[0] and result.motion_time == 3.0
     names = {path.name for path in (folder / "first").iterdir()}
     assert {"estimate.yaml", "report.html", "recording.mcap", "robot_with_payload.urdf"} <= names
     assert result.results_directory == str(folder / "first")
 
     names = {getattr(Feedback, name): name[6:] for name in dir(Feedback) if name.startswith("PHASE_")}
     phases = [names[phase] for k, phase in enumerate(goal.phases) if k == 0 or phase != goal.phases[k - 1]]
-    assert phases == "WAITING ESTIMATING PLANNING CERTIFYING MOVING ESTIMATING REPORTING".split()
+    assert phases == "WAITING ESTIMATING PLANNING MOVING ESTIMATING REPORTING".split()
     progress = [feedback.progress for feedback in goal.feedback]
     assert progress == sorted(progress) and progress[0] == 0.0 and progress[-1] == 1.0
     assert all(feedback.text for feedback in goal.feedback)
     motion = [feedback.motion_time for feedback in goal.feedback]
-    assert motion == sorted(motion) and motion[-1] == 2.0
+    assert motion == sorted(motion) and motion[-1] == 3.0
     # The controller has the identified payload from now on.
     status = require_rest(driver)
     assert status.model_box_hash != box_hash(robot.theta_box, robot.payload_prior.box)
@@ -102,9 +102,9 @@ def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, f
     cases = {
         "max_motion_time [s] is nan": {"max_motion_time": float("nan")},
         "max_motion_time [s] is -1": {"max_motion_time": -1.0},
-        "trajectory_duration [s] is 0.2": {"max_motion_time": 0.2},
+        "a plan takes 3 s with its stop, but only 2 s of motion are allowed": {"max_motion_time": 2.0},
         "target_mass_width [kg] is nan": {"target_mass_width": float("nan")},
-        "trajectories is 21": {"number_of_trajectories": 21},
+        "trajectories is 101": {"number_of_trajectories": 101},
         "cannot be used": {"results_directory": str(folder / "file" / "below")},
         "of an earlier goal; give another folder": {"results_directory": str(full)},
     }
@@ -112,29 +112,24 @@ def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, f
         result = goals.send(**fields).wait()
         assert result.error_code == Result.INVALID_GOAL, result.error_text
         assert words in result.error_text, result.error_text
-        assert not any(result.estimate.names) and result.motion_time == 0.0
+        assert result.motion_time == 0.0
     assert driver.status.latest.mode == HOLD
 
 
-def test_cancelled_while_planning_the_search_ends_too(goals, bench, driver, suite):
-    assert not bench.set_parameter(f"{NAMESPACE}/excitation_planner", time_budget=60.0, max_iterations=1000, starts=50)
-    goal = goals.send(**SHORT)
+def test_cancelled_while_planning_nothing_moves(goals, bench, driver, suite):
+    goal = goals.send(max_motion_time=9.0, number_of_trajectories=4)
     goal.wait_for_phase(Feedback.PHASE_PLANNING)
-    # A request that nothing can come of tells whether the search runs.
-    probe = f"{NAMESPACE}/excitation_planner/plan"
-    assert wait_until(lambda: "another search" in bench.call(PlanExcitation, probe).message, PATIENCE)
     busy = goals.send(**SHORT).wait()
     assert busy.error_code == Result.BUSY
-    assert busy.error_text == "another goal is running (planning an exciting trajectory); cancel it or wait for its end"
+    assert busy.error_text == "another goal is running (planning the first motions); cancel it or wait for its end"
     trigger = bench.call(Trigger, f"{NAMESPACE}/identification/identify_payload")
     assert not trigger.success and "another goal is running" in trigger.message
     goal.cancel()
     result = goal.wait()
     assert result.error_code == Result.CANCELED and result.motion_time == 0.0, result.error_text
     assert goal.phases[-1] == Feedback.PHASE_STOPPING
-    assert wait_until(lambda: "the excitation planner was cancelled" in suite.log("excitation_planner"), PATIENCE)
-    assert not bench.set_parameter(f"{NAMESPACE}/excitation_planner", **PARAMETERS["excitation_planner"])
     require_rest(driver)
+    assert goals.send(**SHORT).wait().error_code == Result.NONE  # nothing is left of the search
 
 
 def test_cancelled_while_moving_the_arm_brakes_first(goals, driver, folder):
@@ -152,7 +147,7 @@ def test_cancelled_while_moving_the_arm_brakes_first(goals, driver, folder):
 
 
 def test_the_trigger_identifies_again_after_a_cancelled_goal(bench, driver):
-    parameters = {"trajectory_duration": 2.0, "max_motion_time": 2.0, "trajectories": 1}
+    parameters = {"max_motion_time": 6.0, "trajectories": 1}
     assert not bench.set_parameter(f"{NAMESPACE}/identification", **parameters)
     response = bench.call(Trigger, f"{NAMESPACE}/identification/identify_payload", seconds=3 * PATIENCE)
     assert response.success, response.message
@@ -196,9 +191,31 @@ def test_killed_estimator_ends_the_goal_at_rest(goals, bench, driver, suite):
     suite.restart("estimator", "estimating the payload")
 
 
+def test_killed_planner_lets_the_arm_come_to_rest_on_its_plan(goals, bench, driver, suite):
+    goal = goals.send(max_motion_time=12.0, number_of_trajectories=7)
+    driver.wait_for(TRACK)
+    suite.kill("safe_planner")
+    result = goal.wait()
+    assert result.error_code in (Result.PLAN_FAILED, Result.TIMEOUT), result.error_text
+    assert "safe_planner/plan_next" in result.error_text
+    status = require_rest(driver)
+    assert status.code == DriverStatus.CODE_OK and status.text == "trajectory done"  # not even a brake was needed
+    suite.restart("safe_planner", "plans are proven")
+    assert goals.send(**SHORT).wait().error_code == Result.NONE
+
+
+def test_plans_that_take_over_move_without_a_stop(goals, driver):
+    goal = goals.send(max_motion_time=6.0, number_of_trajectories=3)
+    result = goal.wait()
+    assert result.error_code == Result.NONE, result.error_text
+    assert 3.0 <= result.motion_time <= 6.0
+    status = require_rest(driver)
+    assert status.code == DriverStatus.CODE_OK
+
+
 def test_killed_identification_lets_the_driver_brake(goals, bench, driver, suite):
     assert not bench.set_parameter(f"{NAMESPACE}/arm_driver", commander_timeout=1.0)
-    goal = goals.send(max_motion_time=5.0, number_of_trajectories=1)
+    goal = goals.send(**SHORT)
     goal.wait_for_phase(Feedback.PHASE_MOVING)
     driver.wait_for(TRACK)
     suite.kill("identification")
@@ -209,7 +226,7 @@ def test_killed_identification_lets_the_driver_brake(goals, bench, driver, suite
 def test_killed_driver_takes_its_loop_along_and_fails_the_goal(bench, driver, suite):
     suite.restart("identification", "send a goal")
     goals = GoalProbe(bench, f"{NAMESPACE}/")
-    goal = goals.send(max_motion_time=3.0, number_of_trajectories=1)
+    goal = goals.send(**SHORT)
     goal.wait_for_phase(Feedback.PHASE_MOVING)
     loop_and_driver = suite.groups["arm_driver"]
     suite.kill("arm_driver")

@@ -16,7 +16,7 @@ from sysid_ros.nodes.identification import IdentificationParameters
 from sysid_ros.nodes.safe_planner import SafePlannerParameters
 
 RECEDING_OWN = {one.name for one in fields(RecedingSettings)} - {
-    "duration", "planning_time", "k_range", "cost", "window", "seed",
+    "duration", "planning_time", "k_range", "position_margin", "distance_margin", "cost", "window", "seed",
 }  # fmt: skip
 
 
@@ -32,7 +32,7 @@ CASES = [
     (EstimatorSettings, EstimatorParameters, set(), set()),
     (ExcitationSettings, ExcitationPlannerParameters, {"seed"}, set()),  # the seed comes with the request
     (VerifierSettings, VerifierParameters, {"piece", "shortest_piece", "rate_tolerance", "distance_tolerance"}, set()),
-    (RecedingSettings, PlannerParameters, RECEDING_OWN, set()),
+    (RecedingSettings, PlannerParameters, RECEDING_OWN, {"position_margin", "distance_margin"}),
     (IdentificationSettings, IdentificationParameters, set(), set()),
 ]
 

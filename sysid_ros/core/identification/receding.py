@@ -52,14 +52,13 @@ class RecedingProcedure(Procedure):
     def _move(self) -> str:
         reason = ""
         for _ in range(_STARTS):
-            before = len(self._motions)
             done = self._run_chain()
             self._settle(self._fraction)
             if done.is_final:
                 return done.reason
             reason = done.reason
-            if len(self._motions) <= before + 1 and not self._has_time():
-                break
+            if self._motion_time + self._plan_duration > self._settings.max_motion_time + 1e-9:
+                return f"{reason}, and no time for another motion"
         return f"the motion came to rest {_STARTS} times: {reason}"
 
     def _run_chain(self) -> _Ending:
@@ -67,6 +66,12 @@ class RecedingProcedure(Procedure):
         self._report(Phase.PLANNING, "planning the first motions", self._fraction)
         self._require_not_cancelled()
         part = self._plan(None, ())
+        longest = self._settings.max_motion_time - self._motion_time
+        if self._plan_duration > longest + 1e-9:
+            raise IdentificationFailed(
+                IdentificationErrorCode.INVALID_GOAL,
+                f"a plan takes {self._plan_duration:g} s with its stop, but only {longest:g} s of motion are allowed",
+            )
         widths, ending = [self._widths()], self._stop_rule([], ahead=0)
         following = None if ending else self._plan_after(part, (part,))
         self._backend.execute_next(part, None)

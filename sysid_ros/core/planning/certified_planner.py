@@ -63,18 +63,22 @@ class PayloadKnowledge:
     nominal: Array
 
     @classmethod
-    def of(cls, robot: RobotModel, box: Box | None = None, guess: Array | None = None) -> PayloadKnowledge:
-        """A payload in a box, taken by the controller for what makes the tracking bound small, as drivers do.
+    def of(
+        cls, robot: RobotModel, box: Box | None = None, guess: Array | None = None, nominal: Array | None = None
+    ) -> PayloadKnowledge:
+        """A payload in a box.
 
         Args:
             robot: The arm.
             box: Box that contains the truth, (10,); that of the robot's prior if None.
             guess: What it most probably is, (10,); the prior's if None.
+            nominal: What the controller takes it for, (10,); None for what makes the tracking bound small, as drivers
+                choose it too.
         """
         prior = robot.payload_prior
         box = prior.box if box is None else box
         guess = prior.nominal if guess is None else guess
-        return cls(box, choose_payload(robot, (robot.theta_box, box), guess))
+        return cls(box, choose_payload(robot, (robot.theta_box, box), guess) if nominal is None else nominal)
 
 
 @dataclass(frozen=True)

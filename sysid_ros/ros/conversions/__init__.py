@@ -16,6 +16,7 @@ from sysid_ros.ros.conversions.estimate import (
     estimate_to_message,
     inertia_message,
     information_from_message,
+    nominal_payload_from_message,
     truth_from_message,
     truth_to_message,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "joint_order",
     "joint_state_message",
     "joint_vector_from_message",
+    "nominal_payload_from_message",
     "samples_from_message",
     "samples_to_message",
     "scene_from_message",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from geometry_msgs.msg import Inertia, Vector3
 from numpy.typing import ArrayLike
@@ -82,6 +84,26 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
         condition_number=float(message.condition_number),
         error_budget=dict(zip(terms, shares, strict=True)),
     )
+
+
+def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | None:
+    """The ten parameters a controller takes for true; None where none are given.
+
+    Args:
+        what: Type of the message, for the error.
+        values: The field ``nominal_payload``.
+
+    Raises:
+        InvalidMessage: They are not ten finite numbers, or the mass is negative.
+    """
+    if not len(values):
+        return None
+    nominal = np.array(values, dtype=float)
+    if nominal.shape != (10,) or not np.all(np.isfinite(nominal)) or nominal[0] < 0.0:
+        raise InvalidMessage(
+            what, "nominal_payload", f"is {nominal.tolist()}; ten finite numbers are needed, mass 0 or more"
+        )
+    return nominal
 
 
 def information_from_message(message: messages.ParameterEstimate) -> Array:
