@@ -398,7 +398,7 @@ class RosBackend:
         if not self._plan_hash:
             return
         self._node.get_logger().warning(f"bringing the arm to rest: {reason}")
-        asked, patience, watch = time.monotonic(), BRAKE_TIMEOUT, self._watch
+        asked, patience = time.monotonic(), BRAKE_TIMEOUT
         doubt = f"the driver has not said that the arm rests within {BRAKE_TIMEOUT:g} s"
         try:
             call_service(self._node, self._clients.brake, Trigger.Request(), BRAKE_TIMEOUT)
