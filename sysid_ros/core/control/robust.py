@@ -106,6 +106,8 @@ class RobustController:
         model = ControlModel(theta_arm, theta_arm_box, payload, payload_box)
         PassiveDynamics(self.robot, model.total)  # refuses what no arm can have
         self._model, self._before, self._blended = model, self._total, 0.0
+        if np.array_equal(model.total, self._total):
+            self._blended = np.inf  # only the boxes are others
         if self._cycles == 0:
             self._use(model.total)
             self._blended = np.inf
