@@ -12,35 +12,53 @@ from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import JointState
 from visualization_msgs.msg import MarkerArray
 
-from sysid_msgs.msg import CertifiedTrajectory
+from sysid_msgs.msg import CertifiedTrajectory, DriverStatus
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_msgs.msg import Scene as SceneMessage
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.model.kinematics import BodyPoses
+from sysid_ros.core.planning.base import Trajectory
+from sysid_ros.core.planning.clearance import spheres_of_payload
+from sysid_ros.core.planning.scene import Scene
+from sysid_ros.core.planning.swept import SweptSpheres, sweep_spheres
+from sysid_ros.nodes.monitor_plans import HeardPlan, PlanBook
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_from_message
+from sysid_ros.ros.conversions import (
+    certified_from_message,
+    estimate_from_message,
+    joint_vector_from_message,
+    scene_from_message,
+    stamp_from_message,
+)
 from sysid_ros.ros.markers import MarkerBuilder
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.plan_markers import draw_plan, draw_scene
 from sysid_ros.ros.robot import RobotParameters
 
-UNSEEN_PERIOD = 1.0
-"""Time between two publications to nobody [s]."""
+STATUS_SILENCE = 3.0
+"""A driver that says nothing for this long follows nothing any more, as far as pictures go [s]."""
 
 
 @dataclass(frozen=True)
 class MonitorParameters(RobotParameters):
     """Parameters of the node ``monitor``."""
 
-    rate: float = parameter(10.0, "Hz", "How often markers are published", lower=0.5, upper=60.0)
-    show_spheres: bool = parameter(True, "", "Draw the collision spheres of the arm")
-    path_points: int = parameter(100, "-", "Points on the drawn path of the next plan", lower=10, upper=2000)
+    rate: float = parameter(10.0, "Hz", "How often the arm is drawn, and others if they changed", lower=0.5, upper=60.0)
+    show_spheres: bool = parameter(True, "", "Draw the collision spheres of the arm and of what it carries")
+    path_points: int = parameter(100, "-", "Points on the drawn paths of the tool", lower=10, upper=2000)
+    swept_postures: int = parameter(
+        12, "-", "Postures of a plan at which its spheres are drawn; 0 leaves them out", lower=0, upper=100
+    )
 
 
 class MonitorNode(Node):
-    """Publishes ``~/markers``: collision spheres, path of the tool, payload with the uncertainty of its CoM.
+    """Publishes three pictures, each complete in itself.
 
-    The arm is drawn as soon as somebody says where it is.
+    ``~/markers`` has the arm and the payload with the uncertainty of its CoM, as soon as the arm is heard of;
+    ``~/plan_markers`` the plan with the room it takes and the margins of its certificate, until it ends;
+    ``~/scene_markers`` obstacles and ground. The last two come when they change. Nothing is drawn for nobody.
     """
 
     def __init__(self) -> None:
@@ -49,17 +67,27 @@ class MonitorNode(Node):
         self._robot = self._config.values.load_robot(self.get_logger())
         self._poses = BodyPoses(self._robot)
         self._joint_state: bytes | None = None
-        self._next_publish = 0.0
         self._estimate: ParameterEstimate | None = None
-        self._path: np.ndarray | None = None
+        self._plans = PlanBook()
+        self._drawn_plans: object = None
+        self._status_time = np.inf
+        self._scene: Scene | None = None
+        self._scene_fault = ""
+        self._is_scene_drawn = True
         self._publisher = self.create_publisher(MarkerArray, "~/markers", qos.MARKERS)
+        self._plan_publisher = self.create_publisher(MarkerArray, "~/plan_markers", qos.MARKERS)
+        self._scene_publisher = self.create_publisher(MarkerArray, "~/scene_markers", qos.MARKERS)
         self.create_subscription(
             JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER, raw=True
         )
         self.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
         self.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
+        self.create_subscription(SceneMessage, "safe_planner/scene", self._take_scene, qos.LATCHED)
+        self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
         self._timer = self.create_timer(1.0 / self._config.values.rate, self._publish)
         self._config.on_change(lambda new: setattr(self._timer, "timer_period_ns", round(1e9 / new.rate)))
+
+    # What is heard
 
     def _take_joint_state(self, message: bytes) -> None:
         self._joint_state = message  # only the latest is drawn, so only that one is taken apart
@@ -74,47 +102,108 @@ class MonitorNode(Node):
                 "JointState", "position", message.name, message.position, self._robot.joint_names
             )
         except SysidError as error:
-            self.get_logger().error(f"joint_states: {error}", throttle_duration_sec=5.0)
+            self._complain("joint_states", error)
             return None
 
     def _take_estimate(self, message: EstimateMessage) -> None:
         try:
             self._estimate = estimate_from_message(message)
         except SysidError as error:
-            self.get_logger().error(f"estimator/estimate: {error}", throttle_duration_sec=5.0)
+            self._complain("estimator/estimate", error)
 
     def _take_plan(self, message: CertifiedTrajectory) -> None:
         try:
-            plan = trajectory_from_message(message.trajectory, self._robot.joint_names)
+            trajectory, certificate = certified_from_message(message, self._robot.joint_names)
+            scene = scene_from_message(message.scene, self._robot.n) if message.robot_name else None
         except SysidError as error:
-            self.get_logger().error(f"safe_planner/plan: {error}", throttle_duration_sec=5.0)
+            self._complain("safe_planner/plan", error)
             return
-        times = np.linspace(0.0, plan.duration, self._config.values.path_points)
-        self._path = self._poses.tool_path(plan.sample(times)[0])
+        self._plans.hear(HeardPlan(trajectory, certificate, scene))
+
+    def _take_scene(self, message: SceneMessage) -> None:
+        self._scene_fault = message.fault
+        self._is_scene_drawn = False
+        try:
+            self._scene = scene_from_message(message, self._robot.n)
+        except SysidError as error:
+            # The last scene that could be used stays in the picture, as one that is no longer known to be true.
+            self._scene_fault = message.fault or f"the scene cannot be used: {error}"
+            self._complain("safe_planner/scene", error)
+
+    def _take_status(self, message: DriverStatus) -> None:
+        self._status_time = time.monotonic()
+        now = 1e-9 * stamp_from_message(message.header.stamp)
+        self._plans.update(message.plan_hash, message.next_plan_hash, now)
+
+    def _complain(self, topic: str, error: SysidError) -> None:
+        self.get_logger().error(f"{topic}: {error}", throttle_duration_sec=5.0)
+
+    # What is drawn
 
     def _publish(self) -> None:
-        # Without a listener one picture in a while is enough for those who come late.
-        if self._publisher.get_subscription_count() == 0 and time.monotonic() < self._next_publish:
-            return
-        self._next_publish = time.monotonic() + UNSEEN_PERIOD
-        self._publisher.publish(self._markers())
+        if time.monotonic() - self._status_time > STATUS_SILENCE:
+            self._plans.lose_driver()
+            self._status_time = np.inf
+        if self._publisher.get_subscription_count():
+            self._publisher.publish(self._draw_arm())
+        if self._scene_publisher.get_subscription_count() and not self._is_scene_drawn:
+            self._is_scene_drawn = True
+            self._scene_publisher.publish(self._draw_scene())
+        if self._plan_publisher.get_subscription_count():
+            values = self._config.values
+            wanted = (
+                self._plans.shown, self._plans.is_followed, self._plans.waiting, values.path_points,
+                values.swept_postures,
+            )  # fmt: skip
+            if wanted != self._drawn_plans:
+                self._drawn_plans = wanted
+                self._plan_publisher.publish(self._draw_plans())
 
-    def _markers(self) -> MarkerArray:
-        values, robot = self._config.values, self._robot
-        builder = MarkerBuilder(robot.base_frame, self.get_clock().now().to_msg())
-        if self._path is not None:
-            builder.add_path("plan", self._path)
+    def _builder(self) -> MarkerBuilder:
+        return MarkerBuilder(self._robot.base_frame, self.get_clock().now().to_msg())
+
+    def _draw_arm(self) -> MarkerArray:
+        robot, builder = self._robot, self._builder()
         q = self._position()
         if q is None:
             return builder.array()
         rotations, positions = self._poses.compute(q)
-        if values.show_spheres:
-            for sphere in robot.spheres:
-                center = positions[sphere.body] + rotations[sphere.body] @ sphere.center
-                builder.add_sphere("arm", center, sphere.radius)
+        if self._config.values.show_spheres:
+            carried = spheres_of_payload(robot, self._scene or Scene())
+            for namespace, spheres in (("arm", robot.spheres), ("carried", carried)):
+                for sphere in spheres:
+                    center = positions[sphere.body] + rotations[sphere.body] @ sphere.center
+                    builder.add_sphere(namespace, center, sphere.radius)
         if self._estimate is not None and self._estimate.is_consistent:
             builder.add_payload(self._estimate, rotations[-1], positions[-1])
         return builder.array()
+
+    def _draw_scene(self) -> MarkerArray:
+        builder = self._builder()
+        draw_scene(builder, self._scene or Scene(), self._scene_fault)
+        return builder.array()
+
+    def _draw_plans(self) -> MarkerArray:
+        builder, plan, waiting = self._builder(), self._plans.shown, self._plans.waiting
+        if plan is not None:
+            title = "followed" if self._plans.is_followed else "not followed yet"
+            certificate = plan.certificate
+            draw_plan(builder, self._path(plan.trajectory), self._sweep(plan), certificate, f"plan {title}")
+        if waiting is not None:
+            builder.add_path("next_plan", self._path(waiting.trajectory))
+        return builder.array()
+
+    def _path(self, trajectory: Trajectory) -> np.ndarray:
+        times = np.linspace(0.0, trajectory.duration, self._config.values.path_points)
+        return self._poses.tool_path(trajectory.sample(times)[0])
+
+    def _sweep(self, plan: HeardPlan) -> SweptSpheres | None:
+        postures = self._config.values.swept_postures
+        if postures == 0:
+            return None
+        scene = plan.scene or self._scene or Scene()
+        error = 0.0 if plan.certificate is None else plan.certificate.tracking_bound
+        return sweep_spheres(self._robot, plan.trajectory, scene, error, postures)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -23,6 +23,16 @@ COLORS = {
     "com": (0.85, 0.1, 0.1, 1.0),
     "com_bounds": (0.85, 0.1, 0.1, 0.25),
     "text": (1.0, 1.0, 1.0, 0.95),
+    "carried": (0.95, 0.55, 0.1, 0.3),
+    "obstacles": (0.75, 0.35, 0.3, 0.6),
+    "obstacles_unknown": (0.9, 0.1, 0.1, 0.9),
+    "ground": (0.45, 0.45, 0.42, 0.5),
+    "scene_text": (1.0, 1.0, 1.0, 0.95),
+    "next_plan": (0.3, 0.85, 0.75, 0.7),
+    "swept": (0.1, 0.55, 0.9, 0.07),
+    "closest": (0.95, 0.2, 0.5, 1.0),
+    "closest_text": (1.0, 0.6, 0.75, 1.0),
+    "margins": (1.0, 1.0, 1.0, 0.95),
 }
 """Colour of each namespace of markers: red, green, blue, opacity."""
 COM_DIAMETER = 0.015
@@ -57,6 +67,21 @@ class MarkerBuilder:
         marker = self._add(namespace, Marker.LINE_STRIP, np.zeros(3), np.eye(3), [PATH_WIDTH, 0.0, 0.0])
         marker.points = [_point(point) for point in np.asarray(points, dtype=float)]
 
+    def add_spheres(self, namespace: str, centers: ArrayLike, radius: float) -> None:
+        """Spheres of one radius [m] at centers (N, 3) [m], as one marker."""
+        marker = self._add(namespace, Marker.SPHERE_LIST, np.zeros(3), np.eye(3), np.full(3, 2.0 * radius))
+        marker.points = [_point(point) for point in np.asarray(centers, dtype=float)]
+
+    def add_box(self, namespace: str, center: ArrayLike, size: ArrayLike, rotation: ArrayLike | None = None) -> None:
+        """A box at center (3,) [m] with edges (3,) [m]; the columns of the rotation (3, 3) are its axes."""
+        turned = np.eye(3) if rotation is None else rotation
+        self._add(namespace, Marker.CUBE, center, turned, np.maximum(size, LEAST_SIZE))
+
+    def add_text(self, namespace: str, position: ArrayLike, text: str, height: float = TEXT_HEIGHT) -> None:
+        """Text that faces the viewer, its middle at position (3,) [m], with letters of a height [m]."""
+        marker = self._add(namespace, Marker.TEXT_VIEW_FACING, position, np.eye(3), [0.0, 0.0, height])
+        marker.text = text
+
     def add_payload(self, estimate: ParameterEstimate, rotation: ArrayLike, origin: ArrayLike) -> None:
         """The payload: inertia ellipsoid, CoM, the box its CoM certainly lies in, and its mass in words.
 
@@ -79,8 +104,8 @@ class MarkerBuilder:
         self._add("payload", Marker.SPHERE, center, rotation @ ellipsoid.rotation, size)
         self._add("com", Marker.SPHERE, center, np.eye(3), np.full(3, COM_DIAMETER))
         above = center + np.array([0.0, 0.0, float(ellipsoid.semi_axes.max()) + TEXT_HEIGHT])
-        text = self._add("text", Marker.TEXT_VIEW_FACING, above, np.eye(3), [0.0, 0.0, TEXT_HEIGHT])
-        text.text = f"{estimate.values[0]:.3f} kg in [{estimate.lower[0]:.3f}, {estimate.upper[0]:.3f}]"
+        bounds = f"[{estimate.lower[0]:.3f}, {estimate.upper[0]:.3f}]"
+        self.add_text("text", above, f"{estimate.values[0]:.3f} kg in {bounds}")
 
     def _add(self, namespace: str, kind: int, position: ArrayLike, rotation: ArrayLike, scale: ArrayLike) -> Marker:
         x, y, z, w = pin.Quaternion(np.asarray(rotation, dtype=float)).normalized().coeffs()

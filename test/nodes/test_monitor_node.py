@@ -6,15 +6,17 @@ from node_bench import Bench
 from sensor_msgs.msg import JointState
 from visualization_msgs.msg import MarkerArray
 
-from sysid_msgs.msg import CertifiedTrajectory
+from sysid_msgs.msg import CertifiedTrajectory, DriverStatus
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_msgs.msg import Scene as SceneMessage
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.model.kinematics import BodyPoses
 from sysid_ros.core.planning.certificate import Certificate
+from sysid_ros.core.planning.scene import Obstacle, Scene
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.nodes.monitor import MonitorNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_to_message, estimate_to_message, joint_state_message
+from sysid_ros.ros.conversions import certified_to_message, estimate_to_message, joint_state_message, scene_to_message
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +32,35 @@ def markers(bench):
     return bench.listen(MarkerArray, "monitor/markers", qos.MARKERS)
 
 
+@pytest.fixture(scope="module")
+def plan_markers(bench):
+    return bench.listen(MarkerArray, "monitor/plan_markers", qos.MARKERS)
+
+
+@pytest.fixture(scope="module")
+def scene_markers(bench):
+    return bench.listen(MarkerArray, "monitor/scene_markers", qos.MARKERS)
+
+
+@pytest.fixture(scope="module")
+def plans(bench):
+    return bench.node.create_publisher(CertifiedTrajectory, "safe_planner/plan", qos.LATCHED)
+
+
+def certified(robot, goal, names=None):
+    zero = np.zeros(7)
+    trajectory = BezierTrajectory(robot.home, zero, zero, robot.home + goal, 1.0)
+    margins, places = {"torque [-]": 0.1}, {"torque [-]": "joint 'joint_2', 0.500 s"}
+    certificate = Certificate(
+        trajectory.hash(), "", robot.home, "interval", "", margins, np.full(7, 0.05), 0.0, 1e12, places=places
+    )
+    return trajectory.hash(), certified_to_message(trajectory, certificate, names or robot.joint_names)
+
+
+def title_of(array):
+    return next(marker.text for marker in array.markers if marker.ns == "margins").split("\n")[0]
+
+
 def namespaces(array):
     return {marker.ns for marker in array.markers[1:]}
 
@@ -38,7 +69,6 @@ def test_everything_that_is_known_is_drawn(bench, markers, robot):
     assert namespaces(markers.wait()) == set()  # nobody has said where the arm is
 
     states = bench.node.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
-    plans = bench.node.create_publisher(CertifiedTrajectory, "safe_planner/plan", qos.LATCHED)
     estimates = bench.node.create_publisher(EstimateMessage, "estimator/estimate", qos.LATCHED)
     q, zero = robot.home + 0.1, np.zeros(7)
     order = np.arange(7)[::-1]
@@ -53,9 +83,6 @@ def test_everything_that_is_known_is_drawn(bench, markers, robot):
     np.testing.assert_allclose([last.pose.position.x, last.pose.position.y, last.pose.position.z], center, atol=1e-9)
     assert last.header.frame_id == robot.base_frame
 
-    trajectory = BezierTrajectory(robot.home, zero, zero, q, 1.0)
-    certificate = Certificate(trajectory.hash(), "", robot.home, "sampled", "", {}, np.full(7, 0.05), 0.0, 1.0)
-    plans.publish(certified_to_message(trajectory, certificate, robot.joint_names))
     prior = robot.payload_prior
     estimate = ParameterEstimate(
         values=prior.nominal, lower=0.9 * prior.nominal, upper=1.1 * prior.nominal, method="left_inverse",
@@ -63,19 +90,67 @@ def test_everything_that_is_known_is_drawn(bench, markers, robot):
         number_of_windows=1, data_seconds=1.0, condition_number=1.0,
     )  # fmt: skip
     estimates.publish(estimate_to_message(estimate, 1))
-    everything = {"arm", "plan", "payload", "com", "com_bounds", "text"}
-    array = markers.wait(lambda array: namespaces(array) >= everything)
-    path = next(marker for marker in array.markers if marker.ns == "plan")
-    assert len(path.points) == 100
+    everything = {"arm", "carried", "payload", "com", "com_bounds", "text"}
+    markers.wait(lambda array: namespaces(array) >= everything)
 
     # What does not fit is not drawn, and the rest still is.
-    plans.publish(certified_to_message(trajectory, certificate, [f"a{k}" for k in range(7)]))
     estimates.publish(EstimateMessage(names=[str(k) for k in range(10)]))
     markers.wait(lambda array: namespaces(array) >= everything, after=len(markers.messages) + 3)
     bench.node.destroy_timer(timer)
     states.publish(JointState(name=["elbow"], position=[float("nan")]))
     array = markers.wait(lambda array: "arm" not in namespaces(array), after=len(markers.messages))
-    assert namespaces(array) == {"plan"}
+    assert namespaces(array) == set()
+
+
+def test_plans_are_drawn_until_the_arm_rests(bench, plan_markers, plans, robot):
+    statuses = bench.node.create_publisher(DriverStatus, "arm_driver/status", qos.STATUS)
+    whole = {"plan", "swept", "closest", "closest_text", "margins"}
+    first, message = certified(robot, 0.2)
+    plans.publish(message)
+    array = plan_markers.wait(lambda array: namespaces(array) == whole)
+    assert title_of(array) == "plan not followed yet"
+    assert "torque: 10.0 %  (joint 'joint_2', 0.500 s)" in [m for m in array.markers if m.ns == "margins"][0].text
+    assert len(next(marker for marker in array.markers if marker.ns == "plan").points) == 100
+    swept = [marker for marker in array.markers if marker.ns == "swept"]
+    assert {len(marker.points) for marker in swept} == {12} and swept[0].header.frame_id == robot.base_frame
+
+    second, message = certified(robot, -0.2)
+    plans.publish(message)
+    statuses.publish(DriverStatus(plan_hash=first, next_plan_hash=second))
+    array = plan_markers.wait(lambda array: namespaces(array) == whole | {"next_plan"})
+    assert title_of(array) == "plan followed"
+    # A plan that cannot be read changes nothing.
+    plans.publish(certified(robot, 0.3, [f"a{k}" for k in range(7)])[1])
+    statuses.publish(DriverStatus(plan_hash=second))
+    before = len(plan_markers.messages)
+    array = plan_markers.wait(lambda array: namespaces(array) == whole, after=before)
+    assert title_of(array) == "plan followed"
+    assert bench.set_parameter("monitor", swept_postures=0) == ""
+    plan_markers.wait(lambda array: namespaces(array) == {"plan", "margins"}, after=before)
+    statuses.publish(DriverStatus())
+    plan_markers.wait(lambda array: namespaces(array) == set(), after=before)
+    assert bench.set_parameter("monitor", swept_postures=12) == ""
+
+
+def test_a_scene_is_drawn_and_one_with_a_fault_says_so(bench, scene_markers, robot):
+    scenes = bench.node.create_publisher(SceneMessage, "safe_planner/scene", qos.LATCHED)
+    scene = Scene(obstacles=(Obstacle("table", [0.5, 0.0, 0.1], [0.1, 0.2, 0.1]),), ground_height=0.0)
+    scenes.publish(scene_to_message(scene, 1, robot.base_frame))
+    array = scene_markers.wait(lambda array: namespaces(array) == {"obstacles", "scene_text", "ground"})
+    message = scene_to_message(scene, 1, robot.base_frame)
+    message.fault = "an obstacle is not a number"
+    scenes.publish(message)
+    red = {"obstacles_unknown", "scene_text", "ground"}
+    array = scene_markers.wait(lambda array: namespaces(array) == red)
+    assert any("an obstacle is not a number" in marker.text for marker in array.markers)
+    # A scene that cannot be read leaves the last one in the picture, as one that is not known to be true.
+    scenes.publish(scene_to_message(scene, 1, robot.base_frame))
+    before = len(scene_markers.messages)
+    scene_markers.wait(lambda array: "obstacles" in namespaces(array), after=before - 1)
+    message.fault, message.obstacle_centers[0] = "", float("nan")
+    scenes.publish(message)
+    array = scene_markers.wait(lambda array: namespaces(array) == red, after=before)
+    assert any("cannot be used" in marker.text for marker in array.markers)
 
 
 def test_switches_reach_the_picture(bench, markers):

@@ -1,0 +1,18 @@
+"""Margins of certificates in words."""
+
+import numpy as np
+
+from sysid_ros.core.planning.certificate import Certificate
+from sysid_ros.core.planning.margin_rows import MarginRow, margin_rows
+
+
+def test_units_and_places():
+    margins = {"torque [-]": 0.0354, "self-collision [m]": 0.0071, "position [rad]": 0.5381, "pieces": 3.0}
+    places = {"torque [-]": "joint 'joint_6', 0.075 s"}
+    certificate = Certificate("p", "b", np.zeros(2), "interval", "", margins, np.zeros(2), 0.0, 1.0, places=places)
+    assert margin_rows(certificate) == (
+        MarginRow("torque", "3.5 %", "joint 'joint_6', 0.075 s"),
+        MarginRow("self-collision", "7 mm", ""),
+        MarginRow("position", "0.538 rad", ""),
+        MarginRow("pieces", "3", ""),
+    )
