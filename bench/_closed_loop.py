@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import coal
 import numpy as np
@@ -279,6 +279,7 @@ class Change:
 
     cycle: int
     stamp_ns: int
+    theta: Array
     payload: Array
     scene: Scene
 
@@ -296,11 +297,9 @@ class Running:
     outcome: Outcome
     changes: list[Change] = field(default_factory=list)
 
-    def change(self, payload: Array | None = None, scene: Scene | None = None) -> None:
-        """From the next cycle on the truth is another one."""
-        last, cycle = self.changes[-1], len(self.log.mode)
-        payload, scene = last.payload if payload is None else payload, last.scene if scene is None else scene
-        self.changes.append(Change(cycle, self.loop.now_ns, payload, scene))
+    def change(self, **what: Array | Scene) -> None:
+        """From the next cycle on the truth is another one: ``theta``, ``payload`` or ``scene``."""
+        self.changes.append(replace(self.changes[-1], cycle=len(self.log.mode), stamp_ns=self.loop.now_ns, **what))
 
     def true_payload(self, stamp_ns: int) -> Array:
         """The payload at a time, (10,)."""
@@ -369,7 +368,9 @@ def run_trial(
         loop, planner, estimator, trial.scene, LockstepSettings(trial.planning_times, time_limit), note
     )
     outcome = Outcome(trial.seed, dict(trial.labels))
-    running = Running(robot, trial, arm, loop, backend, log, outcome, [Change(0, 0, trial.payload, trial.scene)])
+    running = Running(
+        robot, trial, arm, loop, backend, log, outcome, [Change(0, 0, trial.theta, trial.payload, trial.scene)]
+    )
     wanted = IdentificationSettings(trajectories=plans, max_motion_time=600.0, shrink_threshold=0.0, weighing_time=1.0)
     final = None
     try:
@@ -439,12 +440,12 @@ def check_motion(running: Running) -> None:
 
 def check_bounds(running: Running, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array, tau: Array, mode: Array):
     """Errors over the bounds of the plan that is followed or has just ended, and of the posture held first."""
-    robot, trial, log = running.robot, running.trial, running.log
+    robot, log = running.robot, running.log
     needed = np.zeros_like(q)
     for part, change in running.stretches():
         is_known = np.isfinite(q_d[part]).all(axis=1)
         rows = np.arange(part.start, part.stop)[is_known]
-        needed[rows] = TrueTorque(robot, trial.theta, change.payload).evaluate(q_d[rows], v_d[rows], a_d[rows])
+        needed[rows] = TrueTorque(robot, change.theta, change.payload).evaluate(q_d[rows], v_d[rows], a_d[rows])
     ids = {a.part.plan.trajectory.hash(): a for a in running.backend.records.attempts if a.part is not None}
     plan = np.array(log.plan)
     for begin, end in _runs(plan, mode):

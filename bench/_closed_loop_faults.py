@@ -72,6 +72,29 @@ class LosePayload(Once):
         return f"{running.trial.payload[0]:.2f} kg lost"
 
 
+class TakeLoad(Once):
+    """Something heavy hangs on to the tool: as heavy as the heaviest payload allowed, and half as much again."""
+
+    def act(self, running: Running) -> str:
+        prior = running.robot.payload_prior
+        mass, com = 1.5 * prior.box.upper[0], prior.shape.com.center
+        payload = running.trial.payload + from_com_form(mass, com, mass * prior.shape.gyration**2 * np.eye(3))
+        running.arm.set_payload(payload)
+        running.change(payload=payload)
+        return f"{mass:.2f} kg more"
+
+
+class DoubleFriction(Once):
+    """Coulomb and viscous friction double."""
+
+    def act(self, running: Running) -> str:
+        model = running.arm._model  # noqa: SLF001 - nothing else changes the friction of a simulated arm
+        model.dof_frictionloss *= 2.0
+        model.dof_damping *= 2.0
+        running.change(theta=with_double_friction(running.robot, running.trial.theta))
+        return "friction doubled"
+
+
 class MoveObstacle(Once):
     """A box appears on the way, where the tool will be a little later; it does not touch the arm yet."""
 
@@ -122,11 +145,26 @@ def take_heavy_payload(robot: RobotModel, trial: Trial, rng: np.random.Generator
     return Fault(replace(trial, payload=payload), f"{mass:.2f} kg at {np.round(com, 2)} m")
 
 
-def double_friction(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Fault:
-    """Coulomb and viscous friction of all joints doubled."""
-    theta = trial.theta.copy()
+def with_double_friction(robot: RobotModel, theta: np.ndarray) -> np.ndarray:
+    """Parameters (14 n,) with Coulomb and viscous friction of all joints doubled."""
+    theta = theta.copy()
     theta[10 * robot.n :].reshape(robot.n, 4)[:, :2] *= 2.0
-    return Fault(replace(trial, theta=theta), "from the start")
+    return theta
+
+
+def double_friction(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Fault:
+    """Twice the friction from the start."""
+    return Fault(replace(trial, theta=with_double_friction(robot, trial.theta)), "from the start")
+
+
+def double_friction_in_motion(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Fault:
+    """Twice the friction from some time of the motion on."""
+    return Fault(trial, event=DoubleFriction(int(rng.integers(*_WHEN)), rng))
+
+
+def take_load(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Fault:
+    """Something heavy hangs on to the tool in motion."""
+    return Fault(trial, event=TakeLoad(int(rng.integers(*_WHEN)), rng))
 
 
 def lose_payload(robot: RobotModel, trial: Trial, rng: np.random.Generator) -> Fault:
@@ -168,8 +206,10 @@ FAULTS = MappingProxyType({
     BRAKE: request_brake,
     "payload outside its box": take_heavy_payload,
     "friction doubled": double_friction,
+    "friction doubled in motion": double_friction_in_motion,
     OBSTACLE: move_obstacle,
     "payload lost in motion": lose_payload,
+    "3.75 kg more in motion": take_load,
     "torque sensor wrong by 10 %": spoil_torque_sensor,
 })  # fmt: skip
 """What can be broken, and stops without anything broken, after which nothing may be violated either."""
@@ -190,12 +230,13 @@ def run_broken(
     outcome.event = outcome.event or broken.told
     began = broken.event.time or 0.0 if broken.event is not None else 0.0
     noticed = []
-    if outcome.stops:
-        first = min(float(text.split()[0]) for text in outcome.stops)
-        codes = {text.split(":")[0].split()[-1] for text in outcome.stops}
-        noticed.append(("loop", first, "/".join(sorted(codes))))
     if outcome.alarm is not None:
         noticed.append(("estimator", outcome.alarm, "alarm"))
+    for text in outcome.stops:
+        when, code = float(text.split()[0]), text.split(":")[0].split()[-1]
+        # What is requested after an alarm is what the alarm was for.
+        if not (noticed and code == "BRAKE_REQUESTED"):
+            noticed.append(("loop", when, code))
     noticed = [entry for entry in noticed if entry[1] >= began - _TICK]
     who, when, what = min(noticed, key=lambda entry: entry[1], default=("", 0.0, ""))
     if not who and outcome.ended.startswith("INCONSISTENT"):
