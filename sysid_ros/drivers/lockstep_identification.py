@@ -177,7 +177,7 @@ class LockstepBackend:
         """Not offered."""
         raise IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, "only the strategy 'receding' runs here")
 
-    def plan_next(self, before: PlannedPart | None, information: Array) -> PlannedPart:
+    def plan_next(self, before: PlannedPart | None, information: Array, goal: Array | None = None) -> PlannedPart:
         """See :class:`IdentificationBackend`; the box of the model gets smaller with every part."""
         knowledge = self._knowledge()
         if before is None:
@@ -191,6 +191,7 @@ class LockstepBackend:
             after="" if before is None else before.motion.trajectory.hash(),
             at=0.0 if before is None else before.takeover_time,
             information=information,
+            goal=goal,
             time_limit=settings.first_time_limit if before is None else settings.time_limit,
         )
         now, part, reason = self._loop.now_ns, None, ""
