@@ -214,13 +214,13 @@ def summarise_broken(results: dict[str, list[Outcome]]) -> None:
         silent = [o for o in broken if not o.labels["noticed"]]
         how = Counter(o.labels["noticed"] or "not noticed" for o in moved)
         delays = [float(o.labels["delay"]) for o in moved if o.labels.get("delay")]
-        worst = max(
-            (o.ratios.get(kind, 0.0) for o in moved for kind in o.ratios if kind.startswith("position error")),
-            default=0.0,
-        )
+        kinds = ("position error", "position error, in a stop")
+        worst = max((o.ratios.get(kind, 0.0) for o in moved for kind in kinds), default=0.0)
+        reactions = [value for value in map(reaction, moved) if np.isfinite(value)]
+        noticed = ", ".join(f"{count} {text}" for text, count in how.most_common())
         rows.append([
-            fault, len(outcomes), len(moved), ", ".join(f"{count} {text}" for text, count in how.most_common()),
-            np.median(delays) if delays else np.nan, len(broken), worst, len(silent),
+            fault, len(moved), sum(o.plans == 0 for o in moved), noticed,
+            np.median(delays) if delays else np.nan, max(reactions, default=np.nan), worst, len(broken), len(silent),
         ])  # fmt: skip
         kinds = Counter(
             kind for o in moved for kind in {line.split(": ")[1].split(" of the")[0] for line in o.violations}
@@ -234,13 +234,30 @@ def summarise_broken(results: dict[str, list[Outcome]]) -> None:
             for o in results.get(OBSTACLE, ())
             if "ahead" in o.labels and (float(o.labels["ahead"]) < float(o.labels["brake"])) == is_near
         ]
+        if not group:
+            continue
         touched = sum(any(": obstacle: " in line for line in o.violations) for o in group)
         where = "nearer than a stop takes" if is_near else "further away than that"
         tale.append([OBSTACLE, f"contact with a box that is {where} ({len(group)} trials)", touched, 0])
-    columns = ["broken on purpose", "trials", "with the event", "noticed by", "after, median [s]", "something broken",
-               "largest position error / bound", "broken and not noticed"]  # fmt: skip
+    columns = [
+        "broken on purpose",
+        "trials",
+        "never moved",
+        "noticed by",
+        "after, median [s]",
+        "alarm to brake, max [s]",
+        "largest position error / bound",
+        "something broken",
+        "of these not noticed",
+    ]
     print_table(columns, rows, "Assumptions broken on purpose")
     print_table(["broken on purpose", "what was broken", "trials", "of these not noticed"], tale)
+
+
+def reaction(outcome: Outcome) -> float:
+    """Time from an alarm in motion to the brake [s]; not a number where there was none."""
+    brakes = [float(text.split()[0]) for text in outcome.stops if "BRAKE_REQUESTED" in text]
+    return max(0.0, brakes[0] - outcome.alarm) if brakes and outcome.alarm is not None else np.nan
 
 
 def main() -> int:
