@@ -36,6 +36,7 @@ from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopSample
 from sysid_ros.drivers.mujoco_arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.drivers.simulated_arm import InjectedFaults
 
 Array = np.ndarray
 
@@ -62,6 +63,7 @@ class Trial:
         scene: Obstacles and ground.
         start: Start posture, (n,) [rad].
         planning_times: Simulated planning times [s].
+        delay: Cycles from a measurement to the torque computed from it.
         labels: What kind of draw it is, for tables.
     """
 
@@ -72,6 +74,7 @@ class Trial:
     scene: Scene
     start: Array
     planning_times: tuple[float, ...]
+    delay: int = 0
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -143,7 +146,7 @@ def draw_trial(robot: RobotModel, planner: CertifiedPlanner, seed: int) -> Trial
     payload = np.zeros(10) if kind == "none" else sample_payload(robot.payload_prior, rng, kind == "corner")
     noise = NOISES[rng.integers(0, len(NOISES))]
     times = tuple(float(t) for t in rng.uniform(0.2, 1.3, 4))
-    late = rng.integers(0, 4)
+    late, delay = rng.integers(0, 4), int(np.random.default_rng((seed, 6)).integers(0, 2))
     if late == 0:
         times = (0.0,)
     elif late == 1:
@@ -155,8 +158,9 @@ def draw_trial(robot: RobotModel, planner: CertifiedPlanner, seed: int) -> Trial
             labels = {
                 "arm": "corner" if corner else "inside", "payload": kind, "noise": noise.value,
                 "obstacles": str(count), "planning": ("none", "some late", "in time", "in time")[late],
+                "delay": str(delay),
             }  # fmt: skip
-            return Trial(seed, theta, payload, noise, scene, start, times, labels)
+            return Trial(seed, theta, payload, noise, scene, start, times, delay, labels)
     return None
 
 
@@ -343,6 +347,7 @@ def run_trial(
     begin, log = time.process_time(), Log()
     settings = MujocoSettings(noise=trial.noise, seed=trial.seed)
     arm = MujocoArm(robot, trial.theta, trial.payload, trial.start, settings)
+    arm.inject(InjectedFaults(command_delay=trial.delay))
     change_arm(arm)
     loop = ControlLoop(arm, build_controller("robust", robot), robot)
     estimator = StreamingEstimator(robot, on_update=lambda found: log.estimates.append((loop.now_ns, found)))

@@ -187,7 +187,7 @@ def summarise(outcomes: list[Outcome], title: str) -> None:
             for k, name in enumerate(PARAMETER_NAMES)
         ]
         print_table(["parameter", "10 %", "median", "90 %", "max"], rows, "Final half width over that of the prior")
-    for label in ("arm", "payload", "noise", "obstacles", "planning"):
+    for label in ("arm", "payload", "noise", "obstacles", "planning", "delay"):
         groups = Counter(o.labels.get(label, "-") for o in outcomes)
         rows = []
         for value in sorted(groups):
