@@ -172,6 +172,7 @@ def motion(result: IdentificationResult) -> str:
             axes.set_title(label)
             axes.set_xlabel("time [s]")
             axes.set_xlim(seconds[0], seconds[-1])
+            _mark_plans(axes, result)
         handles = [
             Line2D([], [], color=svg.SERIES[j % len(svg.SERIES)], label=name)
             for j, name in enumerate(result.robot.joint_names)
@@ -180,6 +181,18 @@ def motion(result: IdentificationResult) -> str:
             handles.append(Line2D([], [], color=svg.INK, linewidth=0.7, dashes=(2, 3), label="desired"))
         svg.add_legend(figure, len(handles), handles)
         return svg.inline_svg(figure, "motion", "Joint positions and velocities over time")
+
+
+def _mark_plans(axes: Axes, result: IdentificationResult) -> None:
+    """A line with its number where each plan starts, and one where the arm comes to rest."""
+    followed = [(k, one) for k, one in enumerate(result.motions, start=1) if one.followed is None or one.followed > 0.0]
+    starts = [one.start for _, one in followed]
+    for number, one in followed:
+        axes.axvline(one.start, color=svg.MUTED, linewidth=0.8)
+        axes.text(one.start, 1.0, f" {number}", transform=axes.get_xaxis_transform(), va="top", color=svg.MUTED)
+        end = one.start + (one.trajectory.duration if one.followed is None else one.followed)
+        if not any(abs(end - start) < 1e-6 for start in starts):
+            axes.axvline(end, color=svg.MUTED, linewidth=0.8, dashes=(1, 2))
 
 
 def excitation(result: IdentificationResult) -> str:

@@ -10,6 +10,7 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.export import figures
 from sysid_ros.export.intervals import Bounded
 from sysid_ros.export.payload import PayloadSummary, notices, summarize_payload
+from sysid_ros.export.report_motions import motions_html
 from sysid_ros.export.report_style import STYLE
 from sysid_ros.export.result import IdentificationResult
 
@@ -31,7 +32,7 @@ def report_html(result: IdentificationResult) -> str:
         _figure("Does the model explain the torques?", _TORQUE, figures.torque_fit(result), _fit_table(result)),
         _figure("Do the data agree with the assumptions?", _WINDOWS, figures.windows(result), _contradictions(result)),
         _figure("What limits the bounds", _BUDGET, figures.error_budget(result)),
-        _figure("Motion", _MOTION, figures.motion(result), _motions(result)),
+        _figure("Motion", _MOTION, figures.motion(result), motions_html(result)),
         _figure("Excitation", _EXCITATION, figures.excitation(result)),
         _assumptions(result),
         _settings(result),
@@ -62,7 +63,7 @@ _BUDGET = (
     "Where the width of the bounds comes from. To make them narrower, improve what takes the largest share: a better "
     "torque sensor or calibration, better known arm parameters, or a motion that excites more."
 )
-_MOTION = "What the arm did while it was identified."
+_MOTION = "What the arm did while it was identified. Numbered lines are the starts of its plans."
 _EXCITATION = (
     "How well the motion makes the parameters visible. Left: how strongly each direction of the ten parameters shows "
     "in the data, each parameter counted in half widths of its prior. A value far below the others is a direction "
@@ -294,21 +295,6 @@ def _contradictions(result: IdentificationResult) -> str:
     )
     payload += "" if check.is_estimate else "windows: it only shows where the misfit is.</p>"
     return payload + (f"<ul>{items}</ul>" if items else "<p>No window contradicts them.</p>")
-
-
-def _motions(result: IdentificationResult) -> str:
-    if not result.motions:
-        return ""
-    rows = "".join(
-        f"<tr><td>{number}</td><td class='text'>{escape(motion.trajectory.kind)}</td><td>{motion.start:.2f} s</td>"
-        f"<td>{motion.trajectory.duration:.2f} s</td><td>{motion.condition_number:.3g}</td>"
-        f"<td class='text wide'>{escape(motion.claims)}</td></tr>"
-        for number, motion in enumerate(result.motions, start=1)
-    )
-    head = ["trajectory", "kind", "start", "duration", "condition number", "what its certificate says"]
-    classes = ["", "text", "", "", "", "text"]
-    header = "".join(f'<th class="{css}">{text}</th>' for text, css in zip(head, classes, strict=True))
-    return f"<h3>Trajectories</h3><table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _assumptions(result: IdentificationResult) -> str:

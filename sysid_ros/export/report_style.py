@@ -52,6 +52,8 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
 td.text, th.text { text-align: left; }
 td.wide { white-space: normal; }
 td.strong { font-weight: 600; }
+table.small { font-size: 13px; }
+table.small td { vertical-align: top; min-width: 96px; } table.small td:first-child { min-width: 0; }
 td.bar { width: 230px; padding: 0 0 0 16px; }
 td .unit, .unit { color: var(--muted); font-weight: 400; }
 .yes { color: var(--good); } .no { color: var(--bad); font-weight: 700; }

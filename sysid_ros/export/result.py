@@ -16,6 +16,7 @@ from sysid_ros.core.estimation.settings import EstimatorSettings
 from sysid_ros.core.estimation.unknowns import describe_unknowns
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.margin_rows import MarginRow
 from sysid_ros.core.planning.trajectory import Trajectory
 from sysid_ros.export.window_check import WindowCheck
 
@@ -64,19 +65,25 @@ class EstimateHistory:
 
 @dataclass(frozen=True)
 class MotionRecord:
-    """A trajectory that was executed.
+    """A trajectory that was executed, or a part of it was.
 
     Attributes:
         start: Time it started, since the first sample [s].
         trajectory: The trajectory.
         condition_number: Condition number of the excitation it promised [-].
         claims: What its certificate checked and what not, in one sentence.
+        margins: What its certificate says is left of every limit.
+        followed: How long it was followed [s]; None where that is not known.
+        ending: How that ended, in words; empty where that is not known.
     """
 
     start: float
     trajectory: Trajectory
     condition_number: float = float("nan")
     claims: str = ""
+    margins: tuple[MarginRow, ...] = ()
+    followed: float | None = None
+    ending: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,7 @@ class IdentificationResult:
         predicted_tau: Torques the estimated model predicts for the samples, (N, n) [Nm], None where not computed.
             Without a usable estimate: those of the payload of ``windows``, for diagnosis.
         windows: The windows beside what the estimate explains of them, None where not computed.
-        motions: Executed trajectories.
+        motions: Trajectories that were accepted for execution, in order of time.
         information: Gram matrix of the windows, (10, 10), None where unknown.
         timing: How long each part took [s], by name.
         truth: True parameters of what ``estimate`` describes, in the same frame, (10,); only a simulation knows them.

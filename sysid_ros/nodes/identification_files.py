@@ -16,6 +16,8 @@ from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.estimation.samples import SampleBlock
 from sysid_ros.core.identification import Identification, IdentificationSettings
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.margin_rows import margin_rows
+from sysid_ros.export.followed import followed_motions
 from sysid_ros.export.result import EstimateHistory, IdentificationResult, MotionRecord
 from sysid_ros.export.torque_fit import differentiate, predict_torque
 from sysid_ros.export.writer import ESTIMATE, RECORDING, write_results
@@ -85,7 +87,7 @@ def build_result(
         [1e-9 * (stamp - start_ns) for stamp, _ in records.estimates], [one for _, one in records.estimates]
     )
     motions = tuple(
-        MotionRecord(1e-9 * (stamp - start_ns), trajectory, condition, certificate.claims)
+        MotionRecord(1e-9 * (stamp - start_ns), trajectory, condition, certificate.claims, margin_rows(certificate))
         for stamp, trajectory, condition, certificate in records.motions
     )
     return IdentificationResult(
@@ -97,7 +99,7 @@ def build_result(
         reference_v=references["v_d"],
         commanded_tau=references["tau_command"],
         predicted_tau=_predict(robot, estimate, block) if estimate.is_consistent else None,
-        motions=motions,
+        motions=followed_motions(motions, block.seconds, references["q_d"]),
         information=records.information,
         timing=records.timing,
         truth=records.truth if estimate.target == "payload" else None,

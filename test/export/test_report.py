@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from sysid_ros.core.planning.margin_rows import MarginRow
 from sysid_ros.export import figures, svg
 from sysid_ros.export.report import report_html
 from sysid_ros.export.result import EstimateHistory
@@ -144,3 +145,40 @@ def test_envelope_keeps_the_extremes():
     short_x, short_y = svg.envelope(x, y, 100)
     assert short_x.size <= 200 and np.all(np.diff(short_x) > 0)
     assert short_y.max() == 9.0 and short_y.min() == y.min()
+
+
+def plan_rows(page, title):
+    """The rows of the table under a title, as lists of (class, text)."""
+    table = page.split(f"<h3>{title}</h3>")[1].split("</table>")[0].split("<tbody>")[1]
+    cells = [re.findall(r"<td(?: class='([^']*)')?>(.*?)</td>", row) for row in table.split("<tr>")[1:]]
+    return [[(css, re.sub("<[^>]*>", " ", text).replace("&nbsp;", " ")) for css, text in row] for row in cells]
+
+
+def test_plans_that_take_over_are_shown_with_the_part_that_was_followed(result, motion):
+    def rows(torque, time):
+        place = f"joint 'joint_2', {time:.3f} s"
+        return (MarginRow("torque", f"{100 * torque:.1f} %", place, time, torque),)
+
+    first = dataclasses.replace(motion, followed=1.5, ending="plan 2 took over", margins=rows(0.03, 2.9), claims="a<b")
+    second = dataclasses.replace(
+        motion, start=1.5, followed=3.0, ending="to its end", margins=rows(0.05, 1.0), claims="a<b"
+    )
+    third = dataclasses.replace(motion, start=4.0, followed=0.0, ending="not followed", claims="another")
+    page = report_html(dataclasses.replace(result, motions=(first, second, third)))
+    plans = plan_rows(page, "Plans")
+    assert [[text for _, text in row][2:6] for row in plans] == [
+        ["0.00 s", "6.00 s", "1.50 s", "plan 2 took over"],
+        ["1.50 s", "6.00 s", "3.00 s", "to its end"],
+        ["4.00 s", "6.00 s", "0.00 s", "not followed"],
+    ]
+    (_, one), (_, other), (_, none) = plan_rows(page, "Smallest margins")
+    # The smallest is bold; it is grey, too, for the arm never came there.
+    assert one == ("text wide unit strong", "3.0 %  joint &#x27;joint_2&#x27;, 2.900 s ")
+    assert other == ("text wide", "5.0 %  joint &#x27;joint_2&#x27;, 1.000 s ") and none[1] == "–"
+    assert "<li>Plans 1, 2: a&lt;b</li><li>Plan 3: another</li>" in page
+
+
+def test_of_motions_without_certificate_and_samples_nothing_is_claimed(result, motion):
+    page = report_html(dataclasses.replace(result, motions=(dataclasses.replace(motion, claims=""),)))
+    assert plan_rows(page, "Plans")[0][4][1] == "unknown" and "Smallest margins" not in page
+    assert "All plans: Nothing is known of its certificate." in page

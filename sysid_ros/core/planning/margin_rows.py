@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from sysid_ros.core.planning.certificate import Certificate
+
+_TIME = re.compile(r", ([0-9.]+) s$")
+"""How the place of a margin ends."""
 
 
 @dataclass(frozen=True)
@@ -15,11 +19,15 @@ class MarginRow:
         kind: What was checked, as in "self-collision".
         value: What is left, with its unit: shares of a limit in percent, distances in mm.
         place: Joint or links and time of it; empty where the certificate does not say.
+        time: The time alone, since the start of the plan [s]; None where the certificate does not say.
+        margin: The number, in the unit of the certificate.
     """
 
     kind: str
     value: str
     place: str
+    time: float | None
+    margin: float
 
 
 def margin_rows(certificate: Certificate) -> tuple[MarginRow, ...]:
@@ -34,5 +42,7 @@ def margin_rows(certificate: Certificate) -> tuple[MarginRow, ...]:
             value = f"{1e3 * margin:.0f} mm"
         else:
             value = f"{margin:.3g} {unit}".rstrip()
-        rows.append(MarginRow(kind, value, certificate.places.get(name, "")))
+        place = certificate.places.get(name, "")
+        time = _TIME.search(place)
+        rows.append(MarginRow(kind, value, place, float(time[1]) if time else None, margin))
     return tuple(rows)

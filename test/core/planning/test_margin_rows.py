@@ -11,8 +11,8 @@ def test_units_and_places():
     places = {"torque [-]": "joint 'joint_6', 0.075 s"}
     certificate = Certificate("p", "b", np.zeros(2), "interval", "", margins, np.zeros(2), 0.0, 1.0, places=places)
     assert margin_rows(certificate) == (
-        MarginRow("torque", "3.5 %", "joint 'joint_6', 0.075 s"),
-        MarginRow("self-collision", "7 mm", ""),
-        MarginRow("position", "0.538 rad", ""),
-        MarginRow("pieces", "3", ""),
+        MarginRow("torque", "3.5 %", "joint 'joint_6', 0.075 s", 0.075, 0.0354),
+        MarginRow("self-collision", "7 mm", "", None, 0.0071),
+        MarginRow("position", "0.538 rad", "", None, 0.5381),
+        MarginRow("pieces", "3", "", None, 3.0),
     )

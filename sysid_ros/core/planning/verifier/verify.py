@@ -262,7 +262,7 @@ def _claims(robot: RobotModel, scene: Scene, settings: VerifierSettings) -> str:
         around = ["themselves"]
         for is_there, name in ((scene.ground_height is not None, "the ground"), (scene.obstacles, "obstacles")):
             (around if is_there else missing).append(
-                f"{len(scene.obstacles)} {name}" if is_there is scene.obstacles else name
+                f"{len(scene.obstacles)} {name}" if is_there and name == "obstacles" else name
             )
         proven.append(f"distances of the spheres of arm{' and payload' if has_payload else ''} to {', '.join(around)}")
     else:
