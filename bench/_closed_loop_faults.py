@@ -20,6 +20,8 @@ from sysid_ros.drivers.mujoco_arm import MujocoArm
 
 _GAP = 0.005
 """Distance at which an obstacle may appear at least [m]."""
+_STEP = 0.01
+"""Times at which contact is looked for [s]."""
 _RETRY = 100
 """Cycles after which something is tried again."""
 _WHEN = (100, 4000)
@@ -104,14 +106,20 @@ class MoveObstacle(Once):
         for ahead in np.arange(self._rng.uniform(0.2, 1.5), path.duration - reference.time, 0.1):
             place = sphere_centers(robot, tool, path.evaluate(reference.time + ahead)[0][None])[0, 0]
             box = Obstacle("moved", place, np.full(3, 0.05))
-            gap = Geometry(robot, Scene((box,))).distances(running.log.q[-1])["obstacle"]
+            geometry = Geometry(robot, Scene((box,)))
+            gap = geometry.distances(running.log.q[-1])["obstacle"]
             if gap > _GAP:
                 scene = replace(scene, obstacles=(*scene.obstacles, box))
                 running.change(scene=scene)
                 running.backend.change_scene(scene)
-                brake = running.loop._brake_time  # noqa: SLF001
-                running.outcome.labels |= {"ahead": f"{ahead:.2f}", "brake": f"{brake:.2f}"}
-                return f"a box {1e3 * gap:.0f} mm away, where the tool will be in {ahead:.2f} s; stops take {brake:g} s"
+                times = np.arange(reference.time, path.duration, _STEP)
+                hit = [geometry.distances(path.evaluate(t)[0])["obstacle"] < 0.0 for t in times]
+                contact, brake = _STEP * int(np.argmax(hit)), running.loop._brake_time  # noqa: SLF001
+                # A stop goes on for half of its time on the clock of the path.
+                running.outcome.labels["avoidable"] = "yes" if contact > 0.5 * brake + 2.0 * _STEP else "no"
+                return (
+                    f"a box {1e3 * gap:.0f} mm away, touched in {contact:.2f} s without a stop, which takes {brake:g} s"
+                )
         return ""
 
 

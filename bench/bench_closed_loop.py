@@ -228,17 +228,11 @@ def summarise_broken(results: dict[str, list[Outcome]]) -> None:
         for kind, count in kinds.most_common():
             without = sum(any(f": {kind}" in line for line in o.violations) and not o.labels["noticed"] for o in moved)
             tale.append([fault, kind, count, without])
-    for is_near in (True, False):
-        group = [
-            o
-            for o in results.get(OBSTACLE, ())
-            if "ahead" in o.labels and (float(o.labels["ahead"]) < float(o.labels["brake"])) == is_near
-        ]
-        if not group:
-            continue
+    for avoidable, where in (("yes", "far enough for a stop"), ("no", "nearer than a stop is long")):
+        group = [o for o in results.get(OBSTACLE, ()) if o.labels.get("avoidable") == avoidable]
         touched = sum(any(": obstacle: " in line for line in o.violations) for o in group)
-        where = "nearer than a stop takes" if is_near else "further away than that"
-        tale.append([OBSTACLE, f"contact with a box that is {where} ({len(group)} trials)", touched, 0])
+        if group:
+            tale.append([OBSTACLE, f"contact with a box that is {where} ({len(group)} trials)", touched, 0])
     columns = [
         "broken on purpose",
         "trials",
