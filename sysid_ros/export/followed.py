@@ -21,14 +21,18 @@ _BLUR = 0.25
 
 
 def followed_motions(motions: Sequence[MotionRecord], seconds: Array, reference_q: Array) -> tuple[MotionRecord, ...]:
-    """Motions with how long each was followed, and how that ended.
+    """Motions with their exact starts, how long each was followed, and how that ended.
 
     Args:
         motions: Motions in order of time.
         seconds: Times of the samples, (N,) [s].
         reference_q: Desired positions, (N, n) [rad].
     """
-    until = [_followed_until(motion, seconds, reference_q) for motion in motions]
+    matched = [_match(motion, seconds, reference_q) for motion in motions]
+    motions = [
+        motion if it is None else replace(motion, start=it[0]) for motion, it in zip(motions, matched, strict=True)
+    ]
+    until = [-np.inf if it is None else it[1] for it in matched]
     found = []
     for index, motion in enumerate(motions):
         if until[index] <= motion.start:
@@ -47,29 +51,30 @@ def followed_motions(motions: Sequence[MotionRecord], seconds: Array, reference_
     return tuple(found)
 
 
-def _followed_until(motion: MotionRecord, seconds: Array, reference_q: Array) -> float:
-    """Last time at which the desired position was that of the plan [s]; minus infinity if it never was."""
+def _match(motion: MotionRecord, seconds: Array, reference_q: Array) -> tuple[float, float] | None:
+    """First and last time at which the desired position was that of the plan [s]; None if it never was."""
     end = motion.start + motion.trajectory.duration
     inside = np.flatnonzero((seconds >= motion.start - _START_ERROR) & (seconds <= end))
     if inside.size < 2:
-        return -np.inf
+        return None
     times, desired = seconds[inside], reference_q[inside]
     # The start is known only so well. What follows it tells: it is the same plan whatever comes later.
     first = (times > motion.start + _START_ERROR) & (times < motion.start + 2.0 * _BLUR)
     some = np.flatnonzero(first)[:: max(1, int(first.sum()) // 20)]
     if not some.size:
-        return -np.inf
+        return None
 
     def apart(offset: float, rows: NDArray[np.int64]) -> Array:
         planned = motion.trajectory.sample(times[rows] - motion.start - offset)[0]
         return np.abs(planned - desired[rows]).max(axis=1)
 
-    offsets = np.arange(-_START_ERROR, _START_ERROR + 0.5 * _START_STEP, _START_STEP)
-    sums = [float(apart(offset, some).max()) for offset in offsets]
-    offset = float(offsets[int(np.argmin(sums))])
-    if min(sums) > _SAME:
-        return -np.inf
+    # The smallest of equal ones: what stands still fits anywhere. The median, for it may stop soon.
+    offsets = sorted(np.arange(-_START_ERROR, _START_ERROR + 0.5 * _START_STEP, _START_STEP), key=abs)
+    misfits = [float(np.median(apart(offset, some))) for offset in offsets]
+    offset = float(offsets[int(np.argmin(misfits))])
+    if min(misfits) > _SAME:
+        return None
     rows = np.flatnonzero(times >= motion.start + offset)
     wrong = np.flatnonzero(apart(offset, rows) > _SAME)
     last = rows[wrong[0] - 1] if wrong.size and wrong[0] > 0 else rows[-1]
-    return float(times[last])
+    return motion.start + offset, float(times[last])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from rclpy.node import Node
 from rclpy.serialization import deserialize_message
+from rclpy.subscription import Subscription
 from sensor_msgs.msg import JointState
 from visualization_msgs.msg import MarkerArray
 
@@ -67,6 +68,7 @@ class MonitorNode(Node):
         self._robot = self._config.values.load_robot(self.get_logger())
         self._poses = BodyPoses(self._robot)
         self._joint_state: bytes | None = None
+        self._joint_states: Subscription | None = None
         self._estimate: ParameterEstimate | None = None
         self._plans = PlanBook()
         self._drawn_plans: object = None
@@ -77,9 +79,6 @@ class MonitorNode(Node):
         self._publisher = self.create_publisher(MarkerArray, "~/markers", qos.MARKERS)
         self._plan_publisher = self.create_publisher(MarkerArray, "~/plan_markers", qos.MARKERS)
         self._scene_publisher = self.create_publisher(MarkerArray, "~/scene_markers", qos.MARKERS)
-        self.create_subscription(
-            JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER, raw=True
-        )
         self.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
         self.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         self.create_subscription(SceneMessage, "safe_planner/scene", self._take_scene, qos.LATCHED)
@@ -88,6 +87,16 @@ class MonitorNode(Node):
         self._config.on_change(lambda new: setattr(self._timer, "timer_period_ns", round(1e9 / new.rate)))
 
     # What is heard
+
+    def _listen_to_joint_states(self, wanted: bool) -> None:
+        # They come often, and being woken up costs more than what is done then: only for somebody who looks.
+        if wanted and self._joint_states is None:
+            self._joint_states = self.create_subscription(
+                JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER, raw=True
+            )
+        elif not wanted and self._joint_states is not None:
+            self.destroy_subscription(self._joint_states)
+            self._joint_states = self._joint_state = None
 
     def _take_joint_state(self, message: bytes) -> None:
         self._joint_state = message  # only the latest is drawn, so only that one is taken apart
@@ -144,7 +153,9 @@ class MonitorNode(Node):
         if time.monotonic() - self._status_time > STATUS_SILENCE:
             self._plans.lose_driver()
             self._status_time = np.inf
-        if self._publisher.get_subscription_count():
+        is_seen = self._publisher.get_subscription_count() > 0
+        self._listen_to_joint_states(is_seen)
+        if is_seen:
             self._publisher.publish(self._draw_arm())
         if self._scene_publisher.get_subscription_count() and not self._is_scene_drawn:
             self._is_scene_drawn = True

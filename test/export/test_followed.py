@@ -45,7 +45,8 @@ def test_a_chain_is_followed_up_to_each_take_over(late):
     seconds, reference = desired([(s, of(p)) for s, p in zip(starts, plans, strict=True)], 10.0)
     found = followed_motions(records(plans, starts, late), seconds, reference)
     assert [one.ending for one in found] == ["plan 2 took over", "plan 3 took over", "plan 4 took over", "to its end"]
-    np.testing.assert_allclose([one.followed for one in found], [T_P, T_P, T_P, T_F], atol=1e-9)
+    np.testing.assert_allclose([one.followed for one in found], [T_P, T_P, T_P, T_F], atol=2e-3)
+    np.testing.assert_allclose([one.start for one in found], starts, atol=1e-3)
 
 
 def test_a_plan_that_never_took_over_was_not_followed():
@@ -53,21 +54,22 @@ def test_a_plan_that_never_took_over_was_not_followed():
     seconds, reference = desired([(starts[0], of(plans[0])), (starts[1], of(plans[1]))], 10.0)
     found = followed_motions(records(plans, starts), seconds, reference)
     assert [one.ending for one in found] == ["plan 2 took over", "to its end", "not followed"]
-    assert [one.followed for one in found] == pytest.approx([T_P, T_F, 0.0])
+    assert [one.followed for one in found] == pytest.approx([T_P, T_F, 0.0], abs=2e-3)
 
 
-def test_a_stop_on_the_way_is_seen():
+@pytest.mark.parametrize("at", [0.4, 0.8, 1.3])
+def test_a_stop_on_the_way_is_seen(at):
     plans, starts = chain(2)
 
     def stopped(times):
-        """Brakes along the path from 0.8 s on, within 0.4 s, so the plan that waits never takes over."""
-        x = np.clip((times - 0.8) / 0.4, 0.0, 1.0)
-        clock = np.where(times < 0.8, times, 0.8 + 0.4 * (x - x**3 + 0.5 * x**4))
+        """Brakes along the path within 0.4 s, so the plan that waits never takes over."""
+        x = np.clip((times - at) / 0.4, 0.0, 1.0)
+        clock = np.where(times < at, times, at + 0.4 * (x - x**3 + 0.5 * x**4))
         return plans[0].sample(clock)[0]
 
     seconds, reference = desired([(starts[0], stopped)], 6.0)
     first, second = followed_motions(records(plans, starts), seconds, reference)
-    assert first.ending == "stopped early" and 0.75 <= first.followed <= 1.1
+    assert first.ending == "stopped early" and at - 0.05 <= first.followed <= at + 0.4
     assert second.ending == "not followed" and second.followed == 0.0
 
 

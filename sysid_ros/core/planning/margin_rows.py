@@ -37,7 +37,8 @@ def margin_rows(certificate: Certificate) -> tuple[MarginRow, ...]:
         kind, _, unit = name.partition(" [")
         unit = unit.rstrip("]")
         if unit == "-":
-            value = f"{100.0 * margin:.1f} %"
+            percent = 100.0 * margin
+            value = f"{percent:.1f} %" if percent >= 0.1 or percent == 0.0 else f"{percent:.1g} %"
         elif unit == "m":
             value = f"{1e3 * margin:.0f} mm"
         else:
