@@ -94,5 +94,6 @@ def _draw_nearest(builder: MarkerBuilder, nearest: Nearest) -> None:
     for point in nearest.points:
         builder.add_sphere("closest", point, 1.2 * PATH_WIDTH)
     one, other = nearest.names
-    text = f"closest: {one} and {other}\n{1e3 * nearest.distance:.0f} mm after errors, {nearest.time:.2f} s"
+    least = f"{1e3 * nearest.distance:.0f} mm apart with errors, {1e3 * nearest.clearance:.0f} mm to keep"
+    text = f"closest: {one} and {other}\n{least}, {nearest.time:.2f} s"
     builder.add_text("closest_text", 0.5 * (first + second) + [0.0, 0.0, 2.5 * SMALL_TEXT], text, SMALL_TEXT)

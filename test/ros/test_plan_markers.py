@@ -65,7 +65,7 @@ def test_a_scene_with_a_fault_is_red_and_says_why():
 def test_plan():
     spheres = (Sphere(1, np.zeros(3), 0.1, "arm"), Sphere(2, np.zeros(3), 0.05, "hand"))
     centers = np.arange(18.0).reshape(3, 2, 3) / 10.0
-    nearest = Nearest(0.021, 1.23, ("hand", "table"), np.array([[0.0, 0.0, 0.5], [0.0, 0.0, 0.4]]))
+    nearest = Nearest(0.021, 1.23, ("hand", "table"), np.array([[0.0, 0.0, 0.5], [0.0, 0.0, 0.4]]), 0.01)
     swept = SweptSpheres(np.arange(3.0), centers, np.array([0.11, 0.07]), spheres, nearest)
     path = np.arange(12.0).reshape(4, 3) / 10.0
     markers = draw(draw_plan, path, swept, certificate(), "plan followed")
@@ -77,7 +77,7 @@ def test_plan():
     line = next(marker for marker in of(markers, "closest") if marker.type == Marker.LINE_STRIP)
     np.testing.assert_allclose([vector(point) for point in line.points], nearest.points)
     (text,) = of(markers, "closest_text")
-    assert text.text == "closest: hand and table\n21 mm after errors, 1.23 s"
+    assert text.text == "closest: hand and table\n21 mm apart with errors, 10 mm to keep, 1.23 s"
     (margins,) = of(markers, "margins")
     assert margins.text.split("\n") == [
         "plan followed", "proven over continuous time; smallest margins:", "torque: 3.5 %",

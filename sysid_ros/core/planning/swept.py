@@ -36,12 +36,14 @@ class Nearest:
         time: Time since the start of the plan [s].
         names: Link, and the other link, the obstacle or "ground".
         points: Points of both surfaces that are closest, errors left aside, in the base frame, (2, 3) [m].
+        clearance: Distance to keep [m].
     """
 
     distance: float
     time: float
     names: tuple[str, str]
     points: Array
+    clearance: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def sweep_spheres(
         centers=moving[kept],
         radii=np.array([sphere.radius for sphere in spheres]) + moved,
         spheres=spheres,
-        nearest=_find_nearest(model, times, centers, pairs_moved, moved),
+        nearest=_find_nearest(model, times, centers, pairs_moved, moved, scene.clearance),
     )
 
 
@@ -102,7 +104,7 @@ def _thin(centers: Array, count: int) -> NDArray[np.int64]:
 
 
 def _find_nearest(
-    model: CollisionModel, times: Array, centers: Array, pairs_moved: Array, moved: Array
+    model: CollisionModel, times: Array, centers: Array, pairs_moved: Array, moved: Array, clearance: float
 ) -> Nearest | None:
     links = [sphere.link for sphere in model.spheres]
     radii = np.array([sphere.radius for sphere in model.spheres])
@@ -116,9 +118,8 @@ def _find_nearest(
         gap = end - start
         unit = gap / max(float(np.linalg.norm(gap)), 1e-12)
         points = np.array([start + radii[sphere] * unit, end - np.asarray(other_radii)[which] * unit])
-        found.append(
-            Nearest(float(free[index, which]), float(times[index]), (links[sphere], others[int(which)]), points)
-        )
+        names = (links[sphere], others[int(which)])
+        found.append(Nearest(float(free[index, which]), float(times[index]), names, points, clearance))
 
     if len(model.pairs):
         first, second = model.pairs.T

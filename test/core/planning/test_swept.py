@@ -87,7 +87,8 @@ def test_nearest_obstacle(robot, trajectory, size):
 
 
 def test_nearest_is_the_ground_or_another_link_or_nothing(robot, trajectory):
-    alone = sweep_spheres(robot, trajectory, Scene(), 0.0).nearest
+    alone = sweep_spheres(robot, trajectory, Scene(clearance=0.02), 0.0).nearest
+    assert alone.clearance == 0.02
     assert "ground" not in alone.names
     assert np.linalg.norm(alone.points[1] - alone.points[0]) == pytest.approx(alone.distance, abs=1e-9)
     low = sweep_spheres(robot, trajectory, Scene(ground_height=0.1), 0.0)
