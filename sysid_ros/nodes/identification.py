@@ -1,4 +1,4 @@
-"""Node ``identification``: the action users call. Plans, certifies, moves, estimates, and writes the results."""
+"""Node ``identification``: the actions users call: identifies what the arm holds, and moves it with what is known."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from rclpy.node import Node
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
-from sysid_msgs.action import Identify
+from sysid_msgs.action import Identify, MoveTo
 from sysid_ros.core.identification import STRATEGIES, IdentificationSettings, Phase, Progress
-from sysid_ros.nodes.identification_backend import SuiteClients
+from sysid_ros.nodes.identification_backend import KnownModel, SuiteClients
 from sysid_ros.nodes.identification_goal import GoalRun
+from sysid_ros.nodes.identification_move import MoveRun
 from sysid_ros.nodes.identification_watch import SuiteWatch
 from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
@@ -80,6 +81,13 @@ class IdentificationParameters(RobotParameters):
     results_directory: str = parameter(
         "", "", "Where a goal that names no folder makes one, named after the time; empty: no files"
     )
+    return_to_start: bool = parameter(
+        True, "", "Move back to where the arm was, by certified plans with the payload as identified, after a success"
+    )
+    move_tolerance: float = parameter(
+        0.01, "rad", "~/move_to: largest distance of a joint from its goal at the end", lower=1e-4, upper=1.0
+    )
+    move_time: float = parameter(60.0, "s", "~/move_to: longest motion", lower=1.0, upper=3600.0)
     record: bool = parameter(True, "", "Write recording.mcap with the other files")
 
     def settings(self) -> IdentificationSettings:
@@ -102,7 +110,7 @@ class IdentificationParameters(RobotParameters):
 
 
 class IdentificationNode(Node):
-    """Offers the action ``~/identify`` and the trigger ``~/identify_payload``; one of them runs at a time."""
+    """Offers the actions ``~/identify`` and ``~/move_to`` and the trigger ``~/identify_payload``; one at a time."""
 
     def __init__(self) -> None:
         super().__init__("identification")
@@ -111,6 +119,7 @@ class IdentificationNode(Node):
         self._watch = SuiteWatch(self, self._robot)
         self._suite = SuiteClients(self)
         self._run_of_goal: GoalRun | None = None
+        self._known = KnownModel()  # what the controller was given last
         self._busy = threading.Lock()
         self._stop = threading.Event()
         self._phase = "it begins"
@@ -119,6 +128,14 @@ class IdentificationNode(Node):
             Identify,
             "~/identify",
             execute_callback=self._execute,
+            goal_callback=self._judge_goal,
+            cancel_callback=lambda _: CancelResponse.ACCEPT,
+        )
+        self._mover = ActionServer(
+            self,
+            MoveTo,
+            "~/move_to",
+            execute_callback=self._execute_move,
             goal_callback=self._judge_goal,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
@@ -139,7 +156,7 @@ class IdentificationNode(Node):
 
     # Action
 
-    def _judge_goal(self, goal: Identify.Goal) -> GoalResponse:
+    def _judge_goal(self, goal: Identify.Goal | MoveTo.Goal) -> GoalResponse:
         # Every goal is answered with a numbered code and a sentence, which a rejection could not carry.
         return GoalResponse.ACCEPT
 
@@ -186,6 +203,42 @@ class IdentificationNode(Node):
             feedback.estimate = estimate_to_message(estimate, self._watch.estimate_stamp_ns)
         return feedback
 
+    async def _execute_move(self, handle: ServerGoalHandle) -> MoveTo.Result:
+        if not self._busy.acquire(blocking=False):
+            handle.abort()
+            text = f"another goal is running ({self._phase}); cancel it or wait for its end"
+            return MoveTo.Result(error_code=Identify.Result.BUSY, error_text=text)
+        try:
+            return await run_in_thread(self, lambda: self._run_move(handle))
+        finally:
+            self._busy.release()
+
+    def _run_move(self, handle: ServerGoalHandle) -> MoveTo.Result:
+        run = MoveRun(
+            self,
+            self._robot,
+            self._watch,
+            self._suite,
+            self._config.values,
+            self._known,
+            lambda: self._stop.is_set() or handle.is_cancel_requested,
+        )
+
+        def report(progress: Progress) -> None:
+            handle.publish_feedback(
+                MoveTo.Feedback(text=progress.text, progress=progress.progress, motion_time=run.motion_time)
+            )
+
+        result = run.run(handle.request, self._reporter(report))
+        self._known = run.model
+        if result.error_code == Identify.Result.NONE:
+            handle.succeed()
+        elif result.error_code == Identify.Result.CANCELED and handle.is_cancel_requested:
+            handle.canceled()
+        else:
+            handle.abort()
+        return result
+
     # Trigger
 
     async def _trigger(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -222,7 +275,9 @@ class IdentificationNode(Node):
             lambda: self._stop.is_set() or is_cancelled(),
             self._reporter(on_progress),
         )
-        return self._run_of_goal.run()
+        result = self._run_of_goal.run()
+        self._known = self._run_of_goal.model
+        return result
 
     def _reporter(self, on_progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
         def report(progress: Progress) -> None:

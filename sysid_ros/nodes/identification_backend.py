@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from sysid_msgs.srv import (
     PlanNext,
     ResetEstimator,
 )
+from sysid_ros.core.control.nominal_payload import best_payload, choose_payload
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.identification import (
@@ -111,6 +112,21 @@ class SuiteClients:
         self.reset = node.create_client(ResetEstimator, "estimator/reset")
 
 
+@dataclass(frozen=True)
+class KnownModel:
+    """What a controller was given.
+
+    Attributes:
+        estimate: The payload with its bounds; without names the prior.
+        box_hash: Hash of the parameter boxes; empty if nothing was given.
+        nominal: The ten parameters it takes for true.
+    """
+
+    estimate: EstimateMessage = field(default_factory=EstimateMessage)
+    box_hash: str = ""
+    nominal: Sequence[float] = ()
+
+
 class RosBackend:
     """One goal's :class:`sysid_ros.core.identification.IdentificationBackend`, with the nodes of this package.
 
@@ -149,6 +165,7 @@ class RosBackend:
         self._model_estimate = EstimateMessage()
         self._model_box_hash = ""
         self._model_box: Box | None = None
+        self._keeps_model = False
         # What the controller takes for true stays the same while bounds shrink: changing it would cost tracking bound.
         self._nominal = LoopModel.nominal(robot).payload.tolist()
         self._plan_hash = ""
@@ -167,7 +184,19 @@ class RosBackend:
         """How long the arm has moved for this goal [s]."""
         return self._ended_time + self._present_time
 
-    def apply_estimate(self, estimate: ParameterEstimate, keeps_nominal: bool = False) -> None:
+    def apply_final_estimate(self, estimate: ParameterEstimate) -> None:
+        """Gives the controller what was identified, and for true what makes its feedback need the least torque."""
+        robot, box = self._robot, self._inside_model(estimate).box
+        boxes = (robot.theta_box, box)
+        options = [self._nominal, choose_payload(robot, boxes, np.clip(estimate.values, box.lower, box.upper))]
+        try:
+            posture = self._reference_position()
+        except IdentificationFailed:
+            posture = robot.home  # where nobody says where the arm is, any posture tells enough
+        self._nominal = best_payload(robot, boxes, options, posture).tolist()
+        self.apply_estimate(estimate)
+
+    def apply_estimate(self, estimate: ParameterEstimate) -> None:
         """Gives the payload as it is known now to the controller, and from then on to the planners.
 
         Whoever plans and certifies must use the box the controller uses. A failure is a warning: all go on with the
@@ -175,7 +204,7 @@ class RosBackend:
         """
         estimate = self._inside_model(estimate)
         message = estimate_to_message(estimate, self._watch.estimate_stamp_ns)
-        request = ApplyEstimate.Request(estimate=message, nominal_payload=self._nominal if keeps_nominal else [])
+        request = ApplyEstimate.Request(estimate=message, nominal_payload=self._nominal)
         try:
             response = call_service(self._node, self._clients.set_model, request, self._parameters.service_timeout)
             refusal = "" if response.success else response.message
@@ -203,6 +232,19 @@ class RosBackend:
     def reset_estimate(self, reason: str) -> None:
         """See :class:`IdentificationBackend`."""
         # The payload may be another one than the last time: the controller must not trust what it was told of that.
+        self.forget_payload()
+        request = ResetEstimator.Request(reason=reason, until=self._watch.sample_stamp_ns)
+        response = self._call(self._clients.reset, request, IdentificationErrorCode.TIMEOUT)
+        if not response.success:
+            raise IdentificationFailed(IdentificationErrorCode.INTERNAL, f"estimator: {response.message}")
+        self._watch.forget_estimates(response.until)
+
+    def forget_payload(self) -> None:
+        """Takes the controller back to the payload's prior.
+
+        Raises:
+            IdentificationFailed: The driver cannot do it.
+        """
         response = self._call(
             self._clients.set_model, ApplyEstimate.Request(), IdentificationErrorCode.DRIVER_NOT_READY
         )
@@ -211,11 +253,6 @@ class RosBackend:
         self._model_estimate, self._model_box_hash = EstimateMessage(), response.model_box_hash
         self._model_box = None
         self._wait_for_hold()
-        request = ResetEstimator.Request(reason=reason, until=self._watch.sample_stamp_ns)
-        response = self._call(self._clients.reset, request, IdentificationErrorCode.TIMEOUT)
-        if not response.success:
-            raise IdentificationFailed(IdentificationErrorCode.INTERNAL, f"estimator: {response.message}")
-        self._watch.forget_estimates(response.until)
 
     def plan(
         self, index: int, duration: float, information: NDArray[np.float64], limit_share: float
@@ -296,7 +333,19 @@ class RosBackend:
             stamp_ns += round(1e9 * max(0.0, wait))
         self._watch.records.motions.append((stamp_ns, trajectory, motion.condition_number, certificate))
 
-    def plan_next(self, before: PlannedPart | None, information: NDArray[np.float64]) -> PlannedPart:
+    def adopt_model(self, known: KnownModel) -> None:
+        """Works with what the controller was given by an earlier goal; neither is changed."""
+        self._model_estimate, self._model_box_hash, self._nominal = known.estimate, known.box_hash, known.nominal
+        self._keeps_model = True
+
+    @property
+    def model(self) -> KnownModel:
+        """What the controller has been given."""
+        return KnownModel(self._model_estimate, self._model_box_hash, self._nominal)
+
+    def plan_next(
+        self, before: PlannedPart | None, information: NDArray[np.float64], goal: NDArray[np.float64] | None = None
+    ) -> PlannedPart:
         """See :class:`IdentificationBackend`; the model gets tighter with every part."""
         estimate = self._model_estimate
         request = PlanNext.Request(joint_names=list(self._robot.joint_names), information=information.reshape(100))
@@ -306,7 +355,7 @@ class RosBackend:
             request.start_position = [float(value) for value in self._reference_position()]
             request.time_limit = FIRST_PLAN_TIME
         else:
-            if self._parameters.apply_estimate and self._watch.estimate is not None:
+            if self._may_tighten():
                 tighter = self._inside_model(self._watch.estimate)
                 estimate = estimate_to_message(tighter, self._watch.estimate_stamp_ns)
             request.continues_plan = before.motion.trajectory.hash()
@@ -317,6 +366,8 @@ class RosBackend:
                 raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, text)
             request.time_limit = left
         request.estimate, request.nominal_payload = estimate, self._nominal
+        if goal is not None:
+            request.purpose, request.goal_position = PlanNext.Request.MOVE, goal.tolist()
         return self._ask_for_part(request)
 
     def _time_until_takeover(self, part: PlannedPart) -> float:
@@ -355,7 +406,8 @@ class RosBackend:
         if before is not None:
             request.continues_plan = before.motion.trajectory.hash()
             request.takeover_time = before.takeover_time
-            request.estimate, request.nominal_payload = estimate, self._nominal
+            if not self._keeps_model:
+                request.estimate, request.nominal_payload = estimate, self._nominal
             self._takeovers[part.motion.trajectory.hash()] = before.takeover_time
         self._send_plan(request, part.motion, part.certificate, before)
         if before is not None:
@@ -454,10 +506,12 @@ class RosBackend:
 
     def _tighten_model(self) -> None:
         """Gives the controller what is known by now, while the arm rests."""
-        estimate = self._watch.estimate
-        if estimate is not None and self._parameters.apply_estimate:
-            self.apply_estimate(estimate, keeps_nominal=True)
+        if self._may_tighten():
+            self.apply_estimate(self._watch.estimate)
             self._wait_for_hold()
+
+    def _may_tighten(self) -> bool:
+        return not self._keeps_model and self._parameters.apply_estimate and self._watch.estimate is not None
 
     def _inside_model(self, estimate: ParameterEstimate) -> ParameterEstimate:
         """The estimate with what was already given to the controller: both hold, and a model may only get tighter."""

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from rclpy.node import Node
 
 from sysid_msgs.action import Identify
@@ -19,12 +21,13 @@ from sysid_ros.core.identification import (
     Phase,
     Progress,
     run_identification,
+    run_move,
 )
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.export.folders import make_results_directory
 from sysid_ros.export.recording import RecordingWriter
 from sysid_ros.export.writer import RECORDING
-from sysid_ros.nodes.identification_backend import RosBackend, SuiteClients
+from sysid_ros.nodes.identification_backend import KnownModel, RosBackend, SuiteClients
 from sysid_ros.nodes.identification_files import prepare_folder, write_files
 from sysid_ros.nodes.identification_watch import SuiteWatch
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
@@ -74,6 +77,11 @@ class GoalRun:
         """How long the arm has moved [s]."""
         return self._backend.motion_time
 
+    @property
+    def model(self) -> KnownModel:
+        """What the controller has been given."""
+        return self._backend.model
+
     def run(self) -> Identify.Result:
         """Runs the goal to its end."""
         self._watch.begin(None)
@@ -85,8 +93,12 @@ class GoalRun:
         except SysidError as error:
             self._watch.end()
             return self._failure(IdentificationErrorCode.INVALID_GOAL, str(error))
+        start = self._position()
         outcome, result = self._identify()
-        return self._finish(outcome, result)
+        result = self._finish(outcome, result)
+        if outcome is not None:
+            self._return(start)
+        return result
 
     def _make_folder(self) -> Path | None:
         if self._goal.results_directory:
@@ -102,12 +114,29 @@ class GoalRun:
             text = f"writing the results ({outcome.stop_reason})"
             self._on_progress(Progress(Phase.REPORTING, text, 1.0, count, count, outcome.estimate))
             if self._parameters.apply_estimate:
-                self._backend.apply_estimate(outcome.estimate)
+                self._backend.apply_final_estimate(outcome.estimate)
             return outcome, self._success(outcome)
         except IdentificationFailed as failure:
             return None, self._failure(failure.code, str(failure))
         except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
             return None, self._failure(IdentificationErrorCode.INTERNAL, f"internal error: {error!r}")
+
+    def _position(self) -> NDArray[np.float64] | None:
+        """Where the arm is held, (n,) [rad]; None where nobody says."""
+        status = self._watch.status
+        return None if status is None or not status.reference_position else np.array(status.reference_position)
+
+    def _return(self, start: NDArray[np.float64] | None) -> None:
+        """Moves back to where the arm was: with the prior of another payload it might not even be able to stay here."""
+        values, backend = self._parameters, self._backend
+        if not (values.return_to_start and values.apply_estimate) or start is None:
+            return
+        self._on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._watch.estimate))
+        backend.adopt_model(backend.model)
+        try:
+            run_move(backend, start, values.move_tolerance, values.move_time, self._is_cancelled)
+        except SysidError as error:
+            self._logger.warning(f"the arm has not returned to where it was: {error}")
 
     def _finish(self, outcome: Identification | None, result: Identify.Result) -> Identify.Result:
         """Completes recording and files; where files are missing the goal is no success, but keeps its numbers."""

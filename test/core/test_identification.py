@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from sysid_ros.core.identification import (
     PlannedMotion,
     PlannedPart,
     run_identification,
+    run_move,
 )
 
 
@@ -317,3 +319,46 @@ def test_a_failed_chain_names_its_reason():
     with pytest.raises(IdentificationFailed, match="joint_4 left its tracking bound") as caught:
         run_identification(ChainBackend(fail_at="motion"), CHAIN)
     assert caught.value.code == IdentificationErrorCode.EXECUTION_FAILED
+
+
+# Moves
+
+
+class MoveBackend(ChainBackend):
+    """One joint; every plan gets ``step`` [rad] closer to the goal, and no further than ``wall``."""
+
+    def __init__(self, step=0.4, wall=np.inf, **options):
+        super().__init__(**options)
+        self._step, self._wall, self._at = step, wall, 0.0
+
+    def plan_next(self, before, information, goal):
+        begin = before.motion.trajectory.end[0] if before else self._at
+        part = super().plan_next(before, information)
+        end = min(begin + np.clip(goal[0] - begin, -self._step, self._step), self._wall)
+        path = part.motion.trajectory
+        path.start, path.end = np.array([begin]), np.array([end])
+        margins = SimpleNamespace(margins={"torque [-]": 0.5 - 0.1 * path.number, "ground [m]": 0.01})
+        return replace(part, certificate=margins)
+
+
+def test_a_move_ends_at_its_goal():
+    backend, progress = MoveBackend(), []
+    move = run_move(backend, [1.0], 0.01, 60.0, on_progress=lambda p: progress.append(p.progress))
+    assert move.distance <= 0.01 and move.parts == 3 and move.motion_time == pytest.approx(2 * 1.5 + 3.0)
+    assert move.smallest_torque_margin == pytest.approx(0.2)
+    assert progress == sorted(progress) and "settle" not in backend.calls and backend.is_at_rest
+
+
+def test_a_goal_behind_a_wall_is_not_tried_forever():
+    backend = MoveBackend(wall=0.5)
+    with pytest.raises(IdentificationFailed, match="0.500 rad away from the goal.*no plan gets closer") as caught:
+        run_move(backend, [1.0], 0.01, 60.0)
+    assert caught.value.code == IdentificationErrorCode.PLAN_FAILED and backend.is_at_rest
+    assert backend.calls.count("execute_next") < 8
+
+
+def test_a_move_keeps_its_time():
+    with pytest.raises(IdentificationFailed, match="would exceed 6 s of motion"):
+        run_move(MoveBackend(step=0.1), [1.0], 0.01, 6.0)
+    with pytest.raises(ParameterOutOfRange, match="tolerance"):
+        run_move(MoveBackend(), [1.0], 0.0, 6.0)

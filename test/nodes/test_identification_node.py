@@ -1,16 +1,18 @@
 """The whole suite as separate processes in a namespace: goals, cancelling, wrong goals, alarms, killed nodes."""
 
 import re
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 from node_bench import PATIENCE, Bench, DriverProbe
+from rclpy.action import ActionClient
 from std_srvs.srv import Trigger
 from suite_bench import GoalProbe, SuiteOfProcesses
 
-from sysid_msgs.action import Identify
+from sysid_msgs.action import Identify, MoveTo
 from sysid_msgs.msg import DriverStatus
 from sysid_msgs.srv import SetPayload
 from sysid_ros.core.planning.certificate import box_hash
@@ -92,6 +94,35 @@ def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
     # The controller has the identified payload from now on.
     status = require_rest(driver)
     assert status.model_box_hash != box_hash(robot.theta_box, robot.payload_prior.box)
+
+
+def move_to(bench, robot, goal, **fields):
+    client = ActionClient(bench.node, MoveTo, f"{NAMESPACE}/identification/move_to")
+    assert client.wait_for_server(PATIENCE)
+    time.sleep(1.0)
+    sent = client.send_goal_async(MoveTo.Goal(joint_names=robot.joint_names, goal_position=list(goal), **fields))
+    assert wait_until(sent.done, PATIENCE)
+    result = sent.result().get_result_async()
+    assert wait_until(result.done, 2 * PATIENCE)
+    return result.result().result
+
+
+def test_the_identified_payload_is_moved_to_a_goal(bench, driver, robot):
+    identified = driver.status.latest.model_box_hash
+    goal = robot.home + [0.3, -0.2, 0.1, -0.2, 0.1, 0.2, -0.1]
+    result = move_to(bench, robot, goal)
+    assert result.error_code == Result.NONE, result.error_text
+    status = require_rest(driver)
+    np.testing.assert_allclose(status.reference_position, goal, atol=0.0101)
+    np.testing.assert_allclose(result.position, status.reference_position, atol=1e-9)
+    assert status.model_box_hash == identified  # planned with what was identified
+    assert result.plans >= 1 and 3.0 <= result.motion_time < 30.0 and 0.0 < result.smallest_torque_margin < 1.0
+    refused = move_to(bench, robot, [*goal[:3], 3.0, *goal[4:]])  # beyond the limit of joint 4
+    assert refused.error_code == Result.PLAN_FAILED and "away from the goal" in refused.error_text, refused.error_text
+    refused = move_to(bench, robot, goal[:6])
+    assert refused.error_code == Result.INVALID_GOAL and "goal_position" in refused.error_text
+    back = move_to(bench, robot, robot.home, tolerance=0.02)
+    assert back.error_code == Result.NONE, back.error_text
 
 
 def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, folder):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sysid_ros.core.control.frozen_loop import BoundNotAvailable
 from sysid_ros.core.control.inertia_ratio import inertia_ratios
 from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.control.tracking_bound import bound_motion
 from sysid_ros.core.control.uncertainty import InertialUncertainty, inertial_uncertainties
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.inertia import from_com_form
@@ -68,3 +72,25 @@ def _ratios(robot: RobotModel, options: list[InertialUncertainty], payload: Arra
     except np.linalg.LinAlgError:  # the nominal inertia is not positive
         return 0.0, np.inf
     return max(float(low[0]) for low, _ in ranges), min(float(high[0]) for _, high in ranges)
+
+
+def best_payload(
+    robot: RobotModel, boxes: tuple[Box, Box], candidates: Sequence[ArrayLike], posture: ArrayLike
+) -> Array:
+    """The nominal payload with which feedback needs the smallest share of the torque limits to hold a posture.
+
+    Args:
+        robot: The arm.
+        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
+        candidates: Payloads, (10,) each; the first is kept where no bound says anything.
+        posture: Posture, (n,) [rad].
+    """
+
+    def need(payload: Array) -> float:
+        try:
+            bound = bound_motion(robot, boxes, payload, np.asarray(posture, dtype=float))
+        except BoundNotAvailable:
+            return np.inf
+        return float((bound.torque / robot.limits.tau_max).max())
+
+    return min((np.array(one, dtype=float) for one in candidates), key=need)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sysid_ros.core.identification.move import Move, run_move
 from sysid_ros.core.identification.periodic import PeriodicProcedure
 from sysid_ros.core.identification.receding import RecedingProcedure
 from sysid_ros.core.identification.types import (
@@ -32,11 +33,13 @@ __all__ = [
     "IdentificationFailed",
     "IdentificationSettings",
     "MotionState",
+    "Move",
     "Phase",
     "PlannedMotion",
     "PlannedPart",
     "Progress",
     "run_identification",
+    "run_move",
 ]
 
 _PROCEDURES = {"receding": RecedingProcedure, "periodic": PeriodicProcedure}

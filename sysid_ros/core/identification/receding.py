@@ -28,7 +28,7 @@ _SHRINK_PARTS = 3
 
 
 @dataclass(frozen=True)
-class _Ending:
+class Ending:
     """Why a chain of plans ended, and whether the procedure ends with it."""
 
     reason: str
@@ -61,7 +61,7 @@ class RecedingProcedure(Procedure):
                 return f"{reason}, and no time for another motion"
         return f"the motion came to rest {_STARTS} times: {reason}"
 
-    def _run_chain(self) -> _Ending:
+    def _run_chain(self) -> Ending:
         """Moves from rest to rest. One part is always planned further than what the arm follows or waits for."""
         self._report(Phase.PLANNING, "planning the first motions", self._fraction)
         self._require_not_cancelled()
@@ -88,7 +88,7 @@ class RecedingProcedure(Procedure):
             part, following = following, after
         self._follow(part, None)
         self._motion_time += part.motion.trajectory.duration
-        return ending or _Ending("no next plan was found in time", False)
+        return ending or Ending("no next plan was found in time", False)
 
     def _plan(self, before: PlannedPart | None, ahead: Sequence[PlannedPart]) -> PlannedPart:
         """Plans a part; ``ahead`` are the parts whose data are still to come."""
@@ -145,7 +145,7 @@ class RecedingProcedure(Procedure):
             self._backend.wait(POLL_PERIOD)
             elapsed += POLL_PERIOD
 
-    def _stop_rule(self, widths: Sequence[NDArray[np.float64]], ahead: int) -> _Ending | None:
+    def _stop_rule(self, widths: Sequence[NDArray[np.float64]], ahead: int) -> Ending | None:
         """Why no further part is planned.
 
         Args:
@@ -154,16 +154,16 @@ class RecedingProcedure(Procedure):
         """
         settings = self._settings
         if met := self._target_is_met(self._backend.estimate()):
-            return _Ending(met, True)
+            return Ending(met, True)
         if self._planned >= self._expected:
-            return _Ending(f"all {self._expected} plans are done", True)
+            return Ending(f"all {self._expected} plans are done", True)
         if not self._has_time(ahead):
-            return _Ending(f"another plan would exceed {settings.max_motion_time:g} s of motion", True)
+            return Ending(f"another plan would exceed {settings.max_motion_time:g} s of motion", True)
         if len(widths) > _SHRINK_PARTS:
             then, now = widths[-1 - _SHRINK_PARTS], widths[-1]
             if np.all(now >= (1.0 - settings.shrink_threshold) * then):
                 text = f"the last {_SHRINK_PARTS} plans shrank no interval by more than"
-                return _Ending(f"{text} {100 * settings.shrink_threshold:g} %", True)
+                return Ending(f"{text} {100 * settings.shrink_threshold:g} %", True)
         return None
 
     def _has_time(self, ahead: int = 0) -> bool:

@@ -205,12 +205,15 @@ class IdentificationBackend(Protocol):
     def execute(self, motion: PlannedMotion, certificate: Certificate) -> None:
         """Starts a trajectory and returns at once."""
 
-    def plan_next(self, before: PlannedPart | None, information: NDArray[np.float64]) -> PlannedPart:
+    def plan_next(
+        self, before: PlannedPart | None, information: NDArray[np.float64], goal: NDArray[np.float64] | None = None
+    ) -> PlannedPart:
         """Plans and certifies the next part of a motion, in time.
 
         Args:
             before: The part it takes over from; None starts from rest, where the arm stands.
             information: Gram matrix of the data that will have been collected by then, (10, 10).
+            goal: Posture to get to, (n,) [rad]; None for an exciting motion.
         """
 
     def execute_next(self, part: PlannedPart, before: PlannedPart | None) -> None:
