@@ -302,8 +302,9 @@ def test_a_late_plan_is_no_failure():
 
 
 def test_no_first_plan_is_a_failure():
-    backend = ChainBackend(missing={1})
-    with pytest.raises(IdentificationFailed, match="no plan 1") as caught:
+    assert run_identification(ChainBackend(missing={1, 2}), CHAIN).motions  # asked again
+    backend = ChainBackend(missing={1, 2, 3})
+    with pytest.raises(IdentificationFailed, match="no plan 3") as caught:
         run_identification(backend, CHAIN)
     assert caught.value.code == IdentificationErrorCode.PLAN_FAILED and backend.calls[-1] == "brake"
 

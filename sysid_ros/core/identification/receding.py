@@ -23,6 +23,8 @@ from sysid_ros.core.identification.types import (
 
 _STARTS = 3
 """How often in a row a motion may come to rest for want of a plan before the procedure ends."""
+_TRIES = 3
+"""How often a first plan is asked for."""
 _SHRINK_PARTS = 3
 """Over so many parts an interval must shrink by the threshold, or it has stopped shrinking."""
 
@@ -65,7 +67,7 @@ class RecedingProcedure(Procedure):
         """Moves from rest to rest. One part is always planned further than what the arm follows or waits for."""
         self._report(Phase.PLANNING, "planning the first motions", self._fraction)
         self._require_not_cancelled()
-        part = self._plan(None, ())
+        part = self._plan_first()
         longest = self._settings.max_motion_time - self._motion_time
         if self._plan_duration > longest + 1e-9:
             raise IdentificationFailed(
@@ -89,6 +91,18 @@ class RecedingProcedure(Procedure):
         self._follow(part, None)
         self._motion_time += part.motion.trajectory.duration
         return ending or Ending("no next plan was found in time", False)
+
+    def _plan_first(self) -> PlannedPart:
+        """A plan from rest; the planner learns from what it could not certify, so it is asked more than once."""
+        for _ in range(_TRIES - 1):
+            try:
+                return self._plan(None, ())
+            except IdentificationFailed as failure:
+                if failure.code is not IdentificationErrorCode.PLAN_FAILED:
+                    raise
+                self._require_not_cancelled()
+                self._report(Phase.PLANNING, f"planning again ({failure})", self._fraction)
+        return self._plan(None, ())
 
     def _plan(self, before: PlannedPart | None, ahead: Sequence[PlannedPart]) -> PlannedPart:
         """Plans a part; ``ahead`` are the parts whose data are still to come."""
