@@ -380,10 +380,14 @@ class RosBackend:
     def _ask_for_part(self, request: PlanNext.Request) -> PlannedPart:
         failed, records, started = IdentificationErrorCode.PLAN_FAILED, self._watch.records, time.monotonic()
         try:
-            response = self._call(self._clients.plan_next, request, failed, request.time_limit + SERVICE_RESERVE)
+            timeout = request.time_limit + SERVICE_RESERVE
+            response = self._call(self._clients.plan_next, request, failed, timeout, self._is_unwanted)
         except IdentificationFailed as failure:
             if failure.code != failed:
                 self._end_search(self._clients.cancel_next)
+            estimate = self._watch.estimate
+            if estimate is not None and not estimate.is_consistent:
+                raise IdentificationFailed(IdentificationErrorCode.INCONSISTENT, estimate.alarm) from failure
             raise
         self._plans += 1
         records.timing[f"planning {self._plans}"] = time.monotonic() - started
@@ -525,12 +529,24 @@ class RosBackend:
         """The last two plans of this goal by hash: one is followed, the other may wait to take over."""
         return {motion[1].hash(): motion[1] for motion in self._watch.records.motions[-2:]}
 
-    def _call(self, client: Any, request: Any, code: IdentificationErrorCode, seconds: float | None = None) -> Any:
+    def _is_unwanted(self) -> bool:
+        """Whether a plan is of no use any more: the goal is cancelled, or the data contradict the assumptions."""
+        estimate = self._watch.estimate
+        return self._is_cancelled() or (estimate is not None and not estimate.is_consistent)
+
+    def _call(
+        self,
+        client: Any,
+        request: Any,
+        code: IdentificationErrorCode,
+        seconds: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> Any:
         """Asks a service; it must be there within ``service_timeout`` and answer within ``seconds``."""
-        timeout = self._parameters.service_timeout
+        timeout, is_cancelled = self._parameters.service_timeout, is_cancelled or self._is_cancelled
         try:
-            wait_for_service(self._node, client, timeout, self._is_cancelled)
-            return call_service(self._node, client, request, seconds or timeout, self._is_cancelled)
+            wait_for_service(self._node, client, timeout, is_cancelled)
+            return call_service(self._node, client, request, seconds or timeout, is_cancelled)
         except Cancelled as cancelled:
             raise _cancelled() from cancelled
         except ServiceTimeout as error:

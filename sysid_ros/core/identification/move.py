@@ -67,7 +67,7 @@ def run_move(
     """
     if not 0.0 < tolerance < np.inf:
         raise ParameterOutOfRange("tolerance [rad]", tolerance, "above 0")
-    settings = IdentificationSettings(max_motion_time=max_motion_time, weighing_time=0.0, settle_time=0.0)
+    settings = IdentificationSettings(max_motion_time=max_motion_time, weighing_time=0.0)
     return _MoveProcedure(backend, settings, np.array(goal, dtype=float), tolerance, is_cancelled, on_progress).move()
 
 
@@ -120,7 +120,8 @@ class _MoveProcedure(RecedingProcedure):
         return part
 
     def _settle(self, progress: float) -> None:
-        """Nothing is estimated."""
+        """Nothing is estimated, but the controller settles."""
+        self._backend.wait(self._settings.settle_time)
 
     def _stop_rule(self, widths: Sequence[NDArray[np.float64]], ahead: int) -> Ending | None:
         distances = self._distances

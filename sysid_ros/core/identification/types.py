@@ -75,7 +75,8 @@ class IdentificationSettings:
         shrink_threshold: Stop when a trajectory has shrunk no interval by more than this fraction [-].
         weighing_time: Time at rest before the first motion [s]: what gravity alone tells of the payload already narrows
             the box that the controller and the planners must be ready for; 0 starts at once.
-        settle_time: Time at rest after a motion that still counts as data [s].
+        settle_time: Time at rest after a motion that still counts as data [s]. A motion from rest has a tracking bound
+            only where the controller has settled, which takes about a second.
     """
 
     strategy: str = "receding"
@@ -85,7 +86,7 @@ class IdentificationSettings:
     target_mass_width: float = 0.0
     shrink_threshold: float = 0.02
     weighing_time: float = 1.0
-    settle_time: float = 0.3
+    settle_time: float = 1.2
 
     def __post_init__(self) -> None:
         checks = (
