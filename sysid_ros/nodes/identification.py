@@ -41,8 +41,8 @@ class IdentificationParameters(RobotParameters):
     strategy: str = parameter(
         _DEFAULTS.strategy, "",
         "receding: plans of the safe planner that take over from each other in motion; "
-        "periodic: trajectories of the excitation planner that end at rest, which are certified only where the payload is "
-        "known to about a tenth already",
+        "periodic: trajectories of the excitation planner that end at rest, which are certified only where the "
+        "payload is known to about a tenth already",
         choices=STRATEGIES,
     )  # fmt: skip
     trajectories: int = parameter(
