@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.action.server import ServerGoalHandle
@@ -24,6 +26,8 @@ from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
+
+R = TypeVar("R", Identify.Result, MoveTo.Result)
 
 _DEFAULTS = IdentificationSettings()
 HEARTBEAT_PERIOD = 0.1
@@ -128,7 +132,7 @@ class IdentificationNode(Node):
             self,
             Identify,
             "~/identify",
-            execute_callback=self._execute,
+            execute_callback=partial(self._execute, run=self._run_goal, result_type=Identify.Result),
             goal_callback=self._judge_goal,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
@@ -136,7 +140,7 @@ class IdentificationNode(Node):
             self,
             MoveTo,
             "~/move_to",
-            execute_callback=self._execute_move,
+            execute_callback=partial(self._execute, run=self._run_move, result_type=MoveTo.Result),
             goal_callback=self._judge_goal,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
@@ -161,23 +165,21 @@ class IdentificationNode(Node):
         # Every goal is answered with a numbered code and a sentence, which a rejection could not carry.
         return GoalResponse.ACCEPT
 
-    async def _execute(self, handle: ServerGoalHandle) -> Identify.Result:
+    async def _execute(
+        self, handle: ServerGoalHandle, run: Callable[[ServerGoalHandle], R], result_type: type[R]
+    ) -> R:
+        """Runs a goal of either action beside the executor, one at a time, and ends it as its result says."""
         if not self._busy.acquire(blocking=False):
             handle.abort()
             text = f"another goal is running ({self._phase}); cancel it or wait for its end"
-            return Identify.Result(error_code=Identify.Result.BUSY, error_text=text)
+            return result_type(error_code=Identify.Result.BUSY, error_text=text)
         try:
-            return await run_in_thread(self, lambda: self._run_goal(handle))
+            return await run_in_thread(self, lambda: self._end(handle, run(handle)))
         finally:
             self._busy.release()
 
-    def _run_goal(self, handle: ServerGoalHandle) -> Identify.Result:
-        started = time.monotonic()
-
-        def report(progress: Progress) -> None:
-            handle.publish_feedback(self._feedback(progress, time.monotonic() - started))
-
-        result = self._run(handle.request, lambda: handle.is_cancel_requested, report)
+    @staticmethod
+    def _end(handle: ServerGoalHandle, result: R) -> R:
         if result.error_code == Identify.Result.NONE:
             handle.succeed()
         elif result.error_code == Identify.Result.CANCELED and handle.is_cancel_requested:
@@ -185,6 +187,14 @@ class IdentificationNode(Node):
         else:
             handle.abort()
         return result
+
+    def _run_goal(self, handle: ServerGoalHandle) -> Identify.Result:
+        started = time.monotonic()
+
+        def report(progress: Progress) -> None:
+            handle.publish_feedback(self._feedback(progress, time.monotonic() - started))
+
+        return self._run(handle.request, lambda: handle.is_cancel_requested, report)
 
     def _feedback(self, progress: Progress, elapsed: float) -> Identify.Feedback:
         feedback = Identify.Feedback(
@@ -204,16 +214,6 @@ class IdentificationNode(Node):
             feedback.estimate = estimate_to_message(estimate, self._watch.estimate_stamp_ns)
         return feedback
 
-    async def _execute_move(self, handle: ServerGoalHandle) -> MoveTo.Result:
-        if not self._busy.acquire(blocking=False):
-            handle.abort()
-            text = f"another goal is running ({self._phase}); cancel it or wait for its end"
-            return MoveTo.Result(error_code=Identify.Result.BUSY, error_text=text)
-        try:
-            return await run_in_thread(self, lambda: self._run_move(handle))
-        finally:
-            self._busy.release()
-
     def _run_move(self, handle: ServerGoalHandle) -> MoveTo.Result:
         run = MoveRun(
             self,
@@ -232,12 +232,6 @@ class IdentificationNode(Node):
 
         result = run.run(handle.request, self._reporter(report))
         self._known = run.model
-        if result.error_code == Identify.Result.NONE:
-            handle.succeed()
-        elif result.error_code == Identify.Result.CANCELED and handle.is_cancel_requested:
-            handle.canceled()
-        else:
-            handle.abort()
         return result
 
     # Trigger

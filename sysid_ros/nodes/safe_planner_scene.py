@@ -59,7 +59,7 @@ class SceneBook:
 
     def hear(self, message: MarkerArray) -> bool:
         """Takes obstacles; returns whether anything has changed."""
-        before = ("", self._heard) if not self.fault else None
+        was_known, before = not self.fault, self.best.hash()
         try:
             heard = obstacles_from_markers(message, self._heard, self._robot.base_frame)
             require_scene(self._robot, self._joined(heard))
@@ -67,7 +67,7 @@ class SceneBook:
             changed, self.fault = self.fault != str(error), str(error)
             return changed
         self._heard, self.fault = heard, ""
-        return before is None or self._joined(before[1]).hash() != self.scene.hash()
+        return not was_known or self.best.hash() != before
 
     def _joined(self, heard: dict[Key, Obstacle]) -> Scene:
         fixed = self._fixed

@@ -197,10 +197,7 @@ class CertifiedPlanner:
             raise NoPlan(outcome.reason)
         trajectory = outcome.trajectory
         self._remember(trajectory, bounds[trajectory.hash()])
-        certificate = make_certificate(
-            self.robot, trajectory, boxes, outcome.errors, scene, self.verifier, outcome.verification, now
-        )
-        plan = CertifiedPlan(trajectory, certificate, boxes, scene, self.robot.name, self._robot_hash)
+        plan = self._certified(trajectory, boxes, outcome.errors, scene, outcome.verification, now)
         return PlannedPart(plan, outcome.information, outcome.condition_number, outcome.statistics)
 
     def certify(
@@ -221,9 +218,8 @@ class CertifiedPlanner:
             verify(self.robot, trajectory, boxes, AssumedErrors.none(self.robot.n), scene, self.verifier)
             raise
         found = verify(self.robot, trajectory, boxes, bound, scene, self.verifier)
-        certificate = make_certificate(self.robot, trajectory, boxes, bound, scene, self.verifier, found, now)
         self._remember(trajectory, bound)
-        return CertifiedPlan(trajectory, certificate, boxes, scene, self.robot.name, self._robot_hash)
+        return self._certified(trajectory, boxes, bound, scene, found, now)
 
     def plan_to(
         self,
@@ -272,6 +268,18 @@ class CertifiedPlanner:
         by_velocity = _PEAK_SPEED * distance / limits.v_max
         by_acceleration = np.sqrt(_PEAK_ACCELERATION * distance / limits.a_max)
         return float(max(1.05 * by_velocity.max(), 1.05 * by_acceleration.max(), 0.2))
+
+    def _certified(
+        self,
+        trajectory: Trajectory,
+        boxes: tuple[Box, Box],
+        errors: TrackingErrors,
+        scene: Scene,
+        found: Verification,
+        now: float,
+    ) -> CertifiedPlan:
+        certificate = make_certificate(self.robot, trajectory, boxes, errors, scene, self.verifier, found, now)
+        return CertifiedPlan(trajectory, certificate, boxes, scene, self.robot.name, self._robot_hash)
 
     def _start(self, wanted: NextPlan) -> tuple[State, object]:
         if not wanted.after:
