@@ -1,0 +1,277 @@
+"""Structural identifiability: what an endless, perfect experiment could tell about the parameters of a robot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.identifiability.base_parameters import BaseMap, build_base_map
+from sysid_ros.core.identifiability.errors import InvalidTree
+from sysid_ros.core.identifiability.rpna import BodyNullspace, find_nullspaces
+from sysid_ros.core.identifiability.settings import AnalysisSettings
+from sysid_ros.core.identifiability.spans import Spans
+from sysid_ros.core.identifiability.tree import KinematicTree, TreeBody
+
+Array = NDArray[np.float64]
+
+_FRICTION = ("F_c", "F_v")
+
+
+class Class(Enum):
+    """What can be known of a parameter; the values are those of ``IdentifiabilityReport``."""
+
+    IDENTIFIABLE = 0
+    IN_COMBINATION = 1
+    UNIDENTIFIABLE = 2
+
+
+@dataclass(frozen=True)
+class BodySummary:
+    """One body of the analysed mechanism.
+
+    Attributes:
+        name: Name of its joint.
+        kind: Kind of the joint, in words.
+        links: Links that make it up.
+        velocity_dimension: dim V, of attainable velocities and gravity together.
+        coefficient_dimension: dim K, of the coefficients of its parameters in what is measured.
+        transfer_dimension: dim T, of invisible transfers to its parent (rotor included).
+        velocities: Basis of V, (6, dim V), ``[linear; angular]`` in the body's frame, lengths in typical link lengths.
+    """
+
+    name: str
+    kind: str
+    links: tuple[str, ...]
+    velocity_dimension: int
+    coefficient_dimension: int
+    transfer_dimension: int
+    velocities: Array
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Result of the structural analysis of P unknown parameters; arrays are read-only.
+
+    Attributes:
+        tree: The mechanism that was analysed (with its base as a body where that counts).
+        settings: The settings.
+        bodies: One summary per body.
+        names: Names of the unknown parameters, ``<joint>.<parameter>``, body by body, P of them.
+        units: Their units.
+        body_of: Index of the body each belongs to, (P,).
+        classes: What can be known of each, P of them.
+        matrix: Base parameters are ``matrix @ parameters``, (nb, P).
+        chosen: Index of the parameter each base parameter is named after, (nb,).
+        weakest: Smallest value that was taken for not zero, relative to the largest. Below about 1e-3 some parameters
+            are identifiable only because of a small offset or angle.
+    """
+
+    tree: KinematicTree
+    settings: AnalysisSettings
+    bodies: tuple[BodySummary, ...]
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    body_of: tuple[int, ...]
+    classes: tuple[Class, ...]
+    matrix: Array
+    chosen: tuple[int, ...]
+    weakest: float
+
+    @property
+    def count(self) -> int:
+        """Number of base parameters."""
+        return len(self.chosen)
+
+    @property
+    def base_names(self) -> tuple[str, ...]:
+        """Names of the parameters the base parameters are named after."""
+        return tuple(self.names[k] for k in self.chosen)
+
+    @property
+    def base_units(self) -> tuple[str, ...]:
+        """Units of the base parameters."""
+        return tuple(self.units[k] for k in self.chosen)
+
+    @property
+    def nullspace(self) -> Array:
+        """Changes of the parameters that change nothing measured, (P, P - nb); not normalised."""
+        removed = [k for k in range(len(self.names)) if k not in set(self.chosen)]
+        result = np.zeros((len(self.names), len(removed)))
+        result[removed, np.arange(len(removed))] = 1.0
+        result[list(self.chosen)] = -self.matrix[:, removed]
+        return result
+
+    def count_of_body(self, index: int) -> int:
+        """Base parameters named after parameters of a body."""
+        return sum(self.body_of[k] == index for k in self.chosen)
+
+    def base_from_full(self, parameters: ArrayLike) -> Array:
+        """Values (nb,) of the base parameters for values (P,) of all unknown parameters.
+
+        Raises:
+            ParameterOutOfRange: Another number of values.
+        """
+        values = np.asarray(parameters, dtype=float)
+        if values.shape != (len(self.names),):
+            raise ParameterOutOfRange("parameters", values.shape, f"{len(self.names)} values, see `names`")
+        return self.matrix @ values
+
+    def full_from_base(self, base: ArrayLike, near: ArrayLike | None = None, scale: ArrayLike | None = None) -> Array:
+        """Values (P,) of all unknown parameters that have given base parameters, out of the many there are.
+
+        Args:
+            base: Values of the base parameters, (nb,).
+            near: Values (P,) to stay near to, for instance of a CAD model; without them, only the parameters that
+                base parameters are named after differ from zero.
+            scale: What counts as an equally large change of each parameter, (P,); all one by default.
+
+        Returns:
+            The values; ``base_from_full`` of them is ``base``. They need not be physically consistent.
+
+        Raises:
+            ParameterOutOfRange: Another number of values.
+        """
+        values = np.asarray(base, dtype=float)
+        if values.shape != (self.count,):
+            raise ParameterOutOfRange("base parameters", values.shape, f"{self.count} values, see `base_names`")
+        if near is None:
+            result = np.zeros(len(self.names))
+            result[list(self.chosen)] = values
+            return result
+        start = np.asarray(near, dtype=float)
+        missing = values - self.base_from_full(start)
+        weight = np.ones(len(self.names)) if scale is None else np.asarray(scale, dtype=float)
+        step, *_ = np.linalg.lstsq(self.matrix * weight, missing, rcond=None)
+        return start + weight * step
+
+    def columns(self, names: Sequence[str]) -> list[int]:
+        """Position in ``names`` of each of our unknown parameters, to pick columns of a regressor with those columns.
+
+        Raises:
+            ParameterOutOfRange: A parameter of the analysis is not among them.
+        """
+        position = {name: k for k, name in enumerate(names)}
+        missing = [name for name in self.names if name not in position]
+        if missing:
+            raise ParameterOutOfRange("names", missing, "names that hold every unknown parameter of the analysis")
+        return [position[name] for name in self.names]
+
+
+def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = None) -> Structure:
+    """Finds out which parameters of a mechanism can be known.
+
+    Args:
+        tree: The mechanism and gravity.
+        settings: What is measured, in which motions, and which parameters are unknown.
+
+    Returns:
+        Base parameters, the maps to and from them, and what can be known of each parameter.
+
+    Raises:
+        InvalidTree: The settings name a joint that does not exist.
+
+    Source: RPNA.
+    """
+    settings = settings or AnalysisSettings()
+    names = [body.name for body in tree.bodies]
+    for name in settings.known:
+        if name not in names:
+            raise InvalidTree(f"known body '{name}'", f"there is no such joint; joints are {', '.join(names)}")
+    if settings.sees_base and not tree.is_floating:
+        base_name = "base" if "base" not in names else "base of the robot"
+        tree = tree.with_base_body(base_name)
+        if not settings.base_body:
+            settings = replace(settings, known=(*settings.known, base_name))
+    spans = Spans(settings.tolerance)
+    nullspaces = find_nullspaces(tree, settings, spans)
+    labels = [f"{body.name}.{name}" for body, found in _pairs(tree, nullspaces) for name in found.unit.names]
+    units = [unit for found in nullspaces for unit in found.unit.units]
+    body_of = [i for i, found in enumerate(nullspaces) for _ in found.unit.names]
+    unknown = [_is_unknown(body, k, settings) for body, f in _pairs(tree, nullspaces) for k in range(len(f.unit.names))]
+    base = build_base_map(tree, nullspaces, unknown, spans)
+    kept = np.flatnonzero(unknown)
+    base, labels, units, body_of = _with_friction(
+        base, tree, settings, [labels[k] for k in kept], [units[k] for k in kept], [body_of[k] for k in kept]
+    )
+    base.matrix.setflags(write=False)
+    return Structure(
+        tree=tree,
+        settings=settings,
+        bodies=tuple(_summary(body, found) for body, found in _pairs(tree, nullspaces)),
+        names=tuple(labels),
+        units=tuple(units),
+        body_of=tuple(body_of),
+        classes=_classify(base),
+        matrix=base.matrix,
+        chosen=base.chosen,
+        weakest=spans.weakest,
+    )
+
+
+def _pairs(tree: KinematicTree, found: Sequence[BodyNullspace]) -> list[tuple[TreeBody, BodyNullspace]]:
+    return list(zip(tree.bodies, found, strict=True))
+
+
+def _is_unknown(body: TreeBody, parameter: int, settings: AnalysisSettings) -> bool:
+    """Whether a parameter is unknown; rotor, armature and offset are even where the body's own inertia is known."""
+    return parameter >= 10 or (body.has_inertia and body.name not in settings.known)
+
+
+def _summary(body: TreeBody, found: BodyNullspace) -> BodySummary:
+    velocities = found.velocities
+    velocities.setflags(write=False)
+    return BodySummary(
+        name=body.name,
+        kind=body.kind,
+        links=body.links,
+        velocity_dimension=velocities.shape[1],
+        coefficient_dimension=found.coefficients.shape[1],
+        transfer_dimension=found.transfers,
+        velocities=velocities,
+    )
+
+
+def _with_friction(
+    base: BaseMap, tree: KinematicTree, settings: AnalysisSettings, names: list[str], units: list[str], body: list[int]
+) -> tuple[BaseMap, list[str], list[str], list[int]]:
+    """Adds Coulomb and viscous friction at the end.
+
+    They are odd in the velocity while all torques of inertia and gravity are even or linear in the acceleration, so
+    they depend on nothing else; without motion or without a torque sensor at the joint they are not seen.
+    """
+    wanted = [name for name in _FRICTION if name in settings.joint_parameters]
+    joints = [i for i, found in enumerate(tree.bodies) if found.dofs == 1]
+    extra = [(i, name) for i in joints for name in wanted]
+    if not extra:
+        return base, names, units, body
+    is_seen = settings.sees_joints and not settings.is_static
+    rows, columns = base.matrix.shape
+    added = len(extra) if is_seen else 0
+    matrix = np.zeros((rows + added, columns + len(extra)))
+    matrix[:rows, :columns] = base.matrix
+    matrix[rows:, columns : columns + added] = np.eye(added)
+    chosen = (*base.chosen, *(columns + k for k in range(added)))
+    force = [("N", "N s/m") if tree.bodies[i].is_translating else ("Nm", "Nm s/rad") for i, _ in extra]
+    return (
+        BaseMap(matrix, chosen),
+        names + [f"{tree.bodies[i].name}.{name}" for i, name in extra],
+        units + [pair[_FRICTION.index(name)] for pair, (_, name) in zip(force, extra, strict=True)],
+        body + [i for i, _ in extra],
+    )
+
+
+def _classify(base: BaseMap) -> tuple[Class, ...]:
+    """RPNA section 2: alone in its base parameter, together with others, or in none."""
+    is_used = base.matrix != 0.0
+    partners = is_used.sum(axis=1)
+    alone = {k for row, k in enumerate(base.chosen) if partners[row] == 1}
+    seen = is_used.any(axis=0)
+    return tuple(
+        Class.IDENTIFIABLE if k in alone else Class.IN_COMBINATION if seen[k] else Class.UNIDENTIFIABLE
+        for k in range(base.matrix.shape[1])
+    )

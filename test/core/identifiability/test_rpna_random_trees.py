@@ -1,0 +1,233 @@
+"""The algorithm against the rank of random regressors, for every kind of mechanism and measurement."""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.identifiability.pinocchio_tree import tree_from_model
+from sysid_ros.core.identifiability.settings import AnalysisSettings
+from sysid_ros.core.identifiability.structure import analyze_structure
+from sysid_ros.core.identifiability.tree import Rotor
+from sysid_ros.core.regressors import MomentumRegressor
+
+
+def seeded(seed):
+    pin.seed(seed)
+    return np.random.default_rng(seed)
+
+
+def check(structure, regressor, rank, where):
+    """Number of base parameters, and that the base parameters explain every regressor through the map."""
+    assert structure.count == rank(regressor), where
+    explained = regressor[:, list(structure.chosen)] @ structure.matrix
+    assert np.abs(explained - regressor).max() <= 1e-6 * np.abs(regressor).max(), where
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_550_random_trees_agree_with_the_rank_of_torque_regressors(independent, block):
+    for seed in range(70 * block, 70 * block + 70):
+        rng = seeded(seed)
+        kinds = independent.ANY if seed % 2 else independent.SINGLE
+        model = independent.random_tree(rng, kinds, is_floating=seed % 5 == 0)
+        structure = analyze_structure(tree_from_model(model))
+        check(structure, independent.torque_regressor(model, rng), independent.rank, f"seed {seed}")
+
+
+def test_the_momentum_regressor_has_the_same_rank(independent):
+    for seed in range(60):
+        rng = seeded(1000 + seed)
+        model = independent.random_tree(rng, ("revolute", "revolute", "prismatic", "helical"), most=10)
+        structure = analyze_structure(tree_from_model(model))
+        states = list(independent.samples(model, rng, 40))
+        q, v = (np.array([state[k] for state in states]) for k in (0, 1))
+        momentum, rate = MomentumRegressor(model).evaluate(q, v)
+        columns = 10 * model.nv
+        rows = np.concatenate([part[..., :columns].reshape(-1, columns) for part in (momentum, rate)])
+        check(structure, rows, independent.rank, f"seed {1000 + seed}")
+
+
+def test_floating_trees_without_gravity_have_the_same_base_parameters(independent):
+    """RPNA remark 9."""
+    for seed in range(10):
+        model = independent.random_tree(seeded(2000 + seed), independent.ANY, is_floating=True)
+        tree = tree_from_model(model)
+        without = analyze_structure(tree.with_gravity(np.zeros(3)))
+        assert analyze_structure(tree.with_gravity([0, 0, -9.81])).chosen == without.chosen
+
+
+def test_static_experiments(independent):
+    for seed in range(60):
+        rng = seeded(3000 + seed)
+        kinds = independent.ANY if seed % 2 else independent.SINGLE
+        model = independent.random_tree(rng, kinds, most=8, is_floating=seed % 5 == 0)
+        structure = analyze_structure(tree_from_model(model), AnalysisSettings(motion="static"))
+        regressor = independent.torque_regressor(model, rng, is_static=True)
+        check(structure, regressor, independent.rank, f"seed {3000 + seed}")
+
+
+def on_base(model):
+    """The same mechanism on a body that may be moved, which gives the wrench on the base when it rests."""
+    result = pin.Model()
+    base = result.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "base")
+    result.appendBodyToJoint(base, pin.Inertia.Random(), pin.SE3.Identity())
+    for k in range(1, model.njoints):
+        joint = result.addJoint(model.parents[k] + 1, model.joints[k], model.jointPlacements[k], model.names[k])
+        result.appendBodyToJoint(joint, pin.Inertia.Random(), pin.SE3.Identity())
+    result.gravity = model.gravity
+    return result
+
+
+@pytest.mark.parametrize("measured", ["base_wrench", "joints_and_base"])
+@pytest.mark.parametrize("is_static", [False, True])
+def test_wrench_under_a_fixed_base(independent, measured, is_static):
+    for seed in range(25):
+        rng = seeded(4000 + seed)
+        model = independent.random_tree(rng, independent.ANY if seed % 2 else independent.SINGLE, most=6)
+        moved = on_base(model)
+        data, parts = moved.createData(), []
+        for q, v, a in independent.samples(moved, rng, 90):
+            q[:7], v[:6], a[:6] = pin.neutral(moved)[:7], 0.0, 0.0
+            v, a = (0.0 * v, 0.0 * a) if is_static else (v, a)
+            rows = pin.computeJointTorqueRegressor(moved, data, q, v, a)
+            parts.append(rows[:6].copy() if measured == "base_wrench" else rows.copy())
+        settings = AnalysisSettings(measured=measured, motion="static" if is_static else "dynamic")
+        structure = analyze_structure(tree_from_model(model), settings)
+        check(structure, np.concatenate(parts), independent.rank, f"seed {4000 + seed}")
+        without_base = analyze_structure(
+            tree_from_model(model), AnalysisSettings(measured, settings.motion, base_body=False)
+        )
+        assert without_base.count == independent.rank(np.concatenate(parts)[:, 10:]), f"seed {4000 + seed}"
+
+
+@pytest.mark.parametrize("measured", ["base_wrench", "joint_torques"])
+def test_floating_base_with_part_of_the_forces(independent, measured):
+    """External forces alone tell as much as all (RPNA theorem 3); joint torques alone never tell the base's inertia."""
+    for seed in range(25):
+        rng = seeded(5000 + seed)
+        model = independent.random_tree(rng, independent.SINGLE, most=7, is_floating=True)
+        data, parts = model.createData(), []
+        for q, v, a in independent.samples(model, rng, 120):
+            rows = pin.computeJointTorqueRegressor(model, data, q, v, a)
+            parts.append(rows[:6].copy() if measured == "base_wrench" else rows[6:].copy())
+        structure = analyze_structure(tree_from_model(model), AnalysisSettings(measured=measured))
+        check(structure, np.concatenate(parts), independent.rank, f"seed {5000 + seed}")
+        everything = analyze_structure(tree_from_model(model)).count
+        assert structure.count == everything - (10 if measured == "joint_torques" else 0)
+
+
+@pytest.mark.parametrize("kind", ["axial", "symmetric", "full"])
+def test_rotors_of_any_axis_and_gear_ratio(independent, kind):
+    """A rotor is a body of its own whose joint turns ``gear_ratio`` times as far."""
+    basis = {"axial": np.eye(10)[:, [9]], "full": np.eye(10)}
+    basis["symmetric"] = np.eye(10)[:, [0, 3, 4, 9]] + np.eye(10)[:, [6]] @ [[0, 0, 1, 0]]
+    for seed in range(25):
+        rng = seeded(6000 + seed)
+        model = independent.random_tree(rng, independent.SINGLE, most=6, is_floating=seed % 5 == 0)
+        joints = [k for k in range(1, model.njoints) if model.joints[k].nv == 1]
+        rotors, both, rotor_of = {}, model.copy(), {}
+        for k in joints:
+            if rng.random() < 0.3:
+                continue
+            ratio = float(rng.choice([1.0, -3.0, 50.0]))
+            axis = pin.SE3.Random().rotation if rng.random() < 0.4 else np.eye(3)
+            origin = rng.choice([0.0, 0.3], 3)
+            placement = model.jointPlacements[k] * pin.SE3(axis, origin)
+            both.addJoint(model.parents[k], pin.JointModelRZ(), placement, f"rotor_{k}")
+            rotors[model.names[k]] = Rotor(ratio, axis[:, 2], origin, kind)
+            rotor_of[k] = ratio
+        # A symmetric rotor may be described in any frame that has its axis; a full one only up to a rotation.
+        structure = analyze_structure(tree_from_model(model).with_rotors(rotors))
+        data, parts = both.createData(), []
+        for q, v, a in independent.samples(model, rng, 80):
+            spread = np.zeros((both.nv, model.nv))
+            full_q = pin.neutral(both)
+            for k in range(1, model.njoints):
+                old, new = model.joints[k], both.joints[both.getJointId(model.names[k])]
+                full_q[new.idx_q : new.idx_q + new.nq] = q[old.idx_q : old.idx_q + old.nq]
+                spread[new.idx_v : new.idx_v + new.nv, old.idx_v : old.idx_v + old.nv] = np.eye(old.nv)
+                if k in rotor_of:
+                    rotor = both.joints[both.getJointId(f"rotor_{k}")]
+                    full_q[rotor.idx_q] = rotor_of[k] * q[old.idx_q]
+                    spread[rotor.idx_v, old.idx_v] = rotor_of[k]
+            rows = spread.T @ pin.computeJointTorqueRegressor(both, data, full_q, spread @ v, spread @ a)
+            parts.append(_rotor_columns(model, both, rows, rotor_of, basis[kind]))
+        stacked = np.concatenate(parts)
+        assert structure.count == independent.rank(stacked / _norms(stacked)), f"seed {6000 + seed}"
+        if kind != "full":
+            explained = stacked[:, list(structure.chosen)] @ structure.matrix
+            assert np.abs(explained - stacked).max() <= 1e-6 * np.abs(stacked).max()
+
+
+def _rotor_columns(model, both, rows, rotor_of, basis):
+    parts = []
+    for k in range(1, model.njoints):
+        link = both.getJointId(model.names[k]) - 1
+        parts.append(rows[:, 10 * link : 10 * link + 10])
+        if k in rotor_of:
+            rotor = both.getJointId(f"rotor_{k}") - 1
+            parts.append(rows[:, 10 * rotor : 10 * rotor + 10] @ basis)
+    return np.concatenate(parts, axis=1)
+
+
+def _norms(matrix):
+    norms = np.linalg.norm(matrix, axis=0)
+    return np.where(norms > 1e-9 * norms.max(), norms, norms.max())
+
+
+def test_friction_armature_and_offset(independent):
+    """Armature adds to inertia about the first axes; an offset looks like weight on a vertical prismatic joint."""
+    names = ("F_c", "F_v", "I_a", "beta")
+    merged = 0
+    for seed in range(60):
+        rng = seeded(7000 + seed)
+        model = independent.random_tree(rng, independent.SINGLE, most=7)
+        structure = analyze_structure(tree_from_model(model), AnalysisSettings(joint_parameters=names))
+        data, parts = model.createData(), []
+        for q, v, a in independent.samples(model, rng, 100):
+            friction = np.zeros((model.nv, model.nv, 4))
+            joints = np.arange(model.nv)
+            friction[joints, joints] = np.stack([np.sign(v), v, a, np.ones_like(v)], axis=1)
+            rows = pin.computeJointTorqueRegressor(model, data, q, v, a)
+            parts.append(np.concatenate([rows, friction.reshape(model.nv, -1)], axis=1))
+        labels = [f"{n}.{p}" for n in list(model.names)[1:] for p in _PARAMETERS]
+        labels += [f"{n}.{p}" for n in list(model.names)[1:] for p in names]
+        regressor = np.concatenate(parts)[:, structure.columns(labels)]
+        check(structure, regressor, independent.rank, f"seed {7000 + seed}")
+        alone = analyze_structure(tree_from_model(model)).count
+        merged += structure.count < alone + 4 * model.nv
+    assert merged > 20  # or the test would say nothing about parameters that coincide
+
+
+_PARAMETERS = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
+
+
+def test_known_bodies(independent):
+    for seed in range(30):
+        rng = seeded(8000 + seed)
+        model = independent.random_tree(rng, independent.ANY, most=7)
+        known = [name for name in list(model.names)[1:] if rng.random() < 0.5]
+        structure = analyze_structure(tree_from_model(model), AnalysisSettings(known=tuple(known)))
+        unknown = [k - 1 for k in range(1, model.njoints) if model.names[k] not in known]
+        columns = [10 * k + i for k in unknown for i in range(10)]
+        if columns:
+            check(structure, independent.torque_regressor(model, rng)[:, columns], independent.rank, f"{8000 + seed}")
+        else:
+            assert structure.count == 0
+
+
+def test_bodies_without_mass_between_two_axes(independent):
+    """A chain of single joints with frames between them is a multi-axis joint."""
+    for seed in range(20):
+        rng = seeded(9000 + seed)
+        model = independent.random_tree(rng, independent.SINGLE, most=8)
+        empty = [k for k in range(1, model.njoints - 1) if rng.random() < 0.4]
+        for k in empty:
+            model.inertias[k] = pin.Inertia.Zero()
+        structure = analyze_structure(tree_from_model(model))
+        columns = [10 * (k - 1) + i for k in range(1, model.njoints) if k not in empty for i in range(10)]
+        check(structure, independent.torque_regressor(model, rng)[:, columns], independent.rank, f"{9000 + seed}")
+        if empty:
+            everything = analyze_structure(tree_from_model(model, massless="unknown"))
+            check(everything, independent.torque_regressor(model, rng), independent.rank, f"{9000 + seed}")
