@@ -1,6 +1,7 @@
 """Checks certified plans again: ``sysid_verify recording.mcap``.
 
-Everything is done anew: hashes, start states, times, and the proof over continuous time.
+Everything is done anew: hashes, start states, times, the controller's tracking bound from plan to plan, and the proof
+over continuous time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.planning.bound_recheck import BoundRechecker
 from sysid_ros.core.planning.bundle import CertifiedPlan, check_sequence, recheck
 from sysid_ros.export.read_plans import read_plans
 
@@ -32,14 +34,16 @@ def verify_plans(plans: Sequence[CertifiedPlan], model: str | None = None) -> tu
     Raises:
         ModelError: The robot is not known here.
     """
-    robots, rows, problems = {}, [], []
+    tools, rows, problems = {}, [], []
     for plan, in_sequence in zip(plans, check_sequence(plans), strict=True):
         name = model or plan.robot_name
-        if name not in robots:
-            robots[name] = load_robot(name)
-        found = recheck(robots[name], plan)
+        if name not in tools:
+            robot = load_robot(name)
+            tools[name] = robot, BoundRechecker(robot)
+        robot, bounds = tools[name]
+        found = recheck(robot, plan)
         certificate = plan.certificate
-        wrong = [*found.problems, *in_sequence]
+        wrong = [*found.problems, *in_sequence, *bounds.check(plan)]
         problems += [f"plan {certificate.plan_hash[:12]}: {sentence}" for sentence in wrong]
         tightest, where = "-", "-"
         if found.verification is not None:

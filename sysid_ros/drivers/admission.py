@@ -54,6 +54,32 @@ def admit_trajectory(
     _require_within_limits(robot, trajectory)
 
 
+def admit_control(
+    certificate: Certificate, law: str, payload: Array, rested: float, after: str = "", after_time: float = 0.0
+) -> None:
+    """Checks that the tracking bound of a certificate holds for this controller, and for how the motion begins.
+
+    Args:
+        certificate: A certificate that :func:`admit_trajectory` has admitted.
+        law: Control law of the controller.
+        payload: Payload it takes for true during the motion, (10,).
+        rested: How long the arm has been held undisturbed [s].
+        after: ``hash()`` of the plan the motion takes over from; empty for a motion from rest.
+        after_time: Time of that plan at which it takes over [s].
+
+    Raises:
+        LoopRefusal: Something is not as the certificate assumes.
+    """
+    if certificate.control is None:
+        if certificate.method == "interval":
+            raise LoopRefusal(_WHAT, "its certificate does not state what its tracking bound rests on")
+        return
+    try:
+        certificate.control.matches(law, payload, rested, after, after_time)
+    except CertificateMismatch as mismatch:
+        raise LoopRefusal(_WHAT, str(mismatch)) from mismatch
+
+
 def admit_start(robot: RobotModel, trajectory: Trajectory, reference: Array, tolerance: float) -> None:
     """Checks that a trajectory starts where the arm is held.
 

@@ -219,6 +219,8 @@ class LockstepBackend:
         if before is not None:
             model = self._model_of(knowledge)
             continuation = Continuation(before.motion.trajectory.hash(), before.takeover_time, model)
+        if certificate.control is not None and before is None:
+            self._advance_until(lambda: self._loop.status().rested >= certificate.control.rest_before)
         try:
             self._guard.admit(certificate, accepts_sampled=False)
             self._loop.execute(trajectory, certificate, continuation)

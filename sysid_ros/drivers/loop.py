@@ -15,7 +15,7 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.trajectory import Trajectory
-from sysid_ros.drivers.admission import admit_start, admit_trajectory
+from sysid_ros.drivers.admission import admit_control, admit_start, admit_trajectory
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.continuation import Continuation, admit_continuation
@@ -158,6 +158,7 @@ class ControlLoop:
             raise LoopRefusal("trajectory", self._effort_fault)
         if certificate.box_hash != self._box_hash:
             raise LoopRefusal("trajectory", "the model has changed since it was checked; certify it again")
+        admit_control(certificate, self._controller.law, self._model.payload, self._rested)
         admit_start(self.robot, trajectory, self._reference.q, self.settings.start_tolerance)
         self._reference.follow(trajectory)
         self._error_max = np.zeros(self.robot.n)
@@ -265,11 +266,16 @@ class ControlLoop:
             tracking_error=reference.q - self._q,
             tracking_error_max=self._error_max.copy(),
             tracking_bound=self._bound.copy(),
-            is_taking_over=self._mode is LoopMode.HOLD
-            and max(self._output.blend_left, self._model_change_left) > 0.0,
+            is_taking_over=self._mode is LoopMode.HOLD and not self._is_undisturbed,
+            rested=self._rested,
             model_box_hash=self._box_hash,
             transitions=tuple(self._transitions),
         )
+
+    @property
+    def _is_undisturbed(self) -> bool:
+        """Whether the arm is held, and neither torque nor model are being blended."""
+        return self._mode is LoopMode.HOLD and max(self._output.blend_left, self._model_change_left) <= 0.0
 
     # One cycle
 
@@ -288,6 +294,7 @@ class ControlLoop:
         if reference.trajectory is not None and reference.is_finished:
             self._come_to_rest()
         tau = self._compute_torque(is_valid)
+        self._rested = self._rested + self.arm.period if self._is_undisturbed else 0.0
         if not self._is_given_up:
             self.arm.command(tau)
         is_ok = is_valid and self._mode is not LoopMode.FAULT
@@ -315,6 +322,8 @@ class ControlLoop:
             model.require_inside(self._model, self.robot)
         if certificate.box_hash != box_hash(*self.boxes_of(continuation)):
             raise LoopRefusal("trajectory", "the model has changed since it was checked; certify it again")
+        payload = (self._model if model is None else model).payload
+        admit_control(certificate, self._controller.law, payload, 0.0, continuation.after, continuation.at)
         reference.continue_with(trajectory, continuation.at)
         self._next = (trajectory, certificate, model)
 
@@ -327,6 +336,8 @@ class ControlLoop:
     def _use_certificate(self, trajectory: Trajectory, certificate: Certificate) -> None:
         self._plan_hash = certificate.plan_hash
         self._bound = np.array(certificate.tracking_bound)
+        velocity = certificate.velocity_bound
+        self._velocity_bound = np.full(self.robot.n, np.inf) if velocity is None else np.array(velocity)
         self._brake_time = certificate.brake_time or self.settings.brake_time
         self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {trajectory.kind} {self._plan_hash[:12]}")
 
@@ -362,7 +373,7 @@ class ControlLoop:
         if reference.trajectory is not None:
             error = np.abs(reference.path - self._q)
             np.maximum(self._error_max, error, out=self._error_max)
-            stuck = self._check.find_stuck_joint(reference.q, self._bound)
+            stuck = self._check.find_stuck_joint(reference.q, reference.v, self._bound, self._velocity_bound)
             self._give_up_if(stuck, LoopCode.INVALID_MEASUREMENT, is_blind=True)
             self._brake_if(guard.find_bound_violation(error, self._bound), LoopCode.TRACKING_ERROR)
         self._give_up_if(guard.find_following_error(reference.q, self._q), LoopCode.TRACKING_ERROR)
@@ -429,10 +440,11 @@ class ControlLoop:
         self._reference = Reference(q, self.settings.blend_time)
         self._q, self._v = np.array(q, dtype=float), np.zeros(self.robot.n)
         self._bound = np.full(self.robot.n, np.inf)
+        self._velocity_bound = np.full(self.robot.n, np.inf)
         self._error_max = np.zeros(self.robot.n)
         self._brake_time = self.settings.brake_time
         self._plan_hash = self._effort_fault = ""
-        self._model_change_left = 0.0
+        self._model_change_left = self._rested = 0.0
         self._is_given_up = False
         self._invalid_in_a_row = 0
         self._first_state: ArmState | None = None

@@ -120,6 +120,7 @@ class LoopStatus:
         tracking_error_max: Its largest absolute value on the present or last trajectory, (n,) [rad].
         tracking_bound: Bound the trajectory was certified with, (n,) [rad]; infinite without one.
         is_taking_over: Whether torque is still being blended in; trajectories are refused meanwhile.
+        rested: How long the arm has been held undisturbed [s]; a certificate may ask for some time of it.
         model_box_hash: Fingerprint of the parameter boxes of the model in use.
         transitions: The latest changes of mode, oldest first.
     """
@@ -140,6 +141,7 @@ class LoopStatus:
     tracking_error_max: Array
     tracking_bound: Array
     is_taking_over: bool
+    rested: float
     model_box_hash: str
     transitions: tuple[Transition, ...]
 
@@ -181,15 +183,14 @@ class LoopSettings:
         brake_time: Time to rest of a brake where the certificate names none [s].
         blend_time: Time over which torque is blended in at the start and after a change of the payload that the
             controller takes for true, and a start position that differs from the reference is reached [s].
-        model_change_time: Time after such a change until a motion may start from rest [s]: the robust controller needs
-            3 s for the change and then settles.
+        model_change_time: Time the controller needs for such a change [s]; the arm counts as held undisturbed after it.
         start_tolerance: Largest difference between the reference and the start of a trajectory [rad].
         invalid_cycles_to_brake: Consecutive cycles without a usable measurement after which the arm brakes.
         invalid_cycles_to_fault: ... after which the loop gives the arm up.
         following_error: Tracking error at which the loop gives the arm up [rad].
         overspeed_factor: Speed over its limit at which the loop gives the arm up [-].
-        stuck_displacement: Motion of the reference during which an encoder may repeat one value [rad]; half the
-            tracking bound where that is less.
+        stuck_displacement: Motion of the reference during which an encoder may repeat one value [rad]; the
+            tracking bound where that is less, and a few encoder steps where the joint surely follows.
         fault_damping: Velocity gain while the arm is given up, in fractions of torque limit over speed limit [-].
         fault_damping_time: How long the arm is damped at most before it is handed to its own controller or brakes [s].
         fault_blind_time: The same where the measurements cannot be used [s].
@@ -200,7 +201,7 @@ class LoopSettings:
     heartbeat_timeout: float = 0.2
     brake_time: float = 0.3
     blend_time: float = 0.2
-    model_change_time: float = 4.0
+    model_change_time: float = 3.0
     start_tolerance: float = 0.002
     invalid_cycles_to_brake: int = 3
     invalid_cycles_to_fault: int = 10

@@ -33,6 +33,7 @@ class MeasurementCheck:
         self._cycles_since_valid = 1
         self._last: ArmState | None = None
         self._anchor = np.full(robot.n, np.nan)  # reference when the reading last changed
+        self._sure = np.zeros(robot.n)  # how far the joint must have moved since then, signed
         self._has_changed = np.ones(robot.n, dtype=bool)
 
     def find_fault(self, state: ArmState) -> str:
@@ -46,23 +47,35 @@ class MeasurementCheck:
         self._last, self._cycles_since_valid = state, 1
         return ""
 
-    def find_stuck_joint(self, q_d: Array, tracking_bound: Array) -> str:
+    def find_stuck_joint(self, q_d: Array, v_d: Array, position_bound: Array, velocity_bound: Array) -> str:
         """Why a position reading must be stuck, empty if none is. To be called once per cycle.
+
+        A joint that is told to move at ``v_d`` moves at least at ``|v_d| - velocity_bound``: as soon as it must have
+        moved a few encoder steps, an unchanged reading is stuck. A slower one may truly be held by friction for a
+        while; then the reading counts as stuck once the reference has moved by the bound of the position error. No
+        joint with an error below half its bound is held so long, and a controller must not go on much longer with a
+        reading that does not answer.
 
         Args:
             q_d: Desired positions, (n,) [rad].
-            tracking_bound: Bound of the tracking error, (n,) [rad].
+            v_d: Desired velocities, (n,) [rad/s].
+            position_bound: Bound of the position error, (n,) [rad].
+            velocity_bound: Bound of the velocity error, (n,) [rad/s].
         """
         self._anchor[self._has_changed] = q_d[self._has_changed]
+        sure = np.sign(v_d) * np.maximum(np.abs(v_d) - velocity_bound, 0.0) * self._period
+        self._sure[self._has_changed | (self._sure * sure < 0.0)] = 0.0
+        self._sure += sure
         self._has_changed[:] = False
         moved = np.abs(q_d - self._anchor)
-        limit = np.maximum(np.minimum(self._stuck_displacement, 0.5 * tracking_bound), self._stuck_floor)
-        worst = int((moved - limit).argmax())
-        if moved[worst] <= limit[worst]:
+        limit = np.maximum(np.minimum(self._stuck_displacement, position_bound), self._stuck_floor)
+        excess = np.maximum(moved - limit, np.abs(self._sure) - self._stuck_floor)
+        worst = int(excess.argmax())
+        if excess[worst] <= 0.0:
             return ""
         return (
             f"the position of {self._names[worst]} has not changed while the reference moved {moved[worst]:.4f} rad "
-            f"(allowed {limit[worst]:.4f} rad)"
+            f"(allowed {limit[worst]:.4f} rad, and {self._stuck_floor[worst]:.4f} rad where it surely follows)"
         )
 
     def find_effort_fault(self, state: ArmState) -> str:

@@ -81,7 +81,18 @@ def _certificate_entries(certificate: Any) -> dict[str, object]:
         name: place for name, place in zip(names, certificate.margin_places or [""] * len(names), strict=True) if place
     }
     entries["torque_fraction"] = certificate.torque_fraction
+    entries["control"] = _control_entries(certificate) if getattr(certificate, "control_law", "") else None
     return entries
+
+
+def _control_entries(certificate: Any) -> dict[str, object]:
+    return {
+        "law": certificate.control_law,
+        "nominal_payload": list(certificate.nominal_payload),
+        "rest_before": certificate.rest_before,
+        "after": certificate.after,
+        "after_time": certificate.after_time,
+    }
 
 
 def _scene_entries(scene: Any, last_body: int) -> dict[str, object]:

@@ -72,6 +72,8 @@ BRAKE_TIMEOUT = 3.0
 """How long the driver may take to take in a request to brake, and again to bring the arm to rest [s]."""
 TAKE_OVER_TIMEOUT = 60.0
 """How long a driver that says that it takes the arm over may need for it [s]."""
+REST_PATIENCE = 1.0
+"""How much longer than needed to wait until the driver says that the arm has rested long enough [s]."""
 CANCEL_TIMEOUT = 2.0
 """How long the excitation planner may take to take in that its plan is no longer wanted [s]."""
 CANCEL_TRIES = 5
@@ -313,6 +315,7 @@ class RosBackend:
     ) -> None:
         trajectory: Trajectory = motion.trajectory
         if before is None:
+            self._wait_until_settled(certificate)
             self._plan_hash = self._uncounted_hash = trajectory.hash()
             self._plan_was_seen = False
         failed = IdentificationErrorCode.EXECUTION_FAILED
@@ -618,6 +621,11 @@ class RosBackend:
             state, advice = _MODES.get(status.mode, (f"is in the unknown mode {status.mode}", "update this node"))
             text = f"the arm {state}: the driver says '{status.text}'; {advice}"
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, text)
+
+    def _wait_until_settled(self, certificate: Certificate) -> None:
+        """Waits until the arm has been held as long as a certificate asks for; the driver refuses it before."""
+        needed = 0.0 if certificate.control is None else certificate.control.rest_before
+        self._wait_until(lambda: self._watch.status.rested >= needed or not self._is_holding(), needed + REST_PATIENCE)
 
     def _samples_arrive(self) -> bool:
         return time.monotonic() - self._watch.sample_time < SAMPLE_SILENCE

@@ -19,6 +19,8 @@ ROBOT = "kinova_gen3_2f85"
 class ComputedTorque:
     """Computed torque with the nominal parameters; can be told to fail."""
 
+    law = "computed torque, for tests"
+
     def __init__(self, robot, stiffness=400.0, damping=40.0):
         self.robot, self.stiffness, self.damping = robot, stiffness, damping
         self.models = []

@@ -8,7 +8,7 @@ from driver_doubles import ComputedTorque, build_loop, make_certificate, make_mo
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.box import Box
-from sysid_ros.core.planning.certificate import box_hash
+from sysid_ros.core.planning.certificate import AssumedControl, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError, ArmState
 from sysid_ros.drivers.continuation import Continuation
@@ -115,6 +115,30 @@ def test_the_real_controllers_with_a_hidden_truth_and_a_payload(controller):
     assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK, loop.status().reason
     require_smooth(samples)
     require_rest(loop, 1.5)
+
+
+def test_a_start_needs_the_rest_and_the_controller_its_certificate_asks_for(loop):
+    """A motion from rest has its tracking bound once the loop has settled, with this controller and this payload."""
+    payload, law = loop.model.payload, ComputedTorque.law
+    asked = AssumedControl(law, payload, 1.2)
+    with pytest.raises(LoopRefusal, match="held for 0.0. s, but it holds after 1.20 s"):
+        start_move(loop, control=asked)
+    run(loop, 1.2)
+    for control, message in (
+        (AssumedControl("robust", payload), "for the controller 'robust', in use is 'computed torque, for tests'"),
+        (AssumedControl(law, 1.01 * payload), "takes payload parameter 0 for"),
+        (AssumedControl(law, payload, 0.0, "a" * 64, 1.5), "taking over from plan aaaaaaaaaaaa at 1.500 s, not a"),
+    ):
+        with pytest.raises(LoopRefusal, match=message):
+            start_move(loop, control=control)
+    with pytest.raises(LoopRefusal, match="does not state what its tracking bound rests on"):
+        start_move(loop, method="interval")
+    assert loop.mode is LoopMode.HOLD
+    start_move(loop, control=asked)
+    run(loop, 1.6)
+    assert loop.mode is LoopMode.HOLD and loop.status().rested < 0.2
+    with pytest.raises(LoopRefusal, match="but it holds after 1.20 s"):
+        start_move(loop, -0.4, control=asked)
 
 
 # Taking over in motion
@@ -305,7 +329,7 @@ def test_another_model_is_blended_in(robot, loop):
     assert loop.status().model_box_hash != before and loop.status().is_taking_over
     samples += run(loop, 0.5)
     require_smooth(samples)
-    with pytest.raises(LoopRefusal, match="still changes to another payload for 3.5"):
+    with pytest.raises(LoopRefusal, match="still changes to another payload for 2.5"):
         start_move(loop)
     with pytest.raises(LoopRefusal, match="the interval of payload.m, .* not inside .*; ask for a reset"):
         loop.set_model(prior)

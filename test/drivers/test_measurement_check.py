@@ -58,18 +58,46 @@ def test_an_effort_that_is_not_a_number(check):
     assert check.find_effort_fault(spoiled("tau")) == "the torque of joint_4 is nan"
 
 
-def test_a_position_that_never_changes_while_the_reference_moves_is_stuck(check):
-    moved = 0.0
-    for k in range(100):
-        q = np.full(7, 1e-3 * k)
+NOTHING = np.zeros(7)
+UNKNOWN = np.full(7, np.inf)
+
+
+def find_stuck(robot, speed, velocity_bound, bound=BOUND, seconds=1.0):
+    """Drives all joints at a speed while the reading of joint_6 stays; returns the fault and how far all moved."""
+    check = MeasurementCheck(robot, LoopSettings(), PERIOD)
+    for k in range(round(seconds / PERIOD)):
+        moved = np.full(7, speed * PERIOD * k)
+        q = moved.copy()
         q[5] = 0.0
         assert check.find_fault(replace(state(k), q=q)) == ""
-        moved = 1e-3 * k
-        fault = check.find_stuck_joint(np.full(7, moved), BOUND)
+        fault = check.find_stuck_joint(moved, np.full(7, speed), bound, velocity_bound)
         if fault:
-            break
+            return fault, moved[0]
+    return "", moved[0]
+
+
+def test_a_position_that_never_changes_while_the_reference_moves_is_stuck(robot):
+    fault, moved = find_stuck(robot, 1.0, UNKNOWN)
     assert "the position of joint_6 has not changed" in fault
-    assert moved == pytest.approx(0.011)  # the first step beyond 0.01 rad, half the bound
+    assert moved == pytest.approx(0.011)  # the first step beyond 0.01 rad
+    assert find_stuck(robot, 1.0, UNKNOWN, bound=np.full(7, 0.004))[1] == pytest.approx(0.005)
+
+
+def test_a_joint_that_surely_follows_is_known_to_be_stuck_soon(robot):
+    steps = 8.0 * robot.sensors.position_resolution[5]
+    fault, moved = find_stuck(robot, 0.5, np.full(7, 0.1))
+    assert "the position of joint_6 has not changed" in fault
+    assert abs(moved - steps / 0.8) < 2e-3 and moved < 0.005
+    # Below the bound of the velocity error nothing is sure; friction may hold the joint.
+    assert find_stuck(robot, 0.02, np.full(7, 0.03), seconds=0.3) == ("", pytest.approx(0.006, abs=1e-4))
+
+
+def test_a_joint_held_by_friction_where_the_reference_turns_is_not_stuck(check):
+    """The true joint stays while the reference goes back and forth within the certified errors."""
+    for k in range(3000):
+        assert check.find_fault(state(k)) == ""
+        q_d, v_d = 0.45 * BOUND * np.sin(2e-3 * k), 0.9 * BOUND * np.cos(2e-3 * k)
+        assert check.find_stuck_joint(q_d, v_d, BOUND, 0.9 * BOUND) == ""
 
 
 def test_a_joint_that_hardly_moves_is_not_stuck(check, robot):
@@ -77,4 +105,4 @@ def test_a_joint_that_hardly_moves_is_not_stuck(check, robot):
     amplitude = 0.4 * robot.sensors.position_resolution
     for k in range(5000):
         assert check.find_fault(state(k)) == ""
-        assert check.find_stuck_joint(amplitude * np.sin(0.05 * k), BOUND) == ""
+        assert check.find_stuck_joint(amplitude * np.sin(0.05 * k), 50.0 * amplitude, BOUND, NOTHING + 0.05) == ""

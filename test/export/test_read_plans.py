@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 import yaml
 
-from sysid_ros.core.planning.bundle import CertifiedPlan, robot_hash
+from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, PayloadKnowledge
 from sysid_ros.core.planning.scene import Obstacle, Scene
-from sysid_ros.core.planning.trajectory import BezierTrajectory
-from sysid_ros.core.planning.verifier import certify
 from sysid_ros.export.read_plans import PLAN, read_plans
 from sysid_ros.export.readers import InvalidRecording
 from sysid_ros.export.recording import RecordingWriter
@@ -25,22 +22,14 @@ from sysid_ros.ros.conversions.common import InvalidMessage
 from sysid_ros.verify import EXIT_BAD_INPUT, EXIT_NOT_PROVEN, EXIT_OK, main
 
 
-class Errors:
-    position, velocity, torque = np.full(7, 0.01), np.full(7, 0.02), np.full(7, 0.2)
-
-
 @pytest.fixture(scope="module")
 def plans(robot):
-    boxes = robot.theta_box, robot.payload_prior.box
     scene = Scene((Obstacle("wall", [0.0, 0.9, 0.5], [0.5, 0.05, 0.5]),), -0.05, robot.payload_prior.spheres, 0.003)
-    first = BezierTrajectory(robot.home, np.zeros(7), np.zeros(7), robot.home + 0.2, 3.0)
-    second = BezierTrajectory(*first.evaluate(1.5), robot.home, 3.0)
-    return [
-        CertifiedPlan(
-            path, certify(robot, path, boxes, Errors, scene, now=now), boxes, scene, robot.name, robot_hash(robot)
-        )
-        for path, now in ((first, 100.0), (second, 101.5))
-    ]
+    planner, payload = CertifiedPlanner(robot), PayloadKnowledge.of(robot)
+    first = planner.plan(NextPlan(payload, start=robot.home, time_limit=60.0), scene, 100.0).plan
+    after = first.trajectory.hash()
+    second = planner.plan(NextPlan(payload, after=after, at=1.5, time_limit=60.0), scene, 101.5).plan
+    return [first, second]
 
 
 def record(path, messages):
@@ -71,6 +60,10 @@ def test_a_recording_holds(plans, robot, tmp_path, capsys):
         (lambda m: setattr(m.certificate, "plan_hash", "f" * 64), "issued for plan ffffffffffff"),
         (lambda m: m.certificate.start_velocity.__setitem__(0, 1.0), "rad/s away from the plan"),
         (lambda m: setattr(m, "robot_hash", "0" * 64), "for a robot 000000000000"),
+        (lambda m: m.certificate.tracking_bound.__setitem__(2, 1e-3), "position error of joint_3 up to 0.001 rad"),
+        (lambda m: m.certificate.nominal_payload.__setitem__(0, 1.2), "its certificate states a feedback torque"),
+        (lambda m: setattr(m.certificate, "control_law", "pid"), "is for the controller 'pid'"),
+        (lambda m: setattr(m.certificate, "after", "0" * 64), "takes over from plan 000000000000, which is not here"),
     ],
 )
 def test_a_recording_with_one_changed_number_does_not(plans, robot, tmp_path, capsys, change, text):

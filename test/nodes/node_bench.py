@@ -17,8 +17,10 @@ from std_msgs.msg import Empty
 from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ExecuteTrajectory
-from sysid_ros.core.planning.certificate import Certificate, box_hash
+from sysid_ros.core.control import RobustSettings
+from sysid_ros.core.planning.certificate import AssumedControl, Certificate, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message, scene_to_message
 from sysid_ros.ros.waiting import call_service, wait_until
@@ -168,8 +170,9 @@ class DriverProbe:
         signs = np.where(start > self._robot.home, -1.0, 1.0)  # to and fro about home
         return BezierTrajectory(start, zero, zero, start + distance * signs, duration)
 
-    def certificate(self, trajectory, **changes):
+    def certificate(self, trajectory, after="", after_time=0.0, **changes):
         """A certificate that says what the driver wants to hear; nothing was checked."""
+        payload = LoopModel.nominal(self._robot).payload
         fields = {
             "plan_hash": trajectory.hash(),
             "box_hash": box_hash(self._robot.theta_box, self._robot.payload_prior.box),
@@ -182,6 +185,7 @@ class DriverProbe:
             "issued_at": time.time() - 10.0,
             "expires_at": time.time() + 60.0,
             "brake_time": 0.3,
+            "control": AssumedControl(RobustSettings().law, payload, 0.0, after, after_time),
         }
         return Certificate(**{**fields, **changes})
 

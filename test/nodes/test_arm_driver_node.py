@@ -161,7 +161,8 @@ def test_a_plan_takes_over_in_motion(bench, driver, robot):
     first = driver.move(duration=2.0)
     state = first.evaluate(1.0)
     second = BezierTrajectory(*state, state[0] + 0.05, 2.0)
-    plan = certified_to_message(second, driver.certificate(second), robot.joint_names)
+    certificate = driver.certificate(second, after=first.hash(), after_time=1.0)
+    plan = certified_to_message(second, certificate, robot.joint_names)
     request = ExecuteTrajectory.Request(plan=plan, continues_plan=first.hash(), takeover_time=1.0)
     early = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
     assert not early.accepted and "it continues a motion, but the loop is in HOLD" in early.message

@@ -9,7 +9,7 @@ from rclpy.serialization import deserialize_message, serialize_message
 from sysid_msgs import msg as messages
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, from_com_form
-from sysid_ros.core.planning.certificate import Certificate
+from sysid_ros.core.planning.certificate import AssumedControl, Certificate
 from sysid_ros.core.planning.trajectory import BezierTrajectory, BrakedTrajectory, FourierTrajectory
 from sysid_ros.ros import conversions as c
 
@@ -60,6 +60,7 @@ def make_certificate(trajectory):
         plan_hash=trajectory.hash(), box_hash="ab" * 32, start_q=trajectory.start, method="sampled",
         claims="limits at 200 instants", margins={"velocity [rad/s]": 0.2, "torque [Nm]": 3.5},
         tracking_bound=np.array([0.01, 0.02, 0.03]), issued_at=10.0, expires_at=70.0, brake_time=0.4,
+        control=AssumedControl("robust c=200", np.arange(10.0), 1.2, "cd" * 32, 1.5),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +14,13 @@ Array = NDArray[np.float64]
 
 
 class Controller(Protocol):
-    """A control law of an arm, called once per cycle of the torque loop."""
+    """A control law of an arm, called once per cycle of the torque loop.
+
+    Attributes:
+        law: Its name and settings in words; certificates name the law that their tracking bound is for.
+    """
+
+    law: str
 
     def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
         """Computes the torque.
@@ -41,3 +48,8 @@ class Controller(Protocol):
 
     def reset(self) -> None:
         """Forgets everything learnt from past cycles; call it before taking the arm over."""
+
+
+def describe_law(name: str, settings: object) -> str:
+    """A control law with the settings in a dataclass, in words that tell any two of them apart."""
+    return f"{name} " + " ".join(f"{entry.name}={getattr(settings, entry.name)!r}" for entry in fields(settings))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.control.controller import describe_law
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.box import Box
@@ -48,6 +49,11 @@ class PidSettings:
             if not lower <= value <= upper:
                 raise ParameterOutOfRange(name, value, f"{lower} to {upper}")
 
+    @property
+    def law(self) -> str:
+        """The control law with these settings, in words."""
+        return describe_law("gravity_pid", self)
+
 
 class GravityPid:
     """``tau = g_0(q) + beta + k_p e + k_d de + k_i int e dt``; no bound is proven for it.
@@ -62,6 +68,7 @@ class GravityPid:
     def __init__(self, robot: RobotModel, settings: PidSettings | None = None):
         self.robot = robot
         self.settings = settings or PidSettings()
+        self.law = self.settings.law
         self._use(ControlModel.of_boxes(robot))
         inertia = np.diag(self._dynamics.inertia(robot.home))
         self._kp = self.settings.frequency**2 * inertia

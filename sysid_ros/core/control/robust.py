@@ -54,6 +54,7 @@ class RobustController:
     def __init__(self, robot: RobotModel, settings: RobustSettings | None = None):
         self.robot = robot
         self.settings = settings or RobustSettings()
+        self.law = self.settings.law
         self._limit: Array = robot.limits.tau_max
         self._error_limit: Array | None = None
         self._model = ControlModel.of_boxes(robot)

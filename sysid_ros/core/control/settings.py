@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.control.controller import describe_law
 from sysid_ros.core.errors import ParameterOutOfRange
 
 Array = NDArray[np.float64]
@@ -54,6 +55,11 @@ class RobustSettings:
         for name, (value, lower, upper) in ranges.items():
             if not lower <= value <= upper:
                 raise ParameterOutOfRange(name, value, f"{lower} to {upper}")
+
+    @property
+    def law(self) -> str:
+        """The control law with these settings, in words."""
+        return describe_law("robust", self)
 
     def friction_share(self, v_d: Array) -> Array:
         """Share of Coulomb friction that is compensated at desired velocities [rad/s], from -1 to 1."""

@@ -86,6 +86,11 @@ class TrackingBound:
         for array in (self.position, self.velocity, self.torque, self.take_over, *self.shares.values()):
             array.setflags(write=False)
 
+    @property
+    def law(self) -> str:
+        """The control law the bound is for, in words."""
+        return self.whole.settings.law
+
     def until(self, time: float) -> TrackingHistory:
         """The history of a motion that takes over from this one.
 

@@ -15,6 +15,8 @@ METHODS = ("sampled", "interval")
 
 _START_TOLERANCE = 1e-9
 """Largest difference between the start a certificate states and that of the trajectory [rad, rad/s, rad/s^2]."""
+_SAME_TIME = 1e-9
+"""Largest difference of two times that count as the same [s]."""
 _SHORT = 12
 """Digits of a hash in messages."""
 
@@ -41,6 +43,65 @@ def box_hash(*boxes: Box) -> str:
 
 
 @dataclass(frozen=True)
+class AssumedControl:
+    """What the tracking bound of a certificate rests on: who controls the arm, and what was before the motion.
+
+    Attributes:
+        law: Control law with its settings, in words; that of the controller must be the same.
+        nominal_payload: Payload the controller takes for true, (10,).
+        rest_before: How long the arm must have been held at rest before a motion from rest [s].
+        after: ``hash()`` of the plan it takes over from; empty for a motion from rest.
+        after_time: Time of that plan at which it takes over [s].
+    """
+
+    law: str
+    nominal_payload: Array
+    rest_before: float = 0.0
+    after: str = ""
+    after_time: float = 0.0
+
+    def __post_init__(self) -> None:
+        payload = np.array(self.nominal_payload, dtype=float)
+        if payload.shape != (10,) or not np.all(np.isfinite(payload)):
+            raise CertificateMismatch(f"its nominal payload is {payload}; it must be 10 finite numbers")
+        payload.setflags(write=False)
+        object.__setattr__(self, "nominal_payload", payload)
+
+    def matches(self, law: str, payload: Array, rested: float, after: str = "", after_time: float = 0.0) -> None:
+        """Checks that the motion happens as assumed.
+
+        Args:
+            law: Control law of the controller.
+            payload: Payload it takes for true during the motion, (10,).
+            rested: How long the arm has been held at rest [s].
+            after: ``hash()`` of the plan it takes over from; empty for a motion from rest.
+            after_time: Time of that plan at which it takes over [s].
+
+        Raises:
+            CertificateMismatch: Something differs; says what.
+        """
+        if law != self.law:
+            raise CertificateMismatch(f"its tracking bound is for the controller '{self.law}', in use is '{law}'")
+        if not np.array_equal(payload, self.nominal_payload):
+            different = np.flatnonzero(np.asarray(payload) != self.nominal_payload)[0]
+            raise CertificateMismatch(
+                f"its tracking bound is for a controller that takes payload parameter {different} for "
+                f"{self.nominal_payload[different]:.6g}, but it takes it for {payload[different]:.6g}"
+            )
+        if after != self.after or abs(after_time - self.after_time) > _SAME_TIME:
+            assumed, actual = _begin(self.after, self.after_time), _begin(after, after_time)
+            raise CertificateMismatch(f"it is about {assumed}, not {actual}")
+        if not after and rested < self.rest_before:
+            raise CertificateMismatch(
+                f"the arm has been held for {rested:.2f} s, but it holds after {self.rest_before:.2f} s; try again then"
+            )
+
+
+def _begin(after: str, time: float) -> str:
+    return f"taking over from plan {after[:_SHORT]} at {time:.3f} s" if after else "a motion from rest"
+
+
+@dataclass(frozen=True)
 class Certificate:
     """What was checked of one trajectory with one set of parameter boxes in one scene.
 
@@ -62,6 +123,7 @@ class Certificate:
         torque_bound: Largest torque of the feedback the checks allow for, (n,) [Nm]; None if it states none.
         places: Where (joint, links) and when each margin is smallest, by the names of ``margins``.
         torque_fraction: Part of the torque limits that may be used [-].
+        control: What the tracking bound rests on; None if it states nothing.
 
     Raises:
         CertificateMismatch: The method is unknown, or it expires before it is issued.
@@ -84,6 +146,7 @@ class Certificate:
     torque_bound: Array | None = None
     places: Mapping[str, str] = field(default_factory=dict)
     torque_fraction: float = 1.0
+    control: AssumedControl | None = None
 
     def __post_init__(self) -> None:
         for name in _VECTORS:
@@ -139,7 +202,13 @@ class Certificate:
         wrong = sorted(set(wanted) ^ set(data))
         if wrong:
             raise CertificateMismatch(f"its entries {', '.join(wrong)} are missing or unknown")
-        return cls(**data)  # type: ignore[arg-type]
+        control = data["control"]
+        if control is not None:
+            try:
+                control = AssumedControl(**control)  # type: ignore[arg-type]
+            except TypeError as error:
+                raise CertificateMismatch(f"its entry control is {control}: {error}") from error
+        return cls(**{**data, "control": control})  # type: ignore[arg-type]
 
     def _require_start_of(self, trajectory: Trajectory) -> None:
         stated = (self.start_q, self.start_v, self.start_a)
@@ -169,4 +238,6 @@ def _require_same_hash(what: str, issued_for: str, phrase: str, actual: str, adv
 def _plain(value: object) -> object:
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if isinstance(value, AssumedControl):
+        return {entry.name: _plain(getattr(value, entry.name)) for entry in fields(value)}
     return dict(value) if isinstance(value, Mapping) else value

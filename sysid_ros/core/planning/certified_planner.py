@@ -19,6 +19,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import PlanningCancelled, State, Trajectory, joint_vector
 from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.bundle import CertifiedPlan, robot_hash
+from sysid_ros.core.planning.certificate import AssumedControl
 from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors
 from sysid_ros.core.planning.receding.margins import AssumedErrors
 from sysid_ros.core.planning.receding.outcome import PlanStatistics
@@ -196,8 +197,10 @@ class CertifiedPlanner:
         if outcome.trajectory is None:
             raise NoPlan(outcome.reason)
         trajectory = outcome.trajectory
-        self._remember(trajectory, bounds[trajectory.hash()])
-        plan = self._certified(trajectory, boxes, outcome.errors, scene, outcome.verification, now)
+        found = bounds[trajectory.hash()]
+        self._remember(trajectory, found)
+        control = _assumed_control(found, wanted.payload, wanted.after, wanted.at)
+        plan = self._certified(trajectory, boxes, outcome.errors, control, scene, outcome.verification, now)
         return PlannedPart(plan, outcome.information, outcome.condition_number, outcome.statistics)
 
     def certify(
@@ -219,7 +222,7 @@ class CertifiedPlanner:
             raise
         found = verify(self.robot, trajectory, boxes, bound, scene, self.verifier)
         self._remember(trajectory, bound)
-        return self._certified(trajectory, boxes, bound, scene, found, now)
+        return self._certified(trajectory, boxes, bound, _assumed_control(bound, payload), scene, found, now)
 
     def plan_to(
         self,
@@ -274,11 +277,12 @@ class CertifiedPlanner:
         trajectory: Trajectory,
         boxes: tuple[Box, Box],
         errors: TrackingErrors,
+        control: AssumedControl,
         scene: Scene,
         found: Verification,
         now: float,
     ) -> CertifiedPlan:
-        certificate = make_certificate(self.robot, trajectory, boxes, errors, scene, self.verifier, found, now)
+        certificate = make_certificate(self.robot, trajectory, boxes, errors, scene, self.verifier, found, now, control)
         return CertifiedPlan(trajectory, certificate, boxes, scene, self.robot.name, self._robot_hash)
 
     def _start(self, wanted: NextPlan) -> tuple[State, object]:
@@ -297,3 +301,10 @@ class CertifiedPlanner:
         self._issued[trajectory.hash()] = _Issued(trajectory, bound)
         while len(self._issued) > _REMEMBERED:
             self._issued.popitem(last=False)
+
+
+def _assumed_control(
+    bound: TrackingBound, payload: PayloadKnowledge, after: str = "", after_time: float = 0.0
+) -> AssumedControl:
+    """What a motion must begin with for its tracking bound to hold."""
+    return AssumedControl(bound.law, payload.nominal, 0.0 if after else bound.settling_time, after, after_time)

@@ -11,7 +11,7 @@ from std_msgs.msg import Header
 from sysid_msgs import msg as messages
 from sysid_ros.core.model.robot import Sphere
 from sysid_ros.core.planning.bundle import CertifiedPlan
-from sysid_ros.core.planning.certificate import Certificate
+from sysid_ros.core.planning.certificate import AssumedControl, Certificate
 from sysid_ros.core.planning.scene import Obstacle, Scene
 from sysid_ros.core.planning.trajectory import Trajectory, trajectory_from_dict
 from sysid_ros.ros.conversions.common import (
@@ -102,9 +102,29 @@ def certificate_to_message(certificate: Certificate, joint_names: Sequence[str])
         torque_fraction=float(certificate.torque_fraction),
         tracking_bound=to_array("d", certificate.tracking_bound, np.float64),
         brake_time=float(certificate.brake_time),
+        **_control_fields(certificate.control),
         issued_at=float(certificate.issued_at),
         expires_at=float(certificate.expires_at),
     )
+
+
+def _control_fields(control: AssumedControl | None) -> dict[str, object]:
+    if control is None:
+        return {}
+    return {
+        "control_law": control.law,
+        "nominal_payload": to_array("d", control.nominal_payload, np.float64),
+        "rest_before": float(control.rest_before),
+        "after": control.after,
+        "after_time": float(control.after_time),
+    }
+
+
+def _control_from(message: messages.Certificate) -> AssumedControl | None:
+    if not message.control_law:
+        return None
+    payload = np.array(message.nominal_payload)
+    return AssumedControl(message.control_law, payload, message.rest_before, message.after, message.after_time)
 
 
 def certificate_from_message(message: messages.Certificate, joint_names: Sequence[str]) -> Certificate | None:
@@ -112,7 +132,7 @@ def certificate_from_message(message: messages.Certificate, joint_names: Sequenc
 
     Raises:
         InvalidMessage: Joint names or the lengths of arrays do not fit.
-        CertificateMismatch: Its method or times make no certificate.
+        CertificateMismatch: Its method, times or nominal payload make no certificate.
     """
     if not message.plan_hash:
         return None
@@ -145,6 +165,7 @@ def certificate_from_message(message: messages.Certificate, joint_names: Sequenc
         issued_at=message.issued_at,
         expires_at=message.expires_at,
         brake_time=message.brake_time,
+        control=_control_from(message),
     )
 
 

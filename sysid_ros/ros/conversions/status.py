@@ -32,6 +32,7 @@ class LoopState(Protocol):
     tracking_error_max: Array
     tracking_bound: Array
     is_taking_over: bool
+    rested: float
     model_box_hash: str
 
 
@@ -84,6 +85,7 @@ def driver_status_message(
         is_simulated=is_simulated,
         real_time_scheduling=has_real_time,
         is_taking_over=bool(state.is_taking_over),
+        rested=float(state.rested),
         plan_hash=state.plan_hash,
         next_plan_hash=state.next_plan_hash,
         progress=float(state.progress),

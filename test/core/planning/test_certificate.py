@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.model.box import Box
-from sysid_ros.core.planning.certificate import Certificate, CertificateMismatch, box_hash
+from sysid_ros.core.planning.certificate import AssumedControl, Certificate, CertificateMismatch, box_hash
 
 ARM, PAYLOAD = Box(np.zeros(98), np.ones(98)), Box(np.zeros(10), np.ones(10))
 
@@ -32,6 +32,7 @@ def certificate(trajectory):
         issued_at=10.0,
         expires_at=20.0,
         brake_time=0.5,
+        control=AssumedControl("robust", np.arange(10.0), 1.2),
     )
 
 
@@ -107,3 +108,45 @@ def test_unknown_method_and_empty_validity_are_refused(certificate):
         replace(certificate, method="hope")
     with pytest.raises(CertificateMismatch, match="expires at 10.0 s"):
         replace(certificate, expires_at=10.0)
+
+
+LIFTED = np.arange(10.0)
+AFTER = "e" * 64
+
+
+def test_control_as_assumed_is_accepted():
+    AssumedControl("robust", LIFTED, 1.2).matches("robust", LIFTED, rested=1.2)
+    AssumedControl("robust", LIFTED, 0.0, AFTER, 1.5).matches("robust", LIFTED, 0.0, AFTER, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"law": "pid"}, "is for the controller 'robust', in use is 'pid'"),
+        ({"payload": LIFTED + 1e-9}, "takes payload parameter 0 for 0, but it takes it for 1e-09"),
+        ({"rested": 1.1}, "held for 1.10 s, but it holds after 1.20 s; try again then"),
+        ({"after": AFTER, "after_time": 1.5}, "about a motion from rest, not taking over from plan eeeeeeeeeeee at"),
+    ],
+)
+def test_control_that_is_not_as_assumed_is_refused(changes, message):
+    how = {"law": "robust", "payload": LIFTED, "rested": 5.0, **changes}
+    with pytest.raises(CertificateMismatch, match=message):
+        AssumedControl("robust", LIFTED, 1.2).matches(**how)
+
+
+def test_another_moment_to_take_over_is_refused():
+    control = AssumedControl("robust", LIFTED, 0.0, AFTER, 1.5)
+    for after, time in (("", 0.0), ("d" * 64, 1.5), (AFTER, 1.4)):
+        with pytest.raises(CertificateMismatch, match="taking over from plan eeeeeeeeeeee at 1.500 s, not "):
+            control.matches("robust", LIFTED, 9.0, after, time)
+
+
+def test_a_payload_that_is_none_is_refused():
+    for payload in (np.zeros(9), np.full(10, np.nan)):
+        with pytest.raises(CertificateMismatch, match="it must be 10 finite numbers"):
+            AssumedControl("robust", payload)
+
+
+def test_a_dictionary_with_a_broken_control_is_refused(certificate):
+    with pytest.raises(CertificateMismatch, match="its entry control is"):
+        Certificate.from_dict({**certificate.to_dict(), "control": {"law": "robust"}})

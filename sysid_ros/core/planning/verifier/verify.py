@@ -13,7 +13,7 @@ from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import InvalidTrajectory, Trajectory
-from sysid_ros.core.planning.certificate import Certificate, box_hash
+from sysid_ros.core.planning.certificate import AssumedControl, Certificate, box_hash
 from sysid_ros.core.planning.clearance import spheres_of_payload
 from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors, error_bound
 from sysid_ros.core.planning.scene import Scene
@@ -137,6 +137,7 @@ def make_certificate(
     settings: VerifierSettings,
     found: Verification,
     now: float,
+    control: AssumedControl | None = None,
 ) -> Certificate:
     """The certificate of what :func:`verify` has proven with the same arguments.
 
@@ -149,6 +150,7 @@ def make_certificate(
         settings: As in :func:`verify`.
         found: What was proven.
         now: Time of the loop's clock [s].
+        control: What the errors rest on.
     """
     q, v, a = trajectory.evaluate(0.0)
     n = robot.n
@@ -170,6 +172,7 @@ def make_certificate(
         torque_bound=np.broadcast_to(errors.torque, n),
         places={name: f"{place}, {found.times[name]:.3f} s" for name, place in found.places.items()},
         torque_fraction=settings.torque_fraction,
+        control=control,
     )
 
 
