@@ -21,6 +21,7 @@ NODES = (
 )
 # Commands that need no `ros2 run`.
 COMMANDS = (
+    "sysid_fri_emulator = sysid_ros.drivers.fri.emulator.__main__:main",
     "sysid_identify = sysid_ros.runner:main",
     "sysid_offline = sysid_ros.offline:main",
     "sysid_verify = sysid_ros.verify:main",
@@ -60,6 +61,7 @@ setup(
         "mujoco>=3.17",
         "numpy>=1.26",
         "pin>=3.0",
+        "protobuf>=3.20",
         "PyYAML>=6.0",
         "scipy>=1.11",
         "urdf-parser-py>=0.0.4",

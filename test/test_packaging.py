@@ -21,12 +21,13 @@ ROSDEP = {
     "mujoco": "python3-mujoco-pip",
     "numpy": "python3-numpy",
     "pin": "pinocchio",
+    "protobuf": "python3-protobuf",
     "pyyaml": "python3-yaml",
     "scipy": "python3-scipy",
     "urdf-parser-py": "urdfdom_py",
     "pytest": "python3-pytest",
 }
-IMPORTED_AS = {"pin": "pinocchio", "pyyaml": "yaml", "mcap-ros2-support": "mcap_ros2"}
+IMPORTED_AS = {"pin": "pinocchio", "protobuf": "google", "pyyaml": "yaml", "mcap-ros2-support": "mcap_ros2"}
 ONLY_LAUNCHED = {"launch", "launch_ros", "ros2launch", "robot_state_publisher", "rviz2", "rmw_fastrtps_cpp"}
 
 

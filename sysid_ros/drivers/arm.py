@@ -142,6 +142,10 @@ class Arm(ABC):
             ArmLost: The arm no longer obeys.
         """
 
+    def health(self) -> dict[str, object]:
+        """What the connection to the arm is like, for diagnostics: numbers and words by name; may be empty."""
+        return {}
+
     @abstractmethod
     def stop(self, reason: str) -> None:
         """Hands the arm back to its own controller or brakes, which bring and keep it at rest. Never raises.

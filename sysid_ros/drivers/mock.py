@@ -71,7 +71,7 @@ def build_mock_loop(setup: MockSetup) -> ControlLoop:
     robot = load_robot(setup.model)
     arm = MujocoArm(
         robot,
-        theta=_draw_truth(robot, setup.truth, setup.seed),
+        theta=draw_truth(robot, setup.truth, setup.seed),
         payload=load_payload(robot, setup.payload),
         settings=MujocoSettings(noise=Noise(setup.noise), seed=setup.seed),
     )
@@ -124,7 +124,17 @@ def _payload_file() -> Path:
     raise SysidError(f"payloads.yaml is in none of {', '.join(map(str, config_directories()))}")
 
 
-def _draw_truth(robot: RobotModel, truth: str, seed: int) -> Array:
+def draw_truth(robot: RobotModel, truth: str, seed: int) -> Array:
+    """True parameters of a simulated arm, (14 n,), chosen in the box of the robot.
+
+    Args:
+        robot: The arm.
+        truth: How, one of :data:`TRUTHS`.
+        seed: Of the random choice.
+
+    Raises:
+        ParameterOutOfRange: There is no such way.
+    """
     if truth not in TRUTHS:
         raise ParameterOutOfRange("truth", truth, "one of " + ", ".join(TRUTHS))
     if truth == "nominal":

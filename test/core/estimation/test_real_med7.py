@@ -36,8 +36,16 @@ def recording():
     m = velocities.half_width
     stamps = np.round(seconds[m:-m] * 1e9).astype(np.int64)
     robot = load_robot("kuka_lbr_med7")
-    sensors = dataclasses.replace(robot.sensors, velocity_error=velocities.error, effort_is_held=False)
-    return dataclasses.replace(robot, sensors=sensors), SampleBlock(
+    # Stamps were made where the data arrived, and the motion is faster than what the robot file plans.
+    sensors = dataclasses.replace(
+        robot.sensors,
+        velocity_error=velocities.error,
+        effort_is_held=False,
+        stamp_jitter=2e-5,
+        position_resolution=np.full(7, 1e-5),
+    )
+    limits = dataclasses.replace(robot.limits, a_max=np.array([5.0, 5.0, 5.0, 5.0, 7.0, 10.0, 10.0]))
+    return dataclasses.replace(robot, sensors=sensors, limits=limits), SampleBlock(
         stamps, np.arange(stamps.size), q[m:-m], velocities.v, tau[m:-m]
     )
 

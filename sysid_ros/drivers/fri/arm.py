@@ -1,0 +1,225 @@
+"""The KUKA LBR over FRI as an arm of the torque loop: the controller's messages pace it, torques answer them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.drivers.arm import Arm, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.fri.enums import (
+    JOINTS,
+    CommandMode,
+    ControlMode,
+    DriveState,
+    Quality,
+    SafetyState,
+    SessionState,
+)
+from sysid_ros.drivers.fri.link import FriLink
+from sysid_ros.drivers.fri.messages import Monitoring
+from sysid_ros.drivers.fri.settings import FriSettings, PositionSent, TorqueSetup
+from sysid_ros.drivers.fri.takeover import (
+    check_compensation,
+    hold_and_probe,
+    measure_at_rest,
+    wait_for_controller,
+    wait_for_torque_mode,
+)
+from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
+
+_WAIT_PERIODS = 2.0
+"""How long ``read`` waits for a message before it reports a missed cycle."""
+_POSITION_STEP = 1.5
+"""Largest step of the position sent, in steps at the speed limit: a measurement that jumps must not jump through."""
+
+
+class FriArm(Arm):
+    """One LBR.
+
+    Args:
+        robot: Kinematics, limits, sensors; its ``effort_sign`` turns the vendor's torques into joint direction.
+        settings: Set-up of the client.
+
+    Raises:
+        ParameterOutOfRange: The robot is none of KUKA's, or its settings promise better velocities than can be had.
+    """
+
+    pacing = Pacing.CONTROLLER
+
+    def __init__(self, robot: RobotModel, settings: FriSettings | None = None):
+        self.settings = settings or FriSettings()
+        if robot.n != JOINTS:
+            raise ParameterOutOfRange("robot", f"{robot.name} with {robot.n} joints", "an LBR; FRI arms have 7 joints")
+        if robot.sensors.effort_meaning is not EffortMeaning.LINK_SIDE:
+            raise ParameterOutOfRange("sensors.effort_meaning", robot.sensors.effort_meaning.value, "link_side for FRI")
+        self.joint_names = robot.joint_names
+        self.period = self.settings.period
+        self._robot = robot
+        self._velocity = VelocityEstimate(require_velocity_error(robot, self.period), self.period)
+        self._sign = robot.sensors.effort_sign
+        self._compensation = ArmDynamics(robot, robot.theta_nominal, self.settings.controller_load)
+        self._position_step = _POSITION_STEP * robot.limits.v_max * self.period
+        self._link: FriLink | None = None
+        self._last: ArmState | None = None
+        self._is_commanding = False
+        self._offset_ns: int | None = None
+        self._sent = np.zeros(JOINTS)
+        self._first: ArmState | None = None
+        self._wait = self.settings.wait_time or _WAIT_PERIODS * self.period
+
+    def connect(self) -> None:
+        """See :meth:`Arm.connect`: monitors, tests gravity, waits for torque mode, holds the arm for a moment.
+
+        Raises:
+            TakeoverRefused: The controller, its application or the arm is not as set up.
+            GravityTestFailed: The measured torques do not balance gravity.
+        """
+        self._is_commanding = False
+        self._first = None
+        if self._link is None:
+            self._link = FriLink(self.settings)
+        try:
+            self._take_over(self._link)
+        except Exception:
+            self.close()
+            raise
+
+    def read(self) -> ArmState:
+        """See :meth:`Arm.read`."""
+        link = self._require_link("read()")
+        if self._first is not None:
+            state, self._first = self._first, None
+            return state
+        message = link.next(self._wait)
+        while message is not None and not self._is_due(message):
+            message = link.next(self._wait)
+        if message is None:
+            return self._miss_cycle(link)
+        if self._is_commanding:
+            self._require_torque_mode(link, message)
+        state = self._measure(message)
+        if not self._is_commanding and not message.state.is_commanding:
+            link.answer()  # keeps the session alive; in a commanding state silence ends the motion
+        return state
+
+    def command(self, tau: Array) -> None:
+        """See :meth:`Arm.command`. Sends nothing where the last ``read`` brought no message: FRI answers only."""
+        link = self._require_link("command()")
+        if not self._is_commanding:
+            raise ArmNotConnected("command()")
+        require_finite_command(tau, self.joint_names)
+        link.answer(self._position_to_send(), self._torque_to_send(tau))
+
+    def stop(self, reason: str) -> None:
+        """See :meth:`Arm.stop`. A last command without overlay, then silence: the controller ends the motion and holds.
+
+        What follows within the session is answered again as soon as it only monitors.
+        """
+        if self._is_commanding and self._link is not None:
+            self._link.answer(self._position_to_send(), np.zeros(JOINTS))
+        self._is_commanding = False
+
+    def close(self) -> None:
+        """See :meth:`Arm.close`."""
+        self.stop("closed")
+        if self._link is not None:
+            self._link.close()
+        self._link = None
+
+    def health(self) -> dict[str, object]:
+        """See :meth:`Arm.health`: state of the session and counters of the network."""
+        return {} if self._link is None else self._link.health()
+
+    # Taking over
+
+    def _take_over(self, link: FriLink) -> None:
+        settings, robot = self.settings, self._robot
+        wait_for_controller(link, settings)
+        position, effort = measure_at_rest(link, settings, robot)
+        if settings.setup is TorqueSetup.OVERLAY:
+            modelled = self._compensation.gravity(position)
+            check_compensation(link, settings, robot, effort, modelled)
+        message = wait_for_torque_mode(link, settings)
+        self._offset_ns = None
+        self._velocity.reset()
+        self._last = None
+        self._sent = np.array(message.q)
+        self._is_commanding = True
+        # The loop answers the message that the test ends with: between two answers there must be no pause.
+        self._first = hold_and_probe(self, robot, settings, self._measure(message), effort)
+
+    # Messages
+
+    def _is_due(self, message: Monitoring) -> bool:
+        """Whether this message starts a cycle; with a receive multiplier the others only count."""
+        return self._link.session.is_answer_due or not message.state.is_commanding
+
+    def _require_torque_mode(self, link: FriLink, message: Monitoring) -> None:
+        if message.state is not SessionState.COMMANDING_ACTIVE:
+            self._is_commanding = False
+            link.answer()
+            raise ArmLost(f"the session fell back to {message.state.name} (quality {message.quality.name})")
+        if message.command_mode is not CommandMode.TORQUE or message.control_mode not in (
+            None,
+            ControlMode.JOINT_IMPEDANCE,
+        ):
+            self._is_commanding = False
+            raise ArmLost("the controller has left torque mode")
+
+    def _measure(self, message: Monitoring) -> ArmState:
+        now_ns = time.time_ns()
+        stamp = now_ns if message.stamp_ns is None else message.stamp_ns
+        if self._offset_ns is None:
+            self._offset_ns = now_ns - stamp
+        stamp += self._offset_ns
+        velocity = self._velocity.update(stamp, message.q)
+        self._last = ArmState(stamp, message.q, velocity, self._sign * message.tau, True, self._faults(message))
+        return self._last
+
+    def _faults(self, message: Monitoring) -> tuple[str, ...]:
+        if not self._is_commanding:
+            return ()
+        faults = []
+        if message.safety not in (None, SafetyState.NORMAL_OPERATION):
+            faults.append(f"safety stop {message.safety.name}")
+        if any(drive is not DriveState.ACTIVE for drive in message.drives):
+            faults.append("a drive is not active")
+        if message.quality < Quality.GOOD:
+            faults.append(f"the connection's quality is {message.quality.name}")
+        delay = self._link.arrivals.latest - self.period
+        if delay > self.settings.late_limit:
+            faults.append(f"a message came {1e3 * delay:.1f} ms late")
+        return tuple(faults)
+
+    def _miss_cycle(self, link: FriLink) -> ArmState:
+        silence = link.arrivals.silence
+        if self._last is None or silence > self.settings.session_timeout:
+            self._is_commanding = False
+            raise ArmLost(f"no message of the controller for {silence:.3f} s ({link.describe_silence()})")
+        return replace(self._last, ok=False)
+
+    # Commands
+
+    def _position_to_send(self) -> Array:
+        q = self._last.q
+        if self.settings.position is PositionSent.OFFSET:
+            q = q - np.sign(q) * np.minimum(self.settings.position_offset, np.abs(q))
+        step = self._position_step
+        self._sent = self._sent + np.clip(q - self._sent, -step, step)
+        return self._sent
+
+    def _torque_to_send(self, tau: Array) -> Array:
+        if self.settings.setup is TorqueSetup.FULL:
+            return tau
+        q, v = self._last.q, self._last.v
+        return tau - self._compensation.torque(q, v, np.zeros(JOINTS))
+
+    def _require_link(self, call: str) -> FriLink:
+        if self._link is None:
+            raise ArmNotConnected(call)
+        return self._link

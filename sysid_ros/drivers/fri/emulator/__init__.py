@@ -1,0 +1,1 @@
+"""An FRI controller with a simulated LBR, for any FRI client."""

@@ -1,0 +1,111 @@
+"""The emulated controller as a program, for any FRI client.
+
+``python -m sysid_ros.drivers.fri.emulator --robot lbr_med7 --version 2.5``. It sends to UDP port 30200 of this
+computer and goes through the whole session: MONITORING_WAIT, MONITORING_READY, and after ``--start-time`` the motion.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+
+from sysid_ros.core.errors import SysidError
+from sysid_ros.drivers.fri.emulator.controller import ControllerSettings
+from sysid_ros.drivers.fri.emulator.plant import Compensation, PlantSettings
+from sysid_ros.drivers.fri.emulator.server import EmulatorServer
+from sysid_ros.drivers.fri.emulator.setup import EmulatorSetup, build_controller
+from sysid_ros.drivers.fri.enums import CommandMode, FriVersion
+from sysid_ros.drivers.fri.settings import PORTS
+from sysid_ros.drivers.mock import TRUTHS
+from sysid_ros.drivers.pacing import request_real_time
+from sysid_ros.drivers.sensor_simulation import Noise
+
+_MODES = {"position": CommandMode.POSITION, "wrench": CommandMode.WRENCH, "torque": CommandMode.TORQUE}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="sysid_fri_emulator", description="Emulates a KUKA LBR controller with FRI.")
+    robot, plant, controller = EmulatorSetup(), PlantSettings(), ControllerSettings()
+    add = parser.add_argument
+    add("--robot", default=robot.robot, help="lbr_iiwa7, lbr_iiwa14, lbr_med7 or lbr_med14 (default: %(default)s)")
+    add("--version", default="1.15", choices=[v.value for v in FriVersion], help="version of FRI (default: 1.15)")
+    add("--client", default="127.0.0.1", help="address of the client (default: %(default)s)")
+    add("--port", type=int, default=PORTS[0], help="UDP port of the client (default: %(default)s)")
+    add("--bind", default="127.0.0.1", help="own address (default: %(default)s)")
+    add("--bind-port", type=int, default=0, help="own UDP port; 0 takes any (default: 0)")
+    add("--send-period", type=float, default=controller.send_period, help="time between messages [s] (default: 0.002)")
+    add("--receive-multiplier", type=int, default=1, help="the client answers every how many messages (default: 1)")
+    add("--command-mode", default="torque", choices=_MODES, help="what the client commands (default: torque)")
+    add("--start-time", type=float, default=controller.start_time, help="time until the motion starts [s]")
+    add("--restart-time", type=float, default=controller.restart_time, help="the same after an error [s]")
+    add("--truth", default=robot.truth, choices=TRUTHS, help="how the arm's own parameters are chosen")
+    add("--payload", default=robot.payload, help="what the arm holds: a name from payloads.yaml, a mass [kg] or none")
+    add("--load", default=robot.load, help="the load configured on the controller, in the same words")
+    add("--noise", default=plant.noise.value, choices=[n.value for n in Noise], help="errors of the sensors")
+    add("--seed", type=int, default=0, help="seed of truth and noise")
+    add("--compensation", default="model", choices=[c.value for c in Compensation], help="what is added to torques")
+    add("--friction-compensation", type=float, default=0.0, help="share of friction that is compensated, 0 to 1")
+    add("--stiffness", type=float, default=0.0, help="stiffness of the joint impedance [Nm/rad] (default: 0)")
+    add("--damping-ratio", type=float, default=0.0, help="its damping ratio, 0 to 1 (default: 0)")
+    add("--measured-sign", type=float, default=-1.0, help="sign of the measured torque (KUKA: -1)")
+    add("--command-sign", type=float, default=1.0, help="sign with which torques are applied (KUKA: 1)")
+    add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow client [s] (default: 0)")
+    add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
+    return parser
+
+
+def setup_of(options: argparse.Namespace) -> EmulatorSetup:
+    """What the options ask for.
+
+    Raises:
+        ParameterOutOfRange: A value is not allowed.
+    """
+    values = vars(options) | {
+        "version": FriVersion(options.version),
+        "command_mode": _MODES[options.command_mode],
+        "noise": Noise(options.noise),
+        "compensation": Compensation(options.compensation),
+    }
+
+    def pick(kind: type) -> dict[str, object]:
+        return {one.name: values[one.name] for one in fields(kind) if one.name in values}
+
+    return EmulatorSetup(
+        options.robot, options.truth, options.payload, options.load,
+        ControllerSettings(**pick(ControllerSettings)), PlantSettings(**pick(PlantSettings)),
+    )  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the emulator until it is told to end; returns the exit status."""
+    options = build_parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def say(text: str) -> None:
+        print(f"[fri_emulator] {text}", file=sys.stderr, flush=True)
+
+    try:
+        controller = build_controller(setup_of(options), say)
+        server = EmulatorServer(
+            controller, (options.client, options.port), (options.bind, options.bind_port), options.patience
+        )
+    except SysidError as error:
+        say(str(error))
+        return 2
+    host, port = server.address
+    say(f"{controller.arm.robot.name}, FRI {options.version}, from {host}:{port} to {options.client}:{options.port}")
+    say(f"scheduling: {request_real_time()}")
+    try:
+        server.run(options.seconds)
+    except KeyboardInterrupt:
+        pass
+    server.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""The arm behind the emulated controller: MuJoCo physics, and the controller's own inner loop at 1 kHz.
+
+The inner loop compensates gravity and Coriolis torques of *its* model (the published parameters and the load that is
+configured), which is not the truth: the true parameters are drawn inside the robot's box, and what the arm holds need
+not be what is configured. On top of that it holds positions, or is a joint impedance, or lays a wrench over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import mujoco
+import numpy as np
+import pinocchio as pin
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.mujoco_model import build_mujoco_model, set_inertial_parameters
+from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
+
+INNER_PERIOD = 0.001
+"""Period of the controller's own loop [s]."""
+_SUBSTEPS = 2
+_HOLD_RATE = 40.0
+"""Natural frequency of the position controller [rad/s]."""
+_FRICTION_SPEED = 0.02
+_SAME_POSITION = 1e-4
+"""A position sent that is nearer to the measured one than this switches friction compensation off [rad]."""
+
+
+class Compensation(Enum):
+    """What the controller adds to the client's torques: gravity and Coriolis torques of its model, or nothing."""
+
+    MODEL = "model"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class PlantSettings:
+    """How arm and inner loop are simulated.
+
+    Attributes:
+        noise: How the sensors use their allowed errors.
+        seed: Seed of the sensors' errors.
+        compensation: What the controller adds to the client's torques.
+        friction_compensation: Share of the friction it compensates while it is switched on [-], 0 to 1.
+        stiffness: Stiffness of the joint impedance [Nm/rad].
+        damping_ratio: Damping of the joint impedance over the critical one [-].
+        measured_sign: Sign of the measured torque it reports; -1 is KUKA's, the reaction.
+        command_sign: Sign with which it applies the client's torques; 1 is KUKA's.
+    """
+
+    noise: Noise = Noise.UNIFORM
+    seed: int = 0
+    compensation: Compensation = Compensation.MODEL
+    friction_compensation: float = 0.0
+    stiffness: float = 0.0
+    damping_ratio: float = 0.0
+    measured_sign: float = -1.0
+    command_sign: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.friction_compensation <= 1.0:
+            raise ParameterOutOfRange("friction_compensation", self.friction_compensation, "0 to 1")
+        if not 0.0 <= self.stiffness <= 5000.0:
+            raise ParameterOutOfRange("stiffness [Nm/rad]", self.stiffness, "0 to 5000")
+        if not 0.0 <= self.damping_ratio <= 1.0:
+            raise ParameterOutOfRange("damping_ratio", self.damping_ratio, "0 to 1")
+        for name in ("measured_sign", "command_sign"):
+            if getattr(self, name) not in (-1.0, 1.0):
+                raise ParameterOutOfRange(name, getattr(self, name), "-1 or 1")
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """What the inner loop is told for the next period.
+
+    Attributes:
+        q: Commanded positions, (7,) [rad].
+        is_compliant: Whether the arm is a joint impedance around ``q``; else it is held there.
+        tau: Torques to lay over, (7,) [Nm].
+        wrench: Force and torque on the flange to lay over, in the base frame, (6,) [N, Nm].
+    """
+
+    q: Array
+    is_compliant: bool = False
+    tau: Array | None = None
+    wrench: Array | None = None
+
+
+@dataclass(frozen=True)
+class PlantState:
+    """What the controller measures and computes at the end of a period. Arrays are (7,).
+
+    Attributes:
+        stamp_ns: When [ns].
+        q: Measured positions [rad].
+        tau: Measured torques with the sign that is reported [Nm].
+        tau_external: Joint torques the controller's model cannot explain, positive in joint direction [Nm].
+        tau_commanded: Client's torques that are applied [Nm].
+    """
+
+    stamp_ns: int
+    q: Array
+    tau: Array
+    tau_external: Array
+    tau_commanded: Array
+
+
+class EmulatedArm:
+    """One simulated arm with the inner loop of its controller.
+
+    Args:
+        robot: What is known of the arm; the controller's model has its nominal parameters.
+        theta: True parameters, (14 n,).
+        payload: True payload about the frame of the last joint, (10,); None for none.
+        load: Load that is configured on the controller, (10,); None for none.
+        settings: How it is simulated.
+        stamp_ns: Time of its start [ns].
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        theta: Array,
+        payload: Array | None = None,
+        load: Array | None = None,
+        settings: PlantSettings | None = None,
+        stamp_ns: int = 0,
+    ):
+        self.settings = settings or PlantSettings()
+        self.robot, self.theta = robot, np.array(theta, dtype=float)
+        self._friction = robot.friction(self.theta)
+        self._model = build_mujoco_model(robot, self.theta, payload, INNER_PERIOD / _SUBSTEPS)
+        self._data = mujoco.MjData(self._model)
+        self._data.qpos[:] = robot.home
+        self._own = ArmDynamics(robot, robot.theta_nominal, load)
+        self._load = load
+        self._flange = robot.pin_model.getFrameId(robot.flange_frame)
+        self._pin_data = robot.pin_model.createData()
+        self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
+        self._stamp_ns = stamp_ns
+        self.set_payload(payload)
+
+    def set_payload(self, payload: Array | None) -> None:
+        """Attaches, changes or (None) detaches what the arm holds; the controller is not told.
+
+        Raises:
+            NotPhysicallyConsistent: The last body cannot have such a payload.
+        """
+        set_inertial_parameters(self._model, self.robot, self.theta, payload)
+        self.payload = None if payload is None else np.array(payload, dtype=float)
+        self._true = ArmDynamics(self.robot, self.theta, payload)
+
+    @property
+    def q(self) -> Array:
+        """True positions, (7,) [rad]."""
+        return np.array(self._data.qpos)
+
+    @property
+    def v(self) -> Array:
+        """True velocities, (7,) [rad/s]."""
+        return np.array(self._data.qvel)
+
+    @property
+    def stamp_ns(self) -> int:
+        """Simulated time [ns]."""
+        return self._stamp_ns
+
+    def advance(self, overlay: Overlay, cycles: int) -> PlantState:
+        """Simulates some cycles of the inner loop with the same commands, and measures.
+
+        Args:
+            overlay: What the inner loop is told.
+            cycles: Number of its cycles.
+        """
+        before, data = (self.q, self.v), self._data
+        applied = np.zeros(self.robot.n) if overlay.tau is None else np.array(overlay.tau)
+        limit = self.robot.limits.tau_max
+        for _ in range(cycles):
+            torque = self._inner_torque(np.array(data.qpos), np.array(data.qvel), overlay, applied)
+            data.qfrc_applied[:] = np.clip(torque, -limit, limit) - self._friction[:, 3]
+            mujoco.mj_step(self._model, data, _SUBSTEPS)
+        self._stamp_ns += round(cycles * INNER_PERIOD * 1e9)
+        return self._measure(before, cycles * INNER_PERIOD, applied)
+
+    def _inner_torque(self, q: Array, v: Array, overlay: Overlay, applied: Array) -> Array:
+        settings = self.settings
+        own = self._own.torque(q, v, np.zeros_like(v))
+        if not overlay.is_compliant:
+            # Held with the true gravity: a position controller's integral part would have found it.
+            inertia = self._inertia(q)
+            return self._true.gravity(q) + self._friction[:, 3] + inertia * (
+                _HOLD_RATE**2 * (overlay.q - q) - 2.0 * _HOLD_RATE * v
+            )
+        torque = settings.command_sign * applied
+        if settings.compensation is Compensation.MODEL:
+            torque = torque + own
+        if settings.stiffness or settings.damping_ratio:
+            damping = 2.0 * settings.damping_ratio * np.sqrt(max(settings.stiffness, 1.0) * self._inertia(q))
+            torque = torque + settings.stiffness * (overlay.q - q) - damping * v
+        if overlay.wrench is not None:
+            torque = torque + self._jacobian(q).T @ overlay.wrench
+        is_on = np.abs(overlay.q - q) > _SAME_POSITION
+        friction = self._friction[:, 0] * np.tanh(v / _FRICTION_SPEED) + self._friction[:, 1] * v
+        return torque + settings.friction_compensation * is_on * friction
+
+    def _measure(self, before: tuple[Array, Array], period: float, applied: Array) -> PlantState:
+        q, v = self.q, self.v
+        effort = self._true.mean_torque(before, (q, v), period)
+        stamp, position, _, effort = self._sensors.measure(self._stamp_ns, q, v, effort)
+        acceleration = (v - before[1]) / period
+        external = self._own.torque(q, v, acceleration) - effort
+        return PlantState(stamp, position, self.settings.measured_sign * effort, external, applied)
+
+    def _inertia(self, q: Array) -> Array:
+        """Diagonal of the controller's inertia matrix with armature, (7,) [kg m^2]."""
+        model = self.robot.pin_model
+        return np.diag(pin.crba(model, self._pin_data, q)) + self.robot.friction(self.robot.theta_nominal)[:, 2]
+
+    def _jacobian(self, q: Array) -> Array:
+        """Jacobian of the flange, axes of the base, (6, 7)."""
+        model, frame = self.robot.pin_model, pin.ReferenceFrame.LOCAL_WORLD_ALIGNED
+        return pin.computeFrameJacobian(model, self._pin_data, q, self._flange, frame)

@@ -1,0 +1,71 @@
+"""The emulated controller on its socket, in real time."""
+
+from __future__ import annotations
+
+import time
+
+from sysid_ros.drivers.fri.emulator.controller import FriController
+from sysid_ros.drivers.fri.enums import SessionState
+from sysid_ros.drivers.network.udp import Address, UdpEndpoint
+from sysid_ros.drivers.pacing import Pacer
+
+
+class EmulatorServer:
+    """Sends messages to one client and takes its answers.
+
+    Args:
+        controller: The session and its arm.
+        client: Address and port of the client.
+        bind: Own address and port; port 0 takes any.
+        patience: How long a cycle waits for the answer to the message before it [s]. 0 is a real controller. More lets
+            simulated time slip instead of ending the motion where the computer is busy.
+
+    Raises:
+        SocketUnavailable: The own port cannot be opened.
+    """
+
+    def __init__(
+        self, controller: FriController, client: Address, bind: Address = ("127.0.0.1", 0), patience: float = 0.0
+    ):
+        self._controller = controller
+        self._client = client
+        self._endpoint = UdpEndpoint(*bind, peer=client)
+        self._patience = patience
+        self._pacer = Pacer(controller.settings.send_period, catches_up=False)
+        self._is_idle_sent = False
+        self._was_answered = False
+        self.slipped = 0.0
+
+    @property
+    def address(self) -> Address:
+        """Own address and port."""
+        return self._endpoint.address
+
+    def cycle(self) -> None:
+        """Waits for the next deadline, takes the answers, and sends the next message."""
+        self._pacer.wait()
+        answers = self._endpoint.receive_all()
+        if not answers and self._patience and self._was_answered and self._controller.is_answer_expected:
+            answers = self._wait_for_answer()
+        self._was_answered = bool(answers) or (self._was_answered and not self._controller.is_answer_expected)
+        # KUKA's example clients end when they hear IDLE, so it is not sent; a session begins with MONITORING_WAIT.
+        datagram = self._controller.cycle(answers)
+        if self._controller.state is not SessionState.IDLE:
+            self._endpoint.peer = self._client
+            self._endpoint.send(datagram)
+
+    def _wait_for_answer(self) -> list[bytes]:
+        started = time.monotonic()
+        first = self._endpoint.receive(self._patience)
+        self.slipped += time.monotonic() - started
+        return [] if first is None else [first, *self._endpoint.receive_all()]
+
+    def run(self, seconds: float = float("inf")) -> None:
+        """Runs for a time [s]."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.cycle()
+
+    def close(self) -> None:
+        """Closes the socket."""
+        self._endpoint.close()

@@ -1,0 +1,243 @@
+"""Taking a resting arm over, step by step; whatever does not fit ends it before anything has moved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
+from sysid_ros.drivers.fri.enums import CommandMode, ControlMode, OverlayType, SafetyState, SessionState
+from sysid_ros.drivers.fri.link import FriLink
+from sysid_ros.drivers.fri.messages import Monitoring
+from sysid_ros.drivers.fri.settings import FriSettings, TorqueSetup
+from sysid_ros.drivers.gravity_test import check_gravity
+
+_REST_SPREAD = 1e-3
+"""How much positions of a resting arm may differ [rad]."""
+_PERIOD_TOLERANCE = 1e-9
+_HOLD_DAMPING = 0.25
+"""Damping while the arm is tested under torque, in fractions of torque limit over speed limit."""
+_PROBE_DISTANCE = 1e-3
+"""Motion of the last joint that tells the sign of the commands [rad]."""
+_PROBE_TIME = 0.5
+"""Time in which the torque of that test rises to its largest value [s]."""
+
+
+class TakeoverRefused(ArmError):
+    """The arm is not taken over; it stays with its controller.
+
+    Args:
+        reason: What does not fit and what to do.
+    """
+
+    def __init__(self, reason: str):
+        self.reason = reason
+        super().__init__(f"the arm is not taken over: {reason}")
+
+
+def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
+    """Waits until the controller monitors, and answers it.
+
+    Raises:
+        TakeoverRefused: It is silent, stays IDLE, sends what is no message of this version, or at another period.
+    """
+    message = _follow(link, settings, lambda m: not m.state.is_commanding and m.state is not SessionState.IDLE)
+    if message is None:
+        if link.session.last is None:
+            raise TakeoverRefused(
+                f"no message of an FRI {settings.version.value} controller came for {settings.connect_timeout:g} s "
+                f"({link.describe_silence()}); is its application running, with this computer's address and port?"
+            )
+        raise TakeoverRefused(f"the session stayed in {link.session.state.name}; restart the controller's application")
+    period = message.send_period * message.receive_multiplier
+    if abs(period - settings.period) > _PERIOD_TOLERANCE:
+        raise TakeoverRefused(
+            f"the controller wants a command every {1e3 * period:g} ms (send period {1e3 * message.send_period:g} ms, "
+            f"receive multiplier {message.receive_multiplier}), this driver is set up for {1e3 * settings.period:g} ms"
+        )
+    link.answer()
+    return message
+
+
+def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> tuple[Array, Array]:
+    """Measures the arm while its own controller holds it, and compares it with its model.
+
+    Returns:
+        Mean positions (7,) [rad] and efforts in joint direction (7,) [Nm].
+
+    Raises:
+        TakeoverRefused: The arm moves, or the controller compensates something else than it is taken for.
+        GravityTestFailed: The efforts do not balance gravity.
+    """
+    messages: list[Monitoring] = []
+    count = max(10, round(settings.rest_time / settings.period))
+
+    def has_enough(message: Monitoring) -> bool:
+        messages.append(message)
+        return len(messages) >= count
+
+    if _follow(link, settings, has_enough, stops_at_commanding=False) is None:
+        raise TakeoverRefused(f"the controller fell silent ({link.describe_silence()})")
+    link.answer()
+    q = np.array([message.q for message in messages])
+    spread = np.ptp(q, axis=0)
+    joint = int(spread.argmax())
+    if spread[joint] > _REST_SPREAD:
+        raise TakeoverRefused(f"{robot.joint_names[joint]} moves: {spread[joint]:.4f} rad in {settings.rest_time:g} s")
+    sign = robot.sensors.effort_sign
+    effort = sign * np.mean([message.tau for message in messages], axis=0)
+    position = q.mean(axis=0)
+    check_gravity(robot, position, effort)
+    return position, effort
+
+
+def check_compensation(link: FriLink, settings: FriSettings, robot: RobotModel, effort: Array, modelled: Array) -> None:
+    """Compares what the controller compensates with what this driver will subtract.
+
+    The external torque is the measured one less that of the controller's own model, so at rest the model's gravity is
+    the joint effort plus the external torque.
+
+    Args:
+        link: The session, at rest.
+        settings: Set-up and tolerance.
+        robot: Names of the joints.
+        effort: Efforts in joint direction, (7,) [Nm].
+        modelled: What this driver takes for the compensation, (7,) [Nm].
+
+    Raises:
+        TakeoverRefused: They differ by more than the tolerance.
+    """
+    message = link.session.last
+    if settings.setup is not TorqueSetup.OVERLAY or message is None or message.tau_external is None:
+        return
+    difference = effort + message.tau_external - modelled
+    joint = int(np.abs(difference).argmax())
+    if abs(difference[joint]) > settings.compensation_tolerance:
+        raise TakeoverRefused(
+            f"the controller compensates {effort[joint] + message.tau_external[joint]:.2f} Nm of gravity in "
+            f"{robot.joint_names[joint]}, this driver expects {modelled[joint]:.2f} Nm (allowed difference "
+            f"{settings.compensation_tolerance:g} Nm); give it the load that is configured on the controller, or "
+            "identify the arm first"
+        )
+
+
+def wait_for_torque_mode(link: FriLink, settings: FriSettings) -> Monitoring:
+    """Mirrors the interpolated position, with zero torque, until torques act.
+
+    Raises:
+        TakeoverRefused: The application does not start commanding, or not in torque mode.
+    """
+    message = _follow(link, settings, _is_active_in_torque_mode, stops_at_commanding=False)
+    if message is None:
+        raise TakeoverRefused(
+            f"no COMMANDING_ACTIVE for {settings.connect_timeout:g} s, the session is in {link.session.state.name} "
+            f"with quality {link.session.quality.name}; start the motion in the controller's application"
+        )
+    if message.control_mode is not ControlMode.JOINT_IMPEDANCE:
+        name = "none" if message.control_mode is None else message.control_mode.name
+        raise TakeoverRefused(f"the control mode is {name}; torques act under JOINT_IMPEDANCE only")
+    return message
+
+
+def hold_and_probe(arm: Arm, robot: RobotModel, settings: FriSettings, state: ArmState, effort: Array) -> ArmState:
+    """Balances the arm with the torques it was measured to need, damped, and watches that it does what it should.
+
+    First it has to stay. Then a torque that rises slowly on the last joint has to move that joint the right way.
+
+    Args:
+        arm: The arm, under torque, with a state that is not answered yet.
+        robot: Limits and names.
+        settings: How long, how far, how strong.
+        state: That state.
+        effort: Efforts at rest in joint direction, (7,) [Nm].
+
+    Returns:
+        The latest state, not answered yet.
+
+    Raises:
+        TakeoverRefused: The arm moves where it should not, or not the way it should.
+    """
+    damping = _HOLD_DAMPING * robot.limits.tau_max / robot.limits.v_max
+    start, tau_max = np.array(state.q), robot.limits.tau_max
+
+    def cycle(state: ArmState, extra: float) -> ArmState:
+        drift = np.abs(state.q - start)
+        joint = int(drift.argmax())
+        if drift[joint] > settings.hold_drift:
+            raise TakeoverRefused(
+                f"{robot.joint_names[joint]} moved by {drift[joint]:.4f} rad under the torque that balances it "
+                f"(allowed {settings.hold_drift:g} rad): does the controller compensate gravity as the set-up "
+                f"'{settings.setup.value}' says, are stiffness and damping zero, is the sign of the torques right?"
+            )
+        if state.ok:
+            tau = effort - damping * state.v
+            tau[-1] += extra
+            arm.command(np.clip(tau, -tau_max, tau_max))
+        return arm.read()
+
+    cycles = round(settings.hold_time / arm.period)
+    for _ in range(cycles):
+        state = cycle(state, 0.0)
+    if not settings.probe_torque:
+        return state
+    start, largest = np.array(state.q), settings.probe_torque * tau_max[-1]
+    steps = round(_PROBE_TIME / arm.period)
+    for step in range(steps):
+        moved = state.q[-1] - start[-1]
+        if abs(moved) > _PROBE_DISTANCE:
+            break
+        state = cycle(state, largest * step / steps)
+    else:
+        raise TakeoverRefused(
+            f"{robot.joint_names[-1]} does not move under {largest:.1f} Nm: torques do not act, or it is blocked"
+        )
+    if moved < 0.0:
+        raise TakeoverRefused(
+            f"{robot.joint_names[-1]} moves backwards under a positive torque: the sign of the commands is wrong"
+        )
+    for _ in range(cycles):
+        state = cycle(state, 0.0)
+    return state
+
+
+def _is_active_in_torque_mode(message: Monitoring) -> bool:
+    if not message.state.is_commanding:
+        return False
+    if message.command_mode is not CommandMode.TORQUE or message.overlay is not OverlayType.JOINT:
+        mode = CommandMode.NO_COMMAND if message.command_mode is None else message.command_mode
+        raise TakeoverRefused(
+            f"the client command mode is {mode.name}; the controller's application has to overlay with "
+            "ClientCommandMode.TORQUE"
+        )
+    return message.state is SessionState.COMMANDING_ACTIVE
+
+
+def _follow(
+    link: FriLink, settings: FriSettings, is_done: Callable[[Monitoring], bool], stops_at_commanding: bool = True
+) -> Monitoring | None:
+    """Answers every message until one is what is waited for; that one is not answered yet.
+
+    Args:
+        link: The session.
+        settings: How long to wait.
+        is_done: What is waited for; asked once per message.
+        stops_at_commanding: Whether messages of the commanding states stay unanswered, which ends them.
+
+    Raises:
+        TakeoverRefused: A safety stop is in force.
+    """
+    deadline = time.monotonic() + settings.connect_timeout
+    while (remaining := deadline - time.monotonic()) > 0.0:
+        message = link.next(min(remaining, settings.session_timeout))
+        if message is None:
+            continue
+        if message.safety not in (None, SafetyState.NORMAL_OPERATION):
+            raise TakeoverRefused(f"a safety stop is in force ({message.safety.name})")
+        if is_done(message):
+            return message
+        if not (stops_at_commanding and message.state.is_commanding):
+            link.answer()
+    return None

@@ -1,0 +1,125 @@
+"""One UDP socket of a cyclic driver: bound once, waits with a deadline, keeps only the newest datagram."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import time
+
+from sysid_ros.drivers.arm import ArmError
+
+_LARGEST = 2048
+"""More than any datagram of the supported arms [bytes]; longer ones are cut and then refused by their decoder."""
+_MOST_QUEUED = 1000
+_BUFFER = 1 << 20
+
+Address = tuple[str, int]
+
+
+class SocketUnavailable(ArmError):
+    """A UDP port that cannot be used.
+
+    Args:
+        address: The local address.
+        reason: Why not.
+    """
+
+    def __init__(self, address: Address, reason: str):
+        self.address = address
+        super().__init__(f"UDP port {address[0]}:{address[1]} cannot be opened ({reason}); does another driver run?")
+
+
+class UdpEndpoint:
+    """A bound UDP socket.
+
+    Args:
+        host: Local address; empty for all interfaces.
+        port: Local port; 0 for any.
+        peer_host: If given, datagrams of other hosts are not heard.
+        peer: Where :meth:`send` goes before anything was received.
+
+    Raises:
+        SocketUnavailable: The port is in use or forbidden, or a host is unknown.
+    """
+
+    def __init__(self, host: str = "", port: int = 0, peer_host: str = "", peer: Address | None = None):
+        self._peer_host = ""
+        self.peer = peer
+        self.ignored = 0
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            self._peer_host = socket.gethostbyname(peer_host) if peer_host else ""
+            self._socket.bind((host, port))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        except OSError as error:
+            self._socket.close()
+            raise SocketUnavailable((host or "0.0.0.0", port), str(error)) from None
+        self._socket.setblocking(False)
+
+    @property
+    def address(self) -> Address:
+        """Local address and port."""
+        return self._socket.getsockname()
+
+    def receive(self, timeout: float) -> bytes | None:
+        """The next datagram in the order of arrival; its sender becomes the peer.
+
+        Args:
+            timeout: Longest time to wait for it [s]; 0 does not wait.
+
+        Returns:
+            The datagram; None if none came in time.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            datagram = self._take()
+            if datagram is not None:
+                return datagram
+            remaining = deadline - time.monotonic()
+            if remaining <= 0.0 or not select.select([self._socket], [], [], remaining)[0]:
+                return None
+
+    def receive_all(self) -> list[bytes]:
+        """Everything that has arrived and was not taken yet, oldest first; does not wait."""
+        datagrams: list[bytes] = []
+        while len(datagrams) < _MOST_QUEUED and (datagram := self._take()) is not None:
+            datagrams.append(datagram)
+        return datagrams
+
+    def send(self, datagram: bytes) -> bool:
+        """Sends to the peer.
+
+        Returns:
+            Whether the system took it. A full buffer or an unreachable network loses it, as a network may.
+        """
+        if self.peer is None:
+            return False
+        try:
+            self._socket.sendto(datagram, self.peer)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Closes the socket."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _take(self) -> bytes | None:
+        """A datagram that is there already, of the right host."""
+        for _ in range(_MOST_QUEUED):
+            try:
+                datagram, sender = self._socket.recvfrom(_LARGEST)
+            except BlockingIOError:
+                return None
+            except ConnectionError:
+                continue  # the peer's port was closed when we sent; it may be opened again
+            except OSError:
+                return None
+            if self._peer_host and sender[0] != self._peer_host:
+                self.ignored += 1
+                continue
+            self.peer = sender
+            return datagram
+        return None

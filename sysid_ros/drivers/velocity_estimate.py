@@ -1,0 +1,132 @@
+"""Velocity from positions, for arms that send none, with a bound of its error that no causal estimate can beat.
+
+Let every reading be within ``e`` of the true position, every stamp within ``J`` of the true time, and let no joint
+accelerate beyond ``A`` or move faster than ``V``. The mean velocity over the last ``T`` seconds,
+
+    v^(t) = (y(t) - y(t - T)) / T,      is within      2 (e + V J) / T + A T / 2      of v(t),
+
+because ``q(t - T) = q(t) - T v(t) + r`` with ``|r| <= A T^2 / 2`` (Taylor). The best ``T`` is
+``2 sqrt(e / A)`` and gives ``2 sqrt(e A)``: by Landau's inequality for the half-line no estimate from the past alone is
+better in the worst case. ``T`` has to be a whole number of periods, and that number is chosen joint by joint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import Array
+
+_MOST_PERIODS = 20
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class VelocityPlan:
+    """Over how many periods each joint is averaged, and what that guarantees.
+
+    Attributes:
+        periods: Number of periods, (n,) [-].
+        error: Largest velocity error, (n,) [rad/s].
+    """
+
+    periods: NDArray[np.intp]
+    error: Array
+
+    def __post_init__(self) -> None:
+        self.periods.setflags(write=False)
+        self.error.setflags(write=False)
+
+
+def largest_acceleration(robot: RobotModel) -> Array:
+    """The acceleration that the estimator's bounds assume no joint exceeds, (n,) [rad/s^2]; used here too."""
+    return EstimatorSettings().acceleration_factor * robot.limits.a_max
+
+
+def plan_velocity(robot: RobotModel, period: float) -> VelocityPlan:
+    """Chooses the averaging times.
+
+    Args:
+        robot: Encoder steps, stamp jitter, speed and acceleration limits.
+        period: Time between two readings [s].
+
+    Raises:
+        ParameterOutOfRange: The period is not positive.
+    """
+    if not period > 0.0:
+        raise ParameterOutOfRange("period [s]", period, "more than 0")
+    sensors = robot.sensors
+    reading = 0.5 * sensors.position_resolution + robot.limits.v_max * sensors.stamp_jitter
+    times = period * np.arange(1, _MOST_PERIODS + 1)[:, None]
+    errors = 2.0 * reading / times + 0.5 * largest_acceleration(robot) * times
+    return VelocityPlan(errors.argmin(axis=0) + 1, errors.min(axis=0))
+
+
+def require_velocity_error(robot: RobotModel, period: float) -> VelocityPlan:
+    """The plan, if the robot's settings admit its error: the estimator's error budget is made of them.
+
+    Raises:
+        ParameterOutOfRange: ``sensors.velocity_error`` of a joint is smaller than what is guaranteed.
+    """
+    plan = plan_velocity(robot, period)
+    allowed = robot.sensors.velocity_error
+    worst = int(np.argmax(plan.error - allowed))
+    if plan.error[worst] > allowed[worst] * (1.0 + _TOLERANCE):
+        wanted = np.ceil(1e4 * plan.error) / 1e4
+        raise ParameterOutOfRange(
+            f"sensors.velocity_error of {robot.joint_names[worst]} [rad/s]",
+            float(allowed[worst]),
+            f"at least {plan.error[worst]:.4f}: velocities are computed from positions that come every "
+            f"{1e3 * period:g} ms; set [{', '.join(f'{x:.4f}' for x in wanted)}] for all joints",
+        )
+    return plan
+
+
+class VelocityEstimate:
+    """Mean velocities over the last few periods; after a gap the same over the time that really passed.
+
+    Args:
+        plan: Averaging times.
+        period: Nominal time between two readings [s].
+    """
+
+    def __init__(self, plan: VelocityPlan, period: float):
+        self._periods = plan.periods
+        self._joints = np.arange(plan.periods.size)
+        self._length = int(plan.periods.max()) + 1
+        self._period = period
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all readings; the arm is taken to have rested before the next one."""
+        self._stamps = np.zeros(self._length, dtype=np.int64)
+        self._readings = np.zeros((self._length, self._periods.size))
+        self._count = 0
+
+    def update(self, stamp_ns: int, q: Array) -> Array:
+        """Takes a reading.
+
+        Args:
+            stamp_ns: When it was taken [ns], later than the one before.
+            q: Positions, (n,) [rad].
+
+        Returns:
+            Velocities, (n,) [rad/s]. Across a missing reading the averaging time grows, and with it the error.
+        """
+        length = self._length
+        if self._count == 0:
+            steps = np.arange(length, 0, -1) - 1
+            self._stamps[:] = stamp_ns - np.round(steps * self._period * 1e9).astype(np.int64)
+            self._readings[:] = q
+        else:
+            self._stamps[:-1], self._readings[:-1] = self._stamps[1:].copy(), self._readings[1:].copy()
+            self._stamps[-1], self._readings[-1] = stamp_ns, q
+        self._count += 1
+        past = length - 1 - self._periods
+        elapsed = 1e-9 * (stamp_ns - self._stamps[past])
+        return (q - self._readings[past, self._joints]) / elapsed
