@@ -1,0 +1,204 @@
+"""Rounded geometry: placements and axes that are within a small tolerance of exact right, 45, 30 or 15 degree angles.
+
+A tilt of 1e-6 rad in a drawing makes parameters identifiable in theory that no experiment can ever find.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.identifiability.structure import Structure, analyze_structure
+from sysid_ros.core.identifiability.tree import KinematicTree, TreeBody
+
+Array = NDArray[np.float64]
+
+ANGLE_TOLERANCE = 1e-3
+"""Rotations and axes closer than this to an exact one are taken for it [rad]; 1.57 is 8e-4 from a right angle."""
+LENGTH_TOLERANCE = 1e-4
+"""Offsets below this part of the typical link length are taken for zero."""
+_EXACT = 1e-12
+"""Below this a difference is the rounding of the machine, and nothing is said about it."""
+_STEPS = 24  # of 15 degrees in a turn
+
+
+@dataclass(frozen=True)
+class Snapped:
+    """Something that was taken for exact.
+
+    Attributes:
+        element: What, such as ``placement of joint_2``.
+        change: By how much [rad, or m for an offset].
+        unit: ``rad`` or ``m``.
+    """
+
+    element: str
+    change: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The structural answer for a mechanism as it is given and as it was probably meant.
+
+    Attributes:
+        raw: As given.
+        snapped: With the rounded geometry exact; the same as ``raw`` if nothing was rounded.
+        changes: What was taken for exact.
+    """
+
+    raw: Structure
+    snapped: Structure
+    changes: tuple[Snapped, ...]
+
+    @property
+    def is_near_dependency(self) -> bool:
+        """Whether rounding makes parameters look identifiable that are not."""
+        return self.raw.count != self.snapped.count
+
+    @property
+    def lost_names(self) -> tuple[str, ...]:
+        """Base parameters of the raw answer that the exact one does not have."""
+        exact = set(self.snapped.base_names)
+        return tuple(name for name in self.raw.base_names if name not in exact)
+
+    def sentence(self) -> str:
+        """What happened, in one or two sentences; empty if rounding changes nothing."""
+        if not self.is_near_dependency:
+            return ""
+        largest = max((item for item in self.changes if item.unit == "rad"), key=lambda item: item.change, default=None)
+        angle = f", by {largest.change:.1e} rad or less" if largest else ""
+        return (
+            f"The geometry as written gives {self.raw.count} base parameters, but {self.raw.count - self.snapped.count}"
+            f" of them ({', '.join(self.lost_names)}) are identifiable only because angles or offsets are rounded "
+            f"({', '.join(item.element for item in self.changes)}{angle}). With exact geometry there are "
+            f"{self.snapped.count}; no experiment will find the others."
+        )
+
+
+def compare_with_exact(structure: Structure, exact: KinematicTree | None = None) -> Comparison:
+    """Repeats an analysis with rounded geometry made exact.
+
+    Args:
+        structure: The analysis of the mechanism as given.
+        exact: The mechanism with angles known to be rounded replaced already, if there is one (URDFs tell by the
+            number of digits written); its other differences are kept.
+
+    Returns:
+        Both answers and what was changed.
+    """
+    given = structure.tree
+    if structure.settings.sees_base and not given.is_floating:
+        given = replace(given, bodies=tuple(replace(b, parent=b.parent - 1) for b in given.bodies[1:]))
+    snapped, changes = snap_tree(given, exact)
+    if not changes:
+        return Comparison(structure, structure, ())
+    return Comparison(structure, analyze_structure(snapped, structure.settings), tuple(changes))
+
+
+def snap_tree(tree: KinematicTree, exact: KinematicTree | None = None) -> tuple[KinematicTree, list[Snapped]]:
+    """The tree with geometry within the tolerances of exact geometry made exact, and what was changed.
+
+    Args:
+        tree: The mechanism.
+        exact: The same with rotations already replaced where that is known to be right.
+
+    Returns:
+        The tree and the changes.
+    """
+    limit = LENGTH_TOLERANCE * tree.length
+    bodies, changes = [], []
+    for k, body in enumerate(tree.bodies):
+        wanted = body.rotation if exact is None else exact.bodies[k].rotation
+        rotation = _nearest(wanted, _rotations())
+        if rotation is None:
+            rotation = wanted
+        offset = np.where(np.abs(body.translation) < limit, 0.0, body.translation)
+        motion = _snap_motion(body)
+        parts = (
+            (f"placement of {body.name}", _angle(body.rotation, rotation), "rad"),
+            (f"axis of {body.name}", float(np.abs(motion - body.motion).max(initial=0.0)), "rad"),
+            (f"offset of {body.name}", float(np.abs(offset - body.translation).max()), "m"),
+        )
+        changes += [Snapped(*part) for part in parts if part[1] > _EXACT]
+        bodies.append(replace(body, rotation=rotation, translation=offset, motion=motion))
+    gravity, strength = np.array(tree.gravity), float(np.linalg.norm(tree.gravity))
+    if strength > 0.0:
+        direction = _nearest(gravity / strength, _directions())
+        if direction is not None:
+            gravity = strength * direction
+            turned = float(np.linalg.norm(gravity - tree.gravity)) / strength
+            if turned > _EXACT:
+                changes.append(Snapped("direction of gravity", turned, "rad"))
+    return replace(tree, bodies=tuple(bodies), gravity=gravity), changes
+
+
+def _snap_motion(body: TreeBody) -> Array:
+    motion = np.array(body.motion)
+    if body.dofs == 1 and body.kind in ("revolute", "prismatic"):
+        part = slice(0, 3) if body.is_translating else slice(3, 6)
+        axis = _nearest(motion[part, 0], _directions())
+        if axis is not None:
+            motion[part, 0] = axis
+    return motion
+
+
+def _nearest(value: Array, candidates: Array) -> Array | None:
+    """The candidate (of the same norm) within the tolerance of a rotation (3, 3) or a direction (3,), if any."""
+    flat = value.ravel()
+    best = candidates[int(np.argmax(candidates @ flat))]
+    # A rotation by a small angle changes the matrix by sqrt(2) times the angle.
+    limit = ANGLE_TOLERANCE * (np.sqrt(2.0) if flat.size == 9 else 1.0)
+    return best.reshape(value.shape).copy() if np.linalg.norm(best - flat) < limit else None
+
+
+def _angle(first: Array, second: Array) -> float:
+    return float(np.linalg.norm(first - second)) / np.sqrt(2.0)
+
+
+@cache
+def _rotations() -> Array:
+    """Right-angled rotations followed by one about a coordinate axis in steps of 15 degrees, (k, 9), no duplicates."""
+    right = [np.array(m) for m in _signed_permutations() if np.linalg.det(m) > 0.0]
+    angles = np.arange(_STEPS) * (2.0 * np.pi / _STEPS)
+    turned = [turn @ matrix for turn in _turns(angles) for matrix in right]
+    flat = np.array([matrix.ravel() for matrix in turned])
+    flat[np.abs(flat) < 1e-15] = 0.0
+    _, kept = np.unique(flat.round(9), axis=0, return_index=True)
+    return flat[kept]
+
+
+@cache
+def _directions() -> Array:
+    """The directions those rotations give to a coordinate axis, (k, 3)."""
+    columns = _rotations().reshape(-1, 3, 3)[:, :, 0]
+    _, kept = np.unique(columns.round(9), axis=0, return_index=True)
+    return columns[kept]
+
+
+def _turns(angles: Array) -> list[Array]:
+    result = []
+    for angle, axis in itertools.product(angles, range(3)):
+        c, s = np.cos(angle), np.sin(angle)
+        quarter = round(float(angle / (np.pi / 2)), 9)
+        if quarter.is_integer():  # exact zeros and ones
+            c, s = float(round(c)), float(round(s))
+        matrix = np.eye(3)
+        i, j = (axis + 1) % 3, (axis + 2) % 3
+        matrix[i, i], matrix[i, j], matrix[j, i], matrix[j, j] = c, -s, s, c
+        result.append(matrix)
+    return result
+
+
+def _signed_permutations() -> list[Array]:
+    result = []
+    for order in itertools.permutations(range(3)):
+        for signs in itertools.product((1.0, -1.0), repeat=3):
+            matrix = np.zeros((3, 3))
+            matrix[range(3), order] = signs
+            result.append(matrix)
+    return result

@@ -1,0 +1,187 @@
+"""Descriptions of mechanisms: from Pinocchio, from URDF, rotors from YAML, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.errors import JointNotFound, ModelError, ParameterOutOfRange
+from sysid_ros.core.identifiability.errors import InvalidTree
+from sysid_ros.core.identifiability.pinocchio_tree import tree_from_model
+from sysid_ros.core.identifiability.settings import AnalysisSettings
+from sysid_ros.core.identifiability.structure import analyze_structure
+from sysid_ros.core.identifiability.tree import Rotor, TreeBody, build_tree, prismatic, revolute
+from sysid_ros.core.identifiability.urdf_tree import read_rotors, tree_from_urdf
+from sysid_ros.core.model.urdf_checks import InvalidUrdf
+
+SE3 = pin.SE3.Identity()
+INERTIAL = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+
+
+def link(name):
+    return f'<link name="{name}">{INERTIAL}</link>'
+
+
+def joint(name, parent, child, kind="revolute", extra='<axis xyz="0 0 1"/>', origin="0.3 0 0"):
+    return (
+        f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>'
+        f'<origin xyz="{origin}"/>{extra}</joint>'
+    )
+
+
+def urdf(*parts):
+    return f'<robot name="test"><link name="base"/>{"".join(parts)}</robot>'
+
+
+TWO = urdf(link("a"), link("b"), joint("j1", "base", "a"), joint("j2", "a", "b"))
+
+
+def body(**changes):
+    return replace(TreeBody("j1", -1, np.eye(3), np.zeros(3), revolute([0, 0, 1])), **changes)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "message"),
+    [
+        ([], "no bodies that move"),
+        ([body(), body(parent=0)], "exists twice"),
+        ([body(parent=0)], "is body 0 with parent 0; parents come first (a loop"),
+        ([body(), body(name="j2", parent=3)], "is body 1 with parent 3"),
+        ([body(translation=np.array([np.nan, 0, 0]))], "translation: must be finite numbers"),
+        ([body(rotation=np.eye(3) * np.inf)], "rotation: must be finite numbers"),
+        ([body(rotation=np.diag([1.0, 1.0, -1.0]))], "has a placement that is no rotation"),
+        ([body(motion=np.zeros((6, 1)))], "has a zero axis"),
+        ([body(motion=np.ones((6, 2)))], "axes that depend on each other"),
+        ([body(rotor=Rotor(0.0, (0, 0, 1)))], "gear ratio 0.0; it must not be zero"),
+        ([body(rotor=Rotor(10.0, (0, 0, 0)))], "axis: is zero"),
+        ([body(rotor=Rotor(10.0, (0, 0, 1), parameters="some"))], "allowed are axial, symmetric, full"),
+        ([body(motion=np.eye(6)[:, 3:], rotor=Rotor(10.0, (0, 0, 1)))], "a rotor needs exactly one"),
+    ],
+)
+def test_what_cannot_be_analysed_is_refused(bodies, message):
+    with pytest.raises(InvalidTree, match=re.escape(message)):
+        build_tree("bad", bodies)
+
+
+def test_zero_axes_and_wrong_gravity_are_refused():
+    for make in (revolute, prismatic):
+        with pytest.raises(InvalidTree, match="is zero"):
+            make([0.0, 0.0, 0.0])
+    with pytest.raises(InvalidTree, match="gravity"):
+        build_tree("bad", [body()], [0.0, np.nan, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (urdf(link("a"), link("b"), joint("j1", "base", "a"), joint("j2", "a", "b"), joint("j3", "base", "b")), "loop"),
+        (urdf(link("a"), joint("j1", "base", "a", extra='<axis xyz="0 0 0"/>')), "zero axis"),
+        (urdf(link("a"), joint("j1", "base", "a", origin="0 nan 0")), "finite"),
+        (urdf(link("a"), joint("j1", "base", "a", kind="ball")), "unknown type 'ball'"),
+        ("<robot", "XML"),
+    ],
+)
+def test_bad_urdfs_are_refused(text, message):
+    with pytest.raises(InvalidUrdf, match=message):
+        tree_from_urdf(text)
+
+
+def test_mimic_joints_must_be_locked():
+    text = urdf(
+        link("a"),
+        link("b"),
+        joint("j1", "base", "a"),
+        joint("j2", "a", "b", extra='<axis xyz="0 0 1"/><mimic joint="j1"/>'),
+    )
+    with pytest.raises(InvalidTree, match="mimics 'j1'.*lock it"):
+        tree_from_urdf(text)
+    assert [found.links for found in tree_from_urdf(text, locked=["j2"]).bodies] == [("a", "b")]
+    with pytest.raises(JointNotFound, match="j1, j2"):
+        tree_from_urdf(text, locked=["j3"])
+    with pytest.raises(InvalidTree, match="no joint of it moves"):
+        tree_from_urdf(text, locked=["j1", "j2"])
+
+
+def test_a_urdf_and_the_same_pinocchio_model_give_the_same_tree():
+    tree = tree_from_urdf(TWO, is_floating=True)
+    assert [found.kind for found in tree.bodies] == ["floating", "revolute", "revolute"]
+    assert tree.is_floating and [found.parent for found in tree.bodies] == [-1, 0, 1]
+    fixed = tree_from_urdf(TWO)
+    assert analyze_structure(fixed).count == 4 and fixed.length == pytest.approx(0.3)
+
+
+def test_universal_and_composite_joints_are_chains():
+    composite = pin.JointModelComposite()
+    composite.addJoint(pin.JointModelRX())
+    composite.addJoint(pin.JointModelRY())
+    counts = []
+    for kind in (pin.JointModelUniversal(np.eye(3)[0], np.eye(3)[1]), composite):
+        model = pin.Model()
+        model.appendBodyToJoint(model.addJoint(0, kind, SE3, "u"), pin.Inertia.Random(), SE3)
+        tree = tree_from_model(model)
+        assert [(found.name, found.has_inertia) for found in tree.bodies] == [("u#1", False), ("u", True)]
+        counts.append(analyze_structure(tree).count)
+    assert counts[0] == counts[1]
+
+
+def test_joints_that_follow_others_are_refused_in_pinocchio_models():
+    model = pin.Model()
+    first = model.addJoint(0, pin.JointModelRZ(), SE3, "leader")
+    model.appendBodyToJoint(first, pin.Inertia.Random(), SE3)
+    try:
+        mimic = pin.JointModelMimic(pin.JointModelRZ(), model.joints[first], 2.0, 0.0)
+    except Exception:
+        pytest.skip("this Pinocchio makes no mimic joints from Python")
+    model.addJoint(first, mimic, SE3, "follower")
+    with pytest.raises(InvalidTree, match="'follower'.*mimic"):
+        tree_from_model(model)
+
+
+def test_masses_that_are_not_finite_are_refused():
+    model = pin.Model()
+    model.appendBodyToJoint(model.addJoint(0, pin.JointModelRZ(), SE3, "j"), pin.Inertia.Random(), SE3)
+    model.inertias[1] = pin.Inertia(float("nan"), np.zeros(3), np.eye(3))
+    with pytest.raises(InvalidTree, match="masses"):
+        tree_from_model(model)
+
+
+def test_rotors_from_yaml():
+    tree = tree_from_urdf(TWO)
+    rotors = read_rotors("rotors: {j2: {gear_ratio: 100, axis: [0, 1, 0], origin: [0, 0, 0.1]}}", tree)
+    assert rotors["j2"].gear_ratio == 100.0
+    with_rotor = tree.with_rotors(rotors)
+    assert with_rotor.bodies[1].rotor.parameters == "axial" and with_rotor.bodies[0].rotor is None
+    assert np.allclose(read_rotors("rotors: {j1: {gear_ratio: -5}}", tree)["j1"].axis, [0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("rotors: [", ModelError, "not YAML"),
+        ("motors: {}", ParameterOutOfRange, "rotors:"),
+        ("rotors: {j9: {gear_ratio: 1}}", JointNotFound, "this robot has j1, j2"),
+        ("rotors: {j1: {ratio: 1}}", ParameterOutOfRange, "rotors.j1 .* gear_ratio"),
+        ("rotors: {j1: {gear_ratio: .nan}}", ParameterOutOfRange, "gear_ratio .* finite"),
+        ("rotors: {j1: {gear_ratio: 1, axis: [1, 2]}}", ParameterOutOfRange, "axis .* 3 finite"),
+    ],
+)
+def test_bad_rotors_are_refused(text, error, message):
+    with pytest.raises(error, match=message):
+        read_rotors(text, tree_from_urdf(TWO))
+
+
+def test_unknown_rotors_joints_and_settings_are_refused():
+    tree = tree_from_urdf(TWO)
+    with pytest.raises(InvalidTree, match="no such joint; joints are j1, j2"):
+        tree.with_rotors({"j9": Rotor(1.0, (0, 0, 1))})
+    with pytest.raises(InvalidTree, match="known body 'j9'"):
+        analyze_structure(tree, AnalysisSettings(known=("j9",)))
+    for wrong in ({"measured": "all"}, {"motion": "slow"}, {"joint_parameters": ("F",)}, {"tolerance": 0.0}):
+        with pytest.raises(ParameterOutOfRange):
+            AnalysisSettings(**wrong)
+    with pytest.raises(InvalidTree, match="floats already"):
+        tree.with_floating_base().with_floating_base()
