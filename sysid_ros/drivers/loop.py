@@ -33,6 +33,7 @@ from sysid_ros.drivers.loop_types import (
 from sysid_ros.drivers.measurement_check import MeasurementCheck
 from sysid_ros.drivers.motion_guard import MotionGuard
 from sysid_ros.drivers.reference import Reference
+from sysid_ros.drivers.torque_check import TorqueCheck
 from sysid_ros.drivers.torque_output import TorqueOutput
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class ControlLoop:
         self.arm.connect()
         state = self._read_first_state()
         self._check = MeasurementCheck(self.robot, self.settings, self.arm.period)
+        self._torque_check = TorqueCheck(self.robot, self.settings.torque_mismatch_time, self.arm.period)
         self._controller.reset()
         self._reset(state.q)
         self._first_state = state
@@ -297,6 +299,7 @@ class ControlLoop:
         self._rested = self._rested + self.arm.period if self._is_undisturbed else 0.0
         if not self._is_given_up:
             self.arm.command(tau)
+        self._torque_check.note(tau)
         is_ok = is_valid and self._mode is not LoopMode.FAULT
         return LoopSample(
             self._cycles, state.stamp_ns, is_ok, state.q, state.v, state.tau,
@@ -348,7 +351,7 @@ class ControlLoop:
             return False
         self._invalid_in_a_row = 0
         self._q, self._v, self._now_ns = state.q, state.v, state.stamp_ns
-        self._effort_fault = self._check.find_effort_fault(state)
+        self._effort_fault = self._check.find_effort_fault(state) or self._torque_check.find_mismatch(state.tau)
         self._brake_if(self._effort_fault, LoopCode.INVALID_MEASUREMENT)
         if state.faults:
             self.brake("the arm reports: " + ", ".join(state.faults), LoopCode.HARDWARE)
@@ -357,6 +360,7 @@ class ControlLoop:
     def _bridge_invalid(self, fault: str) -> None:
         """Goes on with an extrapolated state for a few cycles."""
         period, settings = self.arm.period, self.settings
+        self._torque_check.restart()
         self._invalid_cycles += 1
         self._invalid_in_a_row += 1
         self._now_ns += round(period * 1e9)

@@ -167,6 +167,7 @@ _RANGES = {
     "following_error": (0.001, 1.0),
     "overspeed_factor": (1.0, 5.0),
     "stuck_displacement": (1e-4, 0.1),
+    "torque_mismatch_time": (0.0, 10.0),
     "fault_damping_time": (0.0, 5.0),
     "fault_blind_time": (0.0, 1.0),
     "fault_damping": (0.0, 100.0),
@@ -191,6 +192,8 @@ class LoopSettings:
         overspeed_factor: Speed over its limit at which the loop gives the arm up [-].
         stuck_displacement: Motion of the reference during which an encoder may repeat one value [rad]; the
             tracking bound where that is less, and a few encoder steps where the joint surely follows.
+        torque_mismatch_time: How long measured and commanded torque may differ by more than the sensor's error, where both
+            are of the motor [s]; 0 does not compare them.
         fault_damping: Velocity gain while the arm is given up, in fractions of torque limit over speed limit [-].
         fault_damping_time: How long the arm is damped at most before it is handed to its own controller or brakes [s].
         fault_blind_time: The same where the measurements cannot be used [s].
@@ -208,6 +211,7 @@ class LoopSettings:
     following_error: float = 0.1
     overspeed_factor: float = 1.5
     stuck_displacement: float = 0.01
+    torque_mismatch_time: float = 0.05
     fault_damping: float = 0.5
     fault_damping_time: float = 0.3
     fault_blind_time: float = 0.03

@@ -485,6 +485,25 @@ def test_an_effort_that_is_not_a_number_brakes_and_refuses_until_it_is_back(loop
     start_move(loop, -0.1)
 
 
+@pytest.mark.parametrize("gain", [0.93, 1.07, -1.0])
+def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses(robot, gain):
+    loop = build_mock_loop(MockSetup(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5))
+    loop.connect()
+    run(loop, 0.3)
+    start_move(loop, bound=0.09)
+    run(loop, 0.3)
+    read = loop.arm.read
+    loop.arm.read = lambda: replace(state := read(), tau=gain * state.tau)
+    run(loop, 1.0)
+    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.INVALID_MEASUREMENT
+    assert re.search(r"torque of joint_\d is .* commanded were .* apart for 50 ms", loop.status().reason)
+    with pytest.raises(LoopRefusal, match="commanded were"):
+        start_move(loop, -0.1, bound=0.09)
+    loop.arm.read = read
+    run(loop, 1.1)
+    start_move(loop, -0.1, bound=0.09)
+
+
 @pytest.mark.parametrize("delay", [40, 100])
 def test_late_commands_end_at_rest(loop, delay):
     start_move(loop)
@@ -492,7 +511,7 @@ def test_late_commands_end_at_rest(loop, delay):
     loop.arm.inject(InjectedFaults(command_delay=delay))
     run(loop, 2.5)
     causes = [t.code for t in loop.status().transitions if t.code is not LoopCode.OK]
-    assert causes[0] in (LoopCode.TRACKING_ERROR, LoopCode.LIMIT) and loop.mode is LoopMode.FAULT
+    assert causes[0] in (LoopCode.INVALID_MEASUREMENT, LoopCode.TRACKING_ERROR, LoopCode.LIMIT) and loop.mode is LoopMode.FAULT
     require_rest(loop, 1.0)
 
 

@@ -1,0 +1,79 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
+from sysid_ros.drivers.torque_check import TorqueCheck
+
+PERIOD = 0.001
+
+
+def find_first(check, readings, commands):
+    """Number of the first cycle with a mismatch and what was said, -1 if there is none."""
+    for k, (tau, command) in enumerate(zip(readings, commands, strict=True)):
+        text = check.find_mismatch(tau)
+        if text:
+            return k, text
+        check.note(command)
+    return -1, ""
+
+
+def measured(robot, commands, noise=Noise.NONE, delay=0.5, seed=0):
+    """What is read one cycle later: commands that took effect after a part of the cycle, with the sensor's errors."""
+    sensor = SensorSimulation(robot.sensors, noise, seed)
+    before = np.vstack([commands[:1], commands[:1], commands[:-2]])
+    last = np.vstack([commands[:1], commands[:-1]])
+    means = delay * before + (1.0 - delay) * last
+    zero = np.zeros(7)
+    return np.array([sensor.measure(0, zero, zero, mean)[3] for mean in means])
+
+
+@pytest.fixture
+def commands():
+    """Torques that jump, rise and change their sign."""
+    rng = np.random.default_rng(1)
+    return np.cumsum(rng.normal(size=(3000, 7)), axis=0) * 0.4 + np.sign(np.sin(0.01 * np.arange(3000)))[:, None]
+
+
+@pytest.mark.parametrize("noise", Noise)
+@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0])
+def test_errors_of_the_sensor_are_no_mismatch(robot, commands, noise, delay):
+    check = TorqueCheck(robot, PERIOD, PERIOD)  # not even one cycle may be wrong
+    assert find_first(check, measured(robot, commands, noise, delay), commands) == (-1, "")
+
+
+def test_a_wrong_gain_of_one_joint_is_named_after_the_time_that_is_allowed(robot):
+    commands = np.full((200, 7), 5.0)
+    readings = measured(robot, commands)
+    readings[100:, 3] *= 1.04
+    k, text = find_first(TorqueCheck(robot, 0.05, PERIOD), readings, commands)
+    assert k == 149 and text.startswith("the torque of joint_4 is 5.200 Nm, commanded were 5.000 Nm")
+    readings[120, 3] = 5.0
+    assert find_first(TorqueCheck(robot, 0.05, PERIOD), readings, commands)[0] == 170
+
+
+def test_nothing_is_compared_where_it_means_nothing(robot):
+    commands = np.full((200, 7), 5.0)
+    wrong = -commands
+    sensors = replace(robot.sensors, effort_meaning=EffortMeaning.LINK_SIDE)
+    for check in (TorqueCheck(robot, 0.0, PERIOD), TorqueCheck(replace(robot, sensors=sensors), 0.05, PERIOD)):
+        assert find_first(check, wrong, commands) == (-1, "")
+    check = TorqueCheck(robot, 0.05, PERIOD)
+    assert find_first(check, wrong[:40], commands[:40]) == (-1, "")
+    check.restart()
+    assert find_first(check, wrong[:40], commands[:40]) == (-1, "")
+    assert find_first(check, wrong, commands)[0] > 0
+
+
+def test_a_sensor_is_believed_again_after_a_while_without_a_difference(robot):
+    check = TorqueCheck(robot, 0.05, PERIOD)
+    commands = np.full((3000, 7), 5.0)
+    readings = measured(robot, commands)
+    readings[100:200, 3] = -5.0
+    told = []
+    for tau, command in zip(readings, commands, strict=True):
+        told.append(bool(check.find_mismatch(tau)))
+        check.note(command)
+    assert np.flatnonzero(told).tolist() == list(range(149, 1199))
