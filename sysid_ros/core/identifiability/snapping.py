@@ -91,10 +91,7 @@ def compare_with_exact(structure: Structure, exact: KinematicTree | None = None)
     Returns:
         Both answers and what was changed.
     """
-    given = structure.tree
-    if structure.settings.sees_base and not given.is_floating:
-        given = replace(given, bodies=tuple(replace(b, parent=b.parent - 1) for b in given.bodies[1:]))
-    snapped, changes = snap_tree(given, exact)
+    snapped, changes = snap_tree(structure.mechanism, exact)
     if not changes:
         return Comparison(structure, structure, ())
     return Comparison(structure, analyze_structure(snapped, structure.settings), tuple(changes))

@@ -58,7 +58,8 @@ class Structure:
     """Result of the structural analysis of P unknown parameters; arrays are read-only.
 
     Attributes:
-        tree: The mechanism that was analysed (with its base as a body where that counts).
+        mechanism: The mechanism as it was given.
+        tree: The mechanism that was analysed, with its base as a body where that counts.
         settings: The settings.
         bodies: One summary per body.
         names: Names of the unknown parameters, ``<joint>.<parameter>``, body by body, P of them.
@@ -71,6 +72,7 @@ class Structure:
             are identifiable only because of a small offset or angle.
     """
 
+    mechanism: KinematicTree
     tree: KinematicTree
     settings: AnalysisSettings
     bodies: tuple[BodySummary, ...]
@@ -178,6 +180,7 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
     Source: RPNA.
     """
     settings = settings or AnalysisSettings()
+    mechanism, wanted = tree, settings
     names = [body.name for body in tree.bodies]
     for name in settings.known:
         if name not in names:
@@ -200,8 +203,9 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
     )
     base.matrix.setflags(write=False)
     return Structure(
+        mechanism=mechanism,
         tree=tree,
-        settings=settings,
+        settings=wanted,
         bodies=tuple(_summary(body, found) for body, found in _pairs(tree, nullspaces)),
         names=tuple(labels),
         units=tuple(units),

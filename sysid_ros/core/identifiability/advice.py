@@ -1,0 +1,225 @@
+"""Which motion would tell what the data do not: found by evaluating the regressors of candidate motions.
+
+A candidate swings a few joints while the others stand still in some posture. The best of many random candidates is then
+stripped of what it does not need: joints that need not move, and still joints whose posture does not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.identifiability.data import DataAnalysis
+from sysid_ros.core.identifiability.information import ArmInformation
+from sysid_ros.core.identifiability.wording import MINUS
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+_DURATION = 5.0  # [s]
+_SAMPLES = 24
+_CANDIDATES = 150
+_AMPLITUDE = 0.8  # [rad]
+_SPEED_SHARE = 0.5
+"""Part of the joints' speed and acceleration limits a candidate uses: the rest is for the planner."""
+_CIRCLE = np.pi  # [rad], where a joint has no limits
+_KEPT = 0.9
+"""A simpler motion is taken if it keeps this part of the gain."""
+_MOST_DIRECTIONS = 5
+
+
+@dataclass(frozen=True)
+class Swing:
+    """A motion: joints swing about a posture, each with its own frequency and phase.
+
+    Attributes:
+        posture: Middle of the motion, (n,) [rad].
+        amplitude: Amplitudes, (n,) [rad]; 0 for joints that stand still.
+        rate: Angular frequencies, (n,) [rad/s].
+        phase: Phases, (n,) [rad].
+        duration: Length [s].
+    """
+
+    posture: Array
+    amplitude: Array
+    rate: Array
+    phase: Array
+    duration: float = _DURATION
+
+    @property
+    def speeds(self) -> Array:
+        """Largest speeds, (n,) [rad/s]."""
+        return self.amplitude * self.rate
+
+    def states(self, samples: int = _SAMPLES) -> tuple[Array, Array, Array]:
+        """Positions, velocities and accelerations at evenly spread times, each (samples, n)."""
+        times = (np.arange(samples) + 0.5)[:, None] * self.duration / samples
+        angle = self.rate * times + self.phase
+        swing = self.amplitude * np.sin(angle)
+        return (
+            self.posture + swing,
+            self.amplitude * self.rate * np.cos(angle),
+            -(self.rate**2) * swing,
+        )
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A motion that tells what the data do not.
+
+    Attributes:
+        motion: The motion.
+        moving: Joints that have to move.
+        postures: Still joints whose posture matters, with the position [rad].
+        directions: How many of the weakest combinations it was chosen for.
+        before: How many times better than the prior the data know the weakest combination [-].
+        after: The same with this motion in addition [-].
+        determined: How many combinations would be determined then.
+        text: The advice in words.
+    """
+
+    motion: Swing
+    moving: tuple[str, ...]
+    postures: tuple[tuple[str, float], ...]
+    directions: int
+    before: float
+    after: float
+    determined: int
+    text: str
+
+
+def advise(
+    robot: RobotModel,
+    analysis: DataAnalysis,
+    source: ArmInformation,
+    information: Array,
+    recorded_speeds: Array | None = None,
+    seed: int = 0,
+) -> Advice | None:
+    """Looks for a motion that determines what the data do not.
+
+    Collisions and torques are not checked: that is the planner's work.
+
+    Args:
+        robot: The arm.
+        analysis: What the data know.
+        source: Makes information of motions, for the same unknown parameters.
+        information: The information the analysis was made of, (P, P).
+        recorded_speeds: Largest speeds in the data, (n,) [rad/s], to say which joints should move faster.
+        seed: Seed of the candidates.
+
+    Returns:
+        The best motion found; None if the data determine everything already or nothing found helps.
+    """
+    missing = analysis.structure.count - analysis.determined
+    if not missing:
+        return None
+    count = min(missing, _MOST_DIRECTIONS)
+    gain = _Gain(analysis, source, information, count)
+    rng = np.random.default_rng(seed)
+    candidates = [_candidate(robot, rng) for _ in range(_CANDIDATES)]
+    best = max(candidates, key=gain.evaluate)
+    if gain.evaluate(best) <= 1e-6:
+        return None
+    best, relevant = _simplify(robot, best, gain)
+    after = gain.spectrum(best)
+    moving = tuple(robot.joint_names[j] for j in np.flatnonzero(best.amplitude))
+    postures = tuple((robot.joint_names[j], float(best.posture[j])) for j in relevant)
+    result = Advice(
+        motion=best,
+        moving=moving,
+        postures=postures,
+        directions=count,
+        before=float(analysis.singular_values[-1]),
+        after=float(after[-1]),
+        determined=int(np.count_nonzero(after >= analysis.limit)),
+        text="",
+    )
+    return replace(result, text=_sentence(robot, analysis, result, recorded_speeds))
+
+
+class _Gain:
+    """What motions add along the weakest directions, and over all of them."""
+
+    def __init__(self, analysis: DataAnalysis, source: ArmInformation, information: Array, count: int):
+        self._chosen = list(analysis.structure.chosen)
+        self._source, self._analysis = source, analysis
+        self._known = np.asarray(information)[np.ix_(self._chosen, self._chosen)]
+        self._weak, self._all = np.array(analysis.weakest(count)), np.array(analysis.directions)
+
+    def _added(self, motion: Swing) -> Array:
+        return self._source.of_motion(*motion.states(), motion.duration)[np.ix_(self._chosen, self._chosen)]
+
+    def evaluate(self, motion: Swing) -> float:
+        """Gain in log det along the weakest directions [-], never negative."""
+        before = self._weak @ self._known @ self._weak.T + np.eye(len(self._weak))
+        added = self._weak @ self._added(motion) @ self._weak.T
+        return float(np.linalg.slogdet(before + added)[1] - np.linalg.slogdet(before)[1])
+
+    def spectrum(self, motion: Swing) -> Array:
+        """Singular values after the motion, falling, (nb,)."""
+        total = self._known + self._added(motion)
+        values = np.linalg.eigvalsh(self._all @ total @ self._all.T)[::-1]
+        return np.sqrt(np.maximum(values, 0.0))
+
+
+def _candidate(robot: RobotModel, rng: np.random.Generator) -> Swing:
+    limits, n = robot.limits, robot.n
+    lower = np.where(np.isfinite(limits.q_lower), limits.q_lower, -_CIRCLE)
+    upper = np.where(np.isfinite(limits.q_upper), limits.q_upper, _CIRCLE)
+    posture = robot.home.copy() if rng.random() < 0.2 else rng.uniform(lower, upper)
+    moving = rng.choice(n, size=int(rng.integers(1, min(n, 4) + 1)), replace=False)
+    room = 0.9 * np.minimum(posture - lower, upper - posture)
+    amplitude, rate = np.zeros(n), np.ones(n)
+    amplitude[moving] = np.clip(np.minimum(_AMPLITUDE * rng.uniform(0.4, 1.0, moving.size), room[moving]), 0.02, None)
+    size = np.maximum(amplitude, 1e-9)
+    fastest = np.minimum(_SPEED_SHARE * limits.v_max / size, np.sqrt(_SPEED_SHARE * limits.a_max / size))
+    # At least one swing within the motion, at most what the samples resolve.
+    rate[moving] = np.clip(fastest[moving] * rng.uniform(0.6, 1.0, moving.size), 2 * np.pi / _DURATION, 12.0)
+    amplitude = np.minimum(amplitude, np.minimum(limits.v_max / rate, limits.a_max / rate**2) * _SPEED_SHARE)
+    amplitude[room <= 0.02] = 0.0
+    return Swing(posture, amplitude, rate, rng.uniform(0.0, 2 * np.pi, n))
+
+
+def _simplify(robot: RobotModel, motion: Swing, gain: _Gain) -> tuple[Swing, list[int]]:
+    """Stops joints and forgets postures that matter little; returns the still joints whose posture matters."""
+    wanted = _KEPT * gain.evaluate(motion)
+    for joint in np.flatnonzero(motion.amplitude):
+        amplitude = motion.amplitude.copy()
+        amplitude[joint] = 0.0
+        simpler = replace(motion, amplitude=amplitude)
+        if amplitude.any() and gain.evaluate(simpler) >= wanted:
+            motion = simpler
+    relevant = []
+    for joint in np.flatnonzero(motion.amplitude == 0.0):
+        posture = motion.posture.copy()
+        posture[joint] = robot.home[joint]
+        simpler = replace(motion, posture=posture)
+        if gain.evaluate(simpler) >= wanted:
+            motion = simpler
+        else:
+            relevant.append(int(joint))
+    return motion, relevant
+
+
+def _sentence(robot: RobotModel, analysis: DataAnalysis, advice: Advice, recorded: Array | None) -> str:
+    index = [robot.joint_names.index(name) for name in advice.moving]
+    speeds = advice.motion.speeds[index]
+    text = f"moving {_list(advice.moving)} at up to {_list([f'{speed:.2g}' for speed in speeds])} rad/s"
+    if recorded is not None:
+        faster = [name for name, j, speed in zip(advice.moving, index, speeds, strict=True) if speed > recorded[j]]
+        text += f" (faster than so far: {', '.join(faster)})" if faster else ""
+    if advice.postures:
+        text += f" with {_list([f'{name} at {value:.2f} rad'.replace('-', MINUS) for name, value in advice.postures])}"
+    extra = advice.determined - analysis.determined
+    more = f"determine {extra} more of them" if extra else "determine none of them yet"
+    return (
+        f"{text} for {advice.motion.duration:g} s would {more}, and the weakest combination would be known "
+        f"{advice.after:.2g} instead of {advice.before:.2g} times as well as before any data"
+    )
+
+
+def _list(words: tuple[str, ...] | list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

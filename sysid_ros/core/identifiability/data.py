@@ -1,0 +1,185 @@
+"""What this data knows: which base parameters and which of their combinations the data determine, and how well.
+
+Everything is compared with what was known before. With the prior covariance ``C = P diag(scale)^2 P^T`` of the base
+parameters and the information ``G`` of the data, the eigenvalues of ``L^T G L``, ``C = L L^T``, say for independent
+combinations how many times better the data know them than the prior did; they do not depend on units or on which
+parameters were chosen as base parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.identifiability.structure import Structure
+from sysid_ros.core.model.box import Box
+
+Array = NDArray[np.float64]
+
+DETERMINED = 1.0
+"""A combination is determined if the data know it at least this many times better than the prior."""
+_SAME_MECHANISM = 1e-6
+"""How far information may stray from what base parameters alone explain, relative to its size."""
+
+
+@dataclass(frozen=True)
+class DataAnalysis:
+    """What data know of nb base parameters; arrays are read-only.
+
+    Attributes:
+        structure: The structural answer it is compared with.
+        singular_values: How many times better the data know each combination than the prior did, falling, (nb,) [-].
+        directions: Changes of the base parameters along those combinations, one prior deviation long, (nb, nb), one in
+            each row, [units of the base parameters].
+        shares: How much each base parameter takes part in each combination, (nb, nb) [-], rows add up to one.
+        prior_deviations: Standard deviations of the base parameters before the data, (nb,).
+        deviations: Expected standard deviations from the data alone, (nb,); inf where the data say nothing.
+        deviations_with_prior: Expected standard deviations from data and prior together, (nb,).
+        lower: Guaranteed lower bounds of the base parameters, (nb,), where an estimator gave bounds; otherwise None.
+        upper: Guaranteed upper bounds, (nb,), or None.
+        limit: A combination is determined from this singular value on.
+    """
+
+    structure: Structure
+    singular_values: Array
+    directions: Array
+    shares: Array
+    prior_deviations: Array
+    deviations: Array
+    deviations_with_prior: Array
+    lower: Array | None
+    upper: Array | None
+    limit: float = DETERMINED
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    @property
+    def determined(self) -> int:
+        """Number of combinations the data determine."""
+        return int(np.count_nonzero(self.singular_values >= self.limit))
+
+    @property
+    def condition_number(self) -> float:
+        """Condition number of the regressor of the base parameters, in units of the prior [-]."""
+        if not self.singular_values.size:
+            return 1.0
+        smallest = float(self.singular_values[-1])
+        return float(self.singular_values[0]) / smallest if smallest > 0.0 else np.inf
+
+    @property
+    def is_determined(self) -> NDArray[np.bool_]:
+        """Whether the data alone know each base parameter better than the prior did, (nb,)."""
+        return self.deviations <= self.prior_deviations / self.limit
+
+    def weakest(self, count: int) -> Array:
+        """The ``count`` directions the data know least, (count, nb), the weakest first."""
+        return self.directions[::-1][:count]
+
+
+def analyze_data(
+    structure: Structure, information: ArrayLike, scale: ArrayLike, box: Box | None = None, limit: float = DETERMINED
+) -> DataAnalysis:
+    """Compares what data know with what can be known.
+
+    Args:
+        structure: The structural answer for P unknown parameters.
+        information: Gram matrix of the regressor's columns for these parameters, rows counted in standard deviations of
+            their error, (P, P).
+        scale: What was unknown of each parameter before, as a standard deviation, (P,), for instance the half widths of
+            a prior box.
+        box: Guaranteed bounds of the parameters (P,), from an estimator.
+        limit: See :class:`DataAnalysis`.
+
+    Returns:
+        The analysis.
+
+    Raises:
+        ParameterOutOfRange: Wrong shapes, a scale that is not positive, information that is not that of this mechanism.
+    """
+    size, chosen, matrix = len(structure.names), list(structure.chosen), structure.matrix
+    gathered, spread = np.asarray(information, dtype=float), np.asarray(scale, dtype=float)
+    if gathered.shape != (size, size) or not np.all(np.isfinite(gathered)):
+        raise ParameterOutOfRange("information", gathered.shape, f"finite, of shape ({size}, {size})")
+    if spread.shape != (size,) or not np.all(np.isfinite(spread)) or np.any(spread <= 0.0):
+        raise ParameterOutOfRange("scale", spread.tolist(), f"{size} positive numbers; leave out what is known")
+    if box is not None and box.lower.shape != (size,):
+        raise ParameterOutOfRange("box", box.lower.shape, f"bounds of {size} parameters")
+    base = 0.5 * (gathered + gathered.T)[np.ix_(chosen, chosen)]
+    _require_same_mechanism(gathered, matrix.T @ base @ matrix, spread)
+
+    prior = (matrix * spread**2) @ matrix.T
+    root = np.linalg.cholesky(prior) if len(chosen) else prior
+    values, vectors = np.linalg.eigh(root.T @ base @ root)
+    # Rounding leaves about eps of the largest eigenvalue where there is no information.
+    floor = max(1.0, float(values[-1])) * len(values) * np.finfo(float).eps if values.size else 0.0
+    values = np.where(values > floor, values, 0.0)
+    order = np.argsort(values)[::-1]
+    values, vectors = values[order], vectors[:, order]
+    directions = (root @ vectors).T
+    prior_deviations = np.sqrt(np.diag(prior))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # A base parameter that no unknown combination changes is known whatever the others are.
+        part = directions**2
+        significant = part > 1e-16 * prior_deviations**2
+        alone = np.where(significant, part / values[:, None], 0.0).sum(axis=0)
+    lower, upper = _interval(matrix, box)
+    shares = (np.abs(directions) / prior_deviations) ** 2
+    return DataAnalysis(
+        structure=structure,
+        singular_values=np.sqrt(values),
+        directions=directions,
+        shares=shares / shares.sum(axis=1, keepdims=True) if len(chosen) else shares,
+        prior_deviations=prior_deviations,
+        deviations=np.sqrt(alone),
+        deviations_with_prior=np.sqrt((part / (1.0 + values[:, None])).sum(axis=0)),
+        lower=lower,
+        upper=upper,
+        limit=limit,
+    )
+
+
+def _require_same_mechanism(given: Array, explained: Array, scale: Array) -> None:
+    size = np.sqrt(np.abs(np.diag(given))) * scale
+    wrong = np.abs(given - explained) * np.outer(scale, scale)
+    if wrong.size and wrong.max() > _SAME_MECHANISM * max(float(size.max()) ** 2, 1e-300):
+        raise ParameterOutOfRange(
+            "information",
+            f"up to {wrong.max() / size.max() ** 2:.1e} of it",
+            "information that the base parameters explain: of the same mechanism, gravity and parameters",
+        )
+
+
+def _interval(matrix: Array, box: Box | None) -> tuple[Array | None, Array | None]:
+    """The range of the base parameters over a box, rounded outwards."""
+    if box is None:
+        return None, None
+    positive, negative = np.maximum(matrix, 0.0), np.minimum(matrix, 0.0)
+    lower = positive @ box.lower + negative @ box.upper
+    upper = positive @ box.upper + negative @ box.lower
+    # A few units of what the terms add up to with one sign; the map itself is accurate to about 1e-12 of its entries.
+    pad = 1e-11 * (np.abs(matrix) @ np.maximum(np.abs(box.lower), np.abs(box.upper)))
+    return lower - pad, upper + pad
+
+
+def prior_scale(structure: Structure, names: tuple[str, ...], radius: ArrayLike) -> Array:
+    """Half widths (P,) of the unknown parameters of an analysis out of those (k,) of parameters with these names.
+
+    Parameters that a prior takes for known exactly are given a thousandth of the largest of the same unit, because the
+    analysis compares with what was unknown before.
+
+    Raises:
+        ParameterOutOfRange: A parameter is not among the names, or nothing is unknown.
+    """
+    values = np.asarray(radius, dtype=float)[structure.columns(names)]
+    result = values.copy()
+    for unit in set(structure.units):
+        same = np.array([found == unit for found in structure.units])
+        largest = float(values[same].max())
+        result[same] = np.maximum(values[same], 1e-3 * largest if largest > 0.0 else 1e-3)
+    return result
