@@ -116,12 +116,14 @@ class FriArm(Arm):
         link.answer(self._position_to_send(), self._torque_to_send(tau))
 
     def stop(self, reason: str) -> None:
-        """See :meth:`Arm.stop`. A last command without overlay, then silence: the controller ends the motion and holds.
+        """See :meth:`Arm.stop`. A last command that only balances gravity, then silence: the controller ends the motion.
 
         What follows within the session is answered again as soon as it only monitors.
         """
-        if self._is_commanding and self._link is not None:
-            self._link.answer(self._position_to_send(), np.zeros(JOINTS))
+        if self._is_commanding and self._link is not None and self._last is not None:
+            is_overlay = self.settings.setup is TorqueSetup.OVERLAY
+            balance = np.zeros(JOINTS) if is_overlay else self._compensation.gravity(self._last.q)
+            self._link.answer(self._position_to_send(), balance)
         self._is_commanding = False
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -44,7 +45,7 @@ def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
     Raises:
         TakeoverRefused: It is silent, stays IDLE, sends what is no message of this version, or at another period.
     """
-    message = _follow(link, settings, lambda m: not m.state.is_commanding and m.state is not SessionState.IDLE)
+    message = _follow(link, settings, lambda m: m.state is not SessionState.IDLE)
     if message is None:
         if link.session.last is None:
             raise TakeoverRefused(
@@ -72,23 +73,26 @@ def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> 
         TakeoverRefused: The arm moves, or the controller compensates something else than it is taken for.
         GravityTestFailed: The efforts do not balance gravity.
     """
-    messages: list[Monitoring] = []
-    count = max(10, round(settings.rest_time / settings.period))
+    latest: deque[Monitoring] = deque(maxlen=max(10, round(settings.rest_time / settings.period)))
 
-    def has_enough(message: Monitoring) -> bool:
-        messages.append(message)
-        return len(messages) >= count
+    def spread() -> Array:
+        return np.ptp([message.q for message in latest], axis=0)
 
-    if _follow(link, settings, has_enough, stops_at_commanding=False) is None:
-        raise TakeoverRefused(f"the controller fell silent ({link.describe_silence()})")
+    def rests(message: Monitoring) -> bool:
+        latest.append(message)
+        return len(latest) == latest.maxlen and spread().max() <= _REST_SPREAD
+
+    if _follow(link, settings, rests) is None:
+        if len(latest) < latest.maxlen:
+            raise TakeoverRefused(f"the controller fell silent ({link.describe_silence()})")
+        joint = int(spread().argmax())
+        raise TakeoverRefused(
+            f"{robot.joint_names[joint]} moves: {spread()[joint]:.4f} rad in {settings.rest_time:g} s"
+        )
     link.answer()
-    q = np.array([message.q for message in messages])
-    spread = np.ptp(q, axis=0)
-    joint = int(spread.argmax())
-    if spread[joint] > _REST_SPREAD:
-        raise TakeoverRefused(f"{robot.joint_names[joint]} moves: {spread[joint]:.4f} rad in {settings.rest_time:g} s")
+    q = np.array([message.q for message in latest])
     sign = robot.sensors.effort_sign
-    effort = sign * np.mean([message.tau for message in messages], axis=0)
+    effort = sign * np.mean([message.tau for message in latest], axis=0)
     position = q.mean(axis=0)
     check_gravity(robot, position, effort)
     return position, effort
@@ -130,7 +134,7 @@ def wait_for_torque_mode(link: FriLink, settings: FriSettings) -> Monitoring:
     Raises:
         TakeoverRefused: The application does not start commanding, or not in torque mode.
     """
-    message = _follow(link, settings, _is_active_in_torque_mode, stops_at_commanding=False)
+    message = _follow(link, settings, _is_active_in_torque_mode, mirrors=True)
     if message is None:
         raise TakeoverRefused(
             f"no COMMANDING_ACTIVE for {settings.connect_timeout:g} s, the session is in {link.session.state.name} "
@@ -216,7 +220,7 @@ def _is_active_in_torque_mode(message: Monitoring) -> bool:
 
 
 def _follow(
-    link: FriLink, settings: FriSettings, is_done: Callable[[Monitoring], bool], stops_at_commanding: bool = True
+    link: FriLink, settings: FriSettings, is_done: Callable[[Monitoring], bool], mirrors: bool = False
 ) -> Monitoring | None:
     """Answers every message until one is what is waited for; that one is not answered yet.
 
@@ -224,7 +228,8 @@ def _follow(
         link: The session.
         settings: How long to wait.
         is_done: What is waited for; asked once per message.
-        stops_at_commanding: Whether messages of the commanding states stay unanswered, which ends them.
+        mirrors: Whether messages of the commanding states are answered. If not, the controller goes back to monitoring,
+            where it holds the arm; answered with zero torque in COMMANDING_ACTIVE, the arm would float and could sink.
 
     Raises:
         TakeoverRefused: A safety stop is in force.
@@ -236,8 +241,9 @@ def _follow(
             continue
         if message.safety not in (None, SafetyState.NORMAL_OPERATION):
             raise TakeoverRefused(f"a safety stop is in force ({message.safety.name})")
+        if message.state.is_commanding and not mirrors:
+            continue
         if is_done(message):
             return message
-        if not (stops_at_commanding and message.state.is_commanding):
-            link.answer()
+        link.answer()
     return None

@@ -19,20 +19,25 @@ class EmulatorServer:
         bind: Own address and port; port 0 takes any.
         patience: How long a cycle waits for the answer to the message before it [s]. 0 is a real controller. More lets
             simulated time slip instead of ending the motion where the computer is busy.
+        is_paced: Whether cycles keep to the clock; without, and with patience, they run as fast as the client answers.
 
     Raises:
         SocketUnavailable: The own port cannot be opened.
     """
 
     def __init__(
-        self, controller: FriController, client: Address, bind: Address = ("127.0.0.1", 0), patience: float = 0.0
+        self,
+        controller: FriController,
+        client: Address,
+        bind: Address = ("127.0.0.1", 0),
+        patience: float = 0.0,
+        is_paced: bool = True,
     ):
         self._controller = controller
         self._client = client
         self._endpoint = UdpEndpoint(*bind, peer=client)
         self._patience = patience
-        self._pacer = Pacer(controller.settings.send_period, catches_up=False)
-        self._is_idle_sent = False
+        self._pacer = Pacer(controller.settings.send_period, catches_up=False) if is_paced else None
         self._was_answered = False
         self.slipped = 0.0
 
@@ -43,7 +48,8 @@ class EmulatorServer:
 
     def cycle(self) -> None:
         """Waits for the next deadline, takes the answers, and sends the next message."""
-        self._pacer.wait()
+        if self._pacer is not None:
+            self._pacer.wait()
         answers = self._endpoint.receive_all()
         if not answers and self._patience and self._was_answered and self._controller.is_answer_expected:
             answers = self._wait_for_answer()

@@ -1,0 +1,106 @@
+"""What the tests of the FRI driver share: an emulated controller in a thread, as fast as its client."""
+
+import threading
+import time
+from dataclasses import replace
+
+from sysid_ros.core.control import RobustController, RobustSettings
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers.fri.arm import FriArm
+from sysid_ros.drivers.fri.emulator.controller import ControllerSettings, FriController
+from sysid_ros.drivers.fri.emulator.plant import EmulatedArm, PlantSettings
+from sysid_ros.drivers.fri.emulator.server import EmulatorServer
+from sysid_ros.drivers.fri.settings import FriSettings
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.mock import draw_truth, load_payload
+from sysid_ros.drivers.network.udp import UdpEndpoint
+
+PERIOD = 0.002
+ROBOT = load_robot("kuka_lbr_med7")
+
+
+def free_port():
+    endpoint = UdpEndpoint("127.0.0.1")
+    port = endpoint.address[1]
+    endpoint.close()
+    return port
+
+
+def make_controller(payload="none", load="none", truth="random", plant=None, robot=ROBOT, **settings):
+    settings = {"send_period": PERIOD, "start_time": 0.05, "restart_time": 0.2, "wait_answers": 10, **settings}
+    theta = draw_truth(robot, truth, 3)
+    arm = EmulatedArm(
+        robot, theta, load_payload(robot, payload), load_payload(robot, load), plant or PlantSettings(),
+        1_700_000_000_000_000_000,
+    )  # fmt: skip
+    reports = []
+    controller = FriController(arm, ControllerSettings(**settings), reports.append)
+    controller.reports = reports
+    return controller
+
+
+class RunningEmulator:
+    """A controller in a thread; ``patience`` lets its time stand still while the client computes."""
+
+    def __init__(self, controller, port, patience=0.5, is_paced=False):
+        self.controller, self.port = controller, port
+        self.patience, self.is_paced = patience, is_paced
+        self.lock = threading.Lock()
+
+    def __enter__(self):
+        self.server = EmulatorServer(
+            self.controller, ("127.0.0.1", self.port), patience=self.patience, is_paced=self.is_paced
+        )
+        self.running = True
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+        return self
+
+    def run(self):
+        while self.running:
+            with self.lock:
+                self.server.cycle()
+            if not self.is_paced:
+                time.sleep(1e-4)  # also lets the client's thread have the interpreter
+
+    def stop(self):
+        self.running = False
+        self.thread.join()
+        self.server.close()
+
+    def __exit__(self, *_):
+        if self.running:
+            self.stop()
+
+    def now(self, action):
+        """Does something to the controller between two cycles."""
+        with self.lock:
+            return action(self.controller)
+
+
+def make_arm(port, robot=ROBOT, **settings):
+    return FriArm(robot, FriSettings(**{
+        "port": port, "period": PERIOD, "wait_time": 1.0, "session_timeout": 2.0, "late_limit": 10.0,
+        "connect_timeout": 10.0, "rest_time": 0.05, "hold_time": 0.05, **settings,
+    }))  # fmt: skip
+
+
+def make_loop(arm, **settings):
+    robot = arm._robot
+    gains = RobustSettings(period=arm.period, delay=arm.period, bandwidth=100.0)
+    return ControlLoop(arm, RobustController(robot, gains), robot, LoopSettings(**settings))
+
+
+def run(loop, seconds):
+    samples = []
+    for _ in range(round(seconds / loop.arm.period)):
+        loop.heartbeat()
+        sample = loop.step()
+        if sample is not None:
+            samples.append(sample)
+    return samples
+
+
+def with_sensors(robot, **changes):
+    return replace(robot, sensors=replace(robot.sensors, **changes))

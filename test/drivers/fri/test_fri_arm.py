@@ -1,0 +1,344 @@
+"""The LBR as an arm of the loop: taking over, torques and signs, falling back, restarts; over real sockets."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run, with_sensors
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers.arm import ArmLost, ArmNotConnected, InvalidCommand
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.fri.arm import FriArm
+from sysid_ros.drivers.fri.emulator.plant import Compensation, PlantSettings
+from sysid_ros.drivers.fri.enums import CommandMode, FriVersion, SessionState
+from sysid_ros.drivers.fri.settings import FriSettings, PositionSent, TorqueSetup
+from sysid_ros.drivers.fri.takeover import TakeoverRefused
+from sysid_ros.drivers.gravity_test import GravityTestFailed
+from sysid_ros.drivers.loop_types import LoopCode, LoopMode
+from sysid_ros.drivers.network.udp import SocketUnavailable, UdpEndpoint
+from sysid_ros.drivers.sensor_simulation import Noise
+
+QUIET = PlantSettings(noise=Noise.NONE)
+
+
+def travelled(controller):
+    return np.abs(controller.arm.q - ROBOT.home).max()
+
+
+@pytest.mark.parametrize("version", list(FriVersion))
+def test_takes_over_and_holds(port, version):
+    controller = make_controller(payload="1.0", version=version)
+    with RunningEmulator(controller, port):
+        loop = make_loop(make_arm(port, version=version))
+        loop.connect()
+        samples = run(loop, 1.0)
+        assert loop.mode is LoopMode.HOLD and len(samples) == round(1.0 / PERIOD) and all(s.ok for s in samples)
+        health = loop.arm.health()
+        loop.release("test")
+    assert travelled(controller) < 0.01
+    assert health["session state"] == "COMMANDING_ACTIVE" and health["connection quality"] == "EXCELLENT"
+    assert health["messages lost"] == health["messages malformed"] == health["session fall-backs"] == 0
+    assert np.abs(np.diff([s.stamp_ns for s in samples]) - PERIOD * 1e9).max() < 1e5
+
+
+@pytest.mark.parametrize("setup", list(TorqueSetup))
+def test_the_estimator_gets_the_joint_torque(port, setup):
+    """At rest, gravity of the true arm with its payload, in joint direction: whatever the controller compensates."""
+    compensation = Compensation.MODEL if setup is TorqueSetup.OVERLAY else Compensation.NONE
+    controller = make_controller(payload="1.0", plant=replace(QUIET, compensation=compensation))
+    with RunningEmulator(controller, port):
+        loop = make_loop(make_arm(port, setup=setup))
+        loop.connect()
+        samples = run(loop, 1.2)[-100:]
+        loop.release("test")
+    truth = ArmDynamics(ROBOT, controller.arm.theta, controller.arm.payload)
+    tau = np.mean([s.tau for s in samples], axis=0)
+    np.testing.assert_allclose(tau, truth.gravity(controller.arm.q), atol=0.1)
+    assert np.abs(tau).max() > 20.0
+
+
+@pytest.mark.parametrize("setup", list(TorqueSetup))
+def test_the_torque_commanded_is_the_torque_that_acts(port, setup):
+    """What the loop calls the whole torque reaches the joints as just that, after the controller has added its own."""
+    compensation = Compensation.MODEL if setup is TorqueSetup.OVERLAY else Compensation.NONE
+    controller = make_controller(plant=replace(QUIET, compensation=compensation), load="1.0")
+    load = controller.arm._load
+    acted = []
+    inner = controller.arm._inner_torque
+    with RunningEmulator(controller, port):
+        arm = make_arm(port, setup=setup, controller_load=load)
+        arm.connect()
+        state = arm.read()
+        controller.arm._inner_torque = lambda *a: (acted.append(inner(*a)), acted[-1])[1]
+        sent = []
+        for k in range(50):
+            sent.append(state.tau + 0.2 * np.sin(0.3 * k))
+            arm.command(sent[-1])
+            state = arm.read()
+        arm.close()
+    difference = np.array(sent[5:40])[:, None] - np.array(acted)[None]
+    assert np.abs(difference).max(axis=2).min(axis=1).max() < 0.05
+
+
+def test_measured_torque_of_the_wrong_sign_is_refused(port):
+    controller = make_controller(plant=PlantSettings(measured_sign=1.0))
+    with RunningEmulator(controller, port), pytest.raises(GravityTestFailed, match="opposite sign.*effort_sign"):
+        make_arm(port).connect()
+    assert travelled(controller) < 1e-4 and "COMMANDING_ACTIVE" not in " ".join(controller.reports)
+
+
+def test_an_effort_sign_that_is_set_wrong_is_refused(port):
+    with RunningEmulator(make_controller(), port), pytest.raises(GravityTestFailed, match="opposite sign"):
+        make_arm(port, with_sensors(ROBOT, effort_sign=1.0)).connect()
+
+
+def test_commands_of_the_wrong_sign_are_refused_within_a_milliradian_or_two(port):
+    controller = make_controller(plant=replace(QUIET, command_sign=-1.0))
+    with RunningEmulator(controller, port):
+        with pytest.raises(TakeoverRefused, match="lbr_A7 moves backwards.*sign of the commands"):
+            make_arm(port).connect()
+        assert travelled(controller) < 0.01
+
+
+def test_a_payload_beyond_the_prior_is_refused(port):
+    controller = make_controller(payload="14.0")
+    with RunningEmulator(controller, port), pytest.raises(GravityTestFailed, match="its model allows"):
+        make_arm(port).connect()
+
+
+def test_a_controller_that_compensates_nothing_is_noticed_at_once(port):
+    controller = make_controller(plant=PlantSettings(compensation=Compensation.NONE))
+    with RunningEmulator(controller, port):
+        with pytest.raises(TakeoverRefused, match="moved by .* compensate gravity as the set-up 'overlay' says"):
+            make_arm(port).connect()
+        time.sleep(0.3)
+        assert travelled(controller) < 0.1
+
+
+def test_a_controller_that_compensates_although_it_should_not_is_noticed(port):
+    controller = make_controller()
+    with RunningEmulator(controller, port):
+        with pytest.raises(TakeoverRefused, match="moved by .* 'full' says"):
+            make_arm(port, setup=TorqueSetup.FULL).connect()
+        time.sleep(0.3)
+        assert travelled(controller) < 0.1
+
+
+def test_another_load_on_the_controller_is_refused(port):
+    controller = make_controller(load="3.0")
+    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match="the controller compensates"):
+        make_arm(port).connect()
+    assert travelled(controller) < 1e-4
+
+
+@pytest.mark.parametrize("mode", [CommandMode.POSITION, CommandMode.WRENCH])
+def test_another_client_command_mode_is_refused(port, mode):
+    controller = make_controller(command_mode=mode)
+    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match=f"mode is {mode.name}.*TORQUE"):
+        make_arm(port).connect()
+
+
+def test_another_period_is_refused(port):
+    with RunningEmulator(make_controller(send_period=0.001), port):
+        with pytest.raises(TakeoverRefused, match="every 1 ms .* set up for 2 ms"):
+            make_arm(port).connect()
+
+
+def test_the_receive_multiplier_makes_a_longer_period(port):
+    controller = make_controller(send_period=0.001, receive_multiplier=2)
+    with RunningEmulator(controller, port):
+        loop = make_loop(make_arm(port))
+        loop.connect()
+        samples = run(loop, 0.3)
+        assert loop.mode is LoopMode.HOLD and not controller.rejected
+        loop.release("test")
+    assert np.abs(np.diff([s.stamp_ns for s in samples]) - 2e6).max() < 1e5
+
+
+def test_no_controller_says_what_to_check(port):
+    with pytest.raises(TakeoverRefused, match=f"nothing came at UDP port {port}.*application running"):
+        make_arm(port, connect_timeout=0.2).connect()
+
+
+@pytest.mark.parametrize("count", [6, 8])
+def test_an_arm_with_another_number_of_joints_is_refused(port, count):
+    with RunningEmulator(make_controller(joint_count=count), port):
+        with pytest.raises(TakeoverRefused, match=f"unusable datagrams.*{count}"):
+            make_arm(port, connect_timeout=0.5).connect()
+
+
+def test_another_version_is_refused_with_what_came(port):
+    with RunningEmulator(make_controller(version=FriVersion.V2_7), port):
+        with pytest.raises(TakeoverRefused, match="unusable datagrams"):
+            make_arm(port, connect_timeout=0.5).connect()
+
+
+def test_other_hosts_are_not_heard(port):
+    with RunningEmulator(make_controller(), port):
+        with pytest.raises(TakeoverRefused, match="datagrams of other hosts were ignored"):
+            make_arm(port, robot_ip="127.0.0.9", connect_timeout=0.5).connect()
+
+
+def test_a_motion_that_never_starts_is_reported(port):
+    with RunningEmulator(make_controller(start_time=np.inf), port):
+        with pytest.raises(TakeoverRefused, match="MONITORING_READY with quality EXCELLENT; start the motion"):
+            make_arm(port, connect_timeout=0.6).connect()
+
+
+def test_a_port_in_use_is_reported(port):
+    other = UdpEndpoint("", port)
+    with pytest.raises(SocketUnavailable, match="does another driver run"):
+        make_arm(port).connect()
+    other.close()
+
+
+def test_robots_that_are_none_of_kukas_are_refused():
+    with pytest.raises(ParameterOutOfRange, match="link_side"):
+        FriArm(load_robot("kinova_gen3"))
+
+
+def test_velocities_better_than_possible_are_refused():
+    with pytest.raises(ParameterOutOfRange, match="velocity_error.*at least .* set \\["):
+        FriArm(with_sensors(ROBOT, velocity_error=np.full(7, 0.002)))
+
+
+# While it runs
+
+
+@pytest.fixture
+def running(port):
+    controller = make_controller(payload="1.0")
+    with RunningEmulator(controller, port, patience=0.15) as emulator:
+        loop = make_loop(make_arm(port, session_timeout=0.4, wait_time=0.25))
+        loop.connect()
+        run(loop, 0.3)
+        yield emulator, loop
+        print(controller.reports)
+        loop.release("test")
+
+
+def test_a_session_that_falls_back_ends_torque_at_once(running):
+    emulator, loop = running
+    emulator.now(lambda c: c._end_motion("somebody stopped the application"))
+    before = loop.arm.health()["commands sent"]
+    run(loop, 10 * PERIOD)
+    status = loop.status()
+    assert status.mode is LoopMode.FAULT and status.code is LoopCode.HARDWARE and loop.is_given_up
+    assert "fell back to MONITORING_READY" in status.reason
+    assert loop.arm.health()["commands sent"] > before + 3  # monitoring goes on, without torque
+    assert emulator.controller.arm.v == pytest.approx(np.zeros(7), abs=0.02)
+    with pytest.raises(ArmNotConnected):
+        loop.arm.command(np.zeros(7))
+
+
+def test_every_state_but_active_loses_the_arm(running):
+    _, loop = running
+    arm = loop.arm
+    message = arm._link.session.last
+    for state in SessionState:
+        arm._is_commanding = True
+        if state is SessionState.COMMANDING_ACTIVE:
+            arm._require_torque_mode(arm._link, message)
+            continue
+        with pytest.raises(ArmLost, match=state.name):
+            arm._require_torque_mode(arm._link, message._replace(state=state))
+        assert not arm._is_commanding
+    for changes in ({"command_mode": CommandMode.POSITION}, {"control_mode": 0}):
+        arm._is_commanding = True
+        with pytest.raises(ArmLost, match="torque mode"):
+            arm._require_torque_mode(arm._link, message._replace(**changes))
+
+
+def test_the_emergency_stop_ends_torque_and_the_arm_can_be_taken_over_again(running):
+    emulator, loop = running
+    emulator.now(lambda c: c.press_emergency_stop())
+    run(loop, 20 * PERIOD)
+    assert loop.status().mode is LoopMode.FAULT
+    with pytest.raises(TakeoverRefused, match="safety stop"):
+        loop.connect()
+    emulator.now(lambda c: c.press_emergency_stop(False))
+    loop.connect()
+    run(loop, 0.3)
+    assert loop.mode is LoopMode.HOLD
+
+
+def test_after_a_stop_the_controller_holds_and_the_arm_can_be_taken_over_again(running):
+    emulator, loop = running
+    q = emulator.controller.arm.q
+    loop.arm.stop("test")
+    for _ in range(100):
+        loop.arm.read()
+    assert not emulator.controller.state.is_commanding
+    assert "no answer" in emulator.controller.last_error
+    np.testing.assert_allclose(emulator.controller.arm.q, q, atol=5e-3)
+    loop.arm.connect()
+    assert loop.arm.read().ok
+
+
+def test_a_controller_that_dies_is_lost_and_its_successor_is_taken_over(running, port):
+    emulator, loop = running
+    emulator.stop()
+    samples = run(loop, 0.02)
+    assert not any(s.ok for s in samples[1:])  # one message may have been on its way
+    run(loop, 0.02)
+    assert loop.status().mode is LoopMode.FAULT and loop.is_given_up
+    with RunningEmulator(make_controller(payload="1.0"), port):
+        loop.connect()
+        run(loop, 0.3)
+        assert loop.mode is LoopMode.HOLD
+        loop.release("test")
+
+
+def test_a_controller_restarted_in_the_same_session_is_lost_first(running):
+    emulator, loop = running
+    emulator.now(lambda c: c.restart())
+    run(loop, 30 * PERIOD)
+    assert loop.status().mode is LoopMode.FAULT
+    loop.connect()
+    run(loop, 0.3)
+    assert loop.mode is LoopMode.HOLD and loop.arm.health()["controller restarts"] == 1
+
+
+def test_torques_that_are_no_numbers_never_leave(running):
+    _, loop = running
+    with pytest.raises(InvalidCommand, match="lbr_A3"):
+        loop.arm.command(np.array([0, 0, np.nan, 0, 0, 0, 0.0]))
+
+
+def test_the_position_sent_with_an_offset_keeps_friction_compensation_on(port):
+    """KUKA switches it off where measured and sent position are the same."""
+    controller = make_controller(plant=replace(QUIET, friction_compensation=1.0))
+    distances = {}
+    for kind in PositionSent:
+        controller.restart()
+        with RunningEmulator(controller, port):
+            loop = make_loop(make_arm(port, position=kind))
+            loop.connect()
+            run(loop, 0.5)
+            distances[kind] = np.abs(controller._command.q - controller.arm.q)
+            loop.release("test")
+    assert distances[PositionSent.MEASURED].max() < 1e-4
+    assert distances[PositionSent.OFFSET][[1, 3, 5]] == pytest.approx(0.1, abs=1e-3)
+    assert np.abs(controller._command.q[[1, 3, 5]]).max() < np.abs(ROBOT.home[[1, 3, 5]]).max()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"port": 80}, {"period": 0.02}, {"period": 0.006}, {"hold_drift": 1.0}, {"controller_load": [1.0]}]
+)
+def test_settings_out_of_range_are_refused(changes):
+    with pytest.raises(ParameterOutOfRange):
+        FriSettings(**changes)
+
+
+def test_a_motion_that_starts_before_the_arm_was_measured_is_not_answered(port):
+    """Answered with zero torque, the arm would float and sink under its payload."""
+    controller = make_controller(payload="2.0", start_time=0.05, restart_time=0.05)
+    with RunningEmulator(controller, port):
+        with pytest.raises(TakeoverRefused):
+            make_arm(port, rest_time=0.5, connect_timeout=2.0).connect()
+    assert any("no answer" in report or "quality" in report for report in controller.reports)
+    assert "commands act" not in " ".join(controller.reports)
+    assert travelled(controller) < 1e-3
