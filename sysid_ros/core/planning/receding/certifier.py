@@ -37,6 +37,15 @@ class CallTimes:
         """What the next call may take [s]."""
         return _RESERVE * max(self._recent) if self._recent else self._expected
 
+    def doubt(self) -> None:
+        """Halves what is expected: it has kept a call from being made, and so from being measured.
+
+        Without this a single slow call, on a machine that was busy for a moment, would keep every later plan from
+        being tried.
+        """
+        self._recent = deque((0.5 * seconds for seconds in self._recent), self._recent.maxlen)
+        self._expected *= 0.5
+
     def note(self, seconds: float) -> None:
         """Notes what a call took [s]."""
         self._recent.append(seconds)
@@ -67,6 +76,11 @@ class Certifier:
     def expected_verify(self) -> float:
         """What verifying one candidate may take [s]."""
         return self._times["verify"].expected
+
+    def doubt(self) -> None:
+        """Notes that what calls are expected to take has kept all of them from being made."""
+        for times in self._times.values():
+            times.doubt()
 
     def bound(self, trajectory: Trajectory) -> TrackingErrors:
         """The tracking errors of a motion."""

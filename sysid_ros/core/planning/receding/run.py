@@ -252,6 +252,8 @@ class PlanningRun:
         return cost.information(problem.space.offsets(candidate.k)[None])[0]
 
     def _no_plan(self) -> PlanOutcome:
+        if self._was_cut and not any(self._certifier.calls.values()):
+            self._certifier.doubt()
         reason = self._rejections[-1] if self._rejections else "the time was up before a candidate could be verified"
         return PlanOutcome(
             None,

@@ -236,6 +236,20 @@ def test_no_call_is_begun_that_may_end_too_late(plan, gen3):
     assert check.calls == outcome.statistics.bounds == 0
 
 
+def test_a_call_that_was_slow_once_does_not_end_planning_for_ever(plan, gen3, errors):
+    """A machine that was busy for a moment: later plans are tried again, though their time limit is shorter."""
+    planner, delays = RecedingPlanner(gen3), [3.0]
+
+    def bound(trajectory):
+        time.sleep(delays.pop() if delays else 0.0)
+        return errors
+
+    plan(planner, bound=bound)
+    tries = [plan(planner, bound=bound, within=1.5) for _ in range(4)]
+    assert not tries[0].is_found and tries[0].statistics.was_cut and tries[0].statistics.bounds == 0
+    assert tries[-1].is_found
+
+
 def test_no_time_at_all_is_a_reason_too(plan):
     outcome = plan(within=-1.0)
     assert outcome.reason == "the time was up before a candidate could be verified"
