@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
+from traceback import extract_tb
 
 import numpy as np
 from _closed_loop import ROUNDING, Outcome, draw_trial, run_trial
@@ -62,7 +63,9 @@ def run_one(name: str, seed: int, plans: int, fault: str, time_limit: float) -> 
             return run_broken(robot, planner, trial, plans, fault, time_limit)
         return run_trial(robot, planner, trial, plans, time_limit)
     except Exception as error:  # noqa: BLE001 - a trial that cannot be run is a finding, not the end of the others
-        return Outcome(seed, trial.labels, violations=[f"seed {seed}: {type(error).__name__}: {error}"], ended="error")
+        where = " < ".join(f"{f.name} {f.filename.rsplit('/', 1)[-1]}:{f.lineno}" for f in extract_tb(error.__traceback__)[:-6:-1])
+        text = f"seed {seed}: {type(error).__name__}: {error}, in {where}"
+        return Outcome(seed, trial.labels, violations=[text], ended="error")
 
 
 def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outcome]:

@@ -162,7 +162,7 @@ def _center(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu:
     """Minimises ``objective / mu + barrier``; returns the point and the steps taken."""
     for step in range(_MAX_STEPS):
         gradient, hessian = _barrier_model(objective, sides, point, mu)
-        move = -np.linalg.solve(hessian, gradient)
+        move = _newton_step(hessian, gradient, step, mu)
         decrement = float(np.sqrt(max(-gradient @ move, 0.0)))
         if decrement <= _CENTERED:
             return point, step
@@ -179,6 +179,14 @@ def _center(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu:
             candidate = point.moved(length * move)
         point = candidate
     raise FitNotConverged(_MAX_STEPS, decrement, mu)
+
+
+def _newton_step(hessian: Array, gradient: Array, step: int, mu: float) -> Array:
+    """The Newton step, (k,); a Hessian that rounding has made singular ends the fit as not converged."""
+    try:
+        return -np.linalg.solve(hessian, gradient)
+    except np.linalg.LinAlgError as error:
+        raise FitNotConverged(step, np.inf, mu) from error
 
 
 def _barrier_model(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[Array, Array]:
@@ -216,7 +224,7 @@ def _enter(sides: _Sides, point: ConePoint) -> tuple[ConePoint, int]:
         hessian[:10, :10] += point.tangent.T @ np.diag(upper**2 + lower**2) @ point.tangent
         hessian[:10, 10] = hessian[10, :10] = point.tangent.T @ curve
         hessian[10, 10] = sides.scale**2 @ (upper**2 + lower**2)
-        move = -np.linalg.solve(hessian, gradient)
+        move = _newton_step(hessian, gradient, step, 1.0 / weight)
         decrement = float(np.sqrt(max(-gradient @ move, 0.0)))
         point, size = point.moved(move[:10] / (1.0 + decrement)), size + float(move[10]) / (1.0 + decrement)
         if decrement < 0.5:
