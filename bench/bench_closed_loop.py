@@ -63,7 +63,8 @@ def run_one(name: str, seed: int, plans: int, fault: str, time_limit: float) -> 
             return run_broken(robot, planner, trial, plans, fault, time_limit)
         return run_trial(robot, planner, trial, plans, time_limit)
     except Exception as error:  # noqa: BLE001 - a trial that cannot be run is a finding, not the end of the others
-        where = " < ".join(f"{f.name} {f.filename.rsplit('/', 1)[-1]}:{f.lineno}" for f in extract_tb(error.__traceback__)[:-6:-1])
+        frames = extract_tb(error.__traceback__)[:-6:-1]
+        where = " < ".join(f"{frame.name} {Path(frame.filename).name}:{frame.lineno}" for frame in frames)
         text = f"seed {seed}: {type(error).__name__}: {error}, in {where}"
         return Outcome(seed, trial.labels, violations=[text], ended="error")
 
