@@ -12,6 +12,7 @@ MAINTAINER = PACKAGE.find("maintainer")
 # Executables of ROS 2: `ros2 run sysid_ros <name>` runs sysid_ros/nodes/<name>.py.
 NODES = (
     "arm_driver",
+    "arm_emulator",
     "estimator",
     "excitation_planner",
     "identification",
@@ -22,6 +23,7 @@ NODES = (
 # Commands that need no `ros2 run`.
 COMMANDS = (
     "sysid_fri_emulator = sysid_ros.drivers.fri.emulator.__main__:main",
+    "sysid_identifiability = sysid_ros.identifiability:main",
     "sysid_identify = sysid_ros.runner:main",
     "sysid_offline = sysid_ros.offline:main",
     "sysid_verify = sysid_ros.verify:main",
@@ -66,6 +68,6 @@ setup(
         "scipy>=1.11",
         "urdf-parser-py>=0.0.4",
     ],
-    extras_require={"test": ["pytest>=7.4"]},
+    extras_require={"test": ["clarabel>=0.9", "cvxpy>=1.5", "pytest>=7.4"]},
     entry_points={"console_scripts": [*(f"{name} = sysid_ros.nodes.{name}:main" for name in NODES), *COMMANDS]},
 )

@@ -27,7 +27,8 @@ _SPEED_SHARE = 0.5
 _CIRCLE = np.pi  # [rad], where a joint has no limits
 _KEPT = 0.9
 """A simpler motion is taken if it keeps this part of the gain."""
-_MOST_DIRECTIONS = 5
+_NOTHING = 1e-3
+"""A combination known less than this many times better than before is not worth a number."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Advice:
         motion: The motion.
         moving: Joints that have to move.
         postures: Still joints whose posture matters, with the position [rad].
-        directions: How many of the weakest combinations it was chosen for.
+        directions: How many combinations were not determined: those it was chosen for.
         before: How many times better than the prior the data know the weakest combination [-].
         after: The same with this motion in addition [-].
         determined: How many combinations would be determined then.
@@ -116,8 +117,7 @@ def advise(
     missing = analysis.structure.count - analysis.determined
     if not missing:
         return None
-    count = min(missing, _MOST_DIRECTIONS)
-    gain = _Gain(analysis, source, information, count)
+    gain = _Gain(analysis, source, information, missing)
     rng = np.random.default_rng(seed)
     candidates = [_candidate(robot, rng) for _ in range(_CANDIDATES)]
     best = max(candidates, key=gain.evaluate)
@@ -131,7 +131,7 @@ def advise(
         motion=best,
         moving=moving,
         postures=postures,
-        directions=count,
+        directions=missing,
         before=float(analysis.singular_values[-1]),
         after=float(after[-1]),
         determined=int(np.count_nonzero(after >= analysis.limit)),
@@ -170,7 +170,7 @@ def _candidate(robot: RobotModel, rng: np.random.Generator) -> Swing:
     lower = np.where(np.isfinite(limits.q_lower), limits.q_lower, -_CIRCLE)
     upper = np.where(np.isfinite(limits.q_upper), limits.q_upper, _CIRCLE)
     posture = robot.home.copy() if rng.random() < 0.2 else rng.uniform(lower, upper)
-    moving = rng.choice(n, size=int(rng.integers(1, min(n, 4) + 1)), replace=False)
+    moving = rng.choice(n, size=int(rng.integers(1, n + 1)), replace=False)
     room = 0.9 * np.minimum(posture - lower, upper - posture)
     amplitude, rate = np.zeros(n), np.ones(n)
     amplitude[moving] = np.clip(np.minimum(_AMPLITUDE * rng.uniform(0.4, 1.0, moving.size), room[moving]), 0.02, None)
@@ -214,11 +214,13 @@ def _sentence(robot: RobotModel, analysis: DataAnalysis, advice: Advice, recorde
     if advice.postures:
         text += f" with {_list([f'{name} at {value:.2f} rad'.replace('-', MINUS) for name, value in advice.postures])}"
     extra = advice.determined - analysis.determined
-    more = f"determine {extra} more of them" if extra else "determine none of them yet"
-    return (
-        f"{text} for {advice.motion.duration:g} s would {more}, and the weakest combination would be known "
-        f"{advice.after:.2g} instead of {advice.before:.2g} times as well as before any data"
-    )
+    text += f" for {advice.motion.duration:g} s would "
+    text += f"determine {extra} more of them" if extra > 0 else "tell more, but not enough to determine another one"
+    if advice.after > max(_NOTHING, 1.01 * advice.before):
+        text += (
+            f"; the weakest would be known {advice.after:.2g} instead of {advice.before:.2g} times as well as before"
+        )
+    return text
 
 
 def _list(words: tuple[str, ...] | list[str]) -> str:

@@ -53,7 +53,8 @@ def describe_data(analysis: DataAnalysis, advice: Advice | None = None) -> str:
     missing = total - found
     names = [analysis.structure.base_names[k] for k in _least_known(analysis)]
     listed = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
-    text = f"{missing} of {total} combinations that can be known {'has' if missing == 1 else 'have'} not been excited enough"
+    text = f"{missing} of {total} combinations that can be known {'has' if missing == 1 else 'have'} not been excited "
+    text += "enough"
     text += f"; base parameters affected: {listed}. " if names else ". "
     weakest = describe_direction(analysis, total - 1)
     together = ", all at once," if "," in weakest else ""

@@ -112,6 +112,10 @@ class ArmInformation:
         rows = self._torque.evaluate(q, v, a)
         return duration / (len(rows) * self.window) * gram(rows[..., self.columns], self._deviation(rows))
 
+    def row_deviation(self, q: ArrayLike, v: ArrayLike, a: ArrayLike) -> Array:
+        """Standard deviation of mean torques, (N, n) [Nm], around states (N, n)."""
+        return self._deviation(self._torque.evaluate(q, v, a))
+
     def _deviation(self, rows: Array) -> Array:
         """Errors of mean torques, (..., n) [Nm]: of the sensor, and by what is unknown of the known parameters."""
         sensors = self._robot.sensors

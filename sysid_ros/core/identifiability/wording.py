@@ -84,7 +84,9 @@ def describe_combination(structure: Structure, base: int, most: int | None = Non
 
 
 def _factor(value: float) -> str:
-    return "" if abs(value - 1.0) < 1e-9 else f"{value:.4g} "
+    if abs(value - 1.0) < 1e-9:
+        return ""
+    return f"{value:.0f} " if 1e4 <= value < 1e7 else f"{value:.4g} "
 
 
 def explain(structure: Structure, parameter: int) -> str:
