@@ -88,6 +88,14 @@ class EstimatorParameters(RobotParameters):
         _DEFAULTS.reweightings, "-", "Steps from the least-squares left inverse to the one with the narrowest bounds",
         lower=0, upper=100, read_only=True,
     )  # fmt: skip
+    bound_tolerance: float = parameter(
+        _DEFAULTS.bound_tolerance, "-", "How far set_membership may be from the smallest box, relative to its width",
+        lower=1e-9, upper=0.1, read_only=True,
+    )  # fmt: skip
+    use_cone: bool = parameter(
+        _DEFAULTS.use_cone, "", "Whether set_membership cuts off bodies that are not physically consistent",
+        read_only=True,
+    )
     prior_weight: float = parameter(
         _DEFAULTS.prior_weight, "-", "Weight of the nominal payload in the point estimate", lower=0.0, upper=1.0,
         read_only=True,
@@ -168,14 +176,15 @@ class EstimatorNode(Node):
         return replace(samples, valid=samples.valid & (samples.stamps > self._past_until_ns))
 
     def _publish(self) -> None:
-        # Samples come first: where an estimate takes long, it is renewed less often, so that the queue never fills up.
+        # Samples come first: an estimate between two updates of the bounds takes at most a quarter of the time, so that
+        # the queue never fills up.
         if not self._has_news or time.monotonic() < self._next_publish:
             return
         self._has_news = False
         started = time.monotonic()
         estimate = self._estimator.estimate()
         ended = time.monotonic()
-        self._next_publish = ended + (ended - started)
+        self._next_publish = ended + 3.0 * (ended - started)
         if not estimate.is_consistent:
             self.get_logger().error(estimate.alarm, throttle_duration_sec=2.0)
         information = self._estimator.information()

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.left_inverse import bound_with, choose_inverse
+from sysid_ros.core.estimation.cone_cuts import seed_cuts
+from sysid_ros.core.estimation.left_inverse import LinearBounds, bound_with, choose_inverse
 from sysid_ros.core.estimation.problem import Problem
+from sysid_ros.core.estimation.set_membership import SidedBounds, bound_by_membership
 from sysid_ros.core.estimation.settings import ERROR_TERMS, METHODS, EstimatorSettings
 from sysid_ros.core.estimation.theorem13 import bound_by_sensitivity
 from sysid_ros.core.estimation.unknowns import Unknowns
@@ -23,27 +25,52 @@ _ASSUMPTIONS = (
 )
 
 
+_SMALLEST = (
+    "Each update is the smallest box around all parameters that agree with all its windows, up to the tolerance of the "
+    "solver, which can only widen it"
+)
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Bounds of the target from the data.
 
     Attributes:
-        center: Middle, (10,).
-        half_width: (10,).
+        lower: Lower bounds, (10,).
+        upper: Upper bounds, (10,). Below ``lower`` only where no target agrees with the data.
+        values: A plausible target that comes with the bounds, (10,); None if none does.
         shares: Share of each source of error in the half width, name -> (10,).
         is_rigorous: Whether they contain the truth whenever the assumptions hold.
-        inverse: Matrix behind the bounds, to go on from when rows are added, (10, R); None if there is none.
+        multipliers: Matrix behind the bounds, (10, R), or (20, R) with rows for lower and upper bounds by themselves;
+            None if there is none.
+        cuts: Cuts of the cone of physically consistent bodies for the next bounds, (K, 10); None if there are none.
+        contradiction: A combination of the rows that proves that no target agrees with the data, (R,), or None.
+        notice: What went wrong on the way; empty if nothing did.
     """
 
-    center: Array
-    half_width: Array
+    lower: Array
+    upper: Array
     shares: dict[str, Array]
     is_rigorous: bool
-    inverse: Array | None = None
+    values: Array | None = None
+    multipliers: Array | None = None
+    cuts: Array | None = None
+    contradiction: Array | None = None
+    notice: str = ""
+
+    @property
+    def half_width(self) -> Array:
+        """Half widths, (10,)."""
+        return 0.5 * (self.upper - self.lower)
 
 
 def compute_bounds(
-    problem: Problem, unknowns: Unknowns, settings: EstimatorSettings, start: Array, previous: Array | None = None
+    problem: Problem,
+    unknowns: Unknowns,
+    settings: EstimatorSettings,
+    start: Array,
+    previous: Array | None = None,
+    cuts: Array | None = None,
 ) -> Bounds:
     """Bounds of the target by the method of the settings.
 
@@ -52,24 +79,39 @@ def compute_bounds(
         unknowns: Names of the entries of the shared nuisance.
         settings: Method and its settings.
         start: Log-Cholesky coordinates of a plausible target, (10,); used by methods that need a fit.
-        previous: ``inverse`` of earlier bounds from the first of the rows, or None.
+        previous: ``multipliers`` of earlier bounds from the first of the rows, or None; used by ``left_inverse``.
+        cuts: ``cuts`` of earlier bounds, or None to begin; used by ``set_membership``.
 
     Raises:
         FitNotConverged: The method needs a fit and it did not converge.
         ParameterOutOfRange: The method is unknown.
     """
+    if settings.method == "set_membership":
+        if settings.use_cone and cuts is None:
+            cuts = seed_cuts(unknowns.nominal)
+        sided = bound_by_membership(problem, settings.bound_tolerance, cuts, settings.reweightings)
+        contradiction = sided.contradiction
+        return Bounds(
+            lower=sided.lower,
+            upper=sided.upper,
+            shares=_sided_shares(sided, unknowns),
+            is_rigorous=True,
+            multipliers=sided.multipliers,
+            cuts=sided.cuts if settings.use_cone else None,
+            contradiction=None if contradiction is None else contradiction[-len(problem.r) :],
+            notice=sided.notice,
+        )
     if settings.method == "left_inverse":
         inverse = choose_inverse(problem, settings.reweightings, previous)
         linear = bound_with(problem, inverse)
-        shares = _shares(linear.by_rows, linear.by_delta, unknowns)
-        shares["velocity"] = shares["velocity"] + linear.by_ends
-        shares["rounding"] = shares["rounding"] + linear.by_rounding
-        shares["prior"] = linear.by_prior
-        return Bounds(linear.center, linear.half_width, shares, is_rigorous=True, inverse=inverse)
+        lower = np.nextafter(linear.center - linear.half_width, -np.inf)
+        upper = np.nextafter(linear.center + linear.half_width, np.inf)
+        return Bounds(lower, upper, _linear_shares(linear, unknowns), is_rigorous=True, multipliers=inverse)
     if settings.method == "sensitivity":
         local = bound_by_sensitivity(problem, start)
         shares = _shares(local.by_rows, local.by_delta, unknowns)
-        return Bounds(local.fit.theta, local.half_width, shares, is_rigorous=False)
+        theta, half_width = local.fit.theta, local.half_width
+        return Bounds(theta - half_width, theta + half_width, shares, is_rigorous=False, values=theta)
     raise ParameterOutOfRange("method", settings.method, "one of " + ", ".join(METHODS))
 
 
@@ -81,10 +123,35 @@ def describe_guarantee(settings: EstimatorSettings) -> str:
             "only; the truth can lie outside."
         )
     text = _ASSUMPTIONS
+    if settings.method == "set_membership":
+        text += f". {_SMALLEST}"
+        if settings.use_cone:
+            text += "; bodies that are not physically consistent are cut off in part"
     if settings.left_out_terms:
         left_out = ", ".join(settings.left_out_terms)
         text += f"; NOT guaranteed where these errors are present, which were left out: {left_out}"
     return text + "."
+
+
+def _sided_shares(sided: SidedBounds, unknowns: Unknowns) -> dict[str, Array]:
+    """What a small change of each source of error changes in the half widths, scaled so that the sum is the half width.
+
+    By the envelope theorem the derivative of a bound in the size of an error is that error's part for the optimal
+    multipliers. The parts add up to more than the half width, because what the data really show rules out that all
+    errors reach their limits.
+    """
+    below, above = (_linear_shares(side, unknowns) for side in (sided.below, sided.above))
+    total = 0.5 * (sided.below.half_width + sided.above.half_width)
+    scale = np.maximum(0.5 * (sided.upper - sided.lower), 0.0) / np.maximum(total, 1e-300)
+    return {name: 0.5 * scale * (below[name] + above[name]) for name in below}
+
+
+def _linear_shares(linear: LinearBounds, unknowns: Unknowns) -> dict[str, Array]:
+    shares = _shares(linear.by_rows, linear.by_delta, unknowns)
+    shares["velocity"] = shares["velocity"] + linear.by_ends
+    shares["rounding"] = shares["rounding"] + linear.by_rounding
+    shares["prior"] = linear.by_prior
+    return shares
 
 
 def _shares(by_rows: Array, by_delta: Array, unknowns: Unknowns) -> dict[str, Array]:

@@ -1,6 +1,8 @@
-"""Replaces many rows by ten that say almost the same, so that memory and time stay bounded."""
+"""Replaces many rows by few that say almost the same, so that memory and time stay bounded."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +18,30 @@ _VELOCITY = ERROR_TERMS.index("velocity")
 _ROUNDING = ERROR_TERMS.index("rounding")
 
 
-def compact(rows: Rows, problem: Problem, reweightings: int) -> Rows:
-    """Ten rows that bound each parameter as well as the given rows do by themselves.
+OF_BOUNDS = -2
+"""Window number of compacted rows that say again, for certain bounds, what the other compacted rows say."""
+_EMPTY = 1e-9
+"""Combinations with an error below this part of the largest stand for bounds that do not need these rows."""
+
+
+def compact(rows: Rows, problem: Problem, reweightings: int, multipliers: Array | None = None) -> Rows:
+    """Few rows that bound each parameter about as well as the given rows do.
+
+    Ten rows are those of a left inverse. With multipliers there is one more for each of them: bounds that rest on more
+    rows than these then do not suffer, since they can take the same combination of the given rows as before.
 
     Args:
         rows: The rows.
         problem: The same rows, centred on a box that holds the target.
         reweightings: Steps towards the narrowest bounds.
+        multipliers: Combinations of the rows that matter for bounds from these and more rows, (J, R), or None.
     """
-    return combine(rows, problem, choose_inverse(problem, reweightings))
+    compacted = combine(rows, problem, choose_inverse(problem, reweightings))
+    if multipliers is None:
+        return compacted
+    sizes = np.abs(multipliers) @ problem.error
+    more = combine(rows, problem, multipliers[sizes > _EMPTY * max(float(sizes.max(initial=0.0)), 1e-300)])
+    return Rows.stack([compacted, replace(more, window=np.full(len(more), OF_BOUNDS))])
 
 
 def combine(rows: Rows, problem: Problem, matrix: Array) -> Rows:

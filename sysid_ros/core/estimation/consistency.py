@@ -30,19 +30,25 @@ def find_contradictions(problem: Problem) -> NDArray[np.intp]:
     return rows[np.argsort(-(np.abs(problem.r) / allowed)[rows])]
 
 
-def describe_contradictions(problem: Problem, rows: Rows, joint_names: tuple[str, ...], origin: int) -> str:
+def describe_contradictions(
+    problem: Problem, rows: Rows, joint_names: tuple[str, ...], origin: int, combination: Array | None = None
+) -> str:
     """The rows that contradict the most, in words.
 
     Rows that no target in the box can explain come first; if there is none (only several rows together contradict),
-    those that are furthest from the best target in the box.
+    those with the largest part in a combination that proves it; without one, those furthest from the best target in
+    the box.
 
     Args:
         problem: The rows, centred.
         rows: The same rows with their origin.
         joint_names: Names of the joints.
         origin: Stamp from which times are counted [ns].
+        combination: A combination of the rows that no target can explain, (R,), or None.
     """
     worst = find_contradictions(problem)
+    if not worst.size and combination is not None:
+        return _describe_combination(rows, np.abs(combination) * problem.error, joint_names, origin)
     offset, allowed = problem.r, row_allowance(problem, problem.radius)
     if not worst.size:
         best = np.linalg.lstsq(problem.y / problem.error[:, None], problem.r / problem.error, rcond=None)[0]
@@ -52,13 +58,34 @@ def describe_contradictions(problem: Problem, rows: Rows, joint_names: tuple[str
     return "; ".join(_describe(rows, row, offset, allowed, joint_names, origin) for row in worst[:_NAMED])
 
 
-def _describe(rows: Rows, row: int, offset: Array, allowed: Array, joint_names: tuple[str, ...], origin: int) -> str:
-    span = f"{(rows.start[row] - origin) * 1e-9:.3f} to {(rows.stop[row] - origin) * 1e-9:.3f} s"
+def _describe_combination(rows: Rows, parts: Array, joint_names: tuple[str, ...], origin: int) -> str:
+    """Rows by how much the contradiction rests on their error bounds, (R,)."""
+    largest = np.argsort(-parts)[:_NAMED]
+    shares = 100.0 * parts[largest] / max(float(parts.sum()), 1e-300)
+    texts = [
+        f"{_name(rows, row, joint_names)} ({_span(rows, row, origin)}) with {share:.0f} %"
+        for row, share in zip(largest, shares, strict=True)
+    ]
+    return "windows contradict each other, the largest parts have " + "; ".join(texts)
+
+
+def _name(rows: Rows, row: int, joint_names: tuple[str, ...]) -> str:
     if rows.window[row] < 0:
-        return f"earlier windows together ({span})"
+        return "earlier windows together"
+    return f"{joint_names[rows.joint[row]]} in window {rows.window[row]}"
+
+
+def _span(rows: Rows, row: int, origin: int) -> str:
+    return f"{(rows.start[row] - origin) * 1e-9:.3f} to {(rows.stop[row] - origin) * 1e-9:.3f} s"
+
+
+def _describe(rows: Rows, row: int, offset: Array, allowed: Array, joint_names: tuple[str, ...], origin: int) -> str:
+    name = f"{_name(rows, row, joint_names)} ({_span(rows, row, origin)})"
+    if rows.window[row] < 0:
+        return name
     seconds = float(rows.duration[row])
     return (
-        f"{joint_names[rows.joint[row]]} in window {rows.window[row]} ({span}): mean torque off by "
+        f"{name}: mean torque off by "
         f"{abs(offset[row]) / seconds:.4g} Nm, {allowed[row] / seconds:.4g} Nm can be explained"
     )
 

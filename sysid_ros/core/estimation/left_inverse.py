@@ -54,15 +54,19 @@ def bound_with(problem: Problem, inverse: Array) -> LinearBounds:
     by_delta = np.abs(inverse @ problem.b) * problem.delta_radius
     by_ends = np.abs(inverse @ problem.end_matrix) @ problem.end_radii
     by_prior = np.abs(np.eye(10) - inverse @ problem.y) @ problem.radius
-    # Sums of k products: |computed - exact| <= k eps sum |a| |b| / (1 - k eps), in any order; twice that is ample.
-    gamma = 4.0 * (len(problem.r) + 64) * _EPS
-    content = np.abs(problem.r) + 2.0 * np.abs(problem.y) @ problem.theta_size
-    content += np.abs(problem.b) @ problem.delta_radius
-    content += np.abs(problem.ends).sum(axis=1) @ problem.end_radius + problem.error
-    by_rounding = gamma * (magnitude @ content + problem.theta_size)
+    gamma = rounding_unit(problem)
+    by_rounding = gamma * (magnitude @ problem.content + problem.theta_size)
     half_width = (by_rows.sum(axis=1) + by_delta.sum(axis=1) + by_ends + by_prior + by_rounding) * (1.0 + gamma)
     center = problem.center + inverse @ problem.r
     return LinearBounds(center, half_width, by_rows, by_delta, by_ends, by_prior, by_rounding)
+
+
+def rounding_unit(problem: Problem) -> float:
+    """Relative rounding error that is allowed for sums over the rows.
+
+    Sums of k products: |computed - exact| <= k eps sum |a| |b| / (1 - k eps), in any order; four times that is ample.
+    """
+    return 4.0 * (len(problem.r) + 64) * _EPS
 
 
 def choose_inverse(problem: Problem, reweightings: int, previous: Array | None = None) -> Array:

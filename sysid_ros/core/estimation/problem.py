@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse
@@ -111,6 +112,13 @@ class Problem:
         return self.errors.sum(axis=1)
 
     @property
+    def content(self) -> Array:
+        """Sum of the magnitudes of everything that is added up in each row, (R,) [Nms]; rounding is relative to it."""
+        content = np.abs(self.r) + 2.0 * np.abs(self.y) @ self.theta_size
+        content += np.abs(self.b) @ self.delta_radius
+        return content + np.abs(self.ends).sum(axis=1) @ self.end_radius + self.error
+
+    @cached_property
     def end_matrix(self) -> scipy.sparse.csr_array:
         """The gains of all velocity errors as one matrix v, (R, instants x m)."""
         count, _, m = self.ends.shape

@@ -9,7 +9,7 @@ import numpy as np
 from sysid_ros.core.errors import ParameterOutOfRange
 
 TARGETS = ("payload", "end_effector")
-METHODS = ("left_inverse", "sensitivity")
+METHODS = ("set_membership", "left_inverse", "sensitivity")
 QUADRATURES = ("trapezoid", "forward_euler")
 ERROR_TERMS = (
     "torque_relative",
@@ -40,6 +40,7 @@ _RANGES = {
     "sensitivity_spacing": (1e-3, 1.0, "s"),
     "update_windows": (1, 1000, "windows"),
     "max_windows": (20, 100000, "windows"),
+    "bound_tolerance": (1e-9, 0.1, "-"),
     "reweightings": (0, 100, "-"),
     "prior_weight": (0.0, 1.0, "-"),
 }
@@ -52,8 +53,8 @@ class EstimatorSettings:
     Attributes:
         target: ``payload``: identify what the last body carries, the last body itself is known up to its box;
             ``end_effector``: identify last body and payload together, as SAFE-ID does.
-        method: How bounds are computed: ``left_inverse`` (rigorous) or ``sensitivity`` (SAFE-ID Theorem 13 at the
-            nominal point, a baseline without guarantee).
+        method: How bounds are computed: ``set_membership`` (rigorous, the smallest box), ``left_inverse`` (rigorous,
+            wider, faster) or ``sensitivity`` (SAFE-ID Theorem 13 at the nominal point, a baseline without guarantee).
         window_duration: Length of a momentum window [s], 0.005 to 5. SAFE-ID uses 0.1.
         quadrature: Rule for the integrals: ``trapezoid`` or ``forward_euler`` (the paper's; larger error term).
         error_terms: Terms of the error budget that count, any of :data:`ERROR_TERMS`; leaving one out voids the
@@ -76,6 +77,10 @@ class EstimatorSettings:
         sensitivity_spacing: Distance of the samples at which derivatives of the regressors are taken [s], 1e-3 to 1.
         update_windows: Bounds and intersection are renewed after this many windows, 1 to 1000.
         max_windows: Rows of older windows are compacted beyond this many, 20 to 100000.
+        bound_tolerance: How far ``set_membership`` may be from the smallest box, relative to its width [-], 1e-9
+            to 0.1.
+        use_cone: Whether ``set_membership`` also uses linear cuts of the cone of physically consistent bodies, new ones
+            with every update.
         reweightings: Steps from the least-squares left inverse towards the one with the narrowest bounds, 0 to 100.
         prior_weight: Weight of the nominal payload in the point estimate, relative to a standard deviation of one prior
             radius [-], 0 to 1; keeps it defined where the data say nothing.
@@ -84,7 +89,7 @@ class EstimatorSettings:
     """
 
     target: str = "payload"
-    method: str = "left_inverse"
+    method: str = "set_membership"
     window_duration: float = 0.1
     quadrature: str = "trapezoid"
     error_terms: tuple[str, ...] = ERROR_TERMS
@@ -98,8 +103,10 @@ class EstimatorSettings:
     max_gap: float = 0.015
     rest_interval: float = 1.0
     sensitivity_spacing: float = 0.02
-    update_windows: int = 5
-    max_windows: int = 150
+    update_windows: int = 15
+    max_windows: int = 30
+    bound_tolerance: float = 1e-6
+    use_cone: bool = True
     reweightings: int = 3
     prior_weight: float = 1e-3
     detect_payload_change: bool = False

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.estimation.bounds import Bounds, compute_bounds, describe_guarantee
-from sysid_ros.core.estimation.compaction import compact
+from sysid_ros.core.estimation.compaction import OF_BOUNDS, compact
 from sysid_ros.core.estimation.consistency import check_sensors, describe_contradictions, find_contradictions
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.estimation.fit import FitNotConverged, NoBodyInBox
@@ -76,7 +76,8 @@ class StreamingEstimator:
 
     def _forget(self) -> None:
         self._rows: list[Rows] = []
-        self._inverse: Array | None = None
+        self._multipliers: Array | None = None
+        self._cuts: Array | None = None
         self._box = self._unknowns.prior
         self._point = PointEstimator(self._unknowns.nominal, self._unknowns.prior, self._settings.prior_weight)
         self._gram = np.zeros((10, 10))
@@ -162,11 +163,12 @@ class StreamingEstimator:
         outcome = self._evaluate(self._point)
         if outcome.box is None:
             return self._handle_contradiction(outcome.estimate.alarm)
-        self._box, self._latest, self._inverse = outcome.box, outcome.estimate, outcome.inverse
+        self._box, self._latest = outcome.box, outcome.estimate
+        self._multipliers, self._cuts = outcome.multipliers, outcome.cuts
         self._shorten()
         if self._on_update:
             self._on_update(outcome.estimate)
-        return [outcome.estimate.alarm] if outcome.estimate.alarm else []
+        return [text for text in (outcome.estimate.alarm, outcome.notice) if text]
 
     def _evaluate(self, point: PointEstimator) -> _Outcome:
         """Bounds and point estimate of all rows; changes nothing but the warm start of ``point``."""
@@ -176,27 +178,28 @@ class StreamingEstimator:
         rows = Rows.stack(self._rows)
         problem = self._problem(rows)
         try:
-            bounds = compute_bounds(problem, self._unknowns, self._settings, point.start, self._inverse)
+            bounds = compute_bounds(problem, self._unknowns, self._settings, point.start, self._multipliers, self._cuts)
             box = self._combine(bounds)
             if box is None or find_contradictions(problem).size:
-                return _Outcome(None, self._no_estimate(self._explain(problem, rows)))
-            if not bounds.is_rigorous:
-                reported = Box.around(bounds.center, bounds.half_width)
-                return _Outcome(box, self._make(bounds.center, reported, bounds.shares, ""))
-            solution = point.estimate(problem, box)
+                return _Outcome(None, self._no_estimate(self._explain(problem, rows, bounds.contradiction)))
+            if bounds.values is not None:
+                reported = Box(bounds.lower, bounds.upper)
+                return _Outcome(box, self._make(bounds.values, reported, bounds.shares, ""))
+            solution = point.estimate(self._problem(rows.select(rows.window != OF_BOUNDS)), box)
         except NoBodyInBox as failure:
             return _Outcome(None, self._no_estimate(f"{failure}; {self._explain(problem, rows)}"))
         except FitNotConverged as failure:
             nothing = np.full(10, np.nan)
             return _Outcome(self._box, self._make(nothing, self._box, {}, str(failure)))
-        return _Outcome(box, self._make(solution.theta, box, bounds.shares, ""), bounds.inverse)
+        estimate = self._make(solution.theta, box, bounds.shares, "")
+        return _Outcome(box, estimate, bounds.multipliers, bounds.cuts, bounds.notice)
 
     def _combine(self, bounds: Bounds) -> Box | None:
         if not bounds.is_rigorous:
             return self._box
-        lower = np.nextafter(bounds.center - bounds.half_width, -np.inf)
-        upper = np.nextafter(bounds.center + bounds.half_width, np.inf)
-        common = Box(lower, upper).intersect(self._box)
+        if bounds.contradiction is not None or np.any(bounds.lower > bounds.upper):
+            return None
+        common = Box(bounds.lower, bounds.upper).intersect(self._box)
         if common is not None:
             common = tighten(common)
         if common is not None and self._unknowns.shape is not None:
@@ -213,10 +216,10 @@ class StreamingEstimator:
             return
         keep = self._settings.max_windows // 2
         old, recent = Rows.stack(self._rows[:-keep]), self._rows[-keep:]
-        if self._settings.method == "left_inverse":
-            self._inverse = None
-            recent = [compact(old, self._problem(old), self._settings.reweightings), *recent]
-        self._rows = recent
+        if self._settings.method != "sensitivity":
+            of_bounds = self._multipliers[:, : len(old)]
+            recent = [compact(old, self._problem(old), self._settings.reweightings, of_bounds), *recent]
+        self._rows, self._multipliers = recent, None
 
     def _handle_contradiction(self, text: str) -> list[str]:
         if self._settings.detect_payload_change and self._windows:
@@ -227,9 +230,9 @@ class StreamingEstimator:
         self._alarm = text
         return text
 
-    def _explain(self, problem: Problem, rows: Rows) -> str:
+    def _explain(self, problem: Problem, rows: Rows, combination: Array | None = None) -> str:
         names = self._robot.joint_names
-        detail = describe_contradictions(problem, rows, names, self._origin or 0)
+        detail = describe_contradictions(problem, rows, names, self._origin or 0, combination)
         return f"no payload agrees with all the data: {detail}. {_CAUSES}."
 
     def _no_estimate(self, alarm: str) -> ParameterEstimate:
@@ -263,8 +266,10 @@ class StreamingEstimator:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """An estimate and the box it stands for (None where no target agrees with everything), and a warm start."""
+    """An estimate and the box it stands for (None where no target agrees with everything), and what the next needs."""
 
     box: Box | None
     estimate: ParameterEstimate
-    inverse: Array | None = None
+    multipliers: Array | None = None
+    cuts: Array | None = None
+    notice: str = ""

@@ -1,3 +1,4 @@
+import cvxpy
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -75,17 +76,39 @@ def test_a_massless_payload_is_found_at_the_tip_of_the_cone(noise):
     assert np.all(np.abs(solution.theta) < 1e-3 + 0.1 * noise)
 
 
-def test_the_semidefinite_programme_agrees():
-    cvxpy = pytest.importorskip("cvxpy")
-    for seed, noise in ((1, 1.0), (2, 5.0)):
-        objective, _ = random_objective(seed, noise)
-        theta = cvxpy.Variable(10)
-        root = np.linalg.cholesky(objective.gram).T
-        target = np.linalg.solve(root.T, objective.linear)
-        pseudo = sum(theta[k] * pseudo_inertia(np.eye(10)[k]) for k in range(10))
-        cost = 0.5 * cvxpy.sum_squares(root @ (theta - objective.center) - target)
-        cvxpy.Problem(cvxpy.Minimize(cost), [pseudo >> 0]).solve(solver="CLARABEL")
-        assert abs(objective.value(theta.value) - fit(objective, START).objective) < 1e-3
+def solve_semidefinite(objective, box=None):
+    """The same problem as a semidefinite programme, in variables and coordinates of similar size."""
+    scale = np.array([1.0, 0.3, 0.3, 0.3, *(0.05,) * 6])
+    pseudo_scale = np.diag([4.0, 4.0, 4.0, 1.0])
+    theta = cvxpy.Variable(10)
+    root = np.linalg.cholesky(objective.gram).T
+    target = np.linalg.solve(root.T, objective.linear)
+    size = np.linalg.norm(root * scale)
+    units = [pseudo_scale @ pseudo_inertia(unit) @ pseudo_scale for unit in np.diag(scale)]
+    constraints = [sum(theta[k] * units[k] for k in range(10)) >> 0]
+    if box is not None:
+        constraints += [theta >= box.lower / scale, theta <= box.upper / scale]
+    cost = cvxpy.sum_squares((root * scale / size) @ theta - (root @ objective.center + target) / size)
+    settings = {"tol_gap_abs": 1e-14, "tol_gap_rel": 1e-13, "tol_feas": 1e-12}
+    cvxpy.Problem(cvxpy.Minimize(cost), constraints).solve(solver="CLARABEL", **settings)
+    return scale * theta.value
+
+
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+@pytest.mark.parametrize("in_box", [False, True])
+@pytest.mark.parametrize(("seed", "noise"), [(0, 0.01), (1, 1.0), (2, 5.0), (3, 5.0), (4, 20.0)])
+def test_the_semidefinite_programme_agrees(seed, noise, in_box):
+    objective, truth = random_objective(seed, noise)
+    box = Box.around(fit(objective, START).theta + 0.1 * np.abs(truth), 0.2 * np.abs(truth) + 0.02) if in_box else None
+    reference, solution = solve_semidefinite(objective, box), fit(objective, START, box)
+    # The sum of squared residuals, which is never negative, makes "relative" mean something.
+    rest = 0.5 * objective.linear @ np.linalg.solve(objective.gram, objective.linear)
+    best, found = objective.value(reference) + rest, objective.value(solution.theta) + rest
+    tolerance = 1e-6 * best + solution.gap
+    assert abs(found - best) <= tolerance
+    np.testing.assert_allclose(solution.theta, reference, atol=1e-4 * np.max(np.abs(reference)))
+    worse = objective.value(reference * (1.0 + 1e-3)) + rest
+    assert abs(worse - best) > tolerance  # the comparison can fail
 
 
 def test_a_warm_start_gives_the_same_answer():

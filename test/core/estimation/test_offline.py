@@ -5,7 +5,7 @@ from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.samples import SampleBlock
 from sysid_ros.core.estimation.settings import EstimatorSettings
 
-FAST = EstimatorSettings(reweightings=1)
+FAST = EstimatorSettings(update_windows=5, bound_tolerance=1e-3)
 
 
 def test_residuals_of_perfect_data(robot, tools, dumbbell):

@@ -1,0 +1,302 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.optimize import linprog
+
+from sysid_ros.core.estimation import interior_point
+from sysid_ros.core.estimation import set_membership as module
+from sysid_ros.core.estimation.cone_cuts import add_cuts, find_cuts, seed_cuts
+from sysid_ros.core.estimation.consistency import find_contradictions
+from sysid_ros.core.estimation.left_inverse import bound_with, choose_inverse
+from sysid_ros.core.estimation.problem import Problem
+from sysid_ros.core.estimation.row_chain import RowChain
+from sysid_ros.core.estimation.rows import Rows
+from sysid_ros.core.estimation.set_membership import (
+    SidedBounds,
+    bound_by_membership,
+    contradiction_margin,
+    find_contradiction,
+    solve_programmes,
+)
+from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.estimation.stream import SampleStream
+from sysid_ros.core.estimation.unknowns import describe_unknowns
+from sysid_ros.core.estimation.window_model import WindowModel
+from sysid_ros.core.estimation.windows import build_rows
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.inertia import from_pseudo_inertia, is_physically_consistent
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+
+
+@pytest.fixture(scope="module")
+def case(robot, tools, dumbbell):
+    """Windows of 1.5 s of noisy data of an arm at a corner of its box."""
+    rng = np.random.default_rng(3)
+    settings = EstimatorSettings()
+    block = tools.record(
+        robot, sample_parameters(robot, rng, corner=True), dumbbell, tools.FourierMotion(robot, 3), 1.55
+    )
+    block = tools.measure(robot, block.q, block.v, block.tau, rng)
+    unknowns = describe_unknowns(robot, settings)
+    model = WindowModel(robot, settings, unknowns)
+    windows, _ = SampleStream(robot, settings).add(block)
+    rows = Rows.stack([build_rows(model, w.block, w.start, w.stop, w.number) for w in windows])
+    return rows, unknowns, robot
+
+
+@pytest.fixture(scope="module")
+def problem(case):
+    return centred(case)
+
+
+def centred(case, box=None, part=slice(None)):
+    rows, unknowns, robot = case
+    box = box or unknowns.prior
+    velocity = robot.sensors.velocity_error
+    return Problem.build(rows.select(part), box.center, box.radius, unknowns.radius, velocity)
+
+
+class Reference:
+    """The linear programme written out in full, for scipy: variables x, delta, eta in their boxes."""
+
+    def __init__(self, problem):
+        self.problem, self.matrix = (
+            problem,
+            scipy.sparse.csr_array(scipy.sparse.hstack([problem.y, problem.b, problem.end_matrix])),
+        )
+        self.radii = np.concatenate([problem.radius, problem.delta_radius, problem.end_radii])
+        # scipy has no ranges; rows in units of their errors, variables in units of their half widths
+        scaled = scipy.sparse.diags_array(1.0 / problem.error) @ self.matrix @ scipy.sparse.diags_array(self.radii)
+        self.both = scipy.sparse.vstack([scaled, -scaled]).tocsr()
+        self.limits = np.concatenate([problem.r / problem.error + 1.0, 1.0 - problem.r / problem.error])
+
+    def bounds(self, parameters):
+        """Lower and upper bounds of some parameters."""
+        return np.array([[self.optimum(i, sign) for sign in (1.0, -1.0)] for i in parameters]).T
+
+    def optimum(self, i, sign):
+        cost = np.zeros(self.radii.size)
+        cost[i] = sign
+        options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+        outcome = linprog(
+            cost, A_ub=self.both, b_ub=self.limits, bounds=(-1.0, 1.0), method="highs-ipm", options=options
+        )
+        assert outcome.status == 0, outcome.message
+        return self.problem.center[i] + sign * outcome.fun * self.problem.radius[i]
+
+
+@pytest.fixture(scope="module")
+def optimum(problem):
+    return Reference(problem).bounds(range(10))
+
+
+def assert_contains(bounds, optimum, slack=1e-8):
+    width = optimum[1] - optimum[0]
+    assert np.all(bounds.lower <= optimum[0] + slack * width) and np.all(bounds.upper >= optimum[1] - slack * width)
+
+
+def excess(bounds, optimum):
+    return ((bounds.upper - bounds.lower) - (optimum[1] - optimum[0])) / (optimum[1] - optimum[0])
+
+
+def test_the_bounds_are_those_of_the_linear_programme(problem, optimum):
+    bounds = bound_by_membership(problem, EstimatorSettings().bound_tolerance)
+    assert_contains(bounds, optimum)
+    assert np.all(np.abs(bounds.lower - optimum[0]) <= 1e-6 * (optimum[1] - optimum[0]))
+    assert np.all(np.abs(bounds.upper - optimum[1]) <= 1e-6 * (optimum[1] - optimum[0]))
+    assert bounds.notice == "" and bounds.contradiction is None
+    inverse = bound_with(problem, choose_inverse(problem, 10))
+    assert np.all(2.0 * inverse.half_width >= (bounds.upper - bounds.lower) * (1 - 1e-6))
+    assert np.any(2.0 * inverse.half_width > 1.2 * (bounds.upper - bounds.lower))
+
+
+def test_a_sloppy_solver_only_widens_the_bounds(problem, optimum):
+    good = bound_by_membership(problem, 1e-6)
+    previous = 0.0
+    for tolerance in (1e-4, 1e-2):
+        bounds = bound_by_membership(problem, tolerance)
+        assert_contains(bounds, optimum)
+        loss = excess(bounds, optimum)
+        assert loss.max() > previous and loss.max() < 3.0 * tolerance
+        previous = loss.max()
+    assert excess(good, optimum).max() < 1e-4
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3, 6])
+def test_a_solver_that_is_stopped_early_only_widens_the_bounds(problem, optimum, steps, monkeypatch):
+    monkeypatch.setattr(module, "_MAX_STEPS", steps)
+    solution, multipliers = solve_programmes(problem, 1e-6, steps)
+    bounds = SidedBounds.best_of(problem, [(multipliers[:10], multipliers[10:])])
+    assert_contains(bounds, optimum)
+    assert solution.steps <= steps and excess(bounds, optimum).max() > 1e-3
+
+
+@pytest.mark.parametrize("size", [1e-8, 1e-4, 1e-2, 1.0])
+def test_wrong_multipliers_only_widen_the_bounds(problem, optimum, size):
+    rng = np.random.default_rng(0)
+    _, multipliers = solve_programmes(problem, 1e-6)
+    scale = np.abs(multipliers).mean(axis=1, keepdims=True)
+    for _ in range(5):
+        wrong = multipliers + size * scale * rng.normal(size=multipliers.shape)
+        wrong[rng.integers(20, size=3)] *= -1.0
+        bounds = SidedBounds.best_of(problem, [(wrong[:10], wrong[10:])])
+        assert_contains(bounds, optimum)
+    nothing = np.full((10, len(problem.r)), np.nan)
+    bounds = SidedBounds.best_of(problem, [(nothing, nothing)])
+    np.testing.assert_allclose(bounds.upper, problem.center + problem.radius, rtol=1e-9, atol=1e-9)
+
+
+def test_a_failed_solver_leaves_the_left_inverse_and_says_so(problem, optimum, monkeypatch):
+    monkeypatch.setattr(interior_point.RowChain, "factorise", lambda self, weight: _Broken())
+    bounds = bound_by_membership(problem, 1e-6, reweightings=3)
+    assert "the left inverse stands in for it" in bounds.notice and bounds.contradiction is None
+    assert_contains(bounds, optimum)
+    assert bounds.upper[0] - bounds.lower[0] < 1.5 * (optimum[1] - optimum[0])[0]
+
+
+class _Broken:
+    def solve(self, right):
+        return np.full_like(right, np.nan)
+
+
+def test_the_truth_is_inside_for_random_arms(robot, tools):
+    settings = EstimatorSettings(bound_tolerance=1e-3)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        payload = sample_payload(robot.payload_prior, rng)
+        theta = sample_parameters(robot, rng, corner=True)
+        block = tools.record(robot, theta, payload, tools.FourierMotion(robot, seed), 0.65)
+        block = tools.measure(robot, block.q, block.v, block.tau, rng, adversarial=seed % 2 == 0)
+        unknowns = describe_unknowns(robot, settings)
+        model = WindowModel(robot, settings, unknowns)
+        windows, _ = SampleStream(robot, settings).add(block)
+        rows = Rows.stack([build_rows(model, w.block, w.start, w.stop, w.number) for w in windows])
+        bounds = bound_by_membership(centred((rows, unknowns, robot)), 1e-3, seed_cuts(unknowns.nominal))
+        assert np.all((bounds.lower <= payload) & (payload <= bounds.upper))
+
+
+class TestMatrix:
+    def test_products_and_factors_are_those_of_the_dense_matrix(self, problem):
+        chain = RowChain(problem)
+        unit = np.eye(chain.size)
+        dense = chain.times(unit)
+        np.testing.assert_array_equal(dense[:, -len(problem.r) :], np.eye(len(problem.r)))
+        rng = np.random.default_rng(0)
+        weight = rng.uniform(0.1, 1.0, (chain.size, 3))
+        right = rng.normal(size=(len(problem.r), 3))
+        np.testing.assert_allclose(chain.transposed(right), dense.T @ right, rtol=1e-9, atol=1e-9)
+        found = chain.factorise(weight).solve(right)
+        for s in range(3):
+            expected = np.linalg.solve(dense * weight[:, s] @ dense.T, right[:, s])
+            np.testing.assert_allclose(found[:, s], expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
+
+    def test_columns_are_those_of_the_problem(self, problem):
+        chain, reference = RowChain(problem), Reference(problem)
+        matrix = reference.matrix.toarray() * reference.radii / problem.error[:, None]
+        rng = np.random.default_rng(1)
+        dual = rng.normal(size=(len(problem.r), 1))
+        ours = np.sort(np.abs(chain.transposed(dual)[: -len(problem.r), 0]))
+        theirs = np.sort(np.abs(matrix.T @ dual[:, 0]))
+        np.testing.assert_allclose(ours.sum(), theirs.sum(), rtol=1e-9)
+        np.testing.assert_allclose(ours[-500:], theirs[-500:], rtol=1e-9)
+
+
+class TestCone:
+    def test_every_body_fulfils_the_cuts(self, robot):
+        rng = np.random.default_rng(0)
+        bodies = []
+        for _ in range(200):
+            root = rng.normal(size=(4, 4)) * rng.choice([1.0, 1e-3], size=4)
+            bodies.append(from_pseudo_inertia(root @ root.T))
+        cuts = np.concatenate([seed_cuts(robot.payload_prior.nominal), find_cuts(rng.normal(size=(50, 10)))])
+        assert len(cuts) > 60
+        products = np.array(bodies) @ cuts.T
+        assert np.all(products >= -1e-12 * np.abs(bodies) @ np.abs(cuts.T))
+
+    def test_cuts_remove_what_is_no_body(self):
+        rng = np.random.default_rng(0)
+        for theta in rng.normal(size=(50, 10)):
+            cuts = find_cuts(theta[None])
+            assert bool(len(cuts)) != is_physically_consistent(theta)
+            assert np.all(cuts @ theta < 0.0)
+
+    def test_cuts_narrow_the_bounds_and_keep_the_truth(self, problem, dumbbell, robot):
+        plain = bound_by_membership(problem, 1e-4)
+        bounds = bound_by_membership(problem, 1e-4, seed_cuts(robot.payload_prior.nominal))
+        again = bound_by_membership(problem, 1e-4, bounds.cuts)
+        widths = [b.upper - b.lower for b in (plain, bounds, again)]
+        assert np.all(widths[1] <= widths[0] * (1 + 1e-3)) and np.all(widths[2] <= widths[1] * (1 + 1e-3))
+        assert np.min(widths[1] / widths[0]) < 0.9 and np.sum(widths[2]) < np.sum(widths[1])
+        for one in (plain, bounds, again):
+            assert np.all((one.lower <= dumbbell) & (dumbbell <= one.upper))
+        assert bounds.multipliers.shape == (20, len(problem.r))
+
+    def test_with_cuts_the_bounds_are_those_of_the_linear_programme_with_cuts(self, problem, robot):
+        cuts = seed_cuts(robot.payload_prior.nominal)
+        bounds = bound_by_membership(problem, 1e-6, cuts)
+        reference = Reference(problem)
+        rows = np.zeros((len(cuts), reference.radii.size))
+        size = np.abs(cuts) @ problem.theta_size
+        rows[:, :10] = -cuts * problem.radius / size[:, None]
+        reference.both = scipy.sparse.vstack([reference.both, rows]).tocsr()
+        reference.limits = np.concatenate([reference.limits, cuts @ problem.center / size])
+        lower, upper = reference.bounds([4, 6])
+        np.testing.assert_allclose(bounds.lower[[4, 6]], lower, atol=2e-6 * np.max(upper - lower))
+        np.testing.assert_allclose(bounds.upper[[4, 6]], upper, atol=2e-6 * np.max(upper - lower))
+
+    def test_the_rows_of_cuts_hold_for_bodies_in_the_box(self, problem, robot):
+        cuts = seed_cuts(robot.payload_prior.nominal)
+        whole = add_cuts(problem, cuts)
+        rng = np.random.default_rng(0)
+        for _ in range(20):
+            x = sample_payload(robot.payload_prior, rng) - problem.center
+            rest = whole.r[: len(cuts)] - whole.y[: len(cuts)] @ x
+            assert np.all(np.abs(rest) <= whole.error[: len(cuts)])
+
+
+class TestContradiction:
+    def violated(self, problem, row=50, factor=6.0):
+        """One row off by several times its error: each row alone can be explained, all together cannot."""
+        r = problem.r.copy()
+        r[row] += factor * problem.error[row]
+        return dataclasses.replace(problem, r=r)
+
+    def test_consistent_data_have_none(self, problem):
+        assert find_contradiction(problem) is None
+
+    def test_is_proven_and_names_the_row(self, problem):
+        wrong = self.violated(problem)
+        assert not find_contradictions(wrong).size
+        bounds = bound_by_membership(wrong, 1e-3)
+        assert bounds.contradiction is not None and contradiction_margin(wrong, bounds.contradiction) > 0.0
+        assert int(np.argmax(np.abs(bounds.contradiction) * wrong.error)) == 50
+        outcome = linprog(
+            np.zeros(Reference(wrong).radii.size),
+            A_ub=Reference(wrong).both,
+            b_ub=Reference(wrong).limits,
+            bounds=(-1, 1),
+        )
+        assert outcome.status == 2  # infeasible, says another solver
+
+    def test_only_a_proof_counts(self, problem):
+        rng = np.random.default_rng(0)
+        candidates = rng.normal(size=(200, len(problem.r))) / problem.error
+        assert all(contradiction_margin(problem, one) < 0.0 for one in candidates)
+        _, multipliers = solve_programmes(problem, 1e-3)
+        assert all(contradiction_margin(problem, one) < 0.0 for one in multipliers[:10] - multipliers[10:])
+
+    def test_a_solver_that_gives_up_raises_no_alarm(self, problem, monkeypatch):
+        monkeypatch.setattr(module, "_MAX_STEPS", 2)
+        solution, _ = solve_programmes(problem, 1e-6, 2)
+        assert np.any(solution.gap > 1e-3)
+        assert find_contradiction(problem) is None
+
+
+def test_a_smaller_box_gives_smaller_bounds(case, dumbbell):
+    wide = bound_by_membership(centred(case), 1e-4)
+    box = Box(wide.lower, wide.upper)
+    narrow = bound_by_membership(centred(case, box), 1e-4)
+    assert np.all(narrow.upper - narrow.lower <= (wide.upper - wide.lower) * (1 + 1e-4))
+    assert np.all((narrow.lower <= dumbbell) & (dumbbell <= narrow.upper))
