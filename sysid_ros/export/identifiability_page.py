@@ -49,7 +49,7 @@ def identifiability_html(result: IdentifiabilityResult) -> str:
         _bodies(structure),
         _how(structure),
     ]
-    body = "\n".join(part for part in parts if part)
+    body = "\n".join(part for part in parts if part).replace("^2", "²")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -177,7 +177,7 @@ def _spectrum(analysis: DataAnalysis) -> str:
         floor = min(float(values[shown].min()) / 3.0, 0.3)
         axes.vlines(numbers[shown], floor, values[shown], color=svg.ACCENT, linewidth=2.5)
         axes.plot(numbers[shown], values[shown], "o", color=svg.ACCENT, markersize=4)
-        axes.plot(numbers[~shown], np.full(np.count_nonzero(~shown), floor), "x", color=svg.TRUTH, markersize=6)
+        axes.plot(numbers[~shown], np.full(np.count_nonzero(~shown), floor), "x", color=svg.TRUTH, clip_on=False)
         axes.axhline(analysis.limit, color=svg.WARN, linewidth=1.0, dashes=(4, 2))
         axes.set_yscale("log")
         axes.set_ylim(bottom=floor)
