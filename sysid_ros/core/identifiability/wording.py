@@ -121,19 +121,19 @@ def _reason(structure: Structure, parameter: int) -> str:
     if name.startswith(("rotor_", "I_m")):
         return "the rotor is felt by no measured force, beyond what its joint's body already explains"
     what = "weight" if settings.is_static else "kinetic energy or weight"
-    return f"{describe_motion(structure, body)}, so it never shows up in {what} that a measured force feels"
+    return f"{describe_motion(structure, body)}, so {name} never shows up in {what} that a measured force feels"
 
 
 def describe_motion(structure: Structure, body: BodySummary) -> str:
-    """How a body can move, as far as its attainable velocities and gravity go, such as ``it only turns about z``."""
+    """How a body can move, as far as its attainable velocities and gravity go, such as ``the body only turns about z``."""
     linear, angular = body.velocities[:3], body.velocities[3:]
     if not body.velocities.size:
         return "the body never moves"
     turning = _directions(angular)
     moving = _directions(linear)
     gravity = " (gravity included)" if np.any(structure.tree.gravity) else ""
-    turns = {0: "it does not turn", 3: "it turns about all axes"}.get(
-        len(turning), f"it only turns about {' and '.join(turning)}"
+    turns = {0: "the body does not turn", 3: "the body turns about all axes"}.get(
+        len(turning), f"the body only turns about {' and '.join(turning)}"
     )
     moves = {
         0: f"the origin of its frame is never accelerated{gravity}",
