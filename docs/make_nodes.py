@@ -11,7 +11,7 @@ from types import ModuleType
 
 from rclpy.qos import QoSProfile
 
-from sysid_ros.processes import ARGUMENTS, IDENTIFY
+from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY
 from sysid_ros.ros import qos
 from sysid_ros.ros.parameters import NodeParameters, allowed_values
 
@@ -47,7 +47,7 @@ def build_page() -> str:
     """The text of docs/nodes.md."""
     by_hand = PATH.read_text().split(MARK)[0]
     parts = [HEADER, "### Launch arguments\n", _arguments()]
-    for process in IDENTIFY:
+    for process in (*IDENTIFY, *EMULATED):
         module = importlib.import_module(process.module)
         parts += [f"### {process.executable}\n", f"{process.description[0].upper()}{process.description[1:]}.\n"]
         parts += [_interfaces(module), _parameters(parameters_of(module))]

@@ -62,8 +62,11 @@ ARGUMENTS = (
         "model", "kinova_gen3_2f85", "Robot: a name from config/ (kinova_gen3, kuka_lbr_med7, ...) or a YAML file"
     ),
     Argument("robot_name", "", "Namespace of all nodes and topics; empty for none"),
-    Argument("mode", "mock", "mock: an arm simulated by MuJoCo; hardware: the real arm", ("mock", "hardware")),
-    Argument("robot_ip", "", "Address of the real arm; not used with mode:=mock"),
+    Argument(
+        "mode", "mock", "mock: an arm simulated by MuJoCo; emulated: the driver of the real arm with an emulated "
+        "controller on this computer; hardware: the real arm", ("mock", "emulated", "hardware"),
+    ),  # fmt: skip
+    Argument("robot_ip", "", "Address of the real arm's controller, with mode:=hardware"),
     Argument("launch_rviz", "false", "Start RViz and robot_state_publisher", _SWITCH, bool),
     Argument("rviz_config_file", "", "RViz configuration; empty for the one of this package"),
     Argument("record", "true", "Write recording.mcap with the results", _SWITCH, bool),
@@ -100,7 +103,7 @@ IDENTIFY = (
     Process(
         "arm_driver",
         "owns the arm, real or simulated, and its torque loop",
-        arguments=("model", "use_sim_time", "mode"),
+        arguments=("model", "use_sim_time", "mode", "robot_ip"),
     ),
     Process("excitation_planner", "plans motions that make the payload's parameters visible"),
     Process("safe_planner", "checks motions against the limits and certifies them"),
@@ -113,6 +116,9 @@ IDENTIFY = (
     Process("monitor", "shows plan, payload and uncertainty in RViz"),
 )
 """The processes of ``identify.launch.py`` and of the runner."""
+
+EMULATED = (Process("arm_emulator", "emulates the controller of an arm, with a simulated arm behind it"),)
+"""What is started before them with ``mode:=emulated``."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +165,6 @@ def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) 
             parameter_files=tuple(resource(name.format(mode=texts["mode"])) for name in process.parameter_files),
             parameters={name: typed[name] for name in process.arguments},
         )
-        for process in processes
+        for process in ((*EMULATED, *processes) if typed["mode"] == "emulated" else processes)
         if not process.condition or typed[process.condition]
     ]

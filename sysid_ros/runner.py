@@ -77,11 +77,12 @@ def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENT
         say(str(error))
         return EXIT_BAD_ARGUMENTS
     client = None if options.nodes_only else client_command(options, results)
-    simulation = {"payload": options.payload, "seed": options.seed} if options.mode == "mock" else {}
+    simulation = {"payload": options.payload, "seed": options.seed} if options.mode != "hardware" else {}
+    simulated = "arm_emulator" if options.mode == "emulated" else "arm_driver"
     say(f"ROS_DOMAIN_ID={environment['ROS_DOMAIN_ID']}, on this machine only; logs in {results / 'log'}")
     if options.nodes_only:
         say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")
-    return Suite(started, client, results / "log", environment, {"arm_driver": simulation}).run()
+    return Suite(started, client, results / "log", environment, {simulated: simulation}).run()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sysid_ros.processes import ARGUMENTS, IDENTIFY
+from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY
 from sysid_ros.runner import build_parser
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +28,7 @@ def test_page_of_nodes_is_up_to_date(make_nodes):
 
 
 def test_every_parameter_has_unit_and_description(make_nodes):
-    for process in IDENTIFY:
+    for process in (*IDENTIFY, *EMULATED):
         kind = make_nodes.parameters_of(importlib.import_module(process.module))
         listed = fields(kind)
         assert listed
@@ -44,7 +44,7 @@ def test_every_parameter_has_unit_and_description(make_nodes):
 def test_every_parameter_is_used(make_nodes):
     """A parameter that nobody reads changes nothing."""
     text = "\n".join(path.read_text() for path in (ROOT / "sysid_ros").rglob("*.py"))
-    for process in IDENTIFY:
+    for process in (*IDENTIFY, *EMULATED):
         kind = make_nodes.parameters_of(importlib.import_module(process.module))
         for one in fields(kind):
             uses = len(re.findall(rf"\b{one.name}\b", text))
@@ -53,7 +53,7 @@ def test_every_parameter_is_used(make_nodes):
 
 def test_nodes_take_the_arguments_the_table_gives_them(make_nodes):
     names = {argument.name for argument in ARGUMENTS}
-    for process in IDENTIFY:
+    for process in (*IDENTIFY, *EMULATED):
         kind = make_nodes.parameters_of(importlib.import_module(process.module))
         parameters = {one.name for one in fields(kind)} | {"use_sim_time"}
         for name in process.arguments:
@@ -64,7 +64,7 @@ def test_nodes_take_the_arguments_the_table_gives_them(make_nodes):
 def test_every_topic_of_the_page_is_one_somebody_publishes(make_nodes):
     """A subscription nobody publishes for, and a client nobody answers, is a misspelt name."""
     offered, wanted = set(), set()
-    for process in IDENTIFY:
+    for process in (*IDENTIFY, *EMULATED):
         for what, name, kind in make_nodes.interfaces_of(importlib.import_module(process.module)):
             full = f"{process.executable}{name[1:]}" if name.startswith("~") else name
             (offered if what in ("publishes", "offers service", "offers action") else wanted).add((full, kind))
@@ -80,7 +80,7 @@ def test_launch_arguments_and_options_have_descriptions():
         assert action.help, action.option_strings
 
 
-@pytest.mark.parametrize("name", [process.executable for process in IDENTIFY] + ["sysid_identify"])
+@pytest.mark.parametrize("name", [process.executable for process in (*IDENTIFY, *EMULATED)] + ["sysid_identify"])
 def test_every_executable_is_in_the_documentation(name):
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     assert any(re.search(rf"\b{name}\b", page.read_text()) for page in pages)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.processes import ARGUMENTS, IDENTIFY, UnknownArgument, resolve
+from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY, UnknownArgument, resolve
 from sysid_ros.resources import ResourceNotFound, resource, share_directories
 from sysid_ros.runner import build_parser, client_command, main
 from sysid_ros.suite import Suite, node_command
@@ -39,7 +39,7 @@ def test_arguments_reach_the_nodes_that_take_them():
     ("values", "error", "message"),
     [
         ({"modell": "x"}, UnknownArgument, "'modell' is unknown; there are model, robot_name"),
-        ({"mode": "dream"}, ParameterOutOfRange, "'mode' is 'dream'; allowed: one of mock, hardware"),
+        ({"mode": "dream"}, ParameterOutOfRange, "'mode' is 'dream'; allowed: one of mock, emulated, hardware"),
         ({"record": "yes"}, ParameterOutOfRange, "'record' is 'yes'; allowed: one of true, false"),
         ({"mode": "hardware"}, ParameterOutOfRange, "'robot_ip' is ''; allowed: the address of the arm"),
     ],
@@ -50,7 +50,7 @@ def test_wrong_arguments_are_refused(values, error, message):
 
 
 def test_parameter_files_are_for_nodes_that_exist():
-    names = {process.executable for process in IDENTIFY}
+    names = {process.executable for process in (*IDENTIFY, *EMULATED)}
     for path in (ROOT / "config" / "nodes").glob("*.yaml"):
         content = yaml.safe_load(path.read_text()) or {}
         assert {key.rsplit("/", 1)[-1] for key in content} <= names
@@ -162,3 +162,10 @@ def test_runner_refuses_wrong_options_in_one_sentence(tmp_path, capsys):
     assert "ROS_DOMAIN_ID is 102; allowed: 0 to 101" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--mode", "dream"])
+
+
+def test_the_emulated_controller_is_started_before_its_driver_and_only_where_it_is_wanted():
+    for mode in ("mock", "emulated", "hardware"):
+        names = [one.process.executable for one in resolve({"mode": mode, "robot_ip": "10.0.0.1"})]
+        assert ("arm_emulator" in names) == (mode == "emulated")
+        assert names.index("arm_driver") == (mode == "emulated")

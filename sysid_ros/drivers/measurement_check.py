@@ -64,8 +64,9 @@ class MeasurementCheck:
         """
         self._anchor[self._has_changed] = q_d[self._has_changed]
         sure = np.sign(v_d) * np.maximum(np.abs(v_d) - velocity_bound, 0.0) * self._period
-        self._sure[self._has_changed | (self._sure * sure < 0.0)] = 0.0
+        self._sure[self._sure * sure < 0.0] = 0.0
         self._sure += sure
+        self._sure[self._has_changed] = 0.0  # this cycle's motion came before the change
         self._has_changed[:] = False
         moved = np.abs(q_d - self._anchor)
         limit = np.maximum(np.minimum(self._stuck_displacement, position_bound), self._stuck_floor)

@@ -31,6 +31,8 @@ from sysid_ros.drivers.sample_ring import LoopTiming, SampleRing
 from sysid_ros.drivers.simulated_arm import InjectedFaults, Truth
 
 _REPLY_TIMEOUT = 5.0
+_CONNECT_TIMEOUT = 60.0
+"""A real arm is measured and tested before it is taken over."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -66,7 +68,7 @@ class LoopProcess:
         self._ring: SampleRing | None = None
         self.scheduling = "not started"
 
-    def start(self, timeout: float = 60.0) -> None:
+    def start(self, timeout: float = _CONNECT_TIMEOUT) -> None:
         """Starts the process and takes the arm over.
 
         Args:
@@ -132,7 +134,7 @@ class LoopProcess:
         Raises:
             LoopRefusal: There is no fault, or it is not over, or the arm cannot be taken over.
         """
-        self._call("connect")
+        self._call("connect", timeout=_CONNECT_TIMEOUT)
 
     def status(self) -> LoopStatus:
         """A look at the loop.
@@ -141,6 +143,14 @@ class LoopProcess:
             LoopProcessError: The process does not answer.
         """
         return self._call("status")
+
+    def health(self) -> dict[str, object]:
+        """See :meth:`Arm.health`.
+
+        Raises:
+            LoopProcessError: The process does not answer.
+        """
+        return self._call("health")
 
     def read_samples(self) -> LoopSamples:
         """The samples since the last call. Works also after the process has ended.

@@ -119,7 +119,10 @@ class LoopServer:
                 raise LoopRefusal(name, "the arm is not simulated")
             result = getattr(loop.arm, name)(*arguments)
             return loop.status().cycles if name == "set_payload" else result
-        calls = {"brake": loop.brake, "set_model": loop.set_model, "connect": loop.connect, "status": loop.status}
+        calls = {
+            "brake": loop.brake, "set_model": loop.set_model, "connect": loop.connect, "status": loop.status,
+            "health": loop.arm.health,
+        }  # fmt: skip
         return calls[name](*arguments)
 
     def _start_check(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -25,6 +25,8 @@ from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.continuation import Continuation
+from sysid_ros.drivers.fri.build import FriSetup, build_fri_loop
+from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_samples import LoopSamples
 from sysid_ros.drivers.loop_types import LoopCode, LoopSettings, LoopStatus
@@ -32,6 +34,8 @@ from sysid_ros.drivers.mock import TRUTHS, MockSetup, build_mock_loop, load_payl
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.sensor_simulation import Noise
 from sysid_ros.drivers.simulated_arm import InjectedFaults
+from sysid_ros.drivers.velocity_estimate import require_velocity_error
+from sysid_ros.nodes.arm_driver_fri import FriParameters
 from sysid_ros.nodes.arm_driver_samples import PayloadEpochs, split_samples
 from sysid_ros.nodes.arm_driver_scene import SceneGuard
 from sysid_ros.ros import qos
@@ -47,19 +51,21 @@ from sysid_ros.ros.conversions import (
 from sysid_ros.ros.diagnostics import Level, diagnostic_message
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
-from sysid_ros.ros.robot import RobotParameters
 
 _LOOP = LoopSettings()
-_MODES = ("mock",)
+_MODES = ("mock", "emulated", "hardware")
 _COMMANDER_PERIOD = 0.02
 
 
 @dataclass(frozen=True)
-class ArmDriverParameters(RobotParameters):
+class ArmDriverParameters(FriParameters):
     """Parameters of the node ``arm_driver``."""
 
     autostart: bool = parameter(True, "", "Take the arm over as soon as the node runs", read_only=True)
-    mode: str = parameter("mock", "", "Which arm: mock is the simulated one", choices=_MODES, read_only=True)
+    mode: str = parameter(
+        "mock", "", "Which arm: mock: simulated; emulated: an emulated controller; hardware: a real one",
+        choices=_MODES, read_only=True,
+    )  # fmt: skip
     controller: str = parameter("robust", "", "Control law", choices=CONTROLLERS, read_only=True)
     batch_rate: float = parameter(
         50.0, "Hz", "How often a batch of samples is published", lower=5.0, upper=200.0, read_only=True
@@ -123,11 +129,33 @@ class ArmDriverParameters(RobotParameters):
         names = {one.name for one in fields(LoopSettings)}
         return LoopSettings(**{one.name: getattr(self, one.name) for one in fields(self) if one.name in names})
 
-    def setup(self) -> MockSetup:
-        """The set-up of the simulated arm."""
-        return MockSetup(
-            self.model, self.controller, self.truth, self.payload, self.noise, self.seed, self.loop_settings()
-        )
+    @property
+    def is_mock(self) -> bool:
+        """Whether the arm is simulated in the loop itself, and its truth known."""
+        return self.mode == "mock"
+
+    def build(self, robot: RobotModel) -> Callable[[], ControlLoop]:
+        """What builds the loop of the arm in its own process.
+
+        Args:
+            robot: The arm.
+
+        Raises:
+            ParameterOutOfRange: There is no driver for this arm in this mode.
+        """
+        loop = self.loop_settings()
+        if self.is_mock:
+            setup = MockSetup(self.model, self.controller, self.truth, self.payload, self.noise, self.seed, loop)
+            return partial(build_mock_loop, setup)
+        if "lbr" not in robot.name:
+            raise ParameterOutOfRange(f"mode of {robot.name}", self.mode, "mock; there are drivers for KUKA LBR only")
+        settings = self.fri_settings(self.late_limit)
+        if self.mode == "emulated" and not self.robot_ip:
+            settings = replace(settings, robot_ip="127.0.0.1")
+        fri = FriSetup(self.model, self.controller, settings, self.controller_load, loop)
+        require_velocity_error(robot, settings.period)
+        load_payload(robot, self.controller_load)
+        return partial(build_fri_loop, fri)
 
     def faults(self) -> InjectedFaults:
         """The faults to inject into the simulated arm."""
@@ -177,7 +205,7 @@ class ArmDriverNode(LifecycleNode):
             self._robot = values.load_robot(self.get_logger())
             load_payload(self._robot, values.payload)
             values.faults().require_joints(self._robot.joint_names)
-            self._loop = LoopProcess(partial(build_mock_loop, values.setup()), self._robot.n)
+            self._loop = LoopProcess(values.build(self._robot), self._robot.n)
             self._scene = SceneGuard(self._robot.n)
         except SysidError as error:
             self.get_logger().fatal(str(error))
@@ -318,7 +346,7 @@ class ArmDriverNode(LifecycleNode):
                 self._loop.timing(),
                 self._robot.joint_names,
                 self._robot.base_frame,
-                is_simulated=True,
+                is_simulated=self._config.values.mode != "hardware",
                 has_real_time=self._has_real_time,
                 payload_epoch=self._epochs.present,
                 dropped=self._dropped,
@@ -333,7 +361,7 @@ class ArmDriverNode(LifecycleNode):
             code=code,
             text=text,
             joint_names=list(self._robot.joint_names),
-            is_simulated=True,
+            is_simulated=self._config.values.mode != "hardware",
             is_taking_over=is_taking_over,
             payload_epoch=self._epochs.present,
         )
@@ -365,14 +393,23 @@ class ArmDriverNode(LifecycleNode):
             "period max [s]": timing.period_max,
             "compute p99 [s]": timing.compute_p99,
             "scheduling": self._loop.scheduling,
+            **self._arm_health(),
         }
         self._diagnose(status.stamp_ns, level, status.reason, values)
+
+    def _arm_health(self) -> dict[str, object]:
+        try:
+            return self._loop.health()
+        except SysidError as error:
+            return {"connection": str(error)}
 
     def _diagnose(self, stamp_ns: int, level: Level, text: str, values: dict[str, object]) -> None:
         name = f"{self.get_name()}: control loop"
         self._diagnostics_publisher.publish(diagnostic_message(stamp_ns, name, self._robot.name, level, text, values))
 
     def _publish_truth(self) -> None:
+        if not self._config.values.is_mock:
+            return
         truth = self._loop.truth()
         frame = self._robot.joint_names[-1]
         self._truth_publisher.publish(truth_to_message(truth.payload, truth.stamp_ns, frame, self._epochs.present))
@@ -495,7 +532,7 @@ class ArmDriverNode(LifecycleNode):
 
     def _change_faults(self, values: ArmDriverParameters) -> None:
         faults = values.faults()
-        if faults == self._faults or self._loop is None or not self._loop.is_alive:
+        if not values.is_mock or faults == self._faults or self._loop is None or not self._loop.is_alive:
             return
         is_repeated = faults.drop_cycles == self._faults.drop_cycles
         self._faults = faults

@@ -106,3 +106,15 @@ def test_a_joint_that_hardly_moves_is_not_stuck(check, robot):
     for k in range(5000):
         assert check.find_fault(state(k)) == ""
         assert check.find_stuck_joint(amplitude * np.sin(0.05 * k), 50.0 * amplitude, BOUND, NOTHING + 0.05) == ""
+
+
+def test_a_reading_that_changes_in_every_cycle_is_never_stuck(robot):
+    """With fine encoders a joint passes many steps within one cycle."""
+    fine = replace(robot, sensors=replace(robot.sensors, position_resolution=np.full(7, 1e-6)))
+    check, speed = MeasurementCheck(fine, LoopSettings(), PERIOD), 1.0
+    for k in range(5):
+        q = np.full(7, speed * PERIOD * k)
+        assert check.find_fault(state(k, q=q[0])) == ""
+        assert check.find_stuck_joint(q, np.full(7, speed), BOUND, BOUND) == ""
+    assert check.find_fault(replace(state(5), q=q)) == ""
+    assert "has not changed" in check.find_stuck_joint(q + speed * PERIOD, np.full(7, speed), BOUND, BOUND)

@@ -3,6 +3,7 @@
 import pytest
 
 from sysid_ros.nodes.arm_driver import ArmDriverNode
+from sysid_ros.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.nodes.excitation_planner import ExcitationPlannerNode
 from sysid_ros.nodes.identification import IdentificationNode
@@ -30,7 +31,11 @@ def test_unknown_model(capfd, node):
 @pytest.mark.parametrize(
     ("node", "parameter", "words"),
     [
-        (ArmDriverNode, "mode:=hardware", "'mode' is 'hardware'; allowed: one of 'mock'"),
+        (ArmDriverNode, "mode:=dream", "'mode' is 'dream'; allowed: one of 'mock'"),
+        (ArmDriverNode, "mode:=hardware", "mode of kinova_gen3_2f85 is 'hardware'; allowed: mock; there are drivers"),
+        (ArmDriverNode, "fri_version:=2.6", "allowed: one of '1.15'"),
+        (ArmEmulatorNode, "send_period:=0.1", "from 0.001 to 0.01 [s]"),
+        (ArmEmulatorNode, "payload:=anvil", "payload 'anvil' is unknown"),
         (ArmDriverNode, "controller:=pd", "allowed: one of 'robust'"),
         (ArmDriverNode, "commander_timeout:=0.1", "0, or 0.2 to 10"),
         (ArmDriverNode, "batch_rate:=1.0", "from 5 to 200 [Hz]"),

@@ -116,7 +116,7 @@ class FriArm(Arm):
         link.answer(self._position_to_send(), self._torque_to_send(tau))
 
     def stop(self, reason: str) -> None:
-        """See :meth:`Arm.stop`. A last command that only balances gravity, then silence: the controller ends the motion.
+        """See :meth:`Arm.stop`. A last command that balances gravity, then silence: the controller ends the motion.
 
         What follows within the session is answered again as soon as it only monitors.
         """

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import deque
+
+import numpy as np
 
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.fri.codec import FriCodec
@@ -11,6 +14,9 @@ from sysid_ros.drivers.fri.session import FriSession
 from sysid_ros.drivers.fri.settings import FriSettings
 from sysid_ros.drivers.network.deadlines import ArrivalWatch
 from sysid_ros.drivers.network.udp import UdpEndpoint
+
+_REACTIONS = 2000
+"""Times between a message and its answer that are kept."""
 
 
 class FriLink:
@@ -28,6 +34,8 @@ class FriLink:
         self.session = FriSession(FriCodec(settings.version))
         self.arrivals = ArrivalWatch()
         self.skipped = 0
+        self.reactions: deque[float] = deque(maxlen=_REACTIONS)
+        self._received = 0.0
         self._unsent = 0
         self._is_answered = True
 
@@ -50,6 +58,7 @@ class FriLink:
             if message is None and time.monotonic() > deadline:
                 return None  # even where unusable datagrams keep coming
         self._is_answered = False
+        self._received = time.monotonic()
         self.arrivals.note(message.send_period)
         return message
 
@@ -59,8 +68,11 @@ class FriLink:
             return
         self._is_answered = True
         datagram = self.session.answer(q, tau)
-        if datagram is not None and not self._endpoint.send(datagram):
+        if datagram is None:
+            return
+        if not self._endpoint.send(datagram):
             self._unsent += 1
+        self.reactions.append(time.monotonic() - self._received)
 
     @property
     def is_commanded(self) -> bool:
@@ -71,6 +83,7 @@ class FriLink:
         """Counters for diagnostics, by name."""
         counts, message = self.session.counts, self.session.last
         sequence = counts.sequence
+        reactions = list(self.reactions) or [0.0]
         return {
             "session state": self.session.state.name,
             "connection quality": self.session.quality.name,
@@ -89,6 +102,9 @@ class FriLink:
             "commands not taken by the network": self._unsent,
             "datagrams of other hosts": self._endpoint.ignored,
             "longest time between messages [s]": self.arrivals.longest,
+            "reaction p50 [s]": float(np.quantile(reactions, 0.5)),
+            "reaction p99 [s]": float(np.quantile(reactions, 0.99)),
+            "reaction max [s]": max(reactions),
             "tracking performance": 0.0 if message is None else message.tracking_performance,
         }
 

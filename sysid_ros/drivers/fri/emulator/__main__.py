@@ -7,6 +7,7 @@ computer and goes through the whole session: MONITORING_WAIT, MONITORING_READY, 
 from __future__ import annotations
 
 import argparse
+import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -55,6 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--command-sign", type=float, default=1.0, help="sign with which torques are applied (KUKA: 1)")
     add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow client [s] (default: 0)")
     add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
+    add("--while-stdin", action="store_true", help="end when the standard input is closed, as by a parent that dies")
     return parser
 
 
@@ -80,6 +82,10 @@ def setup_of(options: argparse.Namespace) -> EmulatorSetup:
     )  # fmt: skip
 
 
+def _is_stdin_open() -> bool:
+    return not select.select([sys.stdin], [], [], 0.0)[0] or bool(sys.stdin.buffer.read1(1))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the emulator until it is told to end; returns the exit status."""
     options = build_parser().parse_args(argv)
@@ -100,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     say(f"{controller.arm.robot.name}, FRI {options.version}, from {host}:{port} to {options.client}:{options.port}")
     say(f"scheduling: {request_real_time()}")
     try:
-        server.run(options.seconds)
+        server.run(options.seconds, _is_stdin_open if options.while_stdin else lambda: True)
     except KeyboardInterrupt:
         pass
     server.close()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from sysid_ros.drivers.fri.emulator.controller import FriController
 from sysid_ros.drivers.fri.enums import SessionState
 from sysid_ros.drivers.network.udp import Address, UdpEndpoint
 from sysid_ros.drivers.pacing import Pacer
+
+_CYCLES_BETWEEN_QUESTIONS = 50
 
 
 class EmulatorServer:
@@ -66,11 +69,12 @@ class EmulatorServer:
         self.slipped += time.monotonic() - started
         return [] if first is None else [first, *self._endpoint.receive_all()]
 
-    def run(self, seconds: float = float("inf")) -> None:
-        """Runs for a time [s]."""
+    def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """Runs for a time [s], or until it is not wanted any more; that is asked every 50 cycles."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self.cycle()
+        while time.monotonic() < end and is_wanted():
+            for _ in range(_CYCLES_BETWEEN_QUESTIONS):
+                self.cycle()
 
     def close(self) -> None:
         """Closes the socket."""

@@ -1,0 +1,120 @@
+"""Node ``arm_emulator``: runs the emulated controller of an arm in a process, and tells the truth about it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from rclpy.node import Node
+
+from sysid_msgs.msg import SimulationTruth
+from sysid_ros.core.errors import SysidError
+from sysid_ros.drivers.fri.enums import FriVersion
+from sysid_ros.drivers.fri.settings import PORTS
+from sysid_ros.drivers.mock import TRUTHS, load_payload
+from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import truth_to_message
+from sysid_ros.ros.node import spin_main
+from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.robot import RobotParameters
+
+_WATCH_SECONDS = 0.2
+_END_SECONDS = 3.0
+
+
+class EmulatorEnded(SysidError):
+    """The emulated controller has ended by itself.
+
+    Args:
+        code: Its exit status.
+    """
+
+    def __init__(self, code: int):
+        self.code = code
+        super().__init__(f"the emulated controller has ended with exit status {code}")
+
+
+@dataclass(frozen=True)
+class ArmEmulatorParameters(RobotParameters):
+    """Parameters of the node ``arm_emulator``."""
+
+    fri_version: str = parameter(
+        "1.15", "", "LBR: version of FRI", choices=tuple(v.value for v in FriVersion), read_only=True
+    )
+    port_id: int = parameter(
+        PORTS[0], "-", "LBR: UDP port of the driver on this computer", lower=1024, upper=65535, read_only=True
+    )
+    send_period: float = parameter(
+        0.001, "s", "LBR: time between messages, in steps of 0.001", lower=0.001, upper=0.01, read_only=True
+    )
+    payload: str = parameter(
+        "none", "", "What the arm holds: a name from config/payloads.yaml, a mass [kg], or none", read_only=True
+    )
+    controller_load: str = parameter(
+        "none", "", "Load configured on the controller, in the same words", read_only=True
+    )
+    truth: str = parameter(
+        "random", "", "How the arm's own parameters are chosen in their box", choices=TRUTHS, read_only=True
+    )
+    noise: str = parameter(
+        "uniform", "", "How the sensors use their allowed errors", choices=tuple(n.value for n in Noise), read_only=True
+    )
+    seed: int = parameter(0, "-", "Seed of truth and noise", lower=0, upper=2**31 - 1, read_only=True)
+    friction_compensation: float = parameter(
+        0.0, "-", "LBR: share of friction the controller compensates", lower=0.0, upper=1.0, read_only=True
+    )
+    patience: float = parameter(
+        0.0, "s", "How long emulated time waits for a slow driver", lower=0.0, upper=10.0, read_only=True
+    )
+
+    def command(self) -> list[str]:
+        """The command that starts the emulated controller."""
+        options = {
+            "robot": self.model, "version": self.fri_version, "port": self.port_id, "send-period": self.send_period,
+            "payload": self.payload, "load": self.controller_load, "truth": self.truth, "noise": self.noise,
+            "seed": self.seed, "friction-compensation": self.friction_compensation, "patience": self.patience,
+        }  # fmt: skip
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        return [sys.executable, "-m", "sysid_ros.drivers.fri.emulator", *words, "--while-stdin"]
+
+
+class ArmEmulatorNode(Node):
+    """Starts the emulated controller, watches it, and publishes what its arm holds."""
+
+    def __init__(self) -> None:
+        super().__init__("arm_emulator")
+        values = ParameterServer(self, ArmEmulatorParameters).values
+        robot = values.load_robot(self.get_logger())
+        payload = load_payload(robot, values.payload)
+        load_payload(robot, values.controller_load)
+        # A session of its own: Ctrl-C in the terminal must not end the controller before its driver has let go.
+        self._process = subprocess.Popen(values.command(), stdin=subprocess.PIPE, start_new_session=True)
+        self._truth_publisher = self.create_publisher(SimulationTruth, "arm_driver/truth", qos.LATCHED)
+        now = self.get_clock().now().nanoseconds
+        self._truth_publisher.publish(truth_to_message(payload, now, robot.joint_names[-1]))
+        self.create_timer(_WATCH_SECONDS, self._watch)
+
+    def _watch(self) -> None:
+        code = self._process.poll()
+        if code is not None:
+            raise EmulatorEnded(code)
+
+    def close(self) -> None:
+        """Ends the emulated controller."""
+        self._process.stdin.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the node until it is stopped; returns the exit status."""
+    return spin_main(ArmEmulatorNode, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
