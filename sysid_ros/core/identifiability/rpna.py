@@ -127,7 +127,7 @@ class _BaseView:
         """Momentum and mapping conditions of one body, (rows, P)."""
         spans = self._spans
         twists = spans.invariant(unit.cross, unit.transform @ self._twists[parent])
-        momentum = unit.momentum(twists, is_base_twist=True)
+        momentum = unit.momentum(twists)
         if self._settings.is_static:
             momentum = momentum[:, :0]
         carried = unit.transfer.T @ self.coefficients[parent]

@@ -73,13 +73,12 @@ class JointUnit:
     _has_armature: bool
     _has_offset: bool
 
-    def momentum(self, velocities: Array, is_base_twist: bool = False) -> Array:
+    def momentum(self, velocities: Array) -> Array:
         """Gradients of ``v^T I phi`` by the extended parameters, (P, c nd), for extended velocities (S, c).
 
         Args:
-            velocities: Extended velocities.
-            is_base_twist: Whether they are virtual twists of the base; a wrench under the base feels no armature and
-                no torque offset, which act between two bodies.
+            velocities: Extended velocities, or virtual twists of the base: these move no joint and carry no weight, so
+                a wrench under the base feels neither armature nor torque offset.
 
         Returns:
             The gradients.
@@ -90,11 +89,10 @@ class JointUnit:
         parts = [projected_momentum(velocities[:6], self._link_motion)]
         if self._rotor_basis.shape[1]:
             parts.append(self._rotor_basis.T @ projected_momentum(velocities[6:12], self._rotor_motion))
-        inner = 0.0 if is_base_twist else 1.0
         if self._has_armature:
-            parts.append(inner * velocities[None, -2])
+            parts.append(velocities[None, -2])
         if self._has_offset:
-            parts.append(inner * velocities[None, -1])
+            parts.append(velocities[None, -1])
         return np.concatenate(parts) if count * freedoms else np.zeros((len(self.names), 0))
 
 

@@ -125,7 +125,7 @@ def _reason(structure: Structure, parameter: int) -> str:
 
 
 def describe_motion(structure: Structure, body: BodySummary) -> str:
-    """How a body can move, as far as its attainable velocities and gravity go, such as ``the body only turns about z``."""
+    """How a body can move, as far as its attainable velocities and gravity go, like ``the body only turns about z``."""
     linear, angular = body.velocities[:3], body.velocities[3:]
     if not body.velocities.size:
         return "the body never moves"

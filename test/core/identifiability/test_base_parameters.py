@@ -84,8 +84,8 @@ def test_words(arm):
     first, last = robot.joint_names[0], robot.joint_names[-1]
     index = structure.names.index
     assert explain(structure, index(f"{first}.m")) == (
-        f"{first}.m cannot be known: the body only turns about z and the origin of its frame is only accelerated along z "
-        "(gravity included), so m never shows up in kinetic energy or weight that a measured force feels."
+        f"{first}.m cannot be known: the body only turns about z and the origin of its frame is only accelerated "
+        "along z (gravity included), so m never shows up in kinetic energy or weight that a measured force feels."
     )
     assert explain(structure, index(f"{last}.Ixy")) == f"{last}.Ixy can be known on its own."
     text = explain(structure, index(f"{last}.Ixx"))

@@ -163,6 +163,18 @@ def test_advice_is_evaluated_and_helps(arm):
     assert found.text.split("moving ")[1].split(" at ")[0] in describe_data(analysis, found)
 
 
+def test_advice_leaves_out_what_is_not_needed(arm):
+    """Only the last joint has not moved: nothing else has to, and few postures matter."""
+    information = arm.information([arm.swing(range(6), seed) for seed in range(4)])
+    analysis = analyze_data(arm.structure, information, arm.scale)
+    found = advise(arm.robot, analysis, arm.source, information)
+    assert found.moving == ("joint_7",)
+    assert len(found.postures) < 6
+    still = np.flatnonzero(found.motion.amplitude == 0.0)
+    at_home = np.isclose(found.motion.posture[still], arm.robot.home[still])
+    assert np.count_nonzero(at_home) == 6 - len(found.postures)
+
+
 def test_no_advice_where_nothing_is_missing(arm, rich):
     scale = arm.scale * 1e3
     analysis = analyze_data(arm.structure, rich, scale)

@@ -231,3 +231,18 @@ def test_bodies_without_mass_between_two_axes(independent):
         if empty:
             everything = analyze_structure(tree_from_model(model, massless="unknown"))
             check(everything, independent.torque_regressor(model, rng), independent.rank, f"{9000 + seed}")
+
+
+def test_a_wrench_under_the_base_feels_no_armature_friction_or_offset(independent):
+    names = ("F_c", "F_v", "I_a", "beta")
+    for seed in range(5):
+        tree = tree_from_model(independent.random_tree(seeded(seed), independent.SINGLE, most=5))
+        plain = analyze_structure(tree, AnalysisSettings("base_wrench"))
+        structure = analyze_structure(tree, AnalysisSettings("base_wrench", joint_parameters=names))
+        assert structure.base_names == plain.base_names
+        for k, name in enumerate(structure.names):
+            if name.endswith(names):
+                assert not structure.matrix[:, k].any()
+        # Joint torques feel them, with or without that wrench.
+        both = analyze_structure(tree, AnalysisSettings("joints_and_base", joint_parameters=names))
+        assert set(both.base_names) >= {name for name in both.names if name.endswith("F_v")}
