@@ -127,7 +127,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="seed of the first trial")
     parser.add_argument("--robot", default="kinova_gen3_2f85", help="name of the robot")
     parser.add_argument("--seconds", type=float, default=3.0, help="duration of the motion [s]")
-    parser.add_argument("--method", default="left_inverse", help="method of the bounds")
+    parser.add_argument("--method", default="set_membership", help="method of the bounds")
     arguments = parser.parse_args()
     print(describe_machine())
     settings = EstimatorSettings(method=arguments.method, reweightings=1)

@@ -1,9 +1,10 @@
-"""Time of the estimator: windows with their error budget, point estimate and bounds, per batch and per update.
+"""Time of the estimator: windows with their error budget, point estimate and bounds, from scratch and per update.
 
-``python bench/bench_estimator.py [--robot NAME] [--rounds R]``. The candidates take turns and the processor time of the
-fastest round counts, because other processes only ever add time. The baseline is what one writes without this package:
-Pinocchio's regressor sample by sample, forward Euler over windows of 0.1 s, least squares, and the linear bound
-``|pinv(Y) dU/dm| rad(m)`` for torque and robot parameters only. The target for fit and bounds on 7.5 s is 100 ms.
+``python bench/bench_estimator.py [--robot NAME] [--rounds R] [--stream S]``. The candidates take turns and the processor
+time of the fastest round counts, because other processes only ever add time. Baselines: what one writes without this
+package (Pinocchio's regressor sample by sample, forward Euler over windows of 0.1 s, least squares, and the linear bound
+``|pinv(Y) dU/dm| rad(m)`` for torque and robot parameters only), and scipy's ``linprog`` for the linear programmes of the
+bounds, each from scratch. Targets: 1.5 s from scratch for 7.5 s of data at 4 kHz, 100 ms per 1.5 s of new data.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pinocchio as pin
+import scipy.sparse
 from _table import describe_machine, print_table
+from scipy.optimize import linprog
 
 from sysid_ros.core.estimation.bounds import compute_bounds
+from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.point import PointEstimator
 from sysid_ros.core.estimation.problem import Problem
 from sysid_ros.core.estimation.rows import Rows
@@ -31,6 +36,7 @@ from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.unknowns import describe_unknowns
 from sysid_ros.core.estimation.window_model import WindowModel
 from sysid_ros.core.estimation.windows import build_rows
+from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.loader import load_robot
 
 SECONDS = 7.5
@@ -107,78 +113,128 @@ def build_windows(model: WindowModel, windows: list[Window]) -> Rows:
     return Rows.stack([build_rows(model, w.block, w.start, w.stop, w.number) for w in windows])
 
 
-def batch_rows(robot, rounds: int) -> list[list[object]]:  # noqa: ANN001
-    """Everything on 7.5 s of data, from scratch."""
+def with_errors(robot, block: SampleBlock) -> SampleBlock:  # noqa: ANN001
+    """The samples with random errors of velocities and torques within their bounds."""
+    rng, sensors = np.random.default_rng(1), robot.sensors
+    limit = sensors.effort_relative_error * np.abs(block.tau) + sensors.effort_absolute_error
+    tau = block.tau + rng.uniform(-1.0, 1.0, block.tau.shape) * limit / (1.0 + sensors.effort_relative_error)
+    v = block.v + rng.uniform(-1.0, 1.0, block.v.shape) * sensors.velocity_error
+    return SampleBlock(block.stamps, block.sequence, block.q, v, tau)
+
+
+def solve_with_scipy(problem: Problem) -> np.ndarray:
+    """Half widths from 20 linear programmes, each solved from scratch by HiGHS (interior point) through scipy."""
+    radii = np.concatenate([problem.radius, problem.delta_radius, problem.end_radii])
+    matrix = scipy.sparse.hstack([problem.y, problem.b, problem.end_matrix])
+    matrix = scipy.sparse.diags_array(1.0 / problem.error) @ matrix @ scipy.sparse.diags_array(radii)
+    both = scipy.sparse.vstack([matrix, -matrix]).tocsr()
+    limits = np.concatenate([problem.r / problem.error + 1.0, 1.0 - problem.r / problem.error])
+    ends = np.zeros((10, 2))
+    for i in range(10):
+        for side, sign in enumerate((1.0, -1.0)):
+            cost = np.zeros(radii.size)
+            cost[i] = sign
+            ends[i, side] = linprog(cost, A_ub=both, b_ub=limits, bounds=(-1.0, 1.0), method="highs-ipm").fun
+    return -0.5 * ends.sum(axis=1) * problem.radius
+
+
+def batch_rows(robot, rounds: int) -> tuple[list[list[object]], dict[str, np.ndarray]]:  # noqa: ANN001
+    """Everything on 7.5 s of data, from scratch; and the half widths of each method."""
     settings = EstimatorSettings()
     unknowns = describe_unknowns(robot, settings)
     model = WindowModel(robot, settings, unknowns)
-    table, kept = [], None
+    table, rows = [], None
     for rate in (1000.0, 4000.0):
-        block = synthetic_data(robot, rate)
+        block = with_errors(robot, synthetic_data(robot, rate))
         windows, _ = SampleStream(robot, settings).add(block)
         spent, rows = fastest(lambda windows=windows: build_windows(model, windows), rounds)
         table.append([f"windows and error budget, {rate / 1000:g} kHz", 1e3 * spent, len(block) / spent])
-        kept = rows if kept is None else kept
+    spent, final = fastest(lambda: estimate_from_samples(robot, [block])[0], rounds)
+    table.append(["all of it by the estimator, 4 kHz (target 1500 ms)", 1e3 * spent, len(block) / spent])
     block = synthetic_data(robot, 1000.0)
     baseline = PlainLoop(robot)
     spent, (columns, torques) = fastest(lambda: baseline.windows(block, 100), max(1, rounds // 3))
     table.append(["baseline: windows sample by sample, 1 kHz", 1e3 * spent, len(block) / spent])
+
     prior = unknowns.prior
-    sensors = robot.sensors.velocity_error
+    problem = Problem.build(rows, prior.center, prior.radius, unknowns.radius, robot.sensors.velocity_error)
+    point, widths = PointEstimator(unknowns.nominal, prior, settings.prior_weight), {"prior": prior.radius}
+    spent, _ = fastest(lambda: PointEstimator(unknowns.nominal, prior, 1e-3).estimate(problem, None), rounds)
+    table.append(["physically consistent fit", 1e3 * spent, "-"])
+    methods = {
+        "set_membership": settings,
+        "set_membership, no cuts": replace(settings, use_cone=False),
+        "set_membership, no cuts, to 0.1 %": replace(settings, use_cone=False, bound_tolerance=1e-3),
+        "left_inverse": replace(settings, method="left_inverse"),
+        "sensitivity (not guaranteed)": replace(settings, method="sensitivity"),
+    }
+    for name, one in methods.items():
+        spent, bounds = fastest(lambda one=one: compute_bounds(problem, unknowns, one, point.start), rounds)
+        table.append([f"bounds, {name}", 1e3 * spent, "-"])
+        widths[name] = bounds.half_width
+    spent, widths["linprog"] = fastest(lambda: solve_with_scipy(problem), 1)
+    table.append(["baseline: 20 linear programmes by linprog, no cuts", 1e3 * spent, "-"])
+    spent, widths["plain"] = fastest(lambda: baseline.estimate(columns, torques), rounds)
+    table.append(["baseline: least squares and linear bound", 1e3 * spent, "-"])
+    widths["estimator (updates, cuts, minors)"] = final.half_width
+    return table, widths
 
-    def problem() -> Problem:
-        return Problem.build(kept, prior.center, prior.radius, unknowns.radius, sensors)
 
-    ready, point = problem(), PointEstimator(unknowns.nominal, prior, settings.prior_weight)
-    fit_time, _ = fastest(lambda: PointEstimator(unknowns.nominal, prior, 1e-3).estimate(problem(), None), rounds)
-    bound_time, bounds = fastest(lambda: compute_bounds(problem(), unknowns, settings, point.start), rounds)
-    local = EstimatorSettings(method="sensitivity")
-    local_time, _ = fastest(lambda: compute_bounds(ready, unknowns, local, point.start), rounds)
-    plain_time, plain = fastest(lambda: baseline.estimate(columns, torques), rounds)
-    table.append(["physically consistent fit", 1e3 * fit_time, "-"])
-    table.append([f"bounds, left_inverse, {settings.reweightings} reweightings", 1e3 * bound_time, "-"])
-    table.append(["fit and bounds together (target 100 ms)", 1e3 * (fit_time + bound_time), "-"])
-    table.append(["bounds, sensitivity (the paper's, with its fit)", 1e3 * local_time, "-"])
-    table.append(["baseline: least squares and linear bound", 1e3 * plain_time, "-"])
-    print(f"mass half width: {bounds.half_width[0]:.3f} kg with every error, {plain[0]:.3f} kg by the baseline")
-    return table
-
-
-def streaming_rows(robot, seconds: float = 30.0) -> list[list[object]]:  # noqa: ANN001
-    """Time per portion of 20 samples and per update while the data keep coming."""
-    block = synthetic_data(robot, 1000.0)
-    estimator = StreamingEstimator(robot, EstimatorSettings())
-    plain, updates = [], []
+def streaming_rows(robot, method: str, seconds: float) -> list[list[object]]:  # noqa: ANN001
+    """Time per batch, per update and per 1.5 s of data while the data keep coming."""
+    block = with_errors(robot, synthetic_data(robot, 1000.0))
+    settings = EstimatorSettings(method=method)
+    updates: list[float] = []
+    estimator = StreamingEstimator(robot, settings, on_update=lambda _: updates.append(0.0))
+    plain, renewals, known = [], [], 0
     portion, stamps, count = 20, 0, len(block)
-    for repeat in range(int(seconds / SECONDS)):
+    for repeat in range(max(1, round(seconds / SECONDS))):
         for first in range(0, count - portion, portion):
             part = block.slice(first, first + portion)
             moved = SampleBlock(part.stamps + stamps, part.sequence + repeat * count, part.q, part.v, part.tau)
-            before = estimator._windows // EstimatorSettings().update_windows
             started = time.process_time()
             estimator.add(moved)
             spent = 1e3 * (time.process_time() - started)
-            is_update = estimator._windows // EstimatorSettings().update_windows > before
-            (updates if is_update else plain).append(spent)
+            (renewals if len(updates) > known else plain).append(spent)
+            known = len(updates)
         stamps += round((SECONDS + 0.001) * 1e9)
     stored = sum(len(rows) for rows in estimator._rows)
+    share = 1.5e3 * (sum(plain) + sum(renewals)) / (1e-6 * stamps)
+    name = f"{settings.update_windows * settings.window_duration:g} s"
     return [
-        ["20 samples (one batch at 50 Hz)", len(plain), *np.quantile(plain, [0.5, 0.99, 1.0]), "-"],
-        ["renewal of bounds and fit, every 0.5 s", len(updates), *np.quantile(updates, [0.5, 0.99, 1.0]), stored],
+        [f"{method}: 20 samples (one batch at 50 Hz)", len(plain), *np.quantile(plain, [0.5, 0.99, 1.0]), "-", "-"],
+        [
+            f"{method}: bounds and fit, every {name}",
+            len(renewals),
+            *np.quantile(renewals, [0.5, 0.99, 1.0]),
+            share,
+            stored,
+        ],
     ]
+
+
+def print_widths(widths: dict[str, np.ndarray]) -> None:
+    columns = ["half width, 7.5 s of data with random errors", *PARAMETER_NAMES]
+    print_table(columns, [[name, *values] for name, values in widths.items()])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--robot", default="kinova_gen3_2f85", help="name of the robot")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of which the fastest counts")
+    parser.add_argument("--stream", type=float, default=30.0, help="seconds of data that are streamed")
     arguments = parser.parse_args()
     robot = load_robot(arguments.robot)
     print(describe_machine() + f", load {os.getloadavg()[0]:.1f}")
-    rows = batch_rows(robot, arguments.rounds)
+    rows, widths = batch_rows(robot, arguments.rounds)
     print_table(["7.5 s of data, from scratch", "processor time [ms]", "samples/s"], rows, robot.name)
-    columns = ["30 s of streaming at 1 kHz", "calls", "p50 [ms]", "p99 [ms]", "max [ms]", "rows kept"]
-    print_table(columns, streaming_rows(robot))
+    print_widths(widths)
+    heading = f"{arguments.stream:g} s of streaming at 1 kHz"
+    columns = [heading, "calls", "p50 [ms]", "p99 [ms]", "max [ms]", "per 1.5 s of data [ms]", "rows kept"]
+    both = [
+        row for method in ("set_membership", "left_inverse") for row in streaming_rows(robot, method, arguments.stream)
+    ]
+    print_table(columns, both)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def find_contradictions(problem: Problem) -> NDArray[np.intp]:
     """Rows that no target in the box can explain, worst first."""
     allowed = row_allowance(problem, problem.radius)
     rows = np.flatnonzero(np.abs(problem.r) > allowed)
-    return rows[np.argsort(-(np.abs(problem.r) / allowed)[rows])]
+    return rows[np.argsort(-np.abs(problem.r[rows]) / np.maximum(allowed[rows], 1e-300))]
 
 
 def describe_contradictions(

@@ -210,11 +210,11 @@ class StreamingEstimator:
         return Problem.build(rows, self._box.center, self._box.radius, self._unknowns.radius, self._velocity_error)
 
     def _shorten(self) -> None:
-        """Compacts the older half of the rows once there are too many windows."""
+        """Compacts the older rows if with the next update there would be too many windows."""
         stored = sum(1 for rows in self._rows if rows.window[0] >= 0)
-        if stored <= self._settings.max_windows:
+        if stored + self._settings.update_windows <= self._settings.max_windows:
             return
-        keep = self._settings.max_windows // 2
+        keep = max(1, self._settings.max_windows // 2)
         old, recent = Rows.stack(self._rows[:-keep]), self._rows[-keep:]
         if self._settings.method != "sensitivity":
             of_bounds = self._multipliers[:, : len(old)]
