@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.identifiability.criterion import WeakestDirections
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 
 Array = NDArray[np.float64]
@@ -21,6 +22,8 @@ Array = NDArray[np.float64]
 PAYLOAD = 10
 _TORQUE_SMOOTHING = 0.1
 """``|tau|`` in the torque error is replaced by ``sqrt(tau^2 + s^2)`` [Nm]."""
+_FEWEST_DIRECTIONS = 3
+"""Least number of combinations that the cost of the weakest directions looks at."""
 _FLOOR = 1e-9
 """Added to the diagonal of scaled information, so that a motionless start has a finite value."""
 
@@ -151,7 +154,20 @@ class InformationCriterion:
 
 def build_criterion(kind: str, errors: ErrorModel, collected: Array | None = None) -> Criterion:
     """The criterion of a name of :data:`sysid_ros.core.excitation.settings.CRITERIA`."""
+    if kind == "weakest_directions":
+        return _weakest_directions(errors, collected)
     return BoundsCriterion(errors, collected) if kind == "bounds" else InformationCriterion(errors, collected, kind)
+
+
+def _weakest_directions(errors: ErrorModel, collected: Array | None) -> WeakestDirections:
+    """The combinations of payload parameters that the data know less well than the box did, or the three worst."""
+    scale = errors.payload_scale
+    given = np.zeros((PAYLOAD, PAYLOAD)) if collected is None else collected
+    values, vectors = np.linalg.eigh(scale[:, None] * given * scale / errors.row_error**2)
+    count = max(int(np.count_nonzero(values < 1.0)), _FEWEST_DIRECTIONS)
+    deviation = np.full(errors.relative.shape, errors.row_error)
+    known = np.diag(np.maximum(values[:count], 0.0))
+    return WeakestDirections(vectors[:, :count].T * scale, known, np.arange(-PAYLOAD, 0), deviation, errors.weight)
 
 
 def _d_optimal(information: Array) -> tuple[float, Array]:

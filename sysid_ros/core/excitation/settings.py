@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 from sysid_ros.core.errors import ParameterOutOfRange
 
-CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number")
+CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number", "weakest_directions")
 
 
 _ALLOWED: dict[str, tuple] = {

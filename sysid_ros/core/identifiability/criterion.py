@@ -19,36 +19,55 @@ class WeakestDirections:
     rows, each one prior deviation long. Knowledge along other directions does not count.
 
     Args:
-        analysis: What the data know so far.
-        information: The information it was made of, (P, P).
-        columns: Columns of the regressor that belong to the P parameters, (P,).
+        directions: Changes of the parameters the columns belong to, one in each row, each as long as one deviation of
+            what was known before, (d, k).
+        known: Information along them so far, (d, d) [-].
+        columns: Columns of the regressor that belong to these k parameters, (k,).
         deviation: Standard deviation of a mean torque, (n,) [Nm].
         weight: Windows of momentum one sample of the regressor stands for [-].
-        count: Number of directions.
 
     Raises:
-        ParameterOutOfRange: More directions are asked for than there are, or a shape is wrong.
+        ParameterOutOfRange: A shape is wrong, or a deviation is not positive.
     """
 
     def __init__(
-        self,
-        analysis: DataAnalysis,
-        information: ArrayLike,
-        columns: ArrayLike,
-        deviation: ArrayLike,
-        weight: float,
-        count: int = 3,
+        self, directions: ArrayLike, known: ArrayLike, columns: ArrayLike, deviation: ArrayLike, weight: float
     ):
+        self._directions = np.array(directions, dtype=float)
+        self._columns = np.asarray(columns, dtype=int)
+        self._deviation = np.asarray(deviation, dtype=float)
+        self._weight = float(weight)
+        count = len(self._directions)
+        if self._directions.shape != (count, len(self._columns)) or not count:
+            raise ParameterOutOfRange("directions", self._directions.shape, f"(d, {len(self._columns)}), d at least 1")
+        if not np.all(self._deviation > 0.0):
+            raise ParameterOutOfRange("deviation [Nm]", self._deviation.tolist(), "positive")
+        self._known = np.eye(count) + np.asarray(known, dtype=float)
+
+    @classmethod
+    def of_analysis(
+        cls, analysis: DataAnalysis, columns: ArrayLike, deviation: ArrayLike, weight: float, count: int = 3
+    ) -> WeakestDirections:
+        """The cost of the combinations that an analysis of data knows least.
+
+        Args:
+            analysis: What the data know so far.
+            columns: Columns of the regressor that belong to the P parameters of the analysis, (P,).
+            deviation: Standard deviation of a mean torque, (n,) [Nm].
+            weight: Windows of momentum one sample of the regressor stands for [-].
+            count: Number of combinations.
+
+        Returns:
+            The cost.
+
+        Raises:
+            ParameterOutOfRange: More combinations are asked for than there are.
+        """
         structure = analysis.structure
         if not 1 <= count <= structure.count:
             raise ParameterOutOfRange("count", count, f"1 to {structure.count}")
-        chosen = list(structure.chosen)
-        self._columns = np.asarray(columns, dtype=int)[chosen]
-        self._deviation = np.asarray(deviation, dtype=float)
-        self._weight = float(weight)
-        self._directions = np.array(analysis.weakest(count))
-        known = np.asarray(information, dtype=float)[np.ix_(chosen, chosen)]
-        self._known = np.eye(count) + self._directions @ known @ self._directions.T
+        known = np.diag(analysis.singular_values[::-1][:count] ** 2)
+        return cls(analysis.weakest(count), known, np.asarray(columns)[list(structure.chosen)], deviation, weight)
 
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
         """The cost and its derivative (N, n, k) at a regressor (N, n, k)."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.excitation.criteria import BoundsCriterion, ErrorModel
+from sysid_ros.core.excitation.criteria import BoundsCriterion, ErrorModel, build_criterion
 from sysid_ros.core.excitation.model import ExcitationModel, StartOutsideLimits
 from sysid_ros.core.excitation.problem import ExcitationProblem
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
@@ -70,6 +70,20 @@ def test_standing_still_is_allowed(problem):
 def test_more_collected_data_leave_less_to_learn(model, gen3, x):
     costs = [ExcitationProblem(model, gen3.home, ExcitationSettings(), k * COLLECTED).cost(x) for k in (0.01, 1, 100)]
     assert costs[0] > costs[1] > costs[2]
+
+
+def test_weakest_directions_care_for_nothing_that_is_known_well():
+    rng = np.random.default_rng(7)
+    radius = np.full(38, 0.5)
+    errors = ErrorModel(np.zeros(38), radius, np.zeros(2), np.full(2, 0.3), 2.0, 0.5)
+    known = np.diag([1e6] * 7 + [0.0] * 3)  # per box and row error, far above and below 1
+    criterion = build_criterion("weakest_directions", errors, known)
+    regressor = rng.normal(size=(5, 2, 38))
+    other = regressor.copy()
+    other[..., :-3] = rng.normal(size=(5, 2, 35))
+    assert criterion.evaluate(other)[0] == pytest.approx(criterion.evaluate(regressor)[0])
+    rows = regressor[..., -3:].reshape(-1, 3) * 0.5 / 0.5
+    assert criterion.evaluate(regressor)[0] == pytest.approx(-np.linalg.slogdet(np.eye(3) + 2.0 * rows.T @ rows)[1])
 
 
 def test_bounds_criterion_is_the_posterior_of_the_joint_estimate():

@@ -213,12 +213,17 @@ def test_guaranteed_bounds_contain_the_base_parameters_of_every_point(arm, rich)
 def test_cost_of_the_weakest_directions(arm):
     information = arm.information([arm.swing((0, 1, 2), seed) for seed in range(2)])
     analysis = analyze_data(arm.structure, information, arm.scale)
-    cost = WeakestDirections(analysis, information, arm.source.columns, np.full(7, 0.4), 2.0, count=3)
+    cost = WeakestDirections.of_analysis(analysis, arm.source.columns, np.full(7, 0.4), 2.0, count=3)
     w = TorqueRegressor(arm.robot)
     idle = w.evaluate(*arm.swing((0, 1), 0).states(8))
     regressor = w.evaluate(*arm.swing(range(7), 1).states(8))
     value, gradient = cost.evaluate(regressor)
     assert value < cost.evaluate(idle)[0] - 1.0
+    # It is what the information along these directions says.
+    rows = (regressor[..., arm.source.columns] / 0.4).reshape(-1, len(arm.source.columns))
+    total = (information + 2.0 * rows.T @ rows)[np.ix_(arm.structure.chosen, arm.structure.chosen)]
+    weak = analysis.weakest(3)
+    assert value == pytest.approx(-np.linalg.slogdet(np.eye(3) + weak @ total @ weak.T)[1])
     rng, step = np.random.default_rng(4), 1e-6
     for _ in range(5):
         direction = rng.normal(size=regressor.shape)
@@ -227,7 +232,11 @@ def test_cost_of_the_weakest_directions(arm):
         )
         assert change == pytest.approx(float((gradient * direction).sum()), rel=1e-5)
     with pytest.raises(ParameterOutOfRange, match="count"):
-        WeakestDirections(analysis, information, arm.source.columns, np.full(7, 0.4), 2.0, count=99)
+        WeakestDirections.of_analysis(analysis, arm.source.columns, np.full(7, 0.4), 2.0, count=99)
+    with pytest.raises(ParameterOutOfRange, match="directions"):
+        WeakestDirections(np.zeros((0, 2)), np.zeros((0, 0)), [0, 1], np.ones(7), 1.0)
+    with pytest.raises(ParameterOutOfRange, match="deviation"):
+        WeakestDirections(np.eye(2), np.eye(2), [0, 1], np.zeros(7), 1.0)
 
 
 def test_bad_input_is_refused(arm, rich):
