@@ -27,8 +27,8 @@ _EMPTY = 1e-9
 def compact(rows: Rows, problem: Problem, reweightings: int, multipliers: Array | None = None) -> Rows:
     """Few rows that bound each parameter about as well as the given rows do.
 
-    Ten rows are those of a left inverse. With multipliers there is one more for each of them: bounds that rest on more
-    rows than these then do not suffer, since they can take the same combination of the given rows as before.
+    Ten rows are those of a left inverse. With multipliers there are up to two more for each of them: bounds that rest on
+    more rows than these then do not suffer, since they can take the same combination of the given rows as before.
 
     Args:
         rows: The rows.
@@ -36,12 +36,14 @@ def compact(rows: Rows, problem: Problem, reweightings: int, multipliers: Array 
         reweightings: Steps towards the narrowest bounds.
         multipliers: Combinations of the rows that matter for bounds from these and more rows, (J, R), or None.
     """
-    compacted = combine(rows, problem, choose_inverse(problem, reweightings))
-    if multipliers is None:
-        return compacted
-    sizes = np.abs(multipliers) @ problem.error
-    more = combine(rows, problem, multipliers[sizes > _EMPTY * max(float(sizes.max(initial=0.0)), 1e-300)])
-    return Rows.stack([compacted, replace(more, window=np.full(len(more), OF_BOUNDS))])
+    parts = [combine(rows, problem, choose_inverse(problem, reweightings))]
+    # Rows that were compacted before and new ones stay apart, so that their weights can still change.
+    for is_part in (rows.window < 0, rows.window >= 0) if multipliers is not None else ():
+        matrix = np.where(is_part, multipliers, 0.0)
+        sizes = np.abs(matrix) @ problem.error
+        more = combine(rows, problem, matrix[sizes > _EMPTY * max(float(sizes.max(initial=0.0)), 1e-300)])
+        parts.append(replace(more, window=np.full(len(more), OF_BOUNDS)))
+    return Rows.stack(parts)
 
 
 def combine(rows: Rows, problem: Problem, matrix: Array) -> Rows:

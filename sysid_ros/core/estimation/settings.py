@@ -104,7 +104,7 @@ class EstimatorSettings:
     rest_interval: float = 1.0
     sensitivity_spacing: float = 0.02
     update_windows: int = 15
-    max_windows: int = 30
+    max_windows: int = 40
     bound_tolerance: float = 1e-6
     use_cone: bool = True
     reweightings: int = 3

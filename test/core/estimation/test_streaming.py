@@ -234,9 +234,33 @@ def test_long_streams_stay_bounded_and_keep_the_truth(robot, tools, dumbbell):
         estimate = estimator.estimate()
         widths.append(estimate.half_width)
         assert estimate.contains(dumbbell)
-    assert max(sizes) <= 7 * 30 + 10
+    assert max(sizes) <= 7 * 20 + 50
     assert estimate.number_of_windows > 100
     assert np.all(widths[-1] <= widths[0])
+
+
+def test_compaction_costs_little(robot, tools, dumbbell):
+    block = record(robot, tools, dumbbell, seed=4, duration=4.6)
+    widths = []
+    for max_windows in (1000, EstimatorSettings().max_windows):
+        settings = EstimatorSettings(max_windows=max_windows, bound_tolerance=1e-4)
+        estimate, history, _ = estimate_from_samples(robot, [block], settings)
+        assert len(history) == 3 and all(item.contains(dumbbell) for item in history)
+        widths.append(estimate.half_width)
+    assert np.all(widths[1] <= 1.08 * widths[0])
+
+
+def test_the_shares_add_up_and_the_labels_say_what_they_are(robot, recording):
+    settings = dataclasses.replace(FAST, update_windows=25, use_cone=False)
+    estimate, _, _ = estimate_from_samples(robot, [recording], settings)
+    shares = sum(estimate.error_budget.values())
+    assert estimate.method == "set_membership" and "smallest box" in estimate.guarantee
+    assert all(np.all(share >= 0.0) for share in estimate.error_budget.values())
+    # They add up to the half width that the data give, which the minors of the pseudo-inertia narrow further.
+    assert np.all(shares >= estimate.half_width * (1 - 1e-6)) and np.sum(shares < 1.01 * estimate.half_width) >= 3
+    without = tuple(name for name in settings.error_terms if name != "torque_relative")
+    better, _, _ = estimate_from_samples(robot, [recording], dataclasses.replace(settings, error_terms=without))
+    assert better.half_width[0] < estimate.half_width[0] - 0.5 * estimate.error_budget["torque_relative"][0]
 
 
 def test_a_wrong_robot_box_is_what_the_guarantee_depends_on(robot, tools, dumbbell):
