@@ -1,0 +1,192 @@
+"""Certified plans with the proven tracking bound: time, feasibility and condition numbers after weighing at rest.
+
+``python bench/bench_certified_planner.py [--states N] [--plans N] [--deadline S] [--kinds ...] [--obstacles ...]``.
+Every problem draws a payload of the prior, a posture and obstacles such that the arm can be held there for certain,
+weighs the payload at rest (one second of what sensors with their allowed errors read), and plans a chain of motions
+with the robust controller's bound and the verifier, as the nodes do. The box of the payload stays what weighing has
+left of it; in an identification it shrinks with every plan (see bench_closed_loop.py). A safe motion exists in
+every problem, to stay.
+
+Priors: "gripper" = nothing is held; "held object" = the default; "Table I" = last body and payload together in the box
+of SAFE-ID's Table I, the payload being a body of its own. Baseline in the same run: the same problems with constant
+tracking errors that nobody has proven, as in bench_planner.py.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import argparse
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from _table import describe_machine, print_table
+from bench_planner import Case, paper_scene, random_obstacles
+
+from sysid_ros.core.control.frozen_loop import BoundNotAvailable
+from sysid_ros.core.estimation.samples import SampleBlock
+from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import PayloadPrior, RobotModel
+from sysid_ros.core.model.sampling import sample_payload
+from sysid_ros.core.planning.bezier import BezierTrajectory
+from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, NoPlan, PayloadKnowledge
+from sysid_ros.core.planning.motion_checks import PlanRejected
+from sysid_ros.core.planning.scene import Scene
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
+
+WEIGHING = 1.0  # [s]
+NOTHING = PayloadKnowledge(Box(np.zeros(10), np.zeros(10)), np.zeros(10))
+FIRST_LIMIT = 10.0  # [s]; the nodes give a plan from rest this long
+
+
+@dataclass
+class Found:
+    """What came of the problems of one prior and number of obstacles."""
+
+    problems: int = 0
+    first: list[float] = field(default_factory=list)
+    later: list[float] = field(default_factory=list)
+    constant: list[float] = field(default_factory=list)
+    found: int = 0
+    asked: int = 0
+    whole: int = 0
+    ends: list[float] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+
+def prior_of(kind: str) -> RobotModel:
+    """The robot with one of the priors."""
+    robot = load_robot()
+    if kind == "gripper":
+        return Case.of(kind).robot
+    if kind == "held object":
+        return robot
+    table, body = robot.prior("safe_id_table_1"), robot.inertial_slice(robot.n)
+    lower = table.box.lower - robot.theta_box.upper[body]
+    lower[0] = max(lower[0], 0.0)  # the payload is a body
+    box = Box(lower, table.box.upper - robot.theta_box.lower[body])
+    return replace(robot, payload_prior=replace(robot.payload_prior, box=box, shape=None))
+
+
+def weigh(robot: RobotModel, q: np.ndarray, payload: np.ndarray, seed: int) -> PayloadKnowledge:
+    """What is known of the payload after the arm has been held at q for a while."""
+    n, count = robot.n, round(WEIGHING / 1e-3)
+    sensor = SensorSimulation(robot.sensors, Noise.UNIFORM, seed)
+    balance = ArmDynamics(robot, robot.theta_nominal, payload).gravity(q) + robot.friction(robot.theta_nominal)[:, 3]
+    rows = [sensor.measure(10**6 * k, q, np.zeros(n), balance) for k in range(1, count)]
+    stamps = np.maximum.accumulate(np.array([row[0] for row in rows])) + np.arange(len(rows))
+    block = SampleBlock(stamps, np.arange(len(rows)), *(np.array([row[i] for row in rows]) for i in (1, 2, 3)))
+    estimator = StreamingEstimator(robot, EstimatorSettings())
+    estimator.add(block)
+    estimate = estimator.estimate()
+    if not estimate.is_consistent:
+        raise RuntimeError(estimate.alarm)
+    return PayloadKnowledge(estimate.box, PayloadKnowledge.of(robot).nominal)
+
+
+def draw(
+    robot: RobotModel, planner: CertifiedPlanner, kind: str, scene: Scene | None, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, Scene, PayloadKnowledge]:
+    """A posture, obstacles and a payload such that the arm can stay there for certain."""
+    limits, still = robot.limits, np.zeros(robot.n)
+    lower, upper = np.maximum(limits.q_lower, -np.pi) + 0.05, np.minimum(limits.q_upper, np.pi) - 0.05
+    while True:
+        around = scene or Scene(random_obstacles(rng, count), ground_height=0.0)
+        for _ in range(10):
+            near = robot.home + rng.normal(scale=0.4, size=robot.n)
+            q = np.clip(near if rng.integers(0, 2) else rng.uniform(lower, upper), lower, upper)
+            payload = np.zeros(10) if kind == "gripper" else draw_payload(robot, rng)
+            seed = int(rng.integers(1e9))
+            known = NOTHING if kind == "gripper" else weigh(robot, q, payload, seed)
+            try:
+                planner.certify(BezierTrajectory(q, still, still, q, 0.5), known, around)
+            except (PlanRejected, BoundNotAvailable):
+                continue
+            return q, around, known
+
+
+def draw_payload(robot: RobotModel, rng: np.random.Generator) -> np.ndarray:
+    """A payload of the prior, (10,)."""
+    prior = robot.payload_prior
+    return sample_payload(prior if prior.shape is not None else PayloadPrior(prior.box, prior.nominal), rng)
+
+
+def solve(planner: CertifiedPlanner, case: tuple, plans: int, deadline: float, got: Found) -> None:
+    """Plans a chain and notes what came of it."""
+    q, scene, known = case
+    got.problems += 1
+    after, information = "", np.zeros((10, 10))
+    for number in range(plans):
+        limit = deadline if after else FIRST_LIMIT
+        wanted = NextPlan(known, q, after, 1.5 if after else 0.0, information, None, number == plans - 1, limit)
+        begin = time.monotonic()
+        got.asked += 1
+        try:
+            part = planner.plan(wanted, scene)
+        except NoPlan as failure:
+            got.reasons.append(str(failure))
+            return
+        finally:
+            (got.later if after else got.first).append(time.monotonic() - begin)
+        got.found += 1
+        after, information = part.plan.trajectory.hash(), part.information
+    got.whole += 1
+    got.ends.append(part.condition_number)
+
+
+def time_constant(case: Case, planner, q: np.ndarray, scene: Scene, known: PayloadKnowledge, deadline: float) -> float:  # noqa: ANN001
+    """Time of a plan from rest with constant tracking errors [s]."""
+    boxes, still, begin = (case.boxes[0], known.box), np.zeros(q.size), time.monotonic()
+    own = replace(case, boxes=boxes)
+    planner.plan(
+        (q, still, still), np.zeros((10, 10)), boxes, known.nominal, scene, lambda trajectory: case.errors,
+        lambda trajectory, errors: own.verify(trajectory, errors, scene), begin + deadline,
+    )  # fmt: skip
+    return time.monotonic() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--states", type=int, default=12, help="problems per prior and number of obstacles")
+    parser.add_argument("--plans", type=int, default=4, help="plans of a chain")
+    parser.add_argument("--deadline", type=float, default=1.5, help="time a plan may take while the arm moves [s]")
+    parser.add_argument("--kinds", nargs="+", default=["gripper", "held object", "Table I"])
+    parser.add_argument("--obstacles", nargs="+", default=["0", "5", "10", "paper"])
+    parser.add_argument("--reasons", action="store_true", help="print why there was no plan")
+    arguments = parser.parse_args()
+    print(describe_machine())
+    rows, every = [], []
+    for kind in arguments.kinds:
+        robot = prior_of(kind)
+        planner = CertifiedPlanner(robot)
+        case = replace(Case.of("held object"), robot=robot)
+        for name in arguments.obstacles:
+            got, rng = Found(), np.random.default_rng(7)
+            scene = paper_scene() if name == "paper" else None
+            for _ in range(arguments.states):
+                problem = draw(robot, planner, kind, scene, 0 if scene else int(name), rng)
+                solve(planner, problem, arguments.plans, arguments.deadline, got)
+                got.constant.append(time_constant(case, planner._planner, *problem, arguments.deadline))
+            every += got.first + got.later
+            rows.append([
+                kind, name, np.median(got.first + got.later), np.percentile(got.first + got.later, 99),
+                np.median(got.constant), f"{got.found} of {got.asked}", f"{got.whole} of {got.problems}",
+                np.median(got.ends or [np.inf]), np.max(got.ends or [np.inf]),
+            ])  # fmt: skip
+            if arguments.reasons:
+                print(*(f"  {kind}, {name}: {reason}" for reason in got.reasons), sep="\n")
+    titles = ["prior", "obstacles", "time median [s]", "p99 [s]", "baseline [s]", "plans found", "whole chains",
+              f"cond after {arguments.plans}", "worst"]  # fmt: skip
+    summary = f"{len(every)} plans: median {np.median(every):.3f} s, p99 {np.percentile(every, 99):.3f} s"
+    print_table(titles, rows, summary)
+
+
+if __name__ == "__main__":
+    main()
