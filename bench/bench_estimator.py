@@ -1,10 +1,10 @@
 """Time of the estimator: windows with their error budget, point estimate and bounds, from scratch and per update.
 
 ``python bench/bench_estimator.py [--robot NAME] [--rounds R] [--stream S]``. The processor time of the fastest round
-counts, because other processes only ever add time. Baselines: what one writes without this package (Pinocchio's regressor
-sample by sample, forward Euler over windows of 0.1 s, least squares, and the linear bound ``|pinv(Y) dU/dm| rad(m)`` for
-torque and robot parameters only), and scipy's ``linprog`` for the linear programmes of the bounds, each from scratch.
-Targets: 1.5 s from scratch for 7.5 s of data at 4 kHz, 100 ms per 1.5 s of new data.
+counts, because other processes only ever add time. Baselines: what one writes without this package (Pinocchio's
+regressor sample by sample, forward Euler over windows of 0.1 s, least squares, and the linear bound
+``|pinv(Y) dU/dm| rad(m)`` for torque and robot parameters only), and scipy's ``linprog`` for the linear programmes of
+the bounds, each from scratch. Targets: 1.5 s from scratch for 7.5 s of data at 4 kHz, 100 ms per 1.5 s of new data.
 """
 
 from __future__ import annotations
