@@ -8,17 +8,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.errors import ModelError, ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.settings import EstimatorSettings
 from sysid_ros.core.identifiability.advice import Advice, advise
 from sysid_ros.core.identifiability.data import DataAnalysis, analyze_data, prior_scale
 from sysid_ros.core.identifiability.data_wording import describe_data
 from sysid_ros.core.identifiability.information import WINDOW, ArmInformation, felt_joint_parameters
-from sysid_ros.core.identifiability.pinocchio_tree import tree_from_model
+from sysid_ros.core.identifiability.pinocchio_tree import MASSLESS, tree_from_model
 from sysid_ros.core.identifiability.report import structural_text
 from sysid_ros.core.identifiability.settings import MEASURED, AnalysisSettings
 from sysid_ros.core.identifiability.snapping import Comparison, compare_with_exact
@@ -27,13 +29,15 @@ from sysid_ros.core.identifiability.structure import Structure, analyze_structur
 from sysid_ros.core.identifiability.tree import KinematicTree
 from sysid_ros.core.identifiability.urdf_tree import STANDARD_GRAVITY, read_rotors, tree_from_urdf
 from sysid_ros.core.identifiability.wording import Symbol, symbol_table
+from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import FRICTION_NAMES, RobotModel, parameter_names
 from sysid_ros.export.identifiability_markdown import identifiability_markdown
 from sysid_ros.export.identifiability_page import identifiability_html
 from sysid_ros.export.identifiability_result import IdentifiabilityResult, dimensions
 from sysid_ros.export.identifiability_yaml import identifiability_yaml
-from sysid_ros.export.readers import read_recording
+from sysid_ros.export.readers import Recording, read_recording
+from sysid_ros.offline import identify_recording
 
 EXIT_OK, EXIT_BAD_INPUT = 0, 2
 _UNKNOWN = ("arm", "payload")
@@ -54,6 +58,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--floating", action="store_true", help="the root link floats freely (a legged or space robot)")
     parser.add_argument("--lock", nargs="+", default=[], metavar="JOINT", help="joints that do not move, at zero")
+    parser.add_argument(
+        "--massless",
+        choices=MASSLESS,
+        default="as_modelled",
+        help="what bodies without mass in a URDF are: frames, or bodies of unknown inertia (default %(default)s)",
+    )
     parser.add_argument("--rotors", type=Path, help="YAML with the rotors of the motors, see docs/identifiability.md")
     parser.add_argument(
         "--measured", choices=MEASURED, default="generalized_forces", help="what is measured (default %(default)s)"
@@ -110,9 +120,10 @@ def _analyze(options: argparse.Namespace) -> IdentifiabilityResult:
     if robot is None or options.data is None:
         return IdentifiabilityResult(comparison, source=source)
     # Data are compared with the geometry their regressors are made of.
-    analysis, advice = _analyze_recording(options, robot, comparison.raw)
+    analysis, advice, reason = _analyze_recording(options, robot, comparison.raw)
     plain = Comparison(comparison.raw, comparison.raw, ())
-    return IdentifiabilityResult(plain, analysis, advice, f"{source}, {options.data.name}")
+    payload = f"payload, named after {robot.joint_names[-1]}, of " if options.unknown == "payload" else ""
+    return IdentifiabilityResult(plain, analysis, advice, f"{payload}{source}, {options.data.name}", reason)
 
 
 def _read_trees(options: argparse.Namespace, robot: RobotModel | None) -> tuple[KinematicTree, KinematicTree | None]:
@@ -120,17 +131,15 @@ def _read_trees(options: argparse.Namespace, robot: RobotModel | None) -> tuple[
     if robot is not None:
         if options.floating or options.lock:
             raise ParameterOutOfRange("--floating, --lock", "given with --model", "only with --urdf")
-        tree = tree_from_model(robot.pin_model)
+        tree = replace(tree_from_model(robot.pin_model), notes=robot.warnings)
         if options.gravity:
             tree = tree.with_gravity(options.gravity)
         trees = [tree]
     else:
         text = _read(options.urdf)
         gravity = options.gravity or STANDARD_GRAVITY
-        trees = [
-            tree_from_urdf(text, gravity=gravity, is_floating=options.floating, locked=options.lock, snap_angles=snap)
-            for snap in (False, True)
-        ]
+        choices = {"is_floating": options.floating, "locked": options.lock, "massless": options.massless}
+        trees = [tree_from_urdf(text, gravity=gravity, snap_angles=snap, **choices) for snap in (False, True)]
     if options.rotors:
         rotors = read_rotors(_read(options.rotors), trees[0])
         trees = [tree.with_rotors(rotors) for tree in trees]
@@ -162,14 +171,31 @@ def _settings(options: argparse.Namespace, robot: RobotModel | None) -> Analysis
 
 def _analyze_recording(
     options: argparse.Namespace, robot: RobotModel, structure: Structure
-) -> tuple[DataAnalysis, Advice | None]:
-    samples = read_recording(options.data, robot).samples
+) -> tuple[DataAnalysis, Advice | None, str]:
+    """What the recording knows, a motion that would help, and why there are no guaranteed bounds if there are none."""
+    recording = read_recording(options.data, robot)
+    samples = recording.samples
     source = ArmInformation(robot, structure, options.window)
     information = source.of_recording(samples.seconds, samples.q, samples.v)
-    scale = _scale(options, robot, structure)
-    analysis = analyze_data(structure, information, scale)
+    box, reason = _guaranteed(options, robot, structure, recording)
+    analysis = analyze_data(structure, information, _scale(options, robot, structure), box)
     speeds = np.abs(samples.v).max(axis=0, initial=0.0)
-    return analysis, advise(robot, analysis, source, information, speeds)
+    return analysis, advise(robot, analysis, source, information, speeds), reason
+
+
+def _guaranteed(
+    options: argparse.Namespace, robot: RobotModel, structure: Structure, recording: Recording
+) -> tuple[Box | None, str]:
+    """Guaranteed bounds of a payload, from the estimator of the package; it bounds nothing else."""
+    if options.unknown != "payload":
+        return None, ""
+    if len(structure.names) != 10:
+        return None, "Guaranteed bounds are there only for a payload alone, with no joint parameters unknown."
+    result = identify_recording(recording, robot, EstimatorSettings())
+    if not result.is_usable or not result.is_rigorous:
+        why = result.estimate.alarm or " ".join(result.caveats) or result.estimate.guarantee
+        return None, f"No guaranteed bounds of the payload: {why}"
+    return result.estimate.box, ""
 
 
 def _scale(options: argparse.Namespace, robot: RobotModel, structure: Structure) -> NDArray[np.float64]:
@@ -196,6 +222,7 @@ def _summary(result: IdentifiabilityResult) -> str:
     lines += [f"{symbol.value} {symbol.meaning}" for symbol in Symbol if symbol is not Symbol.NONE]
     if result.analysis is not None:
         lines += ["", describe_data(result.analysis, result.advice)]
+        lines += [result.reason] if result.reason else []
     return "\n".join(lines)
 
 

@@ -16,6 +16,7 @@ def identifiability_markdown(result: IdentifiabilityResult) -> str:
     lines = [f"# Identifiability of {structure.mechanism.name or 'robot'}", "", structural_text(result.comparison), ""]
     if result.analysis is not None:
         lines += ["## This data", "", describe_data(result.analysis, result.advice), ""]
+        lines += [result.reason, ""] if result.reason else []
     lines += ["## What can be known", ""]
     table = [(name, tuple(s.value for s in row)) for name, row in symbol_table(structure)] + dimensions(structure)
     lines += _markdown_table(["", *(body.name for body in structure.bodies)], [[name, *row] for name, row in table])

@@ -77,6 +77,8 @@ def _states(result: IdentifiabilityResult) -> str:
         is_complete = result.analysis.determined == result.structure.count
         text = describe_data(result.analysis, result.advice)
         boxes.append(("good" if is_complete else "warn", "This data", text))
+    if result.reason:
+        boxes.append(("warn", "Bounds", result.reason))
     return "".join(
         f'<div class="state {kind}"><p><b>{escape(head)}.</b> {escape(text)}</p></div>' for kind, head, text in boxes
     )

@@ -21,12 +21,14 @@ class IdentifiabilityResult:
         analysis: What data know, if there are data.
         advice: A motion that would help.
         source: Where robot and data come from, in words.
+        reason: Why there are no guaranteed bounds although they were asked for; empty otherwise.
     """
 
     comparison: Comparison
     analysis: DataAnalysis | None = None
     advice: Advice | None = None
     source: str = ""
+    reason: str = ""
 
     @property
     def structure(self) -> Structure:

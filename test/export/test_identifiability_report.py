@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 import yaml
 
+from sysid_ros.core.identifiability.payload import PayloadIdentifiability
 from sysid_ros.core.identifiability.pinocchio_tree import tree_from_model
 from sysid_ros.core.identifiability.report import report_data, report_structure
 from sysid_ros.core.identifiability.snapping import compare_with_exact
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree import TreeBody, build_tree, prismatic, revolute
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.regressors import TorqueRegressor
 from sysid_ros.export.identifiability_markdown import identifiability_markdown
 from sysid_ros.export.identifiability_page import identifiability_html
 from sysid_ros.export.identifiability_result import IdentifiabilityResult, dimensions
@@ -119,8 +122,31 @@ def test_what_a_recording_knows(capsys, tmp_path):
     text = page.read_text()
     Page(text)
     assert "What this data knows" in text and 'id="spectrum-' in text and "unbounded" in text
-    status, out, _ = run(capsys, "--model", "kinova_gen3", "--data", data, "--unknown", "payload")
+
+
+def test_what_a_recording_knows_of_a_payload(capsys, tmp_path):
+    """Torques of a payload of 1 kg give guaranteed bounds; torques of zero contradict every payload."""
+    robot = load_robot("kinova_gen3")
+    data, page = recording(tmp_path / "r.npz", range(7)), tmp_path / "r.html"
+    arguments = ("--model", "kinova_gen3", "--data", data, "--unknown", "payload", "--html", page)
+    status, out, _ = run(capsys, *arguments)
     assert status == 0 and "has 10 base parameters out of 10 unknown ones" in out
+    assert "No guaranteed bounds of the payload: " in out and "guaranteed bounds</th>" not in page.read_text()
+
+    arrays = dict(np.load(data))
+    theta = robot.theta_nominal.copy()
+    payload = robot.payload_prior.nominal / robot.payload_prior.nominal[0]
+    theta[robot.inertial_slice(7)] += payload
+    a = np.gradient(arrays["v"], arrays["t"], axis=0)
+    torque = TorqueRegressor(robot).evaluate(arrays["q"], arrays["v"], a) @ theta
+    torque[1:] = 0.5 * (torque[1:] + torque[:-1])  # this robot's sensor holds the mean since the sample before
+    arrays["tau"] = torque
+    np.savez(data, **arrays)
+    status, out, _ = run(capsys, *arguments)
+    assert status == 0 and "No guaranteed bounds" not in out
+    row = re.search(r"<tr><td>joint_7.m</td>.*?\[([^,]+), ([^\]]+)\]", page.read_text())
+    lower, upper = (float(word.replace("−", "-")) for word in row.groups())
+    assert lower <= 1.0 <= upper and upper - lower < 1.5
 
 
 def test_rounded_geometry_is_told(capsys, tmp_path):
@@ -196,10 +222,6 @@ def test_reports_have_the_fields_of_the_message():
 
 
 def test_payload_reports_from_the_estimators_information():
-    from sysid_ros.core.identifiability.payload import PayloadIdentifiability
-    from sysid_ros.core.model.loader import load_robot
-    from sysid_ros.core.regressors import TorqueRegressor
-
     robot = load_robot("kinova_gen3_2f85")
     payload = PayloadIdentifiability(robot)
     q = np.random.default_rng(0).uniform(-1, 1, (50, 7))

@@ -6,11 +6,13 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
+from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.identifiability.errors import InvalidTree
 from sysid_ros.core.identifiability.tree import WORLD, KinematicTree, TreeBody, build_tree
 
 Array = NDArray[np.float64]
 
+MASSLESS = ("as_modelled", "unknown")
 _POSITIONS = (0.0, 0.7)
 """Positions at which a joint's motion is compared, to find one that is not constant."""
 
@@ -28,7 +30,10 @@ def tree_from_model(model: pin.Model, *, massless: str = "as_modelled") -> Kinem
 
     Raises:
         InvalidTree: A joint of a kind that is not supported, a number that is not finite.
+        ParameterOutOfRange: ``massless`` is something else.
     """
+    if massless not in MASSLESS:
+        raise ParameterOutOfRange("massless", massless, "one of " + ", ".join(MASSLESS))
     masses = np.array([inertia.mass for inertia in model.inertias])[1:]
     if not np.all(np.isfinite(masses)):
         raise InvalidTree("masses", "must be finite numbers")

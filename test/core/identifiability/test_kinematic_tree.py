@@ -114,6 +114,37 @@ def test_a_urdf_and_the_same_pinocchio_model_give_the_same_tree():
     assert analyze_structure(fixed).count == 4 and fixed.length == pytest.approx(0.3)
 
 
+def test_all_joint_types_of_urdf_and_several_arms():
+    text = urdf(
+        *(link(name) for name in "abcde"),
+        joint("slide", "base", "a", kind="prismatic"),
+        joint("turn", "base", "b", kind="continuous"),
+        joint("cart", "b", "c", kind="planar"),
+        joint("stiff", "c", "d", kind="fixed"),
+        joint("free", "base", "e", kind="floating", extra=""),
+    )
+    bodies = {found.name: found for found in tree_from_urdf(text).bodies}
+    assert {name: found.kind for name, found in bodies.items()} == {
+        "slide": "prismatic",
+        "turn": "revolute",
+        "cart": "3 degrees of freedom",
+        "free": "floating",
+    }
+    assert bodies["cart"].links == ("c", "d")
+    assert [bodies[name].parent for name in ("slide", "turn", "free")] == [-1, -1, -1]
+
+
+def test_the_size_of_a_robot_does_not_matter():
+    """The tolerance is relative to the length of its links."""
+    tree = tree_from_urdf(TWO)
+    for factor in (1e-4, 1e4):
+        bodies = [replace(found, translation=factor * found.translation) for found in tree.bodies]
+        scaled = analyze_structure(build_tree("scaled", bodies, tree.gravity))
+        assert scaled.base_names == analyze_structure(tree).base_names
+        # m_2 l^2 in I_zz of the first link
+        assert scaled.matrix[0, scaled.names.index("j2.m")] == pytest.approx(0.09 * factor**2)
+
+
 def test_universal_and_composite_joints_are_chains():
     composite = pin.JointModelComposite()
     composite.addJoint(pin.JointModelRX())
@@ -183,3 +214,5 @@ def test_unknown_rotors_joints_and_settings_are_refused():
             AnalysisSettings(**wrong)
     with pytest.raises(InvalidTree, match="floats already"):
         tree.with_floating_base().with_floating_base()
+    with pytest.raises(ParameterOutOfRange, match="massless"):
+        tree_from_urdf(TWO, massless="light")
