@@ -1,4 +1,3 @@
-import cvxpy
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -78,6 +77,7 @@ def test_a_massless_payload_is_found_at_the_tip_of_the_cone(noise):
 
 def solve_semidefinite(objective, box=None):
     """The same problem as a semidefinite programme, in variables and coordinates of similar size."""
+    cvxpy = pytest.importorskip("cvxpy")  # comes with requirements-test.txt
     scale = np.array([1.0, 0.3, 0.3, 0.3, *(0.05,) * 6])
     pseudo_scale = np.diag([4.0, 4.0, 4.0, 1.0])
     theta = cvxpy.Variable(10)
