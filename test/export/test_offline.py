@@ -186,6 +186,9 @@ def test_every_setting_of_the_estimator_can_be_given():
 def test_a_real_arm_gives_bounds_or_an_alarm_that_names_joints(effort_sign, is_usable, tmp_path):
     """A real LBR Med7: tilted base, torque 20 ms late, unknown tool, no velocities; once with the wrong sign."""
     robot = offline.load_robot("kuka_lbr_med7")
+    # The zeros of its torque sensors are further off than the 0.1 Nm of the robot file; all windows together show it.
+    sensors = dataclasses.replace(robot.sensors, effort_absolute_error=np.full(robot.n, 0.3))
+    robot = dataclasses.replace(robot, sensors=sensors)
     with np.load(REAL_DATA) as data:
         arrays = {name: data[f"fast_{name}"][:800] for name in ("t", "q", "tau")}
     texts = {"joints": np.array(robot.joint_names), "units": "t=s, q=rad, tau=Nm", "effort_sign": effort_sign}
