@@ -70,13 +70,12 @@ class Comparison:
         """What happened, in one or two sentences; empty if rounding changes nothing."""
         if not self.is_near_dependency:
             return ""
-        largest = max((item for item in self.changes if item.unit == "rad"), key=lambda item: item.change, default=None)
-        angle = f", by {largest.change:.1e} rad or less" if largest else ""
+        parts = [item.element + (f" by {item.change:.1e} {item.unit}") for item in self.changes]
         return (
             f"The geometry as written gives {self.raw.count} base parameters, but {self.raw.count - self.snapped.count}"
             f" of them ({', '.join(self.lost_names)}) are identifiable only because angles or offsets are rounded "
-            f"({', '.join(item.element for item in self.changes)}{angle}). With exact geometry there are "
-            f"{self.snapped.count}; no experiment will find the others."
+            f"({', '.join(parts)}). With exact geometry there are {self.snapped.count}; the others leave a trace of "
+            f"{self.raw.weakest:.0e} of that of the rest in what is measured."
         )
 
 

@@ -23,6 +23,8 @@ ROTOR_PARAMETERS = ("axial", "symmetric", "full")
 
 _ROTATION_TOLERANCE = 1e-6
 """Entries of ``R R^T - 1`` may be this large: a matrix that was written with six digits."""
+_SMALLEST_LENGTH = 1e-6
+"""No robot has shorter links [m]; such an offset is a rounding error."""
 _SMALLEST_AXIS = 1e-9
 """An axis shorter than this has no direction."""
 
@@ -137,7 +139,7 @@ class KinematicTree:
     def length(self) -> float:
         """A typical distance between neighbouring joints [m], the unit of length inside the analysis."""
         distances = [float(np.linalg.norm(body.translation)) for body in self.bodies]
-        far = [distance for distance in distances if distance > 1e-3 * max(distances)]
+        far = [distance for distance in distances if distance > max(1e-3 * max(distances), _SMALLEST_LENGTH)]
         return float(np.median(far)) if far else 1.0
 
     def children(self, index: int) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -10,6 +12,7 @@ from sysid_ros.core.identifiability.pinocchio_tree import tree_from_model
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree import Rotor
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.regressors import MomentumRegressor
 
 
@@ -246,3 +249,26 @@ def test_a_wrench_under_the_base_feels_no_armature_friction_or_offset(independen
         # Joint torques feel them, with or without that wrench.
         both = analyze_structure(tree, AnalysisSettings("joints_and_base", joint_parameters=names))
         assert set(both.base_names) >= {name for name in both.names if name.endswith("F_v")}
+
+
+def moved(tree, changes):
+    bodies = [replace(b, translation=b.translation + d) for b, d in zip(tree.bodies, changes, strict=True)]
+    return replace(tree, bodies=tuple(bodies))
+
+
+@pytest.mark.parametrize(("body", "axis", "count"), [(1, 0, 43), (1, 1, 41), (2, 0, 41)])
+def test_an_offset_counts_whatever_its_size(body, axis, count):
+    """Between intersecting axes without gravity: 39 base parameters, more with any offset above rounding errors."""
+    tree = tree_from_model(load_robot("kuka_lbr_med7").pin_model).with_gravity(np.zeros(3))
+    for size in (0.1, 1e-3, 1e-5, 1e-6, 1e-9, 0.0):
+        changes = np.zeros((7, 3))
+        changes[body, axis] = size
+        assert analyze_structure(moved(tree, changes)).count == (count if size > 1e-7 else 39), size
+
+
+def test_rounding_errors_of_the_machine_change_nothing(independent):
+    for seed in range(40):
+        rng = seeded(seed)
+        tree = tree_from_model(independent.random_tree(rng, independent.ANY, most=8))
+        noise = 1e-12 * rng.normal(size=(len(tree.bodies), 3))
+        assert analyze_structure(moved(tree, noise)).base_names == analyze_structure(tree).base_names, f"seed {seed}"
