@@ -262,3 +262,12 @@ def test_parameters_a_link_side_sensor_does_not_feel_are_refused():
     information = ArmInformation(robot, structure).of_motion(q, q, q, 1.0)
     with pytest.raises(ParameterOutOfRange, match="same mechanism"):
         analyze_data(structure, information, np.ones(77))
+
+
+def test_nothing_identifiable_is_no_error(arm):
+    tree = tree_from_model(arm.robot.pin_model).with_gravity(np.zeros(3))
+    structure = analyze_structure(tree, AnalysisSettings(motion="static"))
+    analysis = analyze_data(structure, np.zeros((70, 70)), np.ones(70))
+    assert structure.count == analysis.determined == 0 and analysis.condition_number == 1.0
+    assert describe_data(analysis).startswith("There is nothing that data could tell")
+    assert advise(arm.robot, analysis, arm.source, np.zeros((70, 70))) is None
