@@ -30,6 +30,7 @@ from sysid_ros.drivers.fri.takeover import (
     wait_for_controller,
     wait_for_torque_mode,
 )
+from sysid_ros.drivers.network.udp import UdpEndpoint
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
 
 _WAIT_PERIODS = 2.0
@@ -70,6 +71,7 @@ class FriArm(Arm):
         self._offset_ns: int | None = None
         self._sent = np.zeros(JOINTS)
         self._first: ArmState | None = None
+        self._closed_health: dict[str, object] = {}
         self._wait = self.settings.wait_time or _WAIT_PERIODS * self.period
 
     def connect(self) -> None:
@@ -82,7 +84,7 @@ class FriArm(Arm):
         self._is_commanding = False
         self._first = None
         if self._link is None:
-            self._link = FriLink(self.settings)
+            self._link = FriLink(self.settings, self._open())
         try:
             self._take_over(self._link)
         except Exception:
@@ -130,12 +132,16 @@ class FriArm(Arm):
         """See :meth:`Arm.close`."""
         self.stop("closed")
         if self._link is not None:
+            self._closed_health = {**self._link.health(), "session state": "not connected"}
             self._link.close()
         self._link = None
 
     def health(self) -> dict[str, object]:
-        """See :meth:`Arm.health`: state of the session and counters of the network."""
-        return {} if self._link is None else self._link.health()
+        """See :meth:`Arm.health`: state of the session and counters of the network, those of the last one if closed."""
+        return self._closed_health if self._link is None else self._link.health()
+
+    def _open(self) -> UdpEndpoint:
+        return UdpEndpoint("", self.settings.port, self.settings.robot_ip)
 
     # Taking over
 

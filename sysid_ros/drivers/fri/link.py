@@ -20,17 +20,15 @@ _REACTIONS = 2000
 
 
 class FriLink:
-    """The connection of one client; opens the socket.
+    """The connection of one client.
 
     Args:
-        settings: Version, port and controller.
-
-    Raises:
-        SocketUnavailable: The port cannot be opened.
+        settings: Version of the controller.
+        endpoint: Its socket.
     """
 
-    def __init__(self, settings: FriSettings):
-        self._endpoint = UdpEndpoint("", settings.port, settings.robot_ip)
+    def __init__(self, settings: FriSettings, endpoint: UdpEndpoint):
+        self._endpoint = endpoint
         self.session = FriSession(FriCodec(settings.version))
         self.arrivals = ArrivalWatch()
         self.skipped = 0

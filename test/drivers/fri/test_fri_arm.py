@@ -338,7 +338,7 @@ def test_a_motion_that_starts_before_the_arm_was_measured_is_not_answered(port):
     controller = make_controller(payload="2.0", start_time=0.05, restart_time=0.05)
     with RunningEmulator(controller, port):
         with pytest.raises(TakeoverRefused):
-            make_arm(port, rest_time=0.5, connect_timeout=2.0).connect()
+            make_arm(port, rest_time=5.0, connect_timeout=1.0).connect()
     assert any("no answer" in report or "quality" in report for report in controller.reports)
     assert "commands act" not in " ".join(controller.reports)
     assert travelled(controller) < 1e-3

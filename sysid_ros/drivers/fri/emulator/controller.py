@@ -1,7 +1,8 @@
 """The session of an emulated controller: states, quality, what it refuses, and what it does with the arm.
 
-It knows no socket and no clock: :meth:`FriController.cycle` takes what has arrived since the last cycle and returns the
-next message, so tests run it in lock-step. Rules that KUKA does not publish are marked as this emulator's own.
+It knows no socket and no clock, so tests run it in lock-step: :meth:`FriController.begin` takes what has arrived since
+the last cycle and returns the next message, :meth:`FriController.finish` lets the arm move. Rules that KUKA does not
+publish are marked as this emulator's own.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class FriController:
         self._safety = SafetyState.NORMAL_OPERATION
         self._step_limit = _STEP_FACTOR * arm.robot.limits.v_max * self.settings.send_period
         self.malformed = self.rejected = 0
+        self._measured = arm.advance(Overlay(arm.q), self._cycles_per_message)
         self.restart()
 
     def restart(self) -> None:
@@ -117,7 +119,7 @@ class FriController:
         self._quality.reset()
         self._held = self.arm.q
         self._command = Command(0, 0)
-        self._since_due = self._since_answer = self._answers_in_wait = 0
+        self._since_answer = self._answers_in_wait = 0
         self._time_in_state = 0.0
         self._wait = self.settings.start_time
         self.last_error = ""
@@ -135,25 +137,35 @@ class FriController:
 
     @property
     def is_answer_expected(self) -> bool:
-        """Whether the latest message asks for an answer."""
-        return self.state is not SessionState.IDLE and self._since_due == 0
+        """Whether the latest message asks for an answer; the client may have begun to count at any message."""
+        return self.state is not SessionState.IDLE and self._since_answer + 1 >= self.settings.receive_multiplier
 
     def cycle(self, datagrams: Sequence[bytes]) -> bytes:
-        """One send period: judges the answers, moves the arm, makes the next message.
+        """One send period: :meth:`begin` and :meth:`finish`."""
+        message = self.begin(datagrams)
+        self.finish()
+        return message
+
+    def begin(self, datagrams: Sequence[bytes]) -> bytes:
+        """The beginning of a send period: judges the answers and makes the message of this moment.
 
         Args:
             datagrams: What has come from the client since the last cycle.
+
+        Returns:
+            The message; its answer, if it comes before the next cycle, acts from then on.
         """
         command = self._newest(datagrams)
         if self.state is not SessionState.IDLE and self._sequence >= 0:
             self._judge(command)
         self._change_state()
-        measured = self.arm.advance(self._overlay(), self._cycles_per_message)
-        self._time_in_state += self.settings.send_period
         self._sequence = (self._sequence + 1) % _MODULUS
-        if self.state is not SessionState.IDLE:
-            self._since_due = (self._since_due + 1) % self.settings.receive_multiplier
-        return self._codec.encode_monitoring(self._message(measured))
+        return self._codec.encode_monitoring(self._message(self._measured))
+
+    def finish(self) -> None:
+        """The rest of the period: the arm moves under what is commanded now."""
+        self._measured = self.arm.advance(self._overlay(), self._cycles_per_message)
+        self._time_in_state += self.settings.send_period
 
     # Judging answers
 
@@ -185,7 +197,7 @@ class FriController:
                 self._command = command
             elif self.state is SessionState.COMMANDING_WAIT:
                 self._answers_in_wait += 1
-        if command is not None or self._since_due == 0:
+        if command is not None or self._since_answer % self.settings.receive_multiplier == 0:
             self._quality.note(command is not None)
 
     def _find_fault(self, command: Command) -> str:

@@ -58,10 +58,11 @@ class EmulatorServer:
             answers = self._wait_for_answer()
         self._was_answered = bool(answers) or (self._was_answered and not self._controller.is_answer_expected)
         # KUKA's example clients end when they hear IDLE, so it is not sent; a session begins with MONITORING_WAIT.
-        datagram = self._controller.cycle(answers)
+        datagram = self._controller.begin(answers)
         if self._controller.state is not SessionState.IDLE:
             self._endpoint.peer = self._client
             self._endpoint.send(datagram)
+        self._controller.finish()  # while the client computes
 
     def _wait_for_answer(self) -> list[bytes]:
         started = time.monotonic()

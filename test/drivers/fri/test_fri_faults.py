@@ -1,0 +1,173 @@
+"""Bad networks, in lock-step: whatever happens to datagrams, the arm stays within its limits and comes to rest.
+
+The same campaign over real sockets and in real time is bench/bench_fri.py.
+"""
+
+from collections import deque
+
+import numpy as np
+import pytest
+from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run
+
+from sysid_ros.core.planning.certificate import Certificate, box_hash
+from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.drivers.arm import ArmError
+from sysid_ros.drivers.fri.arm import FriArm
+from sysid_ros.drivers.fri.enums import FriVersion
+from sysid_ros.drivers.fri.settings import FriSettings
+from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
+from sysid_ros.drivers.network.faults import FaultyDirection, NetworkFaults
+from sysid_ros.drivers.network.relay import FaultyRelay
+
+FAULTS = {
+    "loss 0.1 %": NetworkFaults(loss=0.001),
+    "loss 5 %": NetworkFaults(loss=0.05),
+    "loss 20 %": NetworkFaults(loss=0.2),
+    "bursts of 20": NetworkFaults(loss=0.02, burst=20.0),
+    "reordering": NetworkFaults(reorder=0.01),
+    "duplication": NetworkFaults(duplicate=0.2),
+    "delay 4 ms": NetworkFaults(delay=0.004),
+    "delay 50 ms": NetworkFaults(delay=0.05),
+    "delays 0 to 6 ms": NetworkFaults(delay_spread=0.006),
+    "truncation": NetworkFaults(truncate=0.02),
+    "corruption": NetworkFaults(corrupt=0.02),
+    "random datagrams": NetworkFaults(insert=0.3),
+    "everything is lost": NetworkFaults(loss=1.0),
+}
+
+
+class Memory:
+    """Both ends of a connection in one thread: waiting for a datagram lets the controller do its next cycles."""
+
+    def __init__(self, controller):
+        self.controller = controller
+        self.ignored, self.peer, self.address = 0, None, ("memory", 0)
+        self.to_client, self.to_server = deque(), []
+        self.fastest = self.farthest = 0.0
+        self.time = 0.0
+        self.change(NetworkFaults())
+
+    def change(self, faults, seed=0):
+        self.down, self.up = FaultyDirection(faults, seed), FaultyDirection(faults, seed + 1)
+        self.flying = []
+
+    def step(self):
+        self.time += PERIOD
+        self.land()
+        inbox, self.to_server = self.to_server, []
+        for one in self.down.pass_on(self.controller.cycle(inbox)):
+            self.flying.append((self.time + one.delay, True, one.data))
+        self.land()
+        arm = self.controller.arm
+        self.fastest = max(self.fastest, float((np.abs(arm.v) / ROBOT.limits.v_max).max()))
+        self.farthest = max(self.farthest, float(np.abs(arm.q - ROBOT.home).max()))
+
+    def land(self):
+        due = sorted((one for one in self.flying if one[0] <= self.time), key=lambda one: one[0])
+        self.flying = [one for one in self.flying if one[0] > self.time]
+        for _, is_to_client, data in due:
+            (self.to_client if is_to_client else self.to_server).append(data)
+
+    def receive(self, timeout):
+        for _ in range(max(1, round(min(timeout, 0.1) / PERIOD))):
+            if self.to_client:
+                return self.to_client.popleft()
+            self.step()
+        return self.to_client.popleft() if self.to_client else None
+
+    def receive_all(self):
+        found = list(self.to_client)
+        self.to_client.clear()
+        return found
+
+    def send(self, data):
+        for one in self.up.pass_on(data):
+            self.flying.append((self.time + one.delay, False, one.data))
+        return True
+
+    def close(self):
+        pass
+
+
+class MemoryArm(FriArm):
+    def __init__(self, memory, version):
+        self.memory = memory
+        times = {"rest_time": 0.05, "hold_time": 0.05, "connect_timeout": 1.5}
+        super().__init__(ROBOT, FriSettings(version=version, period=PERIOD, **times))
+
+    def _open(self):
+        return self.memory
+
+
+def start_move(loop, direction):
+    q, zero = loop.status().reference, np.zeros(7)
+    plan = BezierTrajectory(q, zero, zero, ROBOT.home + 0.1 * direction, 0.8)
+    bound = np.full(7, 0.09)
+    loop.execute(plan, Certificate(plan.hash(), box_hash(*loop.boxes), q, "sampled", "test", {}, bound, 0.0, 1e12))
+
+
+def campaign(loop, seconds):
+    """Moves to and fro, and takes the arm over again where it was lost; returns the modes it was in."""
+    modes, direction = set(), 1.0
+    for _ in range(round(seconds / PERIOD)):
+        loop.heartbeat()
+        loop.step()
+        modes.add(loop.mode)
+        try:
+            if loop.mode is LoopMode.HOLD:
+                start_move(loop, direction)
+                direction = -direction
+            elif loop.is_given_up:
+                loop.connect()
+        except (LoopRefusal, ArmError):
+            if loop.is_given_up:
+                break  # it cannot be taken over on such a network
+    return modes
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [(name, FriVersion.V1_15) for name in FAULTS] + [(name, FriVersion.V2_7) for name in ("truncation", "corruption")],
+)
+def test_a_bad_network_never_makes_the_arm_run_away(name, version):
+    controller = make_controller(payload="0.6", version=version)
+    memory = Memory(controller)
+    arm = MemoryArm(memory, version)
+    loop = make_loop(arm)
+    loop.connect()
+    run(loop, 0.4)
+    memory.change(FAULTS[name], seed=3)
+    modes = campaign(loop, 2.0)
+    memory.change(NetworkFaults())
+    assert memory.fastest < 0.6 and memory.farthest < 0.5
+    if name in ("loss 0.1 %", "reordering", "duplication", "random datagrams"):
+        assert LoopMode.FAULT not in modes and LoopMode.TRACK in modes
+    if name in ("loss 20 %", "delay 50 ms", "everything is lost"):
+        assert LoopMode.FAULT in modes
+    # With the network back, the arm can be had again and holds.
+    for _ in range(5):
+        run(loop, 1.0)
+        if not loop.is_given_up and loop.mode is LoopMode.HOLD:
+            break
+        try:
+            loop.connect()
+        except (ArmError, LoopRefusal):
+            pass
+    loop.brake("test")
+    run(loop, 1.0)
+    assert loop.mode is LoopMode.HOLD and np.abs(controller.arm.v).max() < 0.02
+    loop.release("test")
+
+
+def test_a_lossy_network_over_real_sockets(port):
+    controller = make_controller(payload="0.6")
+    with FaultyRelay(("127.0.0.1", port), seed=1) as relay:
+        with RunningEmulator(controller, relay.address[1], patience=0.05):
+            loop = make_loop(make_arm(port, wait_time=0.1))
+            loop.connect()
+            relay.change(NetworkFaults(0.02, 2.0, 0.05, 0.02, 0.0, 0.0, 0.02, 0.0, 0.05))
+            run(loop, 1.0)
+            health = loop.arm.health()
+            loop.release("test")
+    assert health["messages lost"] > 0 and health["messages malformed"] > 0 and health["messages duplicated"] > 0
+    assert np.abs(controller.arm.q - ROBOT.home).max() < 0.1
