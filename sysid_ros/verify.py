@@ -11,7 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sysid_ros.core.errors import SysidError
+import numpy as np
+
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.bound_recheck import BoundRechecker
 from sysid_ros.core.planning.bundle import CertifiedPlan, check_sequence, recheck
@@ -21,12 +23,15 @@ EXIT_OK, EXIT_NOT_PROVEN, EXIT_BAD_INPUT = 0, 1, 2
 _HEADINGS = ("plan", "issued [s]", "method", "brake [s]", "tightest margin", "where, when", "result")
 
 
-def verify_plans(plans: Sequence[CertifiedPlan], model: str | None = None) -> tuple[list[tuple[str, ...]], list[str]]:
+def verify_plans(
+    plans: Sequence[CertifiedPlan], model: str | None = None, stop_spacing: float = 0.0
+) -> tuple[list[tuple[str, ...]], list[str]]:
     """Checks plans again in full.
 
     Args:
         plans: The plans in the order they were issued.
         model: Name or settings file of the robot; None takes the name in each plan.
+        stop_spacing: Distance of the times at which the bounds of stops along the path are proven [s]; 0 for none.
 
     Returns:
         Rows of the table, and all problems in sentences.
@@ -39,7 +44,7 @@ def verify_plans(plans: Sequence[CertifiedPlan], model: str | None = None) -> tu
         name = model or plan.robot_name
         if name not in tools:
             robot = load_robot(name)
-            tools[name] = robot, BoundRechecker(robot)
+            tools[name] = robot, BoundRechecker(robot, stop_spacing=stop_spacing)
         robot, bounds = tools[name]
         found = recheck(robot, plan)
         certificate = plan.certificate
@@ -70,6 +75,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sysid_verify", description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
     parser.add_argument("--model", help="name or settings file of the robot; default: the name in each plan")
+    parser.add_argument(
+        "--stops",
+        type=float,
+        default=0.5,
+        metavar="SECONDS",
+        help="distance of the times at which the tracking bounds of stops along the path are proven, too; 0: none",
+    )
     return parser
 
 
@@ -77,7 +89,9 @@ def main(argv: list[str] | None = None) -> int:
     """Prints a table; returns 0 if every certificate holds, 1 if one does not, 2 if the input cannot be used."""
     options = build_parser().parse_args(argv)
     try:
-        rows, problems = verify_plans(read_plans(options.file), options.model)
+        if not 0.0 <= options.stops < np.inf:
+            raise ParameterOutOfRange("--stops [s]", options.stops, "0 or more")
+        rows, problems = verify_plans(read_plans(options.file), options.model, options.stops)
     except SysidError as error:
         print(error, file=sys.stderr)
         return EXIT_BAD_INPUT

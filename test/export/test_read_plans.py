@@ -7,6 +7,7 @@ import json
 import pytest
 import yaml
 
+from sysid_ros.core.model.box import Box
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, PayloadKnowledge
 from sysid_ros.core.planning.scene import Obstacle, Scene
 from sysid_ros.export.read_plans import PLAN, read_plans
@@ -25,7 +26,10 @@ from sysid_ros.verify import EXIT_BAD_INPUT, EXIT_NOT_PROVEN, EXIT_OK, main
 @pytest.fixture(scope="module")
 def plans(robot):
     scene = Scene((Obstacle("wall", [0.0, 0.9, 0.5], [0.5, 0.05, 0.5]),), -0.05, robot.payload_prior.spheres, 0.003)
-    planner, payload = CertifiedPlanner(robot), PayloadKnowledge.of(robot)
+    planner = CertifiedPlanner(robot)
+    prior = robot.payload_prior
+    box = Box.around(prior.nominal, 0.2 * prior.box.radius).intersect(prior.box)  # as after weighing
+    payload = PayloadKnowledge.of(robot, box)
     first = planner.plan(NextPlan(payload, start=robot.home, time_limit=60.0), scene, 100.0).plan
     after = first.trajectory.hash()
     second = planner.plan(NextPlan(payload, after=after, at=1.5, time_limit=60.0), scene, 101.5).plan

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.control.tracking_bound import TrackingBound, bound_motion
+from sysid_ros.core.control.tracking_bound import TrackingBound, TrackingHistory, bound_motion
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.bundle import CertifiedPlan
+from sysid_ros.core.planning.motion_checks import STOP_ERRORS, stop_torque_factor
+from sysid_ros.core.planning.trajectory import BrakedTrajectory, Trajectory
 
 _ROUNDING = 1e-6
 """Relative difference of two bounds for the same motion that counts as rounding."""
@@ -20,10 +22,11 @@ class BoundRechecker:
     Args:
         robot: The robot; its parameters, friction and sensors enter the bounds.
         settings: Gains and timing of the controller.
+        stop_spacing: Distance of the times at which stops along the path are proven, too [s]; 0 for none.
     """
 
-    def __init__(self, robot: RobotModel, settings: RobustSettings | None = None):
-        self._robot = robot
+    def __init__(self, robot: RobotModel, settings: RobustSettings | None = None, stop_spacing: float = 0.0):
+        self._robot, self._stop_spacing = robot, stop_spacing
         self._settings = settings or RobustSettings()
         self._bounds: dict[str, TrackingBound] = {}
 
@@ -38,13 +41,43 @@ class BoundRechecker:
             return (f"it takes over from plan {control.after[:12]}, which is not here or has no bound",)
         try:
             history = self._bounds[control.after].until(control.after_time) if control.after else None
-            found = bound_motion(
-                self._robot, plan.boxes, control.nominal_payload, plan.trajectory, history, self._settings
-            )
+            found = self._prove(plan, plan.trajectory, history)
         except SysidError as error:
             return (f"its tracking bound cannot be proven: {error}",)
         self._bounds[plan.certificate.plan_hash] = found
-        return self._understated(plan, found)
+        return (*self._understated(plan, found), *self._unstoppable(plan, history))
+
+    def _unstoppable(self, plan: CertifiedPlan, history: TrackingHistory | None) -> tuple[str, ...]:
+        """Problems of stops along the path that begin at the chosen times."""
+        certificate, path, problems = plan.certificate, plan.trajectory, []
+        if not certificate.brake_time or not self._stop_spacing:
+            return ()
+        allowed = (
+            ("position", "rad", STOP_ERRORS * certificate.tracking_bound),
+            ("velocity", "rad/s", STOP_ERRORS * certificate.velocity_bound),
+            ("torque", "Nm", stop_torque_factor(certificate.brake_time) * certificate.torque_bound),
+        )
+        for begin in np.arange(0.5 * self._stop_spacing, path.duration, self._stop_spacing):
+            stop = BrakedTrajectory(path, float(begin), certificate.brake_time)
+            try:
+                found = self._prove(plan, stop, history)
+            except SysidError as error:
+                problems.append(f"the tracking bound of its stop at {begin:.3f} s cannot be proven: {error}")
+                continue
+            for name, unit, limit in allowed:
+                values = getattr(found, name)
+                worst = int(np.argmax(values / limit))
+                if not values[worst] <= limit[worst]:
+                    joint = self._robot.joint_names[worst]
+                    problems.append(
+                        f"in a stop at {begin:.3f} s the {name} error of {joint} is only proven to stay below "
+                        f"{values[worst]:.6g} {unit}, allowed for are {limit[worst]:.6g} {unit}"
+                    )
+        return tuple(problems)
+
+    def _prove(self, plan: CertifiedPlan, path: Trajectory, history: TrackingHistory | None) -> TrackingBound:
+        payload = plan.certificate.control.nominal_payload
+        return bound_motion(self._robot, plan.boxes, payload, path, history, self._settings)
 
     def _understated(self, plan: CertifiedPlan, found: TrackingBound) -> tuple[str, ...]:
         certificate, problems = plan.certificate, []

@@ -22,6 +22,17 @@ Array = NDArray[np.float64]
 STOP_STEP = 0.01
 """Time between the positions on a path at which stops are checked [s]."""
 _STOP_POINTS = 9
+STOP_ERRORS = 1.75
+"""How much larger position and velocity errors may be in a stop along the path than on it [-].
+
+This and :func:`stop_torque_factor` are above what was found proving the bounds of many stops (docs/planning.md);
+:class:`~sysid_ros.core.planning.bound_recheck.BoundRechecker` proves those of a plan at chosen times.
+"""
+
+
+def stop_torque_factor(brake_time: float) -> float:
+    """How much larger the torque of the feedback may be in a stop of this time to rest [s] than on the path [-]."""
+    return 1.12 + 0.22 / brake_time
 
 
 class TrackingErrors(Protocol):

@@ -67,7 +67,7 @@ TAMPERED = [
     (("certificate", "margins"), lambda x: {}, r"has no margin 'position \[rad\]'"),
     (("certificate", "torque_bound"), lambda x: [50.0] * 7, "torque limit broken"),
     (("certificate", "torque_bound"), lambda x: None, "torque_bound of the certificate is 'not stated'"),
-    (("certificate", "tracking_bound"), lambda x: [0.5] * 7, "obstacle limit broken|collision limit broken"),
+    (("certificate", "tracking_bound"), lambda x: [0.5] * 7, "(position|obstacle|collision) limit broken"),
     (("certificate", "brake_time"), lambda x: 0.01, "braking torque limit broken"),
     (("certificate", "torque_fraction"), lambda x: 0.2, "torque limit broken"),
     (("robot_hash",), lambda x: "0" * 64, "for a robot 000000000000, but"),

@@ -59,6 +59,7 @@ class MotionConstraints:
         distances: Free distances, with the tracking error taken off; None without collision spheres.
         basis: The motions at the sample times.
         torque_limit: What the model may need, (n,) [Nm]: the limits less feedback and margins.
+        stop_torque_limit: The same in a stop along the path, (n,) [Nm].
         clearance: Distance to keep, margins included [m].
         brake_time: Time to rest of the stops along the path [s]; None leaves stops out but for their end at rest.
     """
@@ -69,16 +70,18 @@ class MotionConstraints:
         distances: FreeDistances | None,
         basis: MotionBasis,
         torque_limit: Array,
+        stop_torque_limit: Array,
         clearance: float,
         brake_time: float | None,
     ):
         self._torque, self._distances, self._basis = torque, distances, basis
-        self._limit = np.maximum(torque_limit, 1e-3)
         self._clearance = clearance
         # The motion, rest on its path, and points of a stop: rate and slowdown of the clock.
         self._stages = [(1.0, 0.0), (0.0, 0.0)]
         if brake_time is not None:
             self._stages += [tuple(map(float, clock_rates(progress, brake_time))) for progress in _STOP_PROGRESS]
+        limits = [torque_limit] * 2 + [stop_torque_limit] * (len(self._stages) - 2)
+        self._limit = np.maximum(np.array(limits), 1e-3)  # (stages, n)
 
     def evaluate(self, x: Array) -> ConstraintSamples:
         """All rows of motions with end offsets x (B, n) [rad]."""
@@ -90,7 +93,8 @@ class MotionConstraints:
             np.concatenate([rate**2 * a + slowdown * v for rate, slowdown in self._stages]),
         )
         torques = self._torque.evaluate(states)
-        usage = (torques.demand / self._limit - 1.0).reshape(len(self._stages), count, -1, n).swapaxes(0, 1)
+        demand = torques.demand.reshape(len(self._stages), count, -1, n)
+        usage = (demand / self._limit[:, None, None] - 1.0).swapaxes(0, 1)
         if self._distances is None:
             return ConstraintSamples(usage, np.empty((count, self._basis.times.size, 0)), states, torques, None)
         distances = self._distances.evaluate(q)
@@ -108,7 +112,7 @@ class MotionConstraints:
         Returns:
             Values (A, 2 rows) and derivatives (A, 2 rows, n); what is missing is filled up with rows that never count.
         """
-        n = self._limit.size
+        n = self._limit.shape[1]
         values = np.full((len(motions), 2 * rows), -1e3)
         slopes = np.zeros((len(motions), 2 * rows, n))
         picked = [_pick(samples.torque[b].swapaxes(0, 1), rows) for b in motions]
@@ -123,7 +127,8 @@ class MotionConstraints:
         rate, slowdown = np.array(self._stages).T[:, stage, None]
         blend = self._basis.blend[:, time, None]
         slope = dq * blend[0] + dv * rate * blend[1] + da * (rate**2 * blend[2] + slowdown * blend[1])
-        values[place], slopes[place] = samples.torque[motion, stage, time, joint], slope / self._limit[joint, None]
+        values[place] = samples.torque[motion, stage, time, joint]
+        slopes[place] = slope / self._limit[stage, joint, None]
         if samples.distances is not None and samples.distance.shape[2]:
             picked = [_pick(samples.distance[b], rows) for b in motions]
             time, row = (np.concatenate(part) for part in zip(*picked, strict=True))

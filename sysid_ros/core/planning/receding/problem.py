@@ -14,6 +14,7 @@ from sysid_ros.core.planning.base import State
 from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.clearance import CollisionModel, build_scene_model
 from sysid_ros.core.planning.family import BezierFamily
+from sysid_ros.core.planning.motion_checks import STOP_ERRORS
 from sysid_ros.core.planning.receding.constraints import MotionConstraints
 from sysid_ros.core.planning.receding.costs import GoalCost, InformationCost, PlanCost
 from sysid_ros.core.planning.receding.distances import FreeDistances
@@ -126,11 +127,12 @@ class PlanProblem:
             raise NoMotion(robot.joint_names[joint])
         self.space = Space(0.5 * (lower + upper), np.maximum(0.5 * (upper - lower), _SMALLEST_HALF))
         self.gentlest = self.space.coordinates(gentlest_offset(start, settings.duration))
-        self._limits = (margins.torque_limit(robot.limits, errors), request.scene.clearance + margins.distance)
+        torque_limits = [margins.torque_limit(robot.limits, errors, time) for time in (None, settings.brake_time)]
+        self._limits = (*torque_limits, request.scene.clearance + margins.distance)
         collision = build_scene_model(robot, request.scene)
-        self._distances = (
-            FreeDistances(robot, collision, errors.position, self._limits[1]) if _has_rows(collision) else None
-        )
+        self._distances = None
+        if _has_rows(collision):
+            self._distances = FreeDistances(robot, collision, STOP_ERRORS * errors.position, self._limits[2])
         self.cost = self._build_cost(model.rows)
 
     @property

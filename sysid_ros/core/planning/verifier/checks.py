@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.clearance import build_scene_model
+from sysid_ros.core.planning.motion_checks import STOP_ERRORS, stop_torque_factor
 from sysid_ros.core.planning.scene import Scene
 from sysid_ros.core.planning.verifier.chain import Motion
 from sysid_ros.core.planning.verifier.distance import SphereBounds
@@ -23,7 +24,9 @@ BRAKING = "braking torque"
 
 
 class MotionChecks:
-    """Margins of a plan over pieces of its time.
+    """Margins of a plan over pieces of its time, and of the stops along it where the settings name brake times.
+
+    A stop passes the same positions, but the errors may be larger in it, by ``STOP_ERRORS`` and ``stop_torque_factor``.
 
     Args:
         robot: The arm.
@@ -47,9 +50,11 @@ class MotionChecks:
     ):
         self._limits = robot.limits
         self._names = [f"joint '{name}'" for name in robot.joint_names]
-        self._position_error, self._velocity_error, self._torque_error = position_error, velocity_error, torque_error
+        wider = STOP_ERRORS if settings.brake_times else 1.0
+        self._position_error, self._velocity_error = wider * position_error, wider * velocity_error
+        self._torque_error = torque_error
         self._spread = spread_parameters(robot, boxes)
-        self._spheres = SphereBounds(robot, build_scene_model(robot, scene), position_error)
+        self._spheres = SphereBounds(robot, build_scene_model(robot, scene), self._position_error)
         self._clearance = scene.clearance
         self._settings = settings
         self._tau = settings.torque_fraction * robot.limits.tau_max
@@ -68,7 +73,7 @@ class MotionChecks:
 
     def motion_torque(self, torques: TorqueBounds) -> list[Check]:
         """Torque limits of the plan itself."""
-        return [self._torque("torque", *torques.evaluate(1.0, 1.0, 0.0))]
+        return [self._torque("torque", *torques.evaluate(1.0, 1.0, 0.0), self._torque_error)]
 
     def stop_torque(self, torques: TorqueBounds, brake_time: float) -> list[Check]:
         """Torque limits of stops that pass the pieces at any share of their progress.
@@ -77,7 +82,7 @@ class MotionChecks:
         """
         found = [torques.evaluate(r, square, slow / brake_time) for r, square, slow in stop_corners()]
         bound, middle = (np.maximum.reduce(values) for values in zip(*found, strict=True))
-        return [self._torque(BRAKING, bound, middle)]
+        return [self._torque(BRAKING, bound, middle, stop_torque_factor(brake_time) * self._torque_error)]
 
     def distances(self, motion: Motion) -> list[Check]:
         """Distances of spheres to each other, to the ground and to obstacles."""
@@ -117,8 +122,8 @@ class MotionChecks:
         largest = np.maximum(-lower, upper)
         return self._relative(kind, unit, largest, np.abs(polynomials[0]), error, limit)
 
-    def _torque(self, kind: str, bound: Array, middle: Array) -> Check:
-        return self._relative(kind, "Nm", bound, middle, self._torque_error, self._tau)
+    def _torque(self, kind: str, bound: Array, middle: Array, error: Array) -> Check:
+        return self._relative(kind, "Nm", bound, middle, error, self._tau)
 
     def _relative(self, kind: str, unit: str, bound: Array, middle: Array, error: Array, limit: Array) -> Check:
         """Margins of sizes (n, P) as shares of their limits (n,)."""

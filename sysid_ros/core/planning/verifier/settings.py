@@ -27,7 +27,7 @@ class VerifierSettings:
     """
 
     torque_fraction: float = 1.0
-    brake_times: tuple[float, ...] = (0.3, 0.5, 0.8, 1.2)
+    brake_times: tuple[float, ...] = (0.5, 0.8, 1.2, 2.0)
     piece: float = 0.15
     shortest_piece: float = 0.002
     rate_tolerance: float = 0.01

@@ -10,7 +10,7 @@ import pytest
 from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.braked import BrakedTrajectory
 from sysid_ros.core.planning.clearance import build_scene_model, displacements, pair_distances, sphere_centers
-from sysid_ros.core.planning.motion_checks import TorqueDemand
+from sysid_ros.core.planning.motion_checks import TorqueDemand, stop_torque_factor
 from sysid_ros.core.planning.receding.constraints import DISTANCE_UNIT
 from sysid_ros.core.planning.receding.distances import FreeDistances
 from sysid_ros.core.planning.scene import Obstacle
@@ -38,7 +38,9 @@ def test_torque_rows_cover_stops_along_the_path(motion, gen3, boxes, errors):
     settings = problem.model.settings
     demand = TorqueDemand(gen3, *boxes, errors.torque)
     limit = settings.torque_fraction * gen3.limits.tau_max
-    used = samples.torque[0, :, :201] * (limit - errors.torque) + limit
+    larger = stop_torque_factor(settings.brake_time)
+    room = np.stack([limit - factor * errors.torque for factor in (1.0, 1.0, larger, larger)])[:, None]
+    used = (samples.torque[0, :, :201] + 1.0) * room + errors.torque
     times = np.linspace(0.0, 3.0, 201)
     for stage, progress in ((1, 1.0), (2, 0.5), (3, 0.7)):
         for index in (40, 100, 160):
