@@ -55,7 +55,7 @@ class LockstepSettings:
     planning_times: tuple[float, ...] = (0.0,)
     time_limit: float = 1.3
     first_time_limit: float = 10.0
-    estimate_period: float = 0.5
+    estimate_period: float = 1.5
     batch: int = 20
 
 

@@ -209,7 +209,7 @@ def test_reports_have_the_fields_of_the_message():
     comparison = compare_with_exact(analyze_structure(scara()))
     report = report_structure(comparison)
     fields = re.findall(
-        r"^(?:string|uint8|float64)(?:\[\])? (\w+) ",
+        r"^(?:string|uint8|uint32|float64)(?:\[\])? (\w+) ",
         (ROOT / "sysid_msgs" / "msg" / "IdentifiabilityReport.msg").read_text(),
         re.M,
     )

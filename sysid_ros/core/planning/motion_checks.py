@@ -22,17 +22,47 @@ Array = NDArray[np.float64]
 STOP_STEP = 0.01
 """Time between the positions on a path at which stops are checked [s]."""
 _STOP_POINTS = 9
+_SPEED_SAMPLES = 301
 STOP_ERRORS = 1.75
 """How much larger position and velocity errors may be in a stop along the path than on it [-].
 
-This and :func:`stop_torque_factor` are above what was found proving the bounds of many stops (docs/planning.md);
+This and :func:`stop_torque_factors` are above what was found proving the bounds of many stops (docs/planning.md);
 :class:`~sysid_ros.core.planning.bound_recheck.BoundRechecker` proves those of a plan at chosen times.
 """
 
 
-def stop_torque_factor(brake_time: float) -> float:
-    """How much larger the torque of the feedback may be in a stop of this time to rest [s] than on the path [-]."""
-    return 1.12 + 0.22 / brake_time
+def stop_torque_growth(brake_time: float) -> float:
+    """By which share the torque of the feedback may grow in stops that begin at the largest speed of a path [-]."""
+    return 0.12 + 0.22 / brake_time
+
+
+def stop_torque_factors(trajectory: Trajectory, brake_time: float, middle: Array, half: Array | float = 0.0) -> Array:
+    """How much larger the torque of the feedback may be in stops than on the path, where they pass parts of it [-].
+
+    Slowing down takes torque in proportion to the speed at which the stop begins, and what is not known of the inertia
+    adds to the feedback; stops that begin slowly need no more than the path itself.
+
+    Args:
+        trajectory: The path.
+        brake_time: Time to rest of the stops [s].
+        middle: Middles of the parts of its time, (P,) [s].
+        half: Their half lengths, (P,) [s].
+
+    Returns:
+        Factors, (P,), at least 1.
+    """
+    times = np.linspace(0.0, trajectory.duration, _SPEED_SAMPLES)
+    speed = np.abs(trajectory.sample(times)[1]).max(axis=1)
+    share = speed / max(float(speed.max()), 1e-9)
+    return 1.0 + stop_torque_growth(brake_time) * _largest_before(times, share, 0.5 * brake_time, middle, half)
+
+
+def _largest_before(times: Array, values: Array, reach: float, middle: Array, half: Array | float) -> Array:
+    """Largest values between ``reach`` before the parts and their ends, a sample more on both sides, (P,)."""
+    step = times[1] - times[0]
+    first = np.clip(np.floor((middle - half - reach) / step).astype(int), 0, times.size - 1)
+    last = np.clip(np.ceil((middle + half) / step).astype(int), 0, times.size - 1)
+    return np.array([values[i : j + 1].max() for i, j in zip(np.atleast_1d(first), np.atleast_1d(last), strict=True)])
 
 
 class TrackingErrors(Protocol):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.planning.base import State
 from sysid_ros.core.planning.braked import clock_rates
+from sysid_ros.core.planning.motion_checks import stop_torque_growth
 from sysid_ros.core.planning.receding.distances import DistanceSamples, FreeDistances
 from sysid_ros.core.planning.receding.motions import MotionBasis
 from sysid_ros.core.planning.receding.torques import TorqueSamples, WorstTorque
@@ -58,8 +59,8 @@ class MotionConstraints:
         torque: Worst-case torques, with the boxes set.
         distances: Free distances, with the tracking error taken off; None without collision spheres.
         basis: The motions at the sample times.
-        torque_limit: What the model may need, (n,) [Nm]: the limits less feedback and margins.
-        stop_torque_limit: The same in a stop along the path, (n,) [Nm].
+        torque_limit: What model and feedback may need together, (n,) [Nm].
+        torque_error: What of it the feedback needs on the path, (n,) [Nm].
         clearance: Distance to keep, margins included [m].
         brake_time: Time to rest of the stops along the path [s]; None leaves stops out but for their end at rest.
     """
@@ -70,7 +71,7 @@ class MotionConstraints:
         distances: FreeDistances | None,
         basis: MotionBasis,
         torque_limit: Array,
-        stop_torque_limit: Array,
+        torque_error: Array,
         clearance: float,
         brake_time: float | None,
     ):
@@ -80,8 +81,11 @@ class MotionConstraints:
         self._stages = [(1.0, 0.0), (0.0, 0.0)]
         if brake_time is not None:
             self._stages += [tuple(map(float, clock_rates(progress, brake_time))) for progress in _STOP_PROGRESS]
-        limits = [torque_limit] * 2 + [stop_torque_limit] * (len(self._stages) - 2)
-        self._limit = np.maximum(np.array(limits), 1e-3)  # (stages, n)
+        self._brake_time = brake_time
+        factors = np.ones((len(self._stages), basis.times.size))
+        if brake_time is not None:
+            factors[2:] = self._stop_factors()
+        self._limits = np.maximum(torque_limit - factors[..., None] * torque_error, 1e-3)  # (stages, T, n)
 
     def evaluate(self, x: Array) -> ConstraintSamples:
         """All rows of motions with end offsets x (B, n) [rad]."""
@@ -93,13 +97,31 @@ class MotionConstraints:
             np.concatenate([rate**2 * a + slowdown * v for rate, slowdown in self._stages]),
         )
         torques = self._torque.evaluate(states)
-        demand = torques.demand.reshape(len(self._stages), count, -1, n)
-        usage = (demand / self._limit[:, None, None] - 1.0).swapaxes(0, 1)
+        demand = torques.demand.reshape(len(self._stages), count, -1, n).swapaxes(0, 1)
+        usage = demand / self._limits - 1.0
         if self._distances is None:
-            return ConstraintSamples(usage, np.empty((count, self._basis.times.size, 0)), states, torques, None)
+            none = np.empty((count, self._basis.times.size, 0))
+            return ConstraintSamples(usage, none, states, torques, None)
         distances = self._distances.evaluate(q)
         missing = (self._clearance - distances.free).reshape(count, self._basis.times.size, -1) / DISTANCE_UNIT
         return ConstraintSamples(usage, missing, states, torques, distances)
+
+    def _stop_factors(self) -> Array:
+        """About the factors of :func:`stop_torque_factors` at the samples, (T,), the same for all motions.
+
+        From rest all joints have the same course of speed, whatever the end; of other motions the first half counts as
+        fast. Samples that stand for what may follow the motion begin in the middle of it and get the largest factor.
+        """
+        basis = self._basis
+        is_from_rest = not np.any(basis.free[1])
+        falls = np.flatnonzero(np.diff(basis.times) < 0.0)
+        count = int(falls[0]) + 1 if falls.size else basis.times.size
+        share, duration = np.ones(basis.times.size), basis.times[count - 1]
+        for i, time in enumerate(basis.times[:count]):
+            begins = np.clip(np.linspace(time - 0.5 * self._brake_time, time, 20), 0.0, duration) / duration
+            speeds = 16.0 * begins**2 * (1.0 - begins) ** 2
+            share[i] = np.max(speeds if is_from_rest else np.where(begins < 0.5, 1.0, speeds))
+        return 1.0 + stop_torque_growth(self._brake_time) * share
 
     def linearise(self, samples: ConstraintSamples, motions: Array, rows: int) -> tuple[Array, Array]:
         """The worst rows of some motions and their derivatives along x.
@@ -112,7 +134,7 @@ class MotionConstraints:
         Returns:
             Values (A, 2 rows) and derivatives (A, 2 rows, n); what is missing is filled up with rows that never count.
         """
-        n = self._limit.shape[1]
+        n = self._limits.shape[2]
         values = np.full((len(motions), 2 * rows), -1e3)
         slopes = np.zeros((len(motions), 2 * rows, n))
         picked = [_pick(samples.torque[b].swapaxes(0, 1), rows) for b in motions]
@@ -128,7 +150,7 @@ class MotionConstraints:
         blend = self._basis.blend[:, time, None]
         slope = dq * blend[0] + dv * rate * blend[1] + da * (rate**2 * blend[2] + slowdown * blend[1])
         values[place] = samples.torque[motion, stage, time, joint]
-        slopes[place] = slope / self._limit[stage, joint, None]
+        slopes[place] = slope / self._limits[stage, time, joint, None]
         if samples.distances is not None and samples.distance.shape[2]:
             picked = [_pick(samples.distance[b], rows) for b in motions]
             time, row = (np.concatenate(part) for part in zip(*picked, strict=True))

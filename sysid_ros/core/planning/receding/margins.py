@@ -9,13 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.model.robot import JointLimits
-from sysid_ros.core.planning.motion_checks import (
-    STOP_ERRORS,
-    PlanRejected,
-    TrackingErrors,
-    error_bound,
-    stop_torque_factor,
-)
+from sysid_ros.core.planning.motion_checks import STOP_ERRORS, PlanRejected, TrackingErrors, error_bound
 from sysid_ros.core.planning.receding.ranges import StateLimits
 from sysid_ros.core.planning.receding.settings import RecedingSettings
 
@@ -154,7 +148,6 @@ class Margins:
             (1.0 - self.acceleration) * limits.a_max,
         )
 
-    def torque_limit(self, limits: JointLimits, errors: AssumedErrors, brake_time: float | None = None) -> Array:
-        """What the model may need on the path, or in a stop along it with this time to rest [s], (n,) [Nm]."""
-        factor = 1.0 if brake_time is None else stop_torque_factor(brake_time)
-        return (1.0 - self.torque) * limits.tau_max - factor * errors.torque
+    def torque_limit(self, limits: JointLimits) -> Array:
+        """What model and feedback may need together, (n,) [Nm]."""
+        return (1.0 - self.torque) * limits.tau_max

@@ -127,12 +127,12 @@ class PlanProblem:
             raise NoMotion(robot.joint_names[joint])
         self.space = Space(0.5 * (lower + upper), np.maximum(0.5 * (upper - lower), _SMALLEST_HALF))
         self.gentlest = self.space.coordinates(gentlest_offset(start, settings.duration))
-        torque_limits = [margins.torque_limit(robot.limits, errors, time) for time in (None, settings.brake_time)]
-        self._limits = (*torque_limits, request.scene.clearance + margins.distance)
+        clearance = request.scene.clearance + margins.distance
+        self._limits = (margins.torque_limit(robot.limits), errors.torque, clearance)
         collision = build_scene_model(robot, request.scene)
         self._distances = None
         if _has_rows(collision):
-            self._distances = FreeDistances(robot, collision, STOP_ERRORS * errors.position, self._limits[2])
+            self._distances = FreeDistances(robot, collision, STOP_ERRORS * errors.position, clearance)
         self.cost = self._build_cost(model.rows)
 
     @property

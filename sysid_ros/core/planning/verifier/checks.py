@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.clearance import build_scene_model
-from sysid_ros.core.planning.motion_checks import STOP_ERRORS, stop_torque_factor
+from sysid_ros.core.planning.motion_checks import STOP_ERRORS
 from sysid_ros.core.planning.scene import Scene
 from sysid_ros.core.planning.verifier.chain import Motion
 from sysid_ros.core.planning.verifier.distance import SphereBounds
@@ -26,7 +26,7 @@ BRAKING = "braking torque"
 class MotionChecks:
     """Margins of a plan over pieces of its time, and of the stops along it where the settings name brake times.
 
-    A stop passes the same positions, but the errors may be larger in it, by ``STOP_ERRORS`` and ``stop_torque_factor``.
+    A stop passes the same positions, but errors may be larger in it, by ``STOP_ERRORS`` and ``stop_torque_factors``.
 
     Args:
         robot: The arm.
@@ -75,14 +75,16 @@ class MotionChecks:
         """Torque limits of the plan itself."""
         return [self._torque("torque", *torques.evaluate(1.0, 1.0, 0.0), self._torque_error)]
 
-    def stop_torque(self, torques: TorqueBounds, brake_time: float) -> list[Check]:
+    def stop_torque(self, torques: TorqueBounds, brake_time: float, factors: Array) -> list[Check]:
         """Torque limits of stops that pass the pieces at any share of their progress.
+
+        ``factors`` (P,) are those of :func:`stop_torque_factors`.
 
         The torque is convex in (r, r^2, d), so its largest value over the polytope is at a corner.
         """
         found = [torques.evaluate(r, square, slow / brake_time) for r, square, slow in stop_corners()]
         bound, middle = (np.maximum.reduce(values) for values in zip(*found, strict=True))
-        return [self._torque(BRAKING, bound, middle, stop_torque_factor(brake_time) * self._torque_error)]
+        return [self._torque(BRAKING, bound, middle, factors * self._torque_error[:, None])]
 
     def distances(self, motion: Motion) -> list[Check]:
         """Distances of spheres to each other, to the ground and to obstacles."""
@@ -126,10 +128,11 @@ class MotionChecks:
         return self._relative(kind, "Nm", bound, middle, error, self._tau)
 
     def _relative(self, kind: str, unit: str, bound: Array, middle: Array, error: Array, limit: Array) -> Check:
-        """Margins of sizes (n, P) as shares of their limits (n,)."""
+        """Margins of sizes (n, P), with errors (n,) or (n, P), as shares of their limits (n,)."""
+        taken = error if error.ndim == 2 else error[:, None]
 
         def margins(size: Array) -> Array:
-            return 1.0 - (size + error[:, None]) / limit[:, None]
+            return 1.0 - (size + taken) / limit[:, None]
 
         def value(row: int, margin: float) -> tuple[float, float]:
             return float((1.0 - margin) * limit[row]), float(limit[row])

@@ -15,12 +15,12 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import InvalidTrajectory, Trajectory
 from sysid_ros.core.planning.certificate import AssumedControl, Certificate, box_hash
 from sysid_ros.core.planning.clearance import spheres_of_payload
-from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors, error_bound
+from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors, error_bound, stop_torque_factors
 from sysid_ros.core.planning.scene import Scene
 from sysid_ros.core.planning.verifier.chain import Motion, build_chain
 from sysid_ros.core.planning.verifier.checks import BRAKING, MotionChecks
 from sysid_ros.core.planning.verifier.path import enclose_path
-from sysid_ros.core.planning.verifier.refine import Division, Tightest
+from sysid_ros.core.planning.verifier.refine import Check, Division, Tightest
 from sysid_ros.core.planning.verifier.settings import VerifierSettings
 
 Array = NDArray[np.float64]
@@ -193,12 +193,15 @@ def _prove(checks: MotionChecks, robot: RobotModel, trajectory: Trajectory, sett
     def torques(m: Array, h: Array):
         return first_torques if m is middle else checks.torques(motion(m, h))
 
+    def stops(m: Array, h: Array, time: float) -> list[Check]:
+        return checks.stop_torque(torques(m, h), time, stop_torque_factors(trajectory, time, m, h))
+
     tightest |= division.run(lambda m, h: checks.motion_torque(torques(m, h)), middle, half)
     tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)
     brake_time = 0.0
     for brake_time in settings.brake_times:
         try:
-            tightest |= division.run(lambda m, h, t=brake_time: checks.stop_torque(torques(m, h), t), middle, half)
+            tightest |= division.run(lambda m, h, t=brake_time: stops(m, h, t), middle, half)
             break
         except PlanRejected:
             if brake_time == settings.brake_times[-1]:

@@ -10,7 +10,7 @@ import pytest
 from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.braked import BrakedTrajectory
 from sysid_ros.core.planning.clearance import build_scene_model, displacements, pair_distances, sphere_centers
-from sysid_ros.core.planning.motion_checks import TorqueDemand, stop_torque_factor
+from sysid_ros.core.planning.motion_checks import TorqueDemand, stop_torque_factors
 from sysid_ros.core.planning.receding.constraints import DISTANCE_UNIT
 from sysid_ros.core.planning.receding.distances import FreeDistances
 from sysid_ros.core.planning.scene import Obstacle
@@ -37,11 +37,9 @@ def test_torque_rows_cover_stops_along_the_path(motion, gen3, boxes, errors):
     problem, trajectory, samples = motion
     settings = problem.model.settings
     demand = TorqueDemand(gen3, *boxes, errors.torque)
-    limit = settings.torque_fraction * gen3.limits.tau_max
-    larger = stop_torque_factor(settings.brake_time)
-    room = np.stack([limit - factor * errors.torque for factor in (1.0, 1.0, larger, larger)])[:, None]
-    used = (samples.torque[0, :, :201] + 1.0) * room + errors.torque
     times = np.linspace(0.0, 3.0, 201)
+    room = problem.constraints()._limits[:, :201]
+    used = (samples.torque[0, :, :201] + 1.0) * room + errors.torque
     for stage, progress in ((1, 1.0), (2, 0.5), (3, 0.7)):
         for index in (40, 100, 160):
             # The stop that passes this position at this progress began earlier on the path.
@@ -52,6 +50,23 @@ def test_torque_rows_cover_stops_along_the_path(motion, gen3, boxes, errors):
             braked = BrakedTrajectory(trajectory, begin, settings.brake_time)
             state = tuple(part[None] for part in braked.evaluate(begin + progress * settings.brake_time))
             np.testing.assert_allclose(used[stage, index], demand.evaluate(*state)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("is_from_rest", [True, False])
+def test_the_feedback_has_room_for_its_torque_in_stops(make_problem, gen3, errors, is_from_rest):
+    """At least what the verifier asks for with the speeds of the motion itself, and just that for starts from rest."""
+    rest = gen3.home, np.zeros(7), np.zeros(7)
+    problem = make_problem(samples=301, is_last=True, **({"start": rest} if is_from_rest else {}))
+    settings, times = problem.model.settings, np.linspace(0.0, 3.0, 301)
+    limit = settings.torque_fraction * gen3.limits.tau_max
+    left = problem.constraints()._limits
+    np.testing.assert_allclose(left[:2], np.broadcast_to(limit - errors.torque, (2, 301, 7)))
+    for k in np.random.default_rng(0).uniform(-0.6, 0.6, (5, 7)):
+        factors = stop_torque_factors(problem.trajectory(k), settings.brake_time, times)
+        exact = limit - factors[:, None] * errors.torque
+        assert np.all(left[2:] <= exact + (0.02 if is_from_rest else 1e-9) * errors.torque)
+        if is_from_rest:
+            np.testing.assert_allclose(left[2:], np.broadcast_to(exact, left[2:].shape), rtol=0.01)
 
 
 def test_rows_cover_a_motion_that_takes_over(make_problem, gen3, boxes, errors):
