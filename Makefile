@@ -2,6 +2,10 @@
 # Everything is installed into .venv in this folder. Needs Python 3.10 to 3.13, git, make and a C++ compiler.
 
 PYTHON ?= python3
+# What `make demo` shows: ARM=lbr_med7 MODE=emulated, for instance.
+ARM     ?= kinova_gen3_2f85
+MODE    ?= mock
+PAYLOAD ?= dumbbell_4lb
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
@@ -30,7 +34,7 @@ help:
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
 demo: install
-	@$(BIN)/python -m sysid_ros.runner --model kinova_gen3_2f85 --payload dumbbell_4lb
+	@$(BIN)/python -m sysid_ros.runner --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD)
 
 test: install
 	@$(BIN)/python -m pytest

@@ -94,7 +94,7 @@ class ArmEmulatorNode(Node):
         self._truth_publisher = self.create_publisher(SimulationTruth, "arm_driver/truth", qos.LATCHED)
         now = self.get_clock().now().nanoseconds
         self._truth_publisher.publish(truth_to_message(payload, now, robot.joint_names[-1]))
-        self.create_timer(_WATCH_SECONDS, self._watch)
+        self._timer = self.create_timer(_WATCH_SECONDS, self._watch)
 
     def _watch(self) -> None:
         code = self._process.poll()
