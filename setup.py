@@ -15,6 +15,7 @@ NODES = (
     "arm_emulator",
     "estimator",
     "excitation_planner",
+    "identifiability",
     "identification",
     "identify_client",
     "monitor",

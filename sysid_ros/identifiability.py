@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +19,13 @@ from sysid_ros.core.identifiability.advice import Advice, advise
 from sysid_ros.core.identifiability.data import DataAnalysis, analyze_data, prior_scale
 from sysid_ros.core.identifiability.data_wording import describe_data
 from sysid_ros.core.identifiability.information import WINDOW, ArmInformation, felt_joint_parameters
-from sysid_ros.core.identifiability.pinocchio_tree import MASSLESS, tree_from_model
+from sysid_ros.core.identifiability.mechanism import MechanismOptions, compare_robot, compare_urdf
+from sysid_ros.core.identifiability.pinocchio_tree import MASSLESS
 from sysid_ros.core.identifiability.report import structural_text
 from sysid_ros.core.identifiability.settings import MEASURED, AnalysisSettings
-from sysid_ros.core.identifiability.snapping import Comparison, compare_with_exact
+from sysid_ros.core.identifiability.snapping import Comparison
 from sysid_ros.core.identifiability.spans import TOLERANCE
-from sysid_ros.core.identifiability.structure import Structure, analyze_structure
-from sysid_ros.core.identifiability.tree import KinematicTree
-from sysid_ros.core.identifiability.urdf_tree import STANDARD_GRAVITY, read_rotors, tree_from_urdf
+from sysid_ros.core.identifiability.structure import Structure
 from sysid_ros.core.identifiability.wording import Symbol, symbol_table
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.loader import available_robots, load_robot
@@ -114,8 +112,11 @@ def _analyze(options: argparse.Namespace) -> IdentifiabilityResult:
     robot = load_robot(options.model) if options.model else None
     if robot is None and options.data:
         raise ParameterOutOfRange("--data", str(options.data), "only with --model, which says how good its sensors are")
-    tree, exact = _read_trees(options, robot)
-    comparison = compare_with_exact(analyze_structure(tree, _settings(options, robot)), exact)
+    settings, mechanism = _settings(options, robot), _mechanism(options)
+    if robot is not None:
+        comparison = compare_robot(robot, settings, mechanism)
+    else:
+        comparison = compare_urdf(_read(options.urdf), settings, mechanism)
     source = options.model or options.urdf.name
     if robot is None or options.data is None:
         return IdentifiabilityResult(comparison, source=source)
@@ -126,24 +127,14 @@ def _analyze(options: argparse.Namespace) -> IdentifiabilityResult:
     return IdentifiabilityResult(plain, analysis, advice, f"{payload}{source}, {options.data.name}", reason)
 
 
-def _read_trees(options: argparse.Namespace, robot: RobotModel | None) -> tuple[KinematicTree, KinematicTree | None]:
-    """The mechanism as given, and with angles that were rounded in writing made exact."""
-    if robot is not None:
-        if options.floating or options.lock:
-            raise ParameterOutOfRange("--floating, --lock", "given with --model", "only with --urdf")
-        tree = replace(tree_from_model(robot.pin_model), notes=robot.warnings)
-        if options.gravity:
-            tree = tree.with_gravity(options.gravity)
-        trees = [tree]
-    else:
-        text = _read(options.urdf)
-        gravity = options.gravity or STANDARD_GRAVITY
-        choices = {"is_floating": options.floating, "locked": options.lock, "massless": options.massless}
-        trees = [tree_from_urdf(text, gravity=gravity, snap_angles=snap, **choices) for snap in (False, True)]
-    if options.rotors:
-        rotors = read_rotors(_read(options.rotors), trees[0])
-        trees = [tree.with_rotors(rotors) for tree in trees]
-    return trees[0], trees[1] if len(trees) > 1 else None
+def _mechanism(options: argparse.Namespace) -> MechanismOptions:
+    return MechanismOptions(
+        gravity=None if options.gravity is None else tuple(options.gravity),
+        is_floating=options.floating,
+        locked=tuple(options.lock),
+        massless=options.massless,
+        rotors=_read(options.rotors) if options.rotors else "",
+    )
 
 
 def _read(path: Path) -> str:

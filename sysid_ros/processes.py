@@ -108,6 +108,7 @@ IDENTIFY = (
     Process("excitation_planner", "plans motions that make the payload's parameters visible"),
     Process("safe_planner", "checks motions against the limits and certifies them"),
     Process("estimator", "turns samples into an estimate with bounds"),
+    Process("identifiability", "says which parameters can be known, and which of the payload's the data know"),
     Process(
         "identification",
         "runs the whole procedure: the action users call",

@@ -16,7 +16,7 @@ LAYERS = {
     "drivers": {"core"},
     "export": {"core"},
     "ros": {"core"},
-    "nodes": {"core", "drivers", "export", "ros", "terminal", "offline"},
+    "nodes": {"core", "drivers", "export", "ros", "terminal", "offline", "identifiability"},
 }
 
 

@@ -145,9 +145,7 @@ class IdentificationResult:
     @property
     def is_rigorous(self) -> bool:
         """Whether the bounds are guaranteed: by their method, with all error terms, and without caveats of this run."""
-        if self.caveats:
-            return False
-        return self.estimate.method != "sensitivity" and "not guaranteed" not in self.estimate.guarantee.lower()
+        return not self.caveats and self.estimate.is_guaranteed
 
     @cached_property
     def prior(self) -> Box:

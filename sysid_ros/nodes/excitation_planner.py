@@ -129,7 +129,9 @@ class ExcitationPlannerNode(Node):
         q_start = joint_vector_from_message(
             "PlanExcitation", "start_position", request.joint_names, request.start_position, robot.joint_names
         )
-        settings = replace(values.settings(), seed=int(request.seed))
+        settings = replace(
+            values.settings(), seed=int(request.seed), criterion=request.criterion or values.criterion
+        )
         if request.duration != 0.0:
             settings = settings.with_duration(request.duration)
         if request.limit_share != 0.0:

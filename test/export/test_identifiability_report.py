@@ -169,7 +169,7 @@ def test_rounded_geometry_is_told(capsys, tmp_path):
         (["--urdf", str(MED7), "--tolerance", "2"], "tolerance"),
         (["--urdf", str(MED7), "--data", "x.npz"], "only with --model"),
         (["--urdf", str(MED7), "--gravity", "0", "nan", "0"], "gravity"),
-        (["--model", "kinova_gen3", "--floating"], "only with --urdf"),
+        (["--model", "kinova_gen3", "--floating"], "only with a URDF"),
         (["--model", "no_such_arm"], "unknown"),
         (["--urdf", str(MED7), "--rotors", str(MED7)], "rotors"),
         (["--urdf", str(MED7), "--html", "/no/such/folder/r.html"], "/no/such/folder"),

@@ -6,13 +6,17 @@ from sysid_ros.nodes.arm_driver import ArmDriverNode
 from sysid_ros.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.nodes.excitation_planner import ExcitationPlannerNode
+from sysid_ros.nodes.identifiability import IdentifiabilityNode
 from sysid_ros.nodes.identification import IdentificationNode
 from sysid_ros.nodes.monitor import MonitorNode
 from sysid_ros.nodes.safe_planner import SafePlannerNode
 from sysid_ros.processes import IDENTIFY
 from sysid_ros.ros.node import EXIT_REFUSED, spin_main
 
-NODES = (ArmDriverNode, EstimatorNode, ExcitationPlannerNode, IdentificationNode, MonitorNode, SafePlannerNode)
+NODES = (
+    ArmDriverNode, EstimatorNode, ExcitationPlannerNode, IdentifiabilityNode, IdentificationNode, MonitorNode,
+    SafePlannerNode,
+)  # fmt: skip
 
 
 def refusal(capfd, node, *parameters):
@@ -47,6 +51,7 @@ def test_unknown_model(capfd, node):
         (EstimatorNode, "windows:=3", "node 'estimator' has no parameter 'windows'; it has model"),
         (ExcitationPlannerNode, "criterion:=beauty", "allowed: one of 'bounds'"),
         (SafePlannerNode, "clearance:=-0.1", "from 0 to 1 [m]"),
+        (IdentifiabilityNode, "data_interval:=0.1", "from 0.5 to 3600 [s]"),
         (IdentificationNode, "trajectories:=-1", "from 0 to 100"),
         (IdentificationNode, "strategy:=wild", "allowed: one of 'receding'"),
         (IdentificationNode, "trajectory_duration:=40.0", "from 1 to 30"),

@@ -120,6 +120,7 @@ def test_excitation_requests_that_cannot_be_are_refused(bench, excitation, make_
         "start_position is nan for joint_1": {"start_position": [NAN, *home[1:]]},
         "duration is nan": {"duration": NAN},
         "duration is -1": {"duration": -1.0},
+        "criterion is 'beauty'": {"criterion": "beauty"},
         "finite (10, 10) Gram matrix": {"information": np.full(100, NAN)},
         "smallest eigenvalue": {"information": matrix.reshape(100)},
         "without bounds (an alarm)": {"estimate": alarm},
@@ -129,6 +130,19 @@ def test_excitation_requests_that_cannot_be_are_refused(bench, excitation, make_
         response = bench.call(PlanExcitation, "excitation_planner/plan", make_request(**fields))
         assert not response.success and words in response.message, response.message
         assert not response.status.is_accepted and response.status.text == response.message
+
+
+def test_criterion_of_the_parameter_and_of_the_request(bench, excitation, make_request):
+    def plan(criterion=""):
+        response = bench.call(PlanExcitation, "excitation_planner/plan", make_request(seed=3, criterion=criterion))
+        assert response.success, response.message
+        return response.trajectory.hash
+
+    ours, weakest = plan(), plan("weakest_directions")
+    assert ours != weakest
+    assert not bench.set_parameter("excitation_planner", criterion="weakest_directions")
+    assert plan() == weakest and plan("bounds") == ours
+    assert not bench.set_parameter("excitation_planner", criterion="bounds")
 
 
 def test_one_search_at_a_time_which_can_be_cancelled(bench, excitation, make_request):

@@ -63,6 +63,11 @@ class ParameterEstimate:
         object.__setattr__(self, "error_budget", budget)
 
     @property
+    def is_guaranteed(self) -> bool:
+        """Whether bounds, where there are any, are guaranteed: by their method, with all error terms."""
+        return self.method != "sensitivity" and "not guaranteed" not in self.guarantee.lower()
+
+    @property
     def half_width(self) -> Array:
         """Half widths of the bounds, (10,)."""
         return 0.5 * (self.upper - self.lower)

@@ -23,15 +23,17 @@ class PayloadIdentifiability:
 
     Args:
         robot: The arm and the prior of its payload.
+        prior: What was known of the ten parameters before, if it is not that prior: of last body and payload together,
+            for instance.
     """
 
-    def __init__(self, robot: RobotModel):
+    def __init__(self, robot: RobotModel, prior: Box | None = None):
         self._robot = robot
         self.structure: Structure = analyze_structure(
             tree_from_model(robot.pin_model), AnalysisSettings(known=robot.joint_names[:-1])
         )
         self._source = ArmInformation(robot, self.structure)
-        radius = robot.payload_prior.box.radius
+        radius = (prior or robot.payload_prior.box).radius
         # What a prior box leaves no room for needs no data; the analysis counts in units of what was unknown.
         self._scale = np.maximum(radius, 1e-6 * max(float(radius.max()), 1e-6))
 

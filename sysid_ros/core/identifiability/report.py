@@ -5,7 +5,7 @@ The fields of :class:`Report` are those of the message ``IdentifiabilityReport``
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +34,18 @@ class Report:
         classes: What can be known of each: 0 on its own, 1 in combination, 2 not at all.
         combinations: One sentence on each: the combination it is seen in, or why it cannot be known.
         base_parameters: The nb combinations that can be known, written out.
+        base_names: The parameter each of them is named after.
+        base_units: Unit of each of them.
+        determined: How many independent combinations the data know better than the prior did; 0 if structural.
         singular_values: How many times better than the prior the data know independent combinations, falling, (nb,)
             [-]; empty for a structural report.
         condition_number: Of the regressor of the base parameters, in units of the prior [-]; NaN if structural.
+        prior_deviations: Standard deviations of the base parameters before the data, (nb,); empty if structural, as
+            the next two.
+        deviations: Expected from the data alone, (nb,); inf where they say nothing.
+        deviations_with_prior: Expected from data and prior together, (nb,).
+        lower: Guaranteed lower bounds of the base parameters, (nb,); empty where nobody gives bounds.
+        upper: Guaranteed upper bounds, (nb,) or empty.
         text: The whole in words.
     """
 
@@ -46,22 +55,43 @@ class Report:
     classes: tuple[int, ...]
     combinations: tuple[str, ...]
     base_parameters: tuple[str, ...]
+    base_names: tuple[str, ...]
+    base_units: tuple[str, ...]
+    determined: int
     singular_values: Array
     condition_number: float
+    prior_deviations: Array
+    deviations: Array
+    deviations_with_prior: Array
+    lower: Array
+    upper: Array
     text: str
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
 
 
 def report_structure(comparison: Comparison) -> Report:
     """The structural report, for exact geometry where the given one is rounded."""
-    structure = comparison.snapped
-    return _report("structural", structure, np.zeros(0), float("nan"), structural_text(comparison))
+    return _report("structural", comparison.snapped, structural_text(comparison))
 
 
 def report_data(analysis: DataAnalysis, advice: Advice | None = None) -> Report:
     """The report on data, with advice where there is some."""
-    structure = analysis.structure
-    text = describe_data(analysis, advice)
-    return _report("data", structure, np.array(analysis.singular_values), analysis.condition_number, text)
+    none = np.zeros(0)
+    return replace(
+        _report("data", analysis.structure, describe_data(analysis, advice)),
+        determined=analysis.determined,
+        singular_values=np.array(analysis.singular_values),
+        condition_number=analysis.condition_number,
+        prior_deviations=np.array(analysis.prior_deviations),
+        deviations=np.array(analysis.deviations),
+        deviations_with_prior=np.array(analysis.deviations_with_prior),
+        lower=none if analysis.lower is None else np.array(analysis.lower),
+        upper=none if analysis.upper is None else np.array(analysis.upper),
+    )
 
 
 def structural_text(comparison: Comparison) -> str:
@@ -81,8 +111,9 @@ def weakness(structure: Structure) -> str:
     )
 
 
-def _report(method: str, structure: Structure, values: Array, condition: float, text: str) -> Report:
-    values.setflags(write=False)
+def _report(method: str, structure: Structure, text: str) -> Report:
+    """A report without data."""
+    none = np.zeros(0)
     return Report(
         method=method,
         names=structure.names,
@@ -90,7 +121,15 @@ def _report(method: str, structure: Structure, values: Array, condition: float, 
         classes=tuple(found.value for found in structure.classes),
         combinations=tuple(explain(structure, k) for k in range(len(structure.names))),
         base_parameters=tuple(describe_combination(structure, k) for k in range(structure.count)),
-        singular_values=values,
-        condition_number=condition,
+        base_names=structure.base_names,
+        base_units=structure.base_units,
+        determined=0,
+        singular_values=none,
+        condition_number=float("nan"),
+        prior_deviations=none,
+        deviations=none,
+        deviations_with_prior=none,
+        lower=none,
+        upper=none,
         text=text,
     )

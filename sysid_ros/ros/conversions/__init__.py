@@ -20,6 +20,12 @@ from sysid_ros.ros.conversions.estimate import (
     truth_from_message,
     truth_to_message,
 )
+from sysid_ros.ros.conversions.identifiability import (
+    analysis_from_request,
+    no_report,
+    report_to_message,
+    require_no_mechanism,
+)
 from sysid_ros.ros.conversions.plans import (
     certificate_from_message,
     certificate_to_message,
@@ -42,6 +48,7 @@ from sysid_ros.ros.conversions.status import driver_status_message
 __all__ = [
     "InvalidMessage",
     "Samples",
+    "analysis_from_request",
     "certificate_from_message",
     "certificate_to_message",
     "certified_from_message",
@@ -55,7 +62,10 @@ __all__ = [
     "joint_order",
     "joint_state_message",
     "joint_vector_from_message",
+    "no_report",
     "nominal_payload_from_message",
+    "report_to_message",
+    "require_no_mechanism",
     "samples_from_message",
     "samples_to_message",
     "scene_from_message",

@@ -1,0 +1,104 @@
+"""What the node ``identifiability`` answers, before it goes into messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.estimation.unknowns import describe_unknowns
+from sysid_ros.core.identifiability.mechanism import MechanismOptions, compare_robot, compare_urdf
+from sysid_ros.core.identifiability.payload import PayloadIdentifiability
+from sysid_ros.core.identifiability.report import Report, report_data, report_structure
+from sysid_ros.core.identifiability.settings import AnalysisSettings
+from sysid_ros.core.identifiability.snapping import Comparison
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.export.identifiability_markdown import identifiability_markdown
+from sysid_ros.export.identifiability_result import IdentifiabilityResult
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A report, also as a document.
+
+    Attributes:
+        report: The report.
+        markdown: The same with the table of symbols.
+    """
+
+    report: Report
+    markdown: str
+
+
+def answer_structure(comparison: Comparison) -> Answer:
+    """The structural answer."""
+    return Answer(report_structure(comparison), identifiability_markdown(IdentifiabilityResult(comparison)))
+
+
+def compare_description(
+    text: str, model: str, settings: AnalysisSettings | None = None, options: MechanismOptions | None = None
+) -> Comparison:
+    """The structural answer for what is on ``robot_description``.
+
+    Args:
+        text: The URDF.
+        model: Settings of the arm, which say how it is mounted and which joints move; empty for none.
+        settings: What is measured, in which motions, and which parameters are unknown.
+        options: What the URDF does not say.
+
+    Raises:
+        SysidError: It cannot be analysed, or the settings are not those of this robot; names what is wrong.
+    """
+    if not model:
+        return compare_urdf(text, settings, options)
+    return compare_robot(load_robot(model, text), settings, options)
+
+
+class PayloadAnswers:
+    """What the data of the estimator know of the payload.
+
+    Args:
+        robot: The arm.
+    """
+
+    def __init__(self, robot: RobotModel):
+        self._robot = robot
+        self._targets: dict[str, PayloadIdentifiability] = {}
+
+    def answer(self, estimate: ParameterEstimate, information: object, with_advice: bool = True) -> Answer:
+        """The answer for what the estimator has now.
+
+        Args:
+            estimate: Its estimate; bounds count where they are guaranteed.
+            information: Its Gram matrix, (10, 10).
+            with_advice: Whether to look for a motion that would tell what the data do not.
+
+        Raises:
+            ParameterOutOfRange: The target is unknown, or the information is not that of this arm.
+        """
+        payload = self._of_target(estimate.target)
+        box = estimate.box if estimate.is_consistent and estimate.is_guaranteed else None
+        analysis = payload.analyze(information, box)
+        advice = payload.advise(analysis, information) if with_advice else None
+        plain = Comparison(analysis.structure, analysis.structure, ())
+        reason = _no_bounds(estimate)
+        result = IdentifiabilityResult(plain, analysis, advice, f"{estimate.target} of {self._robot.name}", reason)
+        report = report_data(analysis, advice)
+        text = " ".join(part for part in (report.text, reason) if part)
+        return Answer(replace(report, text=text), identifiability_markdown(result))
+
+    def _of_target(self, target: str) -> PayloadIdentifiability:
+        if target not in self._targets:
+            prior = describe_unknowns(self._robot, EstimatorSettings(target=target)).prior
+            self._targets[target] = PayloadIdentifiability(self._robot, prior)
+        return self._targets[target]
+
+
+def _no_bounds(estimate: ParameterEstimate) -> str:
+    """Why there are no guaranteed bounds; empty where there are."""
+    if not estimate.is_consistent:
+        return f"This is what has been excited, but no payload agrees with the data: {estimate.alarm}"
+    if not estimate.is_guaranteed:
+        return f"No guaranteed bounds: {estimate.guarantee}"
+    return ""

@@ -1,0 +1,89 @@
+"""Identifiability: reports, and questions about a mechanism."""
+
+from __future__ import annotations
+
+import numpy as np
+from std_msgs.msg import Header
+
+from sysid_msgs import msg as messages
+from sysid_msgs import srv as services
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.identifiability.mechanism import MechanismOptions
+from sysid_ros.core.identifiability.report import Report
+from sysid_ros.core.identifiability.settings import AnalysisSettings
+from sysid_ros.core.identifiability.spans import TOLERANCE
+from sysid_ros.ros.conversions.common import stamp_to_message, to_array
+
+_NUMBERS = ("singular_values", "prior_deviations", "deviations", "deviations_with_prior", "lower", "upper")
+_TEXTS = ("names", "units", "combinations", "base_parameters", "base_names", "base_units")
+
+
+def report_to_message(report: Report, stamp_ns: int, frame: str = "") -> messages.IdentifiabilityReport:
+    """A report for the wire.
+
+    Args:
+        report: The report.
+        stamp_ns: When the analysis was made, or stamp of the last sample of the data [ns].
+        frame: Frame the parameters of a payload are expressed in; empty where each has its own joint's.
+    """
+    return messages.IdentifiabilityReport(
+        header=Header(stamp=stamp_to_message(stamp_ns), frame_id=frame),
+        method=report.method,
+        classes=list(report.classes),
+        determined=int(report.determined),
+        condition_number=float(report.condition_number),
+        text=report.text,
+        **{name: list(getattr(report, name)) for name in _TEXTS},
+        **{name: to_array("d", getattr(report, name), np.float64) for name in _NUMBERS},
+    )
+
+
+def no_report(method: str, reason: str, stamp_ns: int) -> messages.IdentifiabilityReport:
+    """A report that says why there is none.
+
+    Args:
+        method: ``structural`` or ``data``.
+        reason: Why.
+        stamp_ns: When [ns].
+    """
+    return messages.IdentifiabilityReport(
+        header=Header(stamp=stamp_to_message(stamp_ns)), method=method, condition_number=float("nan"), text=reason
+    )
+
+
+def analysis_from_request(
+    request: services.AnalyzeIdentifiability.Request,
+) -> tuple[AnalysisSettings, MechanismOptions]:
+    """What is asked about a mechanism; the URDF itself stays in the request.
+
+    Raises:
+        ParameterOutOfRange: A field is out of range; it says what is allowed.
+    """
+    tolerance = float(request.tolerance)
+    settings = AnalysisSettings(
+        measured=request.measured or "generalized_forces",
+        motion="static" if request.static_only else "dynamic",
+        joint_parameters=tuple(request.joint_parameters),
+        known=tuple(request.known),
+        tolerance=TOLERANCE if tolerance == 0.0 else tolerance,
+    )
+    options = MechanismOptions(
+        gravity=tuple(request.gravity) if len(request.gravity) else None,
+        is_floating=bool(request.floating),
+        locked=tuple(request.locked),
+        massless=request.massless or "as_modelled",
+        rotors=request.rotors,
+    )
+    return settings, options
+
+
+def require_no_mechanism(request: services.AnalyzeIdentifiability.Request) -> None:
+    """Refuses a question about data that also describes a mechanism.
+
+    Raises:
+        ParameterOutOfRange: A field is given that would have no effect.
+    """
+    empty = services.AnalyzeIdentifiability.Request(method=request.method)
+    given = [name for name in request.get_fields_and_field_types() if getattr(request, name) != getattr(empty, name)]
+    if given:
+        raise ParameterOutOfRange(", ".join(given), "given with method DATA", "only with method STRUCTURE")
