@@ -10,6 +10,7 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.export import figures
 from sysid_ros.export.intervals import Bounded
 from sysid_ros.export.payload import PayloadSummary, notices, summarize_payload
+from sysid_ros.export.report_known import known_html
 from sysid_ros.export.report_motions import motions_html
 from sysid_ros.export.report_style import STYLE
 from sysid_ros.export.result import IdentificationResult
@@ -33,7 +34,7 @@ def report_html(result: IdentificationResult) -> str:
         _figure("Do the data agree with the assumptions?", _WINDOWS, figures.windows(result), _contradictions(result)),
         _figure("What limits the bounds", _BUDGET, figures.error_budget(result)),
         _figure("Motion", _MOTION, figures.motion(result), motions_html(result)),
-        _figure("Excitation", _EXCITATION, figures.excitation(result)),
+        _figure("Excitation", _EXCITATION, figures.excitation(result), known_html(result)),
         _assumptions(result),
         _settings(result),
     ]

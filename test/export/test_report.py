@@ -129,6 +129,17 @@ def test_without_data_there_are_no_empty_figures(result):
     assert "How the bounds came in" not in report_html(bare)
 
 
+def test_the_page_says_what_the_data_know(page, result):
+    assert "The data determine all 10 combinations" in page
+    mass_only = np.zeros((10, 10))
+    mass_only[0, 0] = 1e6
+    page = report_html(dataclasses.replace(result, information=mass_only))
+    assert "9 of 10 combinations that can be known have not been excited" in page
+    assert re.search(r"Moving joint_\d.* at up to .* for 5 s would determine", page)
+    broken = report_html(dataclasses.replace(result, information=np.zeros((10, 10))))
+    assert "combinations" not in broken  # no data, nothing to say
+
+
 def test_labels_of_figures_keep_their_digits():
     with svg.styled():
         figure, grid = svg.make_axes(1, 1, 300, 200)
