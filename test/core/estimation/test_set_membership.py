@@ -102,7 +102,10 @@ def excess(bounds, optimum):
 
 
 def test_the_bounds_are_those_of_the_linear_programme(problem, optimum):
-    bounds = bound_by_membership(problem, EstimatorSettings().bound_tolerance)
+    default = bound_by_membership(problem, EstimatorSettings().bound_tolerance)
+    assert_contains(default, optimum)
+    assert excess(default, optimum).max() < 3.0 * EstimatorSettings().bound_tolerance
+    bounds = bound_by_membership(problem, 1e-6)
     assert_contains(bounds, optimum)
     assert np.all(np.abs(bounds.lower - optimum[0]) <= 1e-6 * (optimum[1] - optimum[0]))
     assert np.all(np.abs(bounds.upper - optimum[1]) <= 1e-6 * (optimum[1] - optimum[0]))
