@@ -1,0 +1,102 @@
+"""The emulated base as a program, for any Kortex client.
+
+``python -m sysid_ros.drivers.kortex.emulator --robot kinova_gen3_2f85``. It serves TCP port 10000 and UDP port 10001 of
+this computer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import select
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+
+from sysid_ros.core.errors import SysidError
+from sysid_ros.drivers.kortex.emulator.base import BaseSettings
+from sysid_ros.drivers.kortex.emulator.plant import PlantSettings
+from sysid_ros.drivers.kortex.emulator.server import EmulatorServer
+from sysid_ros.drivers.kortex.emulator.setup import EmulatorSetup, build_base
+from sysid_ros.drivers.kortex.settings import PORT, PORT_REALTIME
+from sysid_ros.drivers.mock import TRUTHS
+from sysid_ros.drivers.pacing import request_real_time
+from sysid_ros.drivers.sensor_simulation import Noise
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="sysid_kortex_emulator", description="Emulates the base of a Kinova Gen3 with Kortex."
+    )
+    robot, plant, base = EmulatorSetup(), PlantSettings(), BaseSettings()
+    add = parser.add_argument
+    add("--robot", default=robot.robot, help="kinova_gen3 or kinova_gen3_2f85 (default: %(default)s)")
+    add("--bind", default="127.0.0.1", help="own address (default: %(default)s)")
+    add("--port", type=int, default=PORT, help="TCP port (default: %(default)s)")
+    add("--port-realtime", type=int, default=PORT_REALTIME, help="UDP port (default: %(default)s)")
+    add("--username", default=base.username, help="the only user (default: %(default)s)")
+    add("--password", default=base.password, help="its password (default: %(default)s)")
+    add("--truth", default=robot.truth, choices=TRUTHS, help="how the arm's own parameters are chosen")
+    add("--payload", default=robot.payload, help="what the arm holds: a name from payloads.yaml, a mass [kg] or none")
+    add("--noise", default=plant.noise.value, choices=[n.value for n in Noise], help="errors of the sensors")
+    add("--seed", type=int, default=0, help="seed of truth and noise")
+    add("--measured-sign", type=float, default=-1.0, help="sign of the measured torque (Kinova: -1)")
+    add("--command-sign", type=float, default=1.0, help="sign with which torques are applied (Kinova: 1)")
+    add("--watchdog-time", type=float, default=base.watchdog_time, help="time without commands until it holds [s]")
+    add("--tcp-delay", type=float, default=0.02, help="how long an answer over TCP takes [s] (default: 0.02)")
+    add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow client [s] (default: 0)")
+    add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
+    add("--while-stdin", action="store_true", help="end when the standard input is closed, as by a parent that dies")
+    return parser
+
+
+def setup_of(options: argparse.Namespace) -> EmulatorSetup:
+    """What the options ask for.
+
+    Raises:
+        ParameterOutOfRange: A value is not allowed.
+    """
+    values = vars(options) | {"noise": Noise(options.noise)}
+
+    def pick(kind: type) -> dict[str, object]:
+        return {one.name: values[one.name] for one in fields(kind) if one.name in values}
+
+    return EmulatorSetup(
+        options.robot, options.truth, options.payload, BaseSettings(**pick(BaseSettings)),
+        PlantSettings(**pick(PlantSettings)),
+    )  # fmt: skip
+
+
+def _is_stdin_open() -> bool:
+    return not select.select([sys.stdin], [], [], 0.0)[0] or bool(sys.stdin.buffer.read1(1))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the emulator until it is told to end; returns the exit status."""
+    options = build_parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def say(text: str) -> None:
+        print(f"[kortex_emulator] {text}", file=sys.stderr, flush=True)
+
+    try:
+        base = build_base(setup_of(options), say)
+        server = EmulatorServer(
+            base, options.bind, options.port, options.port_realtime, options.patience, options.tcp_delay
+        )
+    except SysidError as error:
+        say(str(error))
+        return 2
+    say(f"{base.arm.robot.name}, TCP {server.address[0]}:{server.address[1]}, UDP {server.address_realtime[1]}")
+    say(f"scheduling: {request_real_time()}")
+    try:
+        server.run(options.seconds, _is_stdin_open if options.while_stdin else lambda: True)
+    except KeyboardInterrupt:
+        pass
+    server.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""The arm behind the emulated base: MuJoCo physics and the inner loops of the actuators, 1 ms at a time.
+
+An actuator holds a position or applies a torque. It holds with the true gravity: the integral part of a position
+controller would have found it. There is no compensation of gravity or friction under torque control; the inner velocity
+and current loops of a real actuator are not modelled: the torque commanded is the torque of the motor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+import pinocchio as pin
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.mujoco_model import build_mujoco_model, set_inertial_parameters
+from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
+
+PERIOD = 0.001
+"""Period of the base [s]."""
+_SUBSTEPS = 2
+_HOLD_RATE = 40.0
+"""Natural frequency of the position controller [rad/s]."""
+
+
+@dataclass(frozen=True)
+class PlantSettings:
+    """How the arm is simulated.
+
+    Attributes:
+        noise: How the sensors use their allowed errors.
+        seed: Of their errors.
+        measured_sign: Sign of the torque it reports; -1 is Kinova's, the reaction.
+        command_sign: Sign with which it applies torques; 1 is Kinova's.
+    """
+
+    noise: Noise = Noise.UNIFORM
+    seed: int = 0
+    measured_sign: float = -1.0
+    command_sign: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("measured_sign", "command_sign"):
+            if getattr(self, name) not in (-1.0, 1.0):
+                raise ParameterOutOfRange(name, getattr(self, name), "-1 or 1")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the actuators measure at the end of a period; arrays are (n,).
+
+    Attributes:
+        q: Positions [rad].
+        v: Velocities [rad/s].
+        tau: Torques with the sign that is reported [Nm].
+    """
+
+    q: Array
+    v: Array
+    tau: Array
+
+
+class EmulatedArm:
+    """One simulated arm.
+
+    Args:
+        robot: What is known of the arm.
+        theta: Its true parameters, (14 n,).
+        payload: Its true payload about the frame of the last joint, (10,); None for none.
+        settings: How it is simulated.
+    """
+
+    def __init__(
+        self, robot: RobotModel, theta: Array, payload: Array | None = None, settings: PlantSettings | None = None
+    ):
+        self.settings = settings or PlantSettings()
+        self.robot, self.theta = robot, np.array(theta, dtype=float)
+        self._friction = robot.friction(self.theta)
+        self._model = build_mujoco_model(robot, self.theta, payload, PERIOD / _SUBSTEPS)
+        self._data = mujoco.MjData(self._model)
+        self._data.qpos[:] = robot.home
+        self._pin_data = robot.pin_model.createData()
+        self._armature = robot.friction(robot.theta_nominal)[:, 2]
+        self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
+        self._is_link_side = robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
+        self.set_payload(payload)
+
+    def set_payload(self, payload: Array | None) -> None:
+        """Attaches, changes or (None) detaches what the arm holds.
+
+        Raises:
+            NotPhysicallyConsistent: The last body cannot have such a payload.
+        """
+        set_inertial_parameters(self._model, self.robot, self.theta, payload)
+        self.payload = None if payload is None else np.array(payload, dtype=float)
+        self._true = ArmDynamics(self.robot, self.theta, payload)
+
+    @property
+    def q(self) -> Array:
+        """True positions, (n,) [rad]."""
+        return np.array(self._data.qpos)
+
+    @property
+    def v(self) -> Array:
+        """True velocities, (n,) [rad/s]."""
+        return np.array(self._data.qvel)
+
+    def advance(self, q_hold: Array, is_torque: Array, tau: Array) -> Measured:
+        """Simulates one period and measures at its end.
+
+        Args:
+            q_hold: Positions to hold, (n,) [rad], unwrapped.
+            is_torque: Which actuators apply torques instead, (n,) bool.
+            tau: Those torques in joint direction, (n,) [Nm].
+        """
+        q, v, limit = self.q, self.v, self.robot.limits.tau_max
+        applied = self.settings.command_sign * np.clip(tau, -limit, limit)
+        if not is_torque.all():
+            applied = np.where(is_torque, applied, self._holding_torque(q, v, q_hold))
+        self._data.qfrc_applied[:] = applied - self._friction[:, 3]
+        mujoco.mj_step(self._model, self._data, _SUBSTEPS)
+        effort = self._true.mean_torque((q, v), (self.q, self.v), PERIOD) if self._is_link_side else applied
+        _, position, velocity, effort = self._sensors.measure(0, self.q, self.v, effort)
+        return Measured(position, velocity, self.settings.measured_sign * effort)
+
+    def _holding_torque(self, q: Array, v: Array, q_hold: Array) -> Array:
+        inertia = np.diag(pin.crba(self.robot.pin_model, self._pin_data, q)) + self._armature
+        feedback = _HOLD_RATE**2 * (q_hold - q) - 2.0 * _HOLD_RATE * v
+        return self._true.gravity(q) + self._friction[:, 3] + inertia * feedback

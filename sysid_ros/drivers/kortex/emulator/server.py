@@ -1,0 +1,186 @@
+"""The emulated base on its sockets, in real time."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sysid_ros.drivers.kortex.emulator.base import TCP, UDP, KortexBase
+from sysid_ros.drivers.kortex.emulator.plant import PERIOD
+from sysid_ros.drivers.kortex.errors import KortexDecodeError
+from sysid_ros.drivers.kortex.frame import LARGEST_FRAME, TcpFrames, wrap_for_tcp
+from sysid_ros.drivers.network.udp import Address, SocketUnavailable
+
+_CYCLES_BETWEEN_QUESTIONS = 50
+_GRACE = 0.25
+"""How late a request may be before its cycle passes without it, in periods."""
+_EARLIEST = 0.5
+"""How early it may be and still start a cycle, in periods."""
+
+
+@dataclass
+class _Connection:
+    socket: socket.socket
+    frames: TcpFrames = field(default_factory=TcpFrames)
+
+
+class EmulatorServer:
+    """Serves any number of clients; one of them cycles the arm.
+
+    Args:
+        base: The base.
+        host: Own address.
+        port: TCP port; 0 takes any.
+        port_realtime: UDP port; 0 takes any.
+        patience: While torques act, how long time stands still for the next request [s]; after that the tick is lost.
+            0 is real time.
+        tcp_delay: How long an answer over TCP takes [s].
+
+    Raises:
+        SocketUnavailable: A port cannot be opened.
+    """
+
+    def __init__(
+        self,
+        base: KortexBase,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        port_realtime: int = 0,
+        patience: float = 0.0,
+        tcp_delay: float = 0.0,
+    ):
+        self.base, self._patience, self._tcp_delay = base, patience, tcp_delay
+        self._listener = _bind(socket.SOCK_STREAM, (host, port))
+        try:
+            self._udp = _bind(socket.SOCK_DGRAM, (host, port_realtime))
+        except SocketUnavailable:
+            self._listener.close()
+            raise
+        self._listener.listen()
+        self._connections: dict[int, _Connection] = {}
+        self._due: deque[tuple[float, _Connection, bytes]] = deque()
+        self._started = time.monotonic()
+        self.slipped = 0.0
+
+    @property
+    def address(self) -> Address:
+        """Own address and TCP port."""
+        return self._listener.getsockname()
+
+    @property
+    def address_realtime(self) -> Address:
+        """Own address and UDP port."""
+        return self._udp.getsockname()
+
+    def cycle(self) -> None:
+        """Serves for one period, then lets it pass for the arm."""
+        base = self.base
+        base.is_fresh = False
+        deadline = self._started + PERIOD
+        while True:
+            self._serve(0.0)
+            now = time.monotonic()
+            if base.is_fresh and (self._patience or now >= deadline - _EARLIEST * PERIOD):
+                self._started = now
+                break
+            is_waiting = base.is_waiting_for_client
+            end = deadline + (self._patience or _GRACE * PERIOD) if is_waiting and not base.is_fresh else deadline
+            if now >= end:
+                if is_waiting and self._patience and not base.is_fresh:
+                    base.actuators.lose_tick()
+                is_far_behind = now > deadline + 10.0 * PERIOD
+                self._started = now if is_far_behind else deadline
+                break
+            self._serve(min(end - now, PERIOD))
+        self.slipped += max(0.0, self._started - deadline)
+        base.advance()
+        while self._due and self._due[0][0] <= base.time:
+            _, connection, data = self._due.popleft()
+            self._send(connection, data)
+
+    def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """Runs for a time [s], or until it is not wanted any more; that is asked every 50 cycles."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and is_wanted():
+            for _ in range(_CYCLES_BETWEEN_QUESTIONS):
+                self.cycle()
+
+    def drop_connections(self) -> None:
+        """Closes all TCP connections, as a restart of the base does."""
+        for number in list(self._connections):
+            self._drop(number)
+
+    def close(self) -> None:
+        """Closes all sockets."""
+        self.drop_connections()
+        self._listener.close()
+        self._udp.close()
+
+    def _serve(self, timeout: float) -> None:
+        """Waits until something has come, at most ``timeout`` [s], and serves it."""
+        sockets = {self._listener.fileno(): None, self._udp.fileno(): None, **self._connections}
+        ready, _, _ = select.select(sockets, [], [], timeout)
+        for number in ready:
+            if number == self._udp.fileno():
+                self._serve_udp()
+            elif number == self._listener.fileno():
+                accepted, _ = self._listener.accept()
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._connections[accepted.fileno()] = _Connection(accepted)
+            elif number in self._connections:
+                self._serve_tcp(number)
+
+    def _serve_udp(self) -> None:
+        with contextlib.suppress(OSError):  # a client whose port is closed, or nothing to read after all
+            data, client = self._udp.recvfrom(LARGEST_FRAME)
+            answer = self.base.answer(UDP, client, data)
+            if answer is not None:
+                self._udp.sendto(answer, client)
+
+    def _serve_tcp(self, number: int) -> None:
+        connection = self._connections[number]
+        try:
+            data = connection.socket.recv(LARGEST_FRAME)
+            frames = connection.frames.feed(data)
+        except BlockingIOError:
+            return
+        except (OSError, KortexDecodeError):
+            data, frames = b"", []
+        if not data:
+            self._drop(number)
+            return
+        for frame in frames:
+            answer = self.base.answer(TCP, number, frame)
+            if answer is None:
+                continue
+            if self._tcp_delay:
+                self._due.append((self.base.time + self._tcp_delay, connection, wrap_for_tcp(answer)))
+            else:
+                self._send(connection, wrap_for_tcp(answer))
+
+    def _send(self, connection: _Connection, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            connection.socket.sendall(data)
+
+    def _drop(self, number: int) -> None:
+        connection = self._connections.pop(number)
+        connection.socket.close()
+        self.base.disconnect(number)
+
+
+def _bind(kind: int, address: Address) -> socket.socket:
+    one = socket.socket(socket.AF_INET, kind)
+    try:
+        if kind == socket.SOCK_STREAM:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind(address)
+    except OSError as error:
+        one.close()
+        raise SocketUnavailable(address, str(error)) from None
+    one.setblocking(False)
+    return one

@@ -1,0 +1,144 @@
+"""Kortex frames: four header words and a payload, bare in a UDP datagram, with a prefix in a TCP stream.
+
+| word         | bits from the top                                                        |
+|--------------|--------------------------------------------------------------------------|
+| frame_info   | header version 4, frame type 4, device 8, error code 4, error sub code 12 |
+| message_info | session 16, message 16                                                   |
+| service_info | service version 4, service 12, function 16                               |
+| payload_info | reserved 8, payload length 24                                            |
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from sysid_ros.drivers.kortex.enums import FrameType
+from sysid_ros.drivers.kortex.errors import KortexDecodeError
+from sysid_ros.drivers.kortex.schema import message_class
+
+TCP_MARK = bytes.fromhex("07784574526f4b07")
+"""Begin of every frame in a TCP stream; the length follows in 4 bytes, big endian."""
+LARGEST_FRAME = 65507
+"""Longest frame; longer ones cannot be a UDP datagram [bytes]."""
+ID_MODULUS = 1 << 16
+"""Message and frame counters are 16 bits."""
+
+_VERSION = 1
+_LENGTH = struct.Struct(">I")
+_PREFIX = len(TCP_MARK) + _LENGTH.size
+
+
+class Frame(NamedTuple):
+    """One frame.
+
+    Attributes:
+        kind: What it is.
+        function: Service id times 65536 plus function id.
+        session: Session id; 0 before there is one.
+        message: Message id; a response has that of its request.
+        device: Device it is for; 0 is the base.
+        payload: Encoded message.
+        error: Error code of a response.
+        sub_error: Its sub code.
+    """
+
+    kind: FrameType
+    function: int
+    session: int
+    message: int
+    device: int = 0
+    payload: bytes = b""
+    error: int = 0
+    sub_error: int = 0
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """The bytes of a frame, as in a UDP datagram."""
+    message = message_class("Frame")()
+    header = message.header
+    header.frame_info = (
+        _VERSION << 28 | frame.kind << 24 | frame.device << 16 | frame.error << 12 | frame.sub_error
+    )  # fmt: skip
+    header.message_info = frame.session << 16 | frame.message
+    header.service_info = _VERSION << 28 | frame.function
+    header.payload_info = len(frame.payload)
+    message.payload = frame.payload
+    return message.SerializeToString()
+
+
+def decode_frame(data: bytes) -> Frame:
+    """Decodes a frame.
+
+    Raises:
+        KortexDecodeError: It is none, of another version, or its length does not fit.
+    """
+    size = len(data)
+    if size > LARGEST_FRAME:
+        raise KortexDecodeError(f"longer than {LARGEST_FRAME} bytes", size)
+    message = parse("Frame", data)
+    header = message.header
+    info, service = header.frame_info, header.service_info
+    if info >> 28 != _VERSION or service >> 28 != _VERSION:
+        raise KortexDecodeError(f"versions of header {info >> 28} and service {service >> 28}, not {_VERSION}", size)
+    try:
+        kind = FrameType(info >> 24 & 0xF)
+    except ValueError:
+        raise KortexDecodeError(f"frame type {info >> 24 & 0xF}", size) from None
+    if header.payload_info & 0xFFFFFF != len(message.payload):
+        announced = header.payload_info & 0xFFFFFF
+        raise KortexDecodeError(f"payload of {len(message.payload)} bytes, {announced} announced", size)
+    words = header.message_info
+    return Frame(
+        kind, service & 0xFFFFFFF, words >> 16, words & 0xFFFF, info >> 16 & 0xFF, message.payload,
+        info >> 12 & 0xF, info & 0xFFF,
+    )  # fmt: skip
+
+
+def parse(name: str, data: bytes) -> Any:
+    """Parses a message of the schema.
+
+    Raises:
+        KortexDecodeError: The bytes are no such message.
+    """
+    try:
+        return message_class(name).FromString(data)
+    except DecodeError:
+        raise KortexDecodeError(f"no message {name}", len(data)) from None
+
+
+def wrap_for_tcp(frame: bytes) -> bytes:
+    """The bytes of a frame in a TCP stream."""
+    return TCP_MARK + _LENGTH.pack(len(frame)) + frame
+
+
+class TcpFrames:
+    """Cuts a TCP stream into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Takes in what has come and returns the frames that are complete.
+
+        Raises:
+            KortexDecodeError: The stream does not go on with a frame; it cannot be followed any further.
+        """
+        self._buffer += data
+        frames = []
+        while self._buffer:
+            mark = self._buffer[: len(TCP_MARK)]
+            if mark != TCP_MARK[: len(mark)]:
+                raise KortexDecodeError("the stream is not made of Kortex frames", len(self._buffer))
+            if len(self._buffer) < _PREFIX:
+                break
+            (length,) = _LENGTH.unpack(self._buffer[len(TCP_MARK) : _PREFIX])
+            if length > LARGEST_FRAME:
+                raise KortexDecodeError(f"a frame of {length} bytes is announced", len(self._buffer))
+            if len(self._buffer) < _PREFIX + length:
+                break
+            frames.append(bytes(self._buffer[_PREFIX : _PREFIX + length]))
+            del self._buffer[: _PREFIX + length]
+        return frames

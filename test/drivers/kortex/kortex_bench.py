@@ -1,0 +1,82 @@
+"""What the tests of the Kortex driver share: an emulated base in a thread, whose time waits for its client."""
+
+import threading
+
+from sysid_ros.core.control import RobustController
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers.kortex.arm import KortexArm
+from sysid_ros.drivers.kortex.emulator.base import BaseSettings, KortexBase
+from sysid_ros.drivers.kortex.emulator.plant import EmulatedArm, PlantSettings
+from sysid_ros.drivers.kortex.emulator.server import EmulatorServer
+from sysid_ros.drivers.kortex.settings import KortexSettings, StampSource
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.mock import draw_truth, load_payload
+
+ROBOT = load_robot("kinova_gen3_2f85")
+PERIOD = 0.001
+
+
+def make_base(payload="none", truth="random", plant=None, robot=ROBOT, **settings):
+    reports = []
+    arm = EmulatedArm(robot, draw_truth(robot, truth, 3), load_payload(robot, payload), plant)
+    base = KortexBase(arm, BaseSettings(**settings), reports.append)
+    base.reports = reports
+    return base
+
+
+class RunningEmulator:
+    """A base in a thread; ``patience`` lets its time stand still while the client computes."""
+
+    def __init__(self, base, patience=0.5, tcp_delay=0.0, port=0, port_realtime=0):
+        self.base, self.lock = base, threading.Lock()
+        self.server = EmulatorServer(base, "127.0.0.1", port, port_realtime, patience, tcp_delay)
+        self.ports = {"port": self.server.address[1], "port_realtime": self.server.address_realtime[1]}
+
+    def __enter__(self):
+        self.running = True
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+        return self
+
+    def run(self):
+        while self.running:
+            with self.lock:
+                self.server.cycle()
+
+    def stop(self):
+        self.running = False
+        self.thread.join()
+        self.server.close()
+
+    def __exit__(self, *_):
+        if self.running:
+            self.stop()
+
+    def now(self, action):
+        """Does something to the base between two cycles."""
+        with self.lock:
+            return action(self.base)
+
+
+def make_arm(emulator, robot=ROBOT, **settings):
+    values = {
+        "robot_ip": "127.0.0.1", **emulator.ports, "wait_time": 1.0, "session_timeout": 2.0, "late_limit": 10.0,
+        "connect_timeout": 3.0, "rest_time": 0.05, "hold_time": 0.05, "close_time": 0.0,
+        "stamps": StampSource.FRAMES,
+    }  # fmt: skip
+    return KortexArm(robot, KortexSettings(**{**values, **settings}))
+
+
+def make_loop(arm, **settings):
+    return ControlLoop(arm, RobustController(arm.robot), arm.robot, LoopSettings(**settings))
+
+
+def run(loop, seconds):
+    samples = []
+    for _ in range(round(seconds / loop.arm.period)):
+        loop.heartbeat()
+        sample = loop.step()
+        if sample is not None:
+            samples.append(sample)
+    return samples
