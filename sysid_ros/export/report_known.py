@@ -29,7 +29,8 @@ def describe_known(result: IdentificationResult) -> str:
         ParameterOutOfRange: The information is not that of this arm.
     """
     payload = PayloadIdentifiability(result.robot, result.prior)
-    analysis = payload.analyze(result.information)
+    box = result.estimate.box if result.is_usable and result.is_rigorous else None
+    analysis = payload.analyze(result.information, box)
     samples = result.samples
     speeds = None if samples is None or not len(samples) else np.abs(samples.v).max(axis=0)
     return describe_data(analysis, payload.advise(analysis, result.information, speeds))

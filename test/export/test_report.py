@@ -131,6 +131,12 @@ def test_without_data_there_are_no_empty_figures(result):
 
 def test_the_page_says_what_the_data_know(page, result):
     assert "The data determine all 10 combinations" in page
+    shrinkage = sorted(result.shrinkage)
+    least, most = re.search(r"bounds are between (\S+) \(.*?\) and (\S+) \(", page).groups()
+    assert (float(least), float(most)) == (
+        pytest.approx(shrinkage[0], rel=0.02),
+        pytest.approx(shrinkage[-1], rel=0.02),
+    )
     mass_only = np.zeros((10, 10))
     mass_only[0, 0] = 1e6
     page = report_html(dataclasses.replace(result, information=mass_only))

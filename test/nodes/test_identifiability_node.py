@@ -207,6 +207,8 @@ def test_what_the_data_know(bench, ask, robot):
     assert answered.success and answered.report == moving
     assert "## Expected standard deviations" in answered.markdown
 
+    assert "guaranteed bounds are between" in moving.text and "do not average out" in moving.text
+
     # Bounds that are not guaranteed, and none at all, are not shown as guaranteed.
     loose = report_on(estimate_message(robot, gram, 4_000_000_000, method="sensitivity", guarantee="a hope"))
     assert not loose.lower and not loose.upper and "No guaranteed bounds: a hope" in loose.text

@@ -40,8 +40,26 @@ def describe_data(analysis: DataAnalysis, advice: Advice | None = None) -> str:
         advice: A motion that would help.
 
     Returns:
-        How many combinations are determined, which base parameters are not, and what would help.
+        How many combinations are determined, which base parameters are not, what would help, and what is guaranteed.
     """
+    return " ".join(part for part in (_describe_determined(analysis, advice), describe_bounds(analysis)) if part)
+
+
+def describe_bounds(analysis: DataAnalysis) -> str:
+    """How narrow guaranteed bounds are and why they are wider than expected deviations; empty without bounds."""
+    if analysis.lower is None or analysis.upper is None or not analysis.structure.count:
+        return ""
+    half = np.maximum(0.5 * (analysis.upper - analysis.lower), 1e-12 * analysis.prior_deviations)
+    gain, names = analysis.prior_deviations / half, analysis.structure.base_names
+    worst, best = int(np.argmin(gain)), int(np.argmax(gain))
+    return (
+        f"The guaranteed bounds are between {gain[worst]:.3g} ({names[worst]}) and {gain[best]:.3g} ({names[best]}) "
+        "times narrower than what was unknown before; unlike the expected deviations, they allow for errors that all "
+        "data share, such as those of the arm's own parameters, which do not average out."
+    )
+
+
+def _describe_determined(analysis: DataAnalysis, advice: Advice | None) -> str:
     total, found = analysis.structure.count, analysis.determined
     if not total:
         return "There is nothing that data could tell: no unknown parameter is identifiable."
