@@ -26,6 +26,7 @@ COMMANDS = (
     "sysid_fri_emulator = sysid_ros.drivers.fri.emulator.__main__:main",
     "sysid_identifiability = sysid_ros.identifiability:main",
     "sysid_identify = sysid_ros.runner:main",
+    "sysid_kortex_emulator = sysid_ros.drivers.kortex.emulator.__main__:main",
     "sysid_offline = sysid_ros.offline:main",
     "sysid_verify = sysid_ros.verify:main",
 )

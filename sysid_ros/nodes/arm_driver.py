@@ -26,6 +26,8 @@ from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.continuation import Continuation
 from sysid_ros.drivers.fri.build import FriSetup, build_fri_loop
+from sysid_ros.drivers.kortex.build import KortexSetup, build_kortex_loop
+from sysid_ros.drivers.kortex.settings import KortexSettings, VelocitySource
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_samples import LoopSamples
@@ -35,7 +37,7 @@ from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.sensor_simulation import Noise
 from sysid_ros.drivers.simulated_arm import InjectedFaults
 from sysid_ros.drivers.velocity_estimate import require_velocity_error
-from sysid_ros.nodes.arm_driver_fri import FriParameters
+from sysid_ros.nodes.arm_driver_kortex import KortexParameters
 from sysid_ros.nodes.arm_driver_samples import PayloadEpochs, split_samples
 from sysid_ros.nodes.arm_driver_scene import SceneGuard
 from sysid_ros.ros import qos
@@ -55,10 +57,11 @@ from sysid_ros.ros.parameters import ParameterServer, parameter
 _LOOP = LoopSettings()
 _MODES = ("mock", "emulated", "hardware")
 _COMMANDER_PERIOD = 0.02
+_KORTEX_ADDRESS = KortexSettings().robot_ip
 
 
 @dataclass(frozen=True)
-class ArmDriverParameters(FriParameters):
+class ArmDriverParameters(KortexParameters):
     """Parameters of the node ``arm_driver``."""
 
     autostart: bool = parameter(True, "", "Take the arm over as soon as the node runs", read_only=True)
@@ -147,8 +150,16 @@ class ArmDriverParameters(FriParameters):
         if self.is_mock:
             setup = MockSetup(self.model, self.controller, self.truth, self.payload, self.noise, self.seed, loop)
             return partial(build_mock_loop, setup)
+        if "kinova" in robot.name:
+            address = self.robot_ip or ("127.0.0.1" if self.mode == "emulated" else _KORTEX_ADDRESS)
+            kortex = self.kortex_settings(self.late_limit, address)
+            if kortex.velocity is VelocitySource.POSITIONS:
+                require_velocity_error(robot, kortex.period)
+            return partial(build_kortex_loop, KortexSetup(self.model, self.controller, kortex, loop))
         if "lbr" not in robot.name:
-            raise ParameterOutOfRange(f"mode of {robot.name}", self.mode, "mock; there are drivers for KUKA LBR only")
+            raise ParameterOutOfRange(
+                f"mode of {robot.name}", self.mode, "mock; there are drivers for KUKA LBR and Kinova Gen3 only"
+            )
         settings = self.fri_settings(self.late_limit)
         if self.mode == "emulated" and not self.robot_ip:
             settings = replace(settings, robot_ip="127.0.0.1")

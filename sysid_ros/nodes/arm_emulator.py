@@ -10,8 +10,10 @@ from rclpy.node import Node
 
 from sysid_msgs.msg import SimulationTruth
 from sysid_ros.core.errors import SysidError
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.fri.enums import FriVersion
 from sysid_ros.drivers.fri.settings import PORTS
+from sysid_ros.drivers.kortex.settings import KortexSettings
 from sysid_ros.drivers.mock import TRUTHS, load_payload
 from sysid_ros.drivers.sensor_simulation import Noise
 from sysid_ros.ros import qos
@@ -20,6 +22,7 @@ from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
 
+_KORTEX = KortexSettings()
 _WATCH_SECONDS = 0.2
 _END_SECONDS = 3.0
 
@@ -65,6 +68,12 @@ class ArmEmulatorParameters(RobotParameters):
     friction_compensation: float = parameter(
         0.0, "-", "LBR: share of friction the controller compensates", lower=0.0, upper=1.0, read_only=True
     )
+    port: int = parameter(_KORTEX.port, "-", "Kinova: TCP port of the base", lower=1, upper=65535, read_only=True)
+    port_realtime: int = parameter(
+        _KORTEX.port_realtime, "-", "Kinova: UDP port of the base", lower=1, upper=65535, read_only=True
+    )
+    username: str = parameter(_KORTEX.username, "", "Kinova: user of the base", read_only=True)
+    password: str = parameter(_KORTEX.password, "", "Kinova: its password", read_only=True)
     patience: float = parameter(
         0.0, "s", "How long emulated time waits for a slow driver", lower=0.0, upper=10.0, read_only=True
     )
@@ -72,12 +81,23 @@ class ArmEmulatorParameters(RobotParameters):
     def command(self) -> list[str]:
         """The command that starts the emulated controller."""
         options = {
-            "robot": self.model, "version": self.fri_version, "port": self.port_id, "send-period": self.send_period,
-            "payload": self.payload, "load": self.controller_load, "truth": self.truth, "noise": self.noise,
-            "seed": self.seed, "friction-compensation": self.friction_compensation, "patience": self.patience,
+            "robot": self.model, "payload": self.payload, "truth": self.truth, "noise": self.noise, "seed": self.seed,
+            "patience": self.patience,
         }  # fmt: skip
+        is_kinova = "kinova" in load_robot(self.model).name
+        if is_kinova:
+            options |= {
+                "port": self.port, "port-realtime": self.port_realtime, "username": self.username,
+                "password": self.password,
+            }  # fmt: skip
+        else:
+            options |= {
+                "version": self.fri_version, "port": self.port_id, "send-period": self.send_period,
+                "load": self.controller_load, "friction-compensation": self.friction_compensation,
+            }  # fmt: skip
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        return [sys.executable, "-m", "sysid_ros.drivers.fri.emulator", *words, "--while-stdin"]
+        module = f"sysid_ros.drivers.{'kortex' if is_kinova else 'fri'}.emulator"
+        return [sys.executable, "-m", module, *words, "--while-stdin"]
 
 
 class ArmEmulatorNode(Node):

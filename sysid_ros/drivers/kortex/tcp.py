@@ -26,6 +26,8 @@ from sysid_ros.drivers.kortex.settings import KortexSettings
 
 T = TypeVar("T")
 _CHUNK = 65536
+_RETRY = 0.1
+"""Time between two attempts to connect [s]."""
 _KEEP_ALIVES = 4.0
 """Signs of life per time-out of the connection."""
 
@@ -107,7 +109,7 @@ class TcpSession:
         settings = self._settings
         address = settings.robot_ip, settings.port
         try:
-            self._socket = socket.create_connection(address, settings.connect_timeout)
+            self._socket = _connect(address, settings.connect_timeout)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setblocking(False)
         except OSError as error:
@@ -232,3 +234,15 @@ class TcpSession:
 
     def _break(self, reason: str) -> None:
         self.is_open, self.reason = False, reason
+
+
+def _connect(address: tuple[str, int], seconds: float) -> socket.socket:
+    """A connection; a base that starts up refuses it for a while, so it is tried again for some seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return socket.create_connection(address, max(0.05, deadline - time.monotonic()))
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY)

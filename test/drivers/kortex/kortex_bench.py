@@ -6,7 +6,7 @@ from sysid_ros.core.control import RobustController
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.kortex.arm import KortexArm
 from sysid_ros.drivers.kortex.emulator.base import BaseSettings, KortexBase
-from sysid_ros.drivers.kortex.emulator.plant import EmulatedArm, PlantSettings
+from sysid_ros.drivers.kortex.emulator.plant import EmulatedArm
 from sysid_ros.drivers.kortex.emulator.server import EmulatorServer
 from sysid_ros.drivers.kortex.settings import KortexSettings, StampSource
 from sysid_ros.drivers.loop import ControlLoop
