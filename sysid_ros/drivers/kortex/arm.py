@@ -22,7 +22,7 @@ from sysid_ros.drivers.kortex.errors import KortexConnectionLost, KortexServerEr
 from sysid_ros.drivers.kortex.frame import ID_MODULUS
 from sysid_ros.drivers.kortex.link import KortexLink
 from sysid_ros.drivers.kortex.messages import Command, Feedback
-from sysid_ros.drivers.kortex.settings import Api, KortexSettings, StampSource, VelocitySource
+from sysid_ros.drivers.kortex.settings import REPLY_TIMEOUT, Api, KortexSettings, StampSource, VelocitySource
 from sysid_ros.drivers.kortex.takeover import (
     HoldingTorque,
     describe,
@@ -74,6 +74,7 @@ class KortexArm(Arm):
         self.is_torque = np.zeros(robot.n, dtype=bool)
         self.last_torque = np.zeros(robot.n)
         self._problem = ""
+        self._handed_back_at = -np.inf
         self._forget()
 
     # What the loop calls
@@ -112,7 +113,7 @@ class KortexArm(Arm):
             feedback = self._exchange()
         except (KortexServerError, KortexConnectionLost) as error:
             self.is_commanding = False
-            raise ArmLost(str(error)) from None
+            raise ArmLost(f"{error}{self._explain()}") from None
         if feedback is not None:
             return self.latest
         silence = time.monotonic() - self._fresh_at
@@ -148,16 +149,15 @@ class KortexArm(Arm):
         """See :meth:`Arm.stop`. The base servoes again and holds the arm; it can still be read."""
         if self._link is not None and self._is_low_level:
             self._problem = hand_back(self, self._devices)
+            self._handed_back_at = time.monotonic()
         self.is_commanding = self._is_low_level = False
         self.is_torque[:] = False
         self._first = None
 
     def close(self) -> None:
         """See :meth:`Arm.close`."""
-        was_low_level = self._is_low_level
         self.stop("closed")
-        if was_low_level:
-            time.sleep(self.settings.close_time)
+        time.sleep(max(0.0, self._handed_back_at + self.settings.close_time - time.monotonic()))
         self._close_link()
 
     # What taking over and handing back need
@@ -218,6 +218,14 @@ class KortexArm(Arm):
             raise ArmLost(f"the arm has left low-level servoing: {describe(feedback, self.joint_names)}")
         self._take_in(feedback)
         return feedback
+
+    def _explain(self) -> str:
+        """State and faults of an arm that refuses commands, if it tells them."""
+        try:
+            feedback = self.link.refresh(None, max(REPLY_TIMEOUT, self.settings.reply_wait))
+        except (KortexServerError, KortexConnectionLost):
+            return ""
+        return "" if feedback is None else f"; {describe(feedback, self.joint_names)}"
 
     def _next_command(self) -> Command:
         """Positions follow the measurement under torque control, so that the following error stays a safeguard."""

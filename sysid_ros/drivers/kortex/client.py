@@ -37,7 +37,7 @@ class KortexClient(KortexLink):
     def open(self) -> None:
         """See :meth:`KortexLink.open`."""
         self._tcp.open()
-        self._udp = UdpEndpoint("", 0, self._settings.robot_ip)
+        self._udp = self._open_endpoint()
         self._message = self._session = 0
         for _ in range(_ATTEMPTS):
             payload = session_request(self._settings)
@@ -107,6 +107,9 @@ class KortexClient(KortexLink):
             self._udp.close()
             self._udp = None
         self._tcp.close()
+
+    def _open_endpoint(self) -> UdpEndpoint:
+        return UdpEndpoint("", 0, self._settings.robot_ip)
 
     def _exchange(self, function: Function, payload: bytes, timeout: float) -> Frame | None:
         """Sends a request over UDP and waits for the response to it; everything else that comes is only counted."""

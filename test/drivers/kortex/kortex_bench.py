@@ -1,5 +1,6 @@
 """What the tests of the Kortex driver share: an emulated base in a thread, whose time waits for its client."""
 
+import sys
 import threading
 
 from sysid_ros.core.control import RobustController
@@ -15,6 +16,8 @@ from sysid_ros.drivers.mock import draw_truth, load_payload
 
 ROBOT = load_robot("kinova_gen3_2f85")
 PERIOD = 0.001
+# Client and base are threads here: waiting for each other must not take the 5 ms that is Python's default.
+sys.setswitchinterval(5e-5)
 
 
 def make_base(payload="none", truth="random", plant=None, robot=ROBOT, **settings):
@@ -62,7 +65,7 @@ class RunningEmulator:
 def make_arm(emulator, robot=ROBOT, **settings):
     values = {
         "robot_ip": "127.0.0.1", **emulator.ports, "wait_time": 1.0, "session_timeout": 2.0, "late_limit": 10.0,
-        "connect_timeout": 3.0, "rest_time": 0.05, "hold_time": 0.05, "close_time": 0.0,
+        "connect_timeout": 3.0, "rest_time": 0.03, "hold_time": 0.02, "close_time": 0.0, "probe_torque": 0.0,
         "stamps": StampSource.FRAMES,
     }  # fmt: skip
     return KortexArm(robot, KortexSettings(**{**values, **settings}))

@@ -93,6 +93,7 @@ class KortexBase:
         self.last_error = ""
         self._report = report
         self._feedback_frame = 0
+        self._reported = ""
         self._count = self.settings.joint_count or arm.robot.n
         self._devices = self.settings.device_ids or tuple(range(1, self._count + 1))
         self.is_fresh = False  # a command was accepted since this was last set to False
@@ -214,13 +215,13 @@ class KortexBase:
     def advance(self) -> None:
         """One period passes."""
         self.time += PERIOD
-        was_in_fault = self.actuators.is_in_fault
         self.actuators.advance()
-        if self.actuators.is_in_fault:
-            if not was_in_fault:
-                names = {name_faults(int(bits)) for bits in self.actuators.faults if bits}
-                self._report(f"fault: {', '.join(sorted(names))}")
-            self._leave_low_level("fault")
+        faults = name_faults(int(np.bitwise_or.reduce(self.actuators.faults)))
+        if faults != self._reported:
+            self._reported = faults
+            self._report(f"faults: {faults or 'none'}")
+        if faults:
+            self._leave_low_level(faults)
         for session in self.sessions.expire(self.time):
             self._report(f"{session.transport} session ended: silent for too long")
             self._leave_low_level(f"a {session.transport} session has ended")
