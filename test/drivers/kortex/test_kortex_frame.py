@@ -180,16 +180,16 @@ def decode_reply(data):
     ("decode", "name"), [(decode_request, "Refresh(torque) request"), (decode_reply, "RefreshFeedback response")]
 )
 def test_random_datagrams_raise_nothing_but_the_decoders_error(decode, name):
-    """20 000 of each here, 100 000 in bench/bench_kortex.py."""
+    """10 000 of each here, 100 000 in bench/bench_kortex.py."""
     rng, accepted = np.random.default_rng(1), 0
-    for k in range(20_000):
+    for k in range(10_000):
         try:
             message = decode(mutate(WIRE[name, "udp"], rng, k))
         except KortexDecodeError:
             continue
         accepted += 1
         assert np.isfinite(message.q).all() and np.isfinite(message.tau).all() and message.q.shape == (7,)
-    assert 0 < accepted < 15_000
+    assert 0 < accepted < 7_500
 
 
 def test_ids_wrap_and_zeros_are_absent():
