@@ -9,7 +9,7 @@ from sysid_ros.core.control.tracking_bound import TrackingBound, TrackingHistory
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.bundle import CertifiedPlan
-from sysid_ros.core.planning.motion_checks import STOP_ERRORS, stop_torque_factors
+from sysid_ros.core.planning.motion_checks import STOP_ERRORS, stop_torque_growths
 from sysid_ros.core.planning.trajectory import BrakedTrajectory, Trajectory
 
 _ROUNDING = 1e-6
@@ -54,7 +54,7 @@ class BoundRechecker:
             return ()
         for begin in np.arange(0.5 * self._stop_spacing, path.duration, self._stop_spacing):
             stop = BrakedTrajectory(path, float(begin), certificate.brake_time)
-            factor = stop_torque_factors(path, certificate.brake_time, np.array([begin]))[0]
+            factor = 1.0 + stop_torque_growths(path, certificate.brake_time, np.array([begin]))[0]
             allowed = (
                 ("position", "rad", STOP_ERRORS * certificate.tracking_bound),
                 ("velocity", "rad/s", STOP_ERRORS * certificate.velocity_bound),

@@ -26,9 +26,24 @@ _SPEED_SAMPLES = 301
 STOP_ERRORS = 1.75
 """How much larger position and velocity errors may be in a stop along the path than on it [-].
 
-This and :func:`stop_torque_factors` are above what was found proving the bounds of many stops (docs/planning.md);
-:class:`~sysid_ros.core.planning.bound_recheck.BoundRechecker` proves those of a plan at chosen times.
+This, :func:`stop_velocity_errors` and :func:`stop_torque_growths` are above what was found proving the bounds of many
+stops (docs/planning.md). :class:`~sysid_ros.core.planning.bound_recheck.BoundRechecker` proves those of a plan at
+chosen times.
 """
+
+
+def stop_velocity_errors(errors: Array, v_max: Array) -> Array:
+    """Velocity errors to add to the speed on the path, so that speed limits hold in stops, too, (n,) [rad/s].
+
+    Errors answer to slowing down with a delay: while more than 0.65 of the speed is left they are at most 1.05 times
+    those on the path. Later they may be ``STOP_ERRORS`` times as large, but then there is room, unless they take more
+    than 0.35 of the limit.
+
+    Args:
+        errors: Velocity errors on the path, (n,) [rad/s].
+        v_max: Speed limits, (n,) [rad/s].
+    """
+    return np.where(STOP_ERRORS * errors <= 0.35 * v_max, 1.05, STOP_ERRORS) * errors
 
 
 def stop_torque_growth(brake_time: float) -> float:
@@ -36,8 +51,22 @@ def stop_torque_growth(brake_time: float) -> float:
     return 0.12 + 0.22 / brake_time
 
 
-def stop_torque_factors(trajectory: Trajectory, brake_time: float, middle: Array, half: Array | float = 0.0) -> Array:
-    """How much larger the torque of the feedback may be in stops than on the path, where they pass parts of it [-].
+def stop_torque_shape(rate: float | Array, square: float | Array) -> float | Array:
+    """Part of that growth that counts where the rate of the clock in a stop is r [-], at most about 1.
+
+    Errors answer to slowing down with a delay: nothing at r = 1, all at r = 0.4, half at the end of the stop. It is
+    linear in ``r`` and ``r^2``, so that its largest value with a convex function of both is at a corner of what holds
+    them.
+
+    Args:
+        rate: r.
+        square: r^2.
+    """
+    return 0.55 * (1.0 - rate) + 2.7 * (rate - square)
+
+
+def stop_torque_growths(trajectory: Trajectory, brake_time: float, middle: Array, half: Array | float = 0.0) -> Array:
+    """By which share the torque of the feedback may grow in stops, where they pass parts of the path [-].
 
     Slowing down takes torque in proportion to the speed at which the stop begins, and what is not known of the inertia
     adds to the feedback; stops that begin slowly need no more than the path itself.
@@ -49,12 +78,12 @@ def stop_torque_factors(trajectory: Trajectory, brake_time: float, middle: Array
         half: Their half lengths, (P,) [s].
 
     Returns:
-        Factors, (P,), at least 1.
+        Shares, (P,).
     """
     times = np.linspace(0.0, trajectory.duration, _SPEED_SAMPLES)
     speed = np.abs(trajectory.sample(times)[1]).max(axis=1)
     share = speed / max(float(speed.max()), 1e-9)
-    return 1.0 + stop_torque_growth(brake_time) * _largest_before(times, share, 0.5 * brake_time, middle, half)
+    return stop_torque_growth(brake_time) * _largest_before(times, share, 0.5 * brake_time, middle, half)
 
 
 def _largest_before(times: Array, values: Array, reach: float, middle: Array, half: Array | float) -> Array:

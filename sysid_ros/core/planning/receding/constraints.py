@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.planning.base import State
 from sysid_ros.core.planning.braked import clock_rates
-from sysid_ros.core.planning.motion_checks import stop_torque_growth
+from sysid_ros.core.planning.motion_checks import stop_torque_growth, stop_torque_shape
 from sysid_ros.core.planning.receding.distances import DistanceSamples, FreeDistances
 from sysid_ros.core.planning.receding.motions import MotionBasis
 from sysid_ros.core.planning.receding.torques import TorqueSamples, WorstTorque
@@ -84,7 +84,8 @@ class MotionConstraints:
         self._brake_time = brake_time
         factors = np.ones((len(self._stages), basis.times.size))
         if brake_time is not None:
-            factors[2:] = self._stop_factors()
+            rates = np.array([rate for rate, _ in self._stages])[:, None]
+            factors += stop_torque_shape(rates, rates**2) * self._stop_growths()
         self._limits = np.maximum(torque_limit - factors[..., None] * torque_error, 1e-3)  # (stages, T, n)
 
     def evaluate(self, x: Array) -> ConstraintSamples:
@@ -106,11 +107,11 @@ class MotionConstraints:
         missing = (self._clearance - distances.free).reshape(count, self._basis.times.size, -1) / DISTANCE_UNIT
         return ConstraintSamples(usage, missing, states, torques, distances)
 
-    def _stop_factors(self) -> Array:
-        """About the factors of :func:`stop_torque_factors` at the samples, (T,), the same for all motions.
+    def _stop_growths(self) -> Array:
+        """About :func:`stop_torque_growths` at the samples, (T,), the same for all motions.
 
         From rest all joints have the same course of speed, whatever the end; of other motions the first half counts as
-        fast. Samples that stand for what may follow the motion begin in the middle of it and get the largest factor.
+        fast. Samples that stand for what may follow the motion begin in the middle of it and get the largest one.
         """
         basis = self._basis
         is_from_rest = not np.any(basis.free[1])
@@ -121,7 +122,7 @@ class MotionConstraints:
             begins = np.clip(np.linspace(time - 0.5 * self._brake_time, time, 20), 0.0, duration) / duration
             speeds = 16.0 * begins**2 * (1.0 - begins) ** 2
             share[i] = np.max(speeds if is_from_rest else np.where(begins < 0.5, 1.0, speeds))
-        return 1.0 + stop_torque_growth(self._brake_time) * share
+        return stop_torque_growth(self._brake_time) * share
 
     def linearise(self, samples: ConstraintSamples, motions: Array, rows: int) -> tuple[Array, Array]:
         """The worst rows of some motions and their derivatives along x.

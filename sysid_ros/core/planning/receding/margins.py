@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.model.robot import JointLimits
-from sysid_ros.core.planning.motion_checks import STOP_ERRORS, PlanRejected, TrackingErrors, error_bound
+from sysid_ros.core.planning.motion_checks import (
+    STOP_ERRORS,
+    PlanRejected,
+    TrackingErrors,
+    error_bound,
+    stop_velocity_errors,
+)
 from sysid_ros.core.planning.receding.ranges import StateLimits
 from sysid_ros.core.planning.receding.settings import RecedingSettings
 
@@ -144,7 +150,7 @@ class Margins:
         return StateLimits(
             limits.q_lower + taken,
             limits.q_upper - taken,
-            (1.0 - self.velocity) * limits.v_max - STOP_ERRORS * errors.velocity,
+            (1.0 - self.velocity) * limits.v_max - stop_velocity_errors(errors.velocity, limits.v_max),
             (1.0 - self.acceleration) * limits.a_max,
         )
 

@@ -75,7 +75,7 @@ class RecedingSettings:
     torque_fraction: float = 0.98
     position_margin: float = 0.002
     distance_margin: float = 0.003
-    brake_time: float = 1.2
+    brake_time: float = 2.0
     samples: int = 25
     prior_error: float = 0.02
     draws: int = 64

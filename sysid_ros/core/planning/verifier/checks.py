@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.clearance import build_scene_model
-from sysid_ros.core.planning.motion_checks import STOP_ERRORS
+from sysid_ros.core.planning.motion_checks import STOP_ERRORS, stop_torque_shape, stop_velocity_errors
 from sysid_ros.core.planning.scene import Scene
 from sysid_ros.core.planning.verifier.chain import Motion
 from sysid_ros.core.planning.verifier.distance import SphereBounds
@@ -26,7 +26,7 @@ BRAKING = "braking torque"
 class MotionChecks:
     """Margins of a plan over pieces of its time, and of the stops along it where the settings name brake times.
 
-    A stop passes the same positions, but errors may be larger in it, by ``STOP_ERRORS`` and ``stop_torque_factors``.
+    A stop passes the same positions, but errors may be larger in it, by ``STOP_ERRORS`` and ``stop_torque_growths``.
 
     Args:
         robot: The arm.
@@ -50,9 +50,10 @@ class MotionChecks:
     ):
         self._limits = robot.limits
         self._names = [f"joint '{name}'" for name in robot.joint_names]
-        wider = STOP_ERRORS if settings.brake_times else 1.0
-        self._position_error, self._velocity_error = wider * position_error, wider * velocity_error
-        self._torque_error = torque_error
+        if settings.brake_times:
+            position_error = STOP_ERRORS * position_error
+            velocity_error = stop_velocity_errors(velocity_error, robot.limits.v_max)
+        self._position_error, self._velocity_error, self._torque_error = position_error, velocity_error, torque_error
         self._spread = spread_parameters(robot, boxes)
         self._spheres = SphereBounds(robot, build_scene_model(robot, scene), self._position_error)
         self._clearance = scene.clearance
@@ -73,18 +74,25 @@ class MotionChecks:
 
     def motion_torque(self, torques: TorqueBounds) -> list[Check]:
         """Torque limits of the plan itself."""
-        return [self._torque("torque", *torques.evaluate(1.0, 1.0, 0.0), self._torque_error)]
+        return [self._torque("torque", *torques.evaluate(1.0, 1.0, 0.0))]
 
-    def stop_torque(self, torques: TorqueBounds, brake_time: float, factors: Array) -> list[Check]:
+    def stop_torque(self, torques: TorqueBounds, brake_time: float, growths: Array) -> list[Check]:
         """Torque limits of stops that pass the pieces at any share of their progress.
 
-        ``factors`` (P,) are those of :func:`stop_torque_factors`.
+        The torque is convex in (r, r^2, d) and the growth of the feedback linear, so the largest sum over the polytope
+        is at a corner.
 
-        The torque is convex in (r, r^2, d), so its largest value over the polytope is at a corner.
+        Args:
+            torques: Worst-case torques over the pieces.
+            brake_time: Time to rest [s].
+            growths: :func:`stop_torque_growths` of the pieces, (P,).
         """
-        found = [torques.evaluate(r, square, slow / brake_time) for r, square, slow in stop_corners()]
+        found = []
+        for r, square, slow in stop_corners():
+            more = stop_torque_shape(r, square) * growths * self._torque_error[:, None]
+            found.append([size + more for size in torques.evaluate(r, square, slow / brake_time)])
         bound, middle = (np.maximum.reduce(values) for values in zip(*found, strict=True))
-        return [self._torque(BRAKING, bound, middle, factors * self._torque_error[:, None])]
+        return [self._torque(BRAKING, bound, middle)]
 
     def distances(self, motion: Motion) -> list[Check]:
         """Distances of spheres to each other, to the ground and to obstacles."""
@@ -124,15 +132,14 @@ class MotionChecks:
         largest = np.maximum(-lower, upper)
         return self._relative(kind, unit, largest, np.abs(polynomials[0]), error, limit)
 
-    def _torque(self, kind: str, bound: Array, middle: Array, error: Array) -> Check:
-        return self._relative(kind, "Nm", bound, middle, error, self._tau)
+    def _torque(self, kind: str, bound: Array, middle: Array) -> Check:
+        return self._relative(kind, "Nm", bound, middle, self._torque_error, self._tau)
 
     def _relative(self, kind: str, unit: str, bound: Array, middle: Array, error: Array, limit: Array) -> Check:
-        """Margins of sizes (n, P), with errors (n,) or (n, P), as shares of their limits (n,)."""
-        taken = error if error.ndim == 2 else error[:, None]
+        """Margins of sizes (n, P) as shares of their limits (n,)."""
 
         def margins(size: Array) -> Array:
-            return 1.0 - (size + taken) / limit[:, None]
+            return 1.0 - (size + error[:, None]) / limit[:, None]
 
         def value(row: int, margin: float) -> tuple[float, float]:
             return float((1.0 - margin) * limit[row]), float(limit[row])

@@ -15,7 +15,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import InvalidTrajectory, Trajectory
 from sysid_ros.core.planning.certificate import AssumedControl, Certificate, box_hash
 from sysid_ros.core.planning.clearance import spheres_of_payload
-from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors, error_bound, stop_torque_factors
+from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors, error_bound, stop_torque_growths
 from sysid_ros.core.planning.scene import Scene
 from sysid_ros.core.planning.verifier.chain import Motion, build_chain
 from sysid_ros.core.planning.verifier.checks import BRAKING, MotionChecks
@@ -194,7 +194,7 @@ def _prove(checks: MotionChecks, robot: RobotModel, trajectory: Trajectory, sett
         return first_torques if m is middle else checks.torques(motion(m, h))
 
     def stops(m: Array, h: Array, time: float) -> list[Check]:
-        return checks.stop_torque(torques(m, h), time, stop_torque_factors(trajectory, time, m, h))
+        return checks.stop_torque(torques(m, h), time, stop_torque_growths(trajectory, time, m, h))
 
     tightest |= division.run(lambda m, h: checks.motion_torque(torques(m, h)), middle, half)
     tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)

@@ -10,7 +10,7 @@ import pytest
 from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.braked import BrakedTrajectory
 from sysid_ros.core.planning.clearance import build_scene_model, displacements, pair_distances, sphere_centers
-from sysid_ros.core.planning.motion_checks import TorqueDemand, stop_torque_factors
+from sysid_ros.core.planning.motion_checks import TorqueDemand, stop_torque_growths
 from sysid_ros.core.planning.receding.constraints import DISTANCE_UNIT
 from sysid_ros.core.planning.receding.distances import FreeDistances
 from sysid_ros.core.planning.scene import Obstacle
@@ -60,13 +60,15 @@ def test_the_feedback_has_room_for_its_torque_in_stops(make_problem, gen3, error
     settings, times = problem.model.settings, np.linspace(0.0, 3.0, 301)
     limit = settings.torque_fraction * gen3.limits.tau_max
     left = problem.constraints()._limits
-    np.testing.assert_allclose(left[:2], np.broadcast_to(limit - errors.torque, (2, 301, 7)))
+    np.testing.assert_allclose(left[0], np.broadcast_to(limit - errors.torque, (301, 7)))
+    rates = np.array([0.0, *(1.0 - 3.0 * x**2 + 2.0 * x**3 for x in (0.5, 0.7))])[:, None]
     for k in np.random.default_rng(0).uniform(-0.6, 0.6, (5, 7)):
-        factors = stop_torque_factors(problem.trajectory(k), settings.brake_time, times)
-        exact = limit - factors[:, None] * errors.torque
-        assert np.all(left[2:] <= exact + (0.02 if is_from_rest else 1e-9) * errors.torque)
+        growths = stop_torque_growths(problem.trajectory(k), settings.brake_time, times)
+        factors = 1.0 + growths * (0.55 * (1.0 - rates) + 2.7 * rates * (1.0 - rates))
+        exact = limit - factors[..., None] * errors.torque
+        assert np.all(left[1:] <= exact + (0.02 if is_from_rest else 1e-9) * errors.torque)
         if is_from_rest:
-            np.testing.assert_allclose(left[2:], np.broadcast_to(exact, left[2:].shape), rtol=0.01)
+            np.testing.assert_allclose(left[1:], exact, rtol=0.01)
 
 
 def test_rows_cover_a_motion_that_takes_over(make_problem, gen3, boxes, errors):
