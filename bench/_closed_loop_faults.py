@@ -247,6 +247,8 @@ def run_broken(
             noticed.append(("loop", when, code))
     noticed = [entry for entry in noticed if entry[1] >= began - _TICK]
     who, when, what = min(noticed, key=lambda entry: entry[1], default=("", 0.0, ""))
+    if not who and "commanded were" in outcome.ended:
+        who, when, what = "loop", began, "refuses to move"
     if not who and outcome.ended.startswith("INCONSISTENT"):
         who, when, what = "procedure", began, "contradiction"
     outcome.labels |= {

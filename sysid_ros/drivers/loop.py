@@ -255,7 +255,7 @@ class ControlLoop:
         return LoopStatus(
             mode=self._mode,
             code=self._code,
-            reason=self._reason,
+            reason=self._describe(),
             stamp_ns=self._now_ns,
             cycles=self._cycles,
             invalid_cycles=self._invalid_cycles,
@@ -273,6 +273,11 @@ class ControlLoop:
             model_box_hash=self._box_hash,
             transitions=tuple(self._transitions),
         )
+
+    def _describe(self) -> str:
+        """Why the loop is in its mode, and at rest why it would refuse to move."""
+        is_told = self._mode is not LoopMode.HOLD or not self._effort_fault or self._effort_fault in self._reason
+        return self._reason if is_told else f"{self._reason}; no motion may start: {self._effort_fault}"
 
     @property
     def _is_undisturbed(self) -> bool:
@@ -300,7 +305,7 @@ class ControlLoop:
         if not self._is_given_up:
             self.arm.command(tau)
         self._torque_check.note(tau)
-        is_ok = is_valid and self._mode is not LoopMode.FAULT
+        is_ok = is_valid and not self._effort_fault and self._mode is not LoopMode.FAULT
         return LoopSample(
             self._cycles, state.stamp_ns, is_ok, state.q, state.v, state.tau,
             reference.q, reference.v, reference.a, tau, self._mode,

@@ -75,7 +75,8 @@ class LoopSample(NamedTuple):
     Attributes:
         sequence: Number of the cycle.
         stamp_ns: When the state was measured [ns].
-        ok: Whether the measurement is fresh and plausible and the arm under torque control; else do not use it.
+        ok: Whether the measurement is fresh and plausible, its efforts included, and the arm under torque control; else
+            do not use it.
         q: Measured positions [rad].
         v: Measured velocities [rad/s].
         tau: Measured efforts in joint direction [Nm].

@@ -496,9 +496,16 @@ def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses
     loop.arm.read = lambda: replace(state := read(), tau=gain * state.tau)
     run(loop, 1.0)
     assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.INVALID_MEASUREMENT
+    assert not any(sample.ok for sample in run(loop, 0.1))  # nobody shall learn from it
     assert re.search(r"torque of joint_\d is .* commanded were .* apart for 50 ms", loop.status().reason)
     with pytest.raises(LoopRefusal, match="commanded were"):
         start_move(loop, -0.1, bound=0.09)
+    at_rest = build_mock_loop(MockSetup(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5))
+    at_rest.connect()
+    read_at_rest = at_rest.arm.read
+    at_rest.arm.read = lambda: replace(state := read_at_rest(), tau=gain * state.tau)
+    run(at_rest, 0.5)
+    assert "holding position; no motion may start: the torque of" in at_rest.status().reason
     loop.arm.read = read
     run(loop, 1.1)
     start_move(loop, -0.1, bound=0.09)
