@@ -518,7 +518,8 @@ def test_late_commands_end_at_rest(loop, delay):
     loop.arm.inject(InjectedFaults(command_delay=delay))
     run(loop, 2.5)
     causes = [t.code for t in loop.status().transitions if t.code is not LoopCode.OK]
-    assert causes[0] in (LoopCode.INVALID_MEASUREMENT, LoopCode.TRACKING_ERROR, LoopCode.LIMIT) and loop.mode is LoopMode.FAULT
+    assert causes[0] in (LoopCode.INVALID_MEASUREMENT, LoopCode.TRACKING_ERROR, LoopCode.LIMIT)
+    assert loop.mode is LoopMode.FAULT
     require_rest(loop, 1.0)
 
 
