@@ -94,6 +94,35 @@ class Emulated:
         self._process.join()
 
 
+def relay(pipe: Connection, port: int) -> None:
+    """Runs the relay in a process of its own, with real-time priority: it must not be what is measured."""
+    request_real_time()
+    with FaultyRelay(("127.0.0.1", port), seed=1) as one:
+        pipe.send(one.address[1])
+        while (faults := pipe.recv()) is not None:
+            one.change(faults)
+
+
+class Relay:
+    """The relay as a context."""
+
+    def __init__(self, port: int):
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context("fork").Process(target=relay, args=(theirs, port))
+
+    def __enter__(self) -> Relay:
+        self._process.start()
+        self.port = self._pipe.recv()
+        return self
+
+    def change(self, faults: NetworkFaults) -> None:
+        self._pipe.send(faults)
+
+    def __exit__(self, *_: object) -> None:
+        self._pipe.send(None)
+        self._process.join()
+
+
 class RunningLoop:
     """The torque loop as a context; on a busy computer the arm may be lost while it is taken over: it tries again."""
 
@@ -145,14 +174,14 @@ def run_timing(model: LoopModel, seconds: float) -> None:
 
 def fault_row(name: str, faults: NetworkFaults, model: LoopModel, seconds: float) -> list[object]:
     with Emulated() as emulated:
-        with FaultyRelay(("127.0.0.1", emulated.port_realtime), seed=1) as relay:
-            with RunningLoop(emulated.port, relay.address[1]) as process:
+        with Relay(emulated.port_realtime) as between:
+            with RunningLoop(emulated.port, between.port) as process:
                 time.sleep(0.3)
-                relay.change(faults)
+                between.change(faults)
                 lost = move(process, model, seconds)
                 health, is_alive, mode = process.health(), process.is_alive, process.status().mode
                 process.stop()
-            relay.change(NetworkFaults())
+            between.change(NetworkFaults())
             time.sleep(0.3)
             seen = emulated.finish()
     is_safe = is_alive and seen.position < 1.0 and seen.speed < 1.5 and seen.last_speed < 0.05

@@ -7,6 +7,7 @@ controller computes, and exactly one period lies between a measurement and the t
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import replace
 
@@ -111,9 +112,12 @@ class KortexArm(Arm):
             return state
         try:
             feedback = self._exchange()
-        except (KortexServerError, KortexConnectionLost) as error:
+        except KortexConnectionLost as error:
             self.is_commanding = False
-            raise ArmLost(f"{error}{self._explain()}") from None
+            raise ArmLost(str(error)) from None
+        except KortexServerError as error:
+            self._give_up_unless_obeying(error)
+            feedback = None
         if feedback is not None:
             return self.latest
         silence = time.monotonic() - self._fresh_at
@@ -134,14 +138,14 @@ class KortexArm(Arm):
         """See :meth:`Arm.health`."""
         if self._link is None:
             return self._closed_health
-        sensors = self.robot.sensors
         return {
             "arm state": KortexState.UNSPECIFIED.name if self._feedback is None else self._feedback.state.name,
             **self._link.counts.report(),
             "readings not believed": self._unbelieved,
+            "errors of single requests": self._forgiven,
             "longest time between states [s]": self._longest,
             "TCP silence [s]": self._link.silence,
-            "stamp jitter of the robot file [s]": sensors.stamp_jitter,
+            "stamps": self._judge_stamps(),
             "last problem of handing back": self._problem or "none",
         }
 
@@ -219,13 +223,23 @@ class KortexArm(Arm):
         self._take_in(feedback)
         return feedback
 
-    def _explain(self) -> str:
-        """State and faults of an arm that refuses commands, if it tells them."""
-        try:
+    def _give_up_unless_obeying(self, error: KortexServerError) -> None:
+        """Asks an arm that refuses a command for its state; a request that was damaged on its way costs one cycle only.
+
+        Raises:
+            ArmLost: It is not in low-level servoing any more, has a fault, or does not tell.
+        """
+        text = ""
+        with contextlib.suppress(KortexServerError, KortexConnectionLost):
             feedback = self.link.refresh(None, max(REPLY_TIMEOUT, self.settings.reply_wait))
-        except (KortexServerError, KortexConnectionLost):
-            return ""
-        return "" if feedback is None else f"; {describe(feedback, self.joint_names)}"
+            if feedback is not None:
+                is_well = feedback.state is KortexState.SERVOING_LOW_LEVEL and not any(feedback.faults)
+                if is_well and self.is_commanding:
+                    self._forgiven += 1
+                    return
+                text = f"; {describe(feedback, self.joint_names)}"
+        self.is_commanding = False
+        raise ArmLost(f"{error}{text}")
 
     def _next_command(self) -> Command:
         """Positions follow the measurement under torque control, so that the following error stays a safeguard."""
@@ -263,6 +277,17 @@ class KortexArm(Arm):
         self._exchanges = 0
         self._stamp_ns = max(stamp, self._stamp_ns + 1)
         return self._stamp_ns
+
+    def _judge_stamps(self) -> str:
+        """Whether the stamps are as good as the robot file says, as far as round trips tell."""
+        if self.settings.stamps is StampSource.FRAMES:
+            return "one period per frame"
+        counts, allowed = self.link.counts, self.robot.sensors.stamp_jitter
+        if not counts.answered:
+            return "unknown"
+        spread = 0.5 * (float(np.quantile(counts.round_trips, 0.99)) - counts.shortest)
+        text = f"half the spread of round trips is {1e6 * spread:.0f} us, stamp_jitter of the robot file "
+        return text + f"{1e6 * allowed:.0f} us{'' if spread <= allowed else ': too small, bounds may be too tight'}"
 
     def _faults(self, feedback: Feedback, elapsed: float) -> tuple[str, ...]:
         if not self.is_commanding:
@@ -304,7 +329,7 @@ class KortexArm(Arm):
         self._feedback: Feedback | None = None
         self._first: ArmState | None = None
         self._held = np.zeros(n)
-        self._frame = self._exchanges = self._unbelieved = self._stamp_ns = 0
+        self._frame = self._exchanges = self._unbelieved = self._forgiven = self._stamp_ns = 0
         self._longest = 0.0
         self._fresh_at = time.monotonic()
         self._epoch_ns = time.time_ns() - time.monotonic_ns()

@@ -431,6 +431,16 @@ def test_the_tcp_session_is_kept_alive(running):
     assert emulator.base.sessions._sessions.keys() == before.keys()
 
 
+def test_a_single_request_that_is_refused_costs_one_cycle(running):
+    """As where its session id was damaged on the way; an arm that says it still obeys is not given up for it."""
+    emulator, loop = running
+    touch, refusals = emulator.base.sessions.touch, [False, True]
+    emulator.base.sessions.touch = lambda *a: touch(*a) and (refusals.pop() if refusals else True)
+    run(loop, 0.02)
+    assert loop.mode is LoopMode.HOLD and loop.arm.health()["errors of single requests"] == 1
+    assert loop.status().invalid_cycles == 1
+
+
 def test_torques_that_are_no_numbers_never_leave(running):
     _, loop = running
     with pytest.raises(InvalidCommand, match="joint_3"):
