@@ -193,8 +193,8 @@ class LoopSettings:
         overspeed_factor: Speed over its limit at which the loop gives the arm up [-].
         stuck_displacement: Motion of the reference during which an encoder may repeat one value [rad]; the
             tracking bound where that is less, and a few encoder steps where the joint surely follows.
-        torque_mismatch_time: How long measured and commanded torque may differ by more than the sensor's error, where both
-            are of the motor [s]; 0 does not compare them.
+        torque_mismatch_time: How long measured and commanded torque may differ by more than the sensor's error, where
+            both are of the motor [s]; 0 does not compare them.
         fault_damping: Velocity gain while the arm is given up, in fractions of torque limit over speed limit [-].
         fault_damping_time: How long the arm is damped at most before it is handed to its own controller or brakes [s].
         fault_blind_time: The same where the measurements cannot be used [s].

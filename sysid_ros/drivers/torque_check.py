@@ -7,7 +7,6 @@ import numpy as np
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import Array
 
-
 _FORGIVEN = 20
 """After so many times the allowed duration without a difference a sensor is believed again."""
 
