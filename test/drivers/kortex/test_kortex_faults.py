@@ -186,7 +186,7 @@ def test_a_bad_network_never_makes_the_arm_run_away(name):
     loop.connect()
     run(loop, 0.3)
     memory.change(FAULTS[name], seed=3)
-    modes = campaign(loop, 1.2)
+    modes = campaign(loop, 0.9)
     memory.change(NetworkFaults())
     assert memory.fastest < 0.6 and memory.farthest < 0.5
     if name in ("loss 0.1 %", "reordering", "duplication", "random datagrams", "delays 0 to 0.6 ms"):
@@ -195,7 +195,7 @@ def test_a_bad_network_never_makes_the_arm_run_away(name):
         assert LoopMode.FAULT in modes
     # With the network back, the arm can be had again and holds.
     for _ in range(5):
-        run(loop, 0.5)
+        run(loop, 0.4)
         if not loop.is_given_up and loop.mode is LoopMode.HOLD:
             break
         try:
@@ -203,7 +203,7 @@ def test_a_bad_network_never_makes_the_arm_run_away(name):
         except (ArmError, LoopRefusal):
             pass
     loop.brake("test")
-    run(loop, 0.5)
+    run(loop, 0.4)
     assert loop.mode is LoopMode.HOLD and np.abs(base.arm.v).max() < 0.02
     loop.release("test")
 
@@ -215,7 +215,7 @@ def test_a_lossless_campaign_moves_and_counts_nothing():
     loop = make_loop(MemoryArm(memory))
     loop.connect()
     run(loop, 0.3)
-    modes = campaign(loop, 1.2)
+    modes = campaign(loop, 0.9)
     health = loop.arm.health()
     loop.release("test")
     assert modes == {LoopMode.HOLD, LoopMode.TRACK} and memory.farthest > 0.08

@@ -23,6 +23,10 @@ _EARLIEST = 0.5
 """How early it may be and still start a cycle, in periods."""
 
 
+_BACKLOG = 10.0
+"""So many periods behind, it does not try to catch up."""
+
+
 @dataclass
 class _Connection:
     socket: socket.socket
@@ -82,26 +86,32 @@ class EmulatorServer:
         base = self.base
         base.is_fresh = False
         deadline = self._started + PERIOD
-        while True:
-            self._serve(0.0)
-            now = time.monotonic()
-            if base.is_fresh and (self._patience or now >= deadline - _EARLIEST * PERIOD):
-                self._started = now
-                break
-            is_waiting = base.is_waiting_for_client
-            end = deadline + (self._patience or _GRACE * PERIOD) if is_waiting and not base.is_fresh else deadline
-            if now >= end:
-                if is_waiting and self._patience and not base.is_fresh:
-                    base.actuators.lose_tick()
-                is_far_behind = now > deadline + 10.0 * PERIOD
-                self._started = now if is_far_behind else deadline
-                break
-            self._serve(min(end - now, PERIOD))
+        while not self._is_over(deadline):
+            now, end = time.monotonic(), self._end_of(deadline)
+            self._serve(min(max(end - now, 0.0), PERIOD))
         self.slipped += max(0.0, self._started - deadline)
         base.advance()
         while self._due and self._due[0][0] <= base.time:
             _, connection, data = self._due.popleft()
             self._send(connection, data)
+
+    def _is_over(self, deadline: float) -> bool:
+        """Whether the period ends now; asked before the next request is served, which belongs to the next period."""
+        base, now = self.base, time.monotonic()
+        if base.is_fresh and (self._patience or now >= deadline - _EARLIEST * PERIOD):
+            self._started = now
+            return True
+        if now < self._end_of(deadline):
+            return False
+        if base.is_waiting_for_client and self._patience and not base.is_fresh:
+            base.actuators.lose_tick()
+        self._started = now if now > deadline + _BACKLOG * PERIOD else deadline
+        return True
+
+    def _end_of(self, deadline: float) -> float:
+        """When the period ends at the latest [s]."""
+        is_waiting = self.base.is_waiting_for_client and not self.base.is_fresh
+        return deadline + (self._patience or _GRACE * PERIOD) if is_waiting else deadline
 
     def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
         """Runs for a time [s], or until it is not wanted any more; that is asked every 50 cycles."""
