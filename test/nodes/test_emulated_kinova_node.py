@@ -1,0 +1,54 @@
+"""The driver node with the driver of a Gen3, connected over TCP and UDP to an emulated base."""
+
+import numpy as np
+import pytest
+from diagnostic_msgs.msg import DiagnosticArray
+from node_bench import Bench, DriverProbe
+
+from sysid_msgs.msg import DriverStatus, SimulationTruth
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.planning.scene import Scene
+from sysid_ros.drivers.network.udp import UdpEndpoint
+from sysid_ros.nodes.arm_driver import ArmDriverNode
+from sysid_ros.nodes.arm_emulator import ArmEmulatorNode
+from sysid_ros.ros import qos
+
+
+def free_port():
+    endpoint = UdpEndpoint("127.0.0.1")
+    port = endpoint.address[1]
+    endpoint.close()
+    return port
+
+
+@pytest.fixture
+def bench():
+    given = {
+        "model": "kinova_gen3_2f85", "port": free_port(), "port_realtime": free_port(), "password": "secret",
+        "arm_emulator:payload": "'0.6'", "arm_emulator:patience": 0.5,
+        "arm_driver:mode": "emulated", "arm_driver:cycle_timeout": 1.0, "arm_driver:session_timeout": 3.0,
+        "arm_driver:late_limit": 5.0, "arm_driver:heartbeat_timeout": 5.0, "arm_driver:stamp_source": "frames",
+    }  # fmt: skip
+    bench = Bench(*(word for name, value in given.items() for word in ("-p", f"{name}:={value}")))
+    yield bench
+    bench.close()
+
+
+def test_the_arm_is_held_and_released(bench):
+    bench.run(ArmEmulatorNode())
+    driver = bench.run(ArmDriverNode())
+    driver.trigger_configure()
+    driver.trigger_activate()
+    robot = load_robot("kinova_gen3_2f85")
+    probe = DriverProbe(bench, robot, scene=Scene())
+    status = probe.wait_for(DriverStatus.MODE_HOLD)
+    assert status.is_simulated and tuple(status.joint_names) == robot.joint_names
+    np.testing.assert_allclose(status.reference_position, robot.home, atol=0.02)
+    truth = bench.listen(SimulationTruth, "arm_driver/truth", qos.LATCHED).wait()
+    assert truth.valid and truth.payload[0] == pytest.approx(0.6)
+    found = bench.listen(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS).wait(lambda m: len(m.status[0].values) > 20)
+    values = {one.key: one.value for one in found.status[0].values}
+    assert values["arm state"] == "SERVOING_LOW_LEVEL" and int(values["replies"]) > 100
+    assert {"replies missing", "round trip p99 [s]", "stamps"} <= set(values)
+    driver.trigger_deactivate()
+    probe.wait_for(DriverStatus.MODE_IDLE)
