@@ -26,7 +26,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
 from traceback import extract_tb
@@ -35,6 +34,7 @@ import numpy as np
 from _closed_loop import ROUNDING, Outcome, draw_trial, run_trial
 from _closed_loop_faults import BRAKE, FAULTS, OBSTACLE, run_broken
 from _table import describe_machine, print_table
+from _trials import open_workers, read_results, write_result
 
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.loader import load_robot
@@ -75,7 +75,7 @@ def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outc
     def counts(outcome: Outcome) -> bool:
         return bool(outcome.event) if fault else outcome.plans > 0
 
-    done = read_results(arguments.results, fault)
+    done = read_outcomes(arguments.results, fault)
     outcomes = [outcome for seed, outcome in sorted(done.items()) if seed >= arguments.first]
     moved = sum(counts(outcome) for outcome in outcomes)
     seeds = (seed for seed in iter_from(arguments.first) if seed not in done)
@@ -86,23 +86,18 @@ def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outc
         nonlocal moved
         outcomes.append(outcome)
         moved += counts(outcome)
-        write_result(arguments.results, fault, outcome)
+        write_result(arguments.results, {"fault": fault, "outcome": asdict(outcome)})
         for line in outcome.violations if fault in ("", BRAKE) else ():
             print(f"VIOLATION {line}", flush=True)
         if sys.stderr.isatty():
             print(f"\r{fault} {moved} of {wanted}, {time.monotonic() - begin:.0f} s", end="", file=sys.stderr)
 
-    if arguments.workers == 1:
+    with open_workers(arguments.workers) as run:
         while moved < wanted:
-            take(run_one(arguments.robot, next(seeds), *job))
-        return outcomes
-    with ProcessPoolExecutor(arguments.workers) as pool:
-        while moved < wanted:
-            count = max(arguments.workers, min(50, wanted - moved))
-            for future in as_completed(
-                [pool.submit(run_one, arguments.robot, next(seeds), *job) for _ in range(count)]
-            ):
-                take(future.result())
+            several = max(arguments.workers, min(50, wanted - moved))
+            count = 1 if arguments.workers == 1 else several
+            for outcome in run(run_one, [(arguments.robot, next(seeds), *job) for _ in range(count)]):
+                take(outcome)
     return outcomes
 
 
@@ -112,17 +107,9 @@ def iter_from(first: int) -> Iterator[int]:
         first += 1
 
 
-def read_results(path: str, fault: str) -> dict[int, Outcome]:
-    if not path or not Path(path).is_file():
-        return {}
-    entries = (json.loads(line) for line in Path(path).read_text().splitlines())
-    return {entry["outcome"]["seed"]: Outcome(**entry["outcome"]) for entry in entries if entry["fault"] == fault}
-
-
-def write_result(path: str, fault: str, outcome: Outcome) -> None:
-    if path:
-        with open(path, "a") as file:
-            file.write(json.dumps({"fault": fault, "outcome": asdict(outcome)}, default=float) + "\n")
+def read_outcomes(path: str, fault: str) -> dict[int, Outcome]:
+    entries = (entry for entry in read_results(path) if entry["fault"] == fault)
+    return {entry["outcome"]["seed"]: Outcome(**entry["outcome"]) for entry in entries}
 
 
 # Tables

@@ -1,0 +1,270 @@
+"""One randomised trial of the bounds: arm, payload, motion and sensor errors, and what the methods make of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+from _synthetic import EPOCH_NS, TrueArm, measure
+
+from sysid_ros.core.control import build_controller
+from sysid_ros.core.estimation.bounds import compute_bounds
+from sysid_ros.core.estimation.left_inverse import bound_with, choose_inverse
+from sysid_ros.core.estimation.log_cholesky import from_parameters
+from sysid_ros.core.estimation.problem import Problem
+from sysid_ros.core.estimation.rows import Rows
+from sysid_ros.core.estimation.samples import SampleBlock
+from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.unknowns import Unknowns, describe_unknowns
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+from sysid_ros.core.planning.certificate import Certificate, box_hash
+from sysid_ros.core.planning.fourier import FourierTrajectory, rest_projection
+from sysid_ros.drivers.lockstep import run_for, run_trajectory
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.mujoco_arm import MujocoArm, MujocoSettings
+from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
+
+Array = np.ndarray
+
+NOISES = (Noise.UNIFORM, Noise.ADVERSARIAL, Noise.GAIN)
+ESTIMATOR = "estimator"
+METHODS = ("set_membership", "left_inverse", "sensitivity")
+LOOP, EXACT, EMPTY, ONE_JOINT, SHORT, SLOW, SATURATED, WORST = KINDS = (
+    "control loop",
+    "exact motion",
+    "no payload",
+    "one joint",
+    "0.5 s",
+    "100 Hz",
+    "saturated",
+    "worst signs",
+)
+"""``control loop``: recorded by the loop with the MuJoCo arm. The others follow a motion exactly (``_synthetic``):
+``exact motion`` at 1 kHz; a payload of mass 0; all joints but one at rest; a piece of 0.5 s from somewhere in the
+motion; 100 Hz; every error of every sample at one of its limits; errors of torques and velocities and all parameters
+of the arm at those limits that move the bounds of one parameter
+furthest, out of those whose bounds the data narrow to less than half."""
+
+HARMONICS = 5
+DONE = "trajectory done"
+_SHORT = 0.5  # [s]
+_REST = 0.05
+"""Rest before the motion [s]."""
+
+
+class SaturatedSensors(SensorSimulation):
+    """Every error of every sample at its upper or lower limit, but for the rounding of the encoders."""
+
+    def _draw(self) -> Array:
+        return np.where(super()._draw() < 0.0, -1.0, 1.0)
+
+
+def random_motion(robot: RobotModel, q_start: Array, rng: np.random.Generator, seconds: float) -> FourierTrajectory:
+    """A Fourier motion that starts and ends at rest, within 0.5 rad and half of the limits."""
+    sine_basis, cosine_basis = rest_projection(HARMONICS)
+    size = (robot.n, HARMONICS - 1)
+    sine, cosine = rng.normal(size=size) @ sine_basis.T, rng.normal(size=size) @ cosine_basis.T
+    plan = FourierTrajectory(q_start, sine, cosine, 1.0 / seconds, seconds)
+    used = []
+    for extrema, limit in (
+        (plan.position_extrema(), 0.5),
+        (plan.velocity_extrema(), 0.5 * robot.limits.v_max),
+        (plan.acceleration_extrema(), 0.5 * robot.limits.a_max),
+    ):
+        offset = q_start if np.ndim(limit) == 0 else 0.0
+        used.append(np.max(np.abs(np.array(extrema) - offset), axis=0) / limit)
+    scale = 1.0 / np.max(used, axis=0)[:, None]
+    return FourierTrajectory(q_start, scale * sine, scale * cosine, 1.0 / seconds, seconds)
+
+
+def draw_payload(robot: RobotModel, rng: np.random.Generator, kind: str, is_corner: bool) -> Array:
+    """An object of the prior with a mass from 0 to the rating of the arm; at the corners exactly the rating."""
+    if kind == EMPTY:
+        return np.zeros(INERTIAL)
+    shape = sample_payload(robot.payload_prior, rng, corner=is_corner)
+    mass = robot.rated_payload if is_corner else rng.uniform(0.0, robot.rated_payload)
+    return np.clip(shape * (mass / shape[0]), robot.payload_prior.box.lower, robot.payload_prior.box.upper)
+
+
+def run_trial(robot: RobotModel, kind: str, seed: int, seconds: float) -> dict:
+    """One trial; plain numbers and texts.
+
+    Args:
+        robot: The arm and what is known of it.
+        kind: One of :data:`KINDS`.
+        seed: What everything is drawn from. Even seeds put the arm at the corners of its box.
+        seconds: Duration of the motion [s].
+    """
+    rng = np.random.default_rng((seed, KINDS.index(kind)))
+    is_corner = seed % 2 == 0
+    theta = sample_parameters(robot, rng, is_corner)
+    payload = draw_payload(robot, rng, kind, seed % 8 == 7)
+    noise = NOISES[(seed // 2) % len(NOISES)]
+    labels = {"noise": noise.value, "arm": "corners" if is_corner else "inside"}
+    settings = EstimatorSettings()
+    stop = ""
+    if kind == LOOP:
+        blocks, stop = record_loop(robot, theta, payload, noise, rng, seconds)
+    elif kind == WORST:
+        labels = {"noise": "worst signs", "arm": "worst corner"}
+        blocks = [worst_samples(robot, payload, rng, seconds, settings)]
+    else:
+        saturated = SaturatedSensors(robot.sensors, Noise.UNIFORM, seed)
+        sensors = saturated if kind == SATURATED else SensorSimulation(robot.sensors, noise, seed)
+        labels |= {"noise": "saturated"} if kind == SATURATED else {}
+        blocks = [exact_samples(robot, theta, payload, sensors, rng, seconds, kind, settings)]
+    entry = {"robot": robot.name, "kind": kind, "seed": seed, **labels, "payload": payload.tolist(), "stop": stop}
+    return entry | estimate_all(robot, blocks, payload, settings)
+
+
+def record_loop(
+    robot: RobotModel, theta: Array, payload: Array, noise: Noise, rng: np.random.Generator, seconds: float
+) -> tuple[list[SampleBlock], str]:
+    """What the control loop records with the MuJoCo arm in lock-step, and why it stopped if it did."""
+    seed = int(rng.integers(2**31))
+    arm = MujocoArm(robot, theta, payload, settings=MujocoSettings(noise=noise, seed=seed))
+    loop = ControlLoop(arm, build_controller("gravity_pid", robot), robot, LoopSettings())
+    loop.connect()
+    blocks = [run_for(loop, 0.3).block]
+    plan = random_motion(robot, np.array(loop.status().reference), rng, seconds)
+    claims = "nothing was checked; for a benchmark in simulation only"
+    bound = np.full(robot.n, 0.2)
+    certificate = Certificate(plan.hash(), box_hash(*loop.boxes), plan.start, "sampled", claims, {}, bound, 0.0, 1e12)
+    blocks.append(run_trajectory(loop, plan, certificate).block)
+    reason = loop.status().reason
+    return blocks, "" if reason == DONE else reason
+
+
+def exact_samples(
+    robot: RobotModel,
+    theta: Array,
+    payload: Array,
+    sensors: SensorSimulation,
+    rng: np.random.Generator,
+    seconds: float,
+    kind: str,
+    settings: EstimatorSettings,
+) -> SampleBlock:
+    """Samples of an exactly followed motion."""
+    times, states, tau = exact_motion(robot, theta, payload, rng, seconds, kind, settings)
+    return measure(sensors, times, *states[:2], tau)
+
+
+def exact_motion(
+    robot: RobotModel,
+    theta: Array,
+    payload: Array,
+    rng: np.random.Generator,
+    seconds: float,
+    kind: str,
+    settings: EstimatorSettings,
+) -> tuple[Array, tuple[Array, Array, Array], Array]:
+    """Times (N,) [s], true states, each (N, n), and true torques (N, n) [Nm]."""
+    period = 0.01 if kind == SLOW else 0.001
+    plan = random_motion(robot, robot.home, rng, seconds)
+    moving = np.arange(robot.n) == rng.integers(robot.n) if kind == ONE_JOINT else np.ones(robot.n, dtype=bool)
+
+    def motion(times: Array) -> tuple[Array, Array, Array]:
+        q, v, a = plan.sample(times - _REST)
+        return np.where(moving, q, robot.home), np.where(moving, v, 0.0), np.where(moving, a, 0.0)
+
+    first, length = (rng.uniform(0.0, seconds - _SHORT), _SHORT) if kind == SHORT else (0.0, seconds + 2.0 * _REST)
+    times = first + period * np.arange(round(length / period) + 1)
+    arm = TrueArm(robot, theta, payload, rng.uniform(-1.0, 1.0, robot.n), settings.stiction_speed)
+    states = motion(times)
+    is_held = robot.sensors.effort_is_held
+    return times, states, arm.mean_torque(motion, times, period) if is_held else arm.torque(*states)
+
+
+def worst_samples(
+    robot: RobotModel, payload: Array, rng: np.random.Generator, seconds: float, settings: EstimatorSettings
+) -> SampleBlock:
+    """Data made to move the bounds of one parameter as far as the error bounds of torques, velocities and arm allow.
+
+    From perfect data comes the left inverse L; one row l of it moves by ``l du + l B delta - l v e``, with du the error
+    of the torque integrals, delta that of the arm and e that of the velocities at the ends of the windows. Each gets
+    the sign that adds to the others. Encoders round, stamps are exact.
+    """
+    seed = rng.integers(2**31)
+    center = robot.theta_box.center
+    draw = (seconds, EXACT, settings)
+    times, states, tau = exact_motion(robot, center, payload, np.random.default_rng(seed), *draw)
+    perfect = measure(SensorSimulation(robot.sensors, Noise.NONE, 0), times, *states[:2], tau)
+    rows, unknowns = collect_rows(robot, [perfect], settings)
+    problem = build_problem(robot, rows, unknowns)
+    inverse = choose_inverse(problem, 2 * settings.reweightings)
+    # Where the data say nothing there is nothing to disturb.
+    known = np.flatnonzero(bound_with(problem, inverse).half_width < 0.5 * problem.radius)
+    chosen = rng.choice((-1.0, 1.0)) * inverse[rng.choice(known) if known.size else 0]
+    theta = center + np.sign(chosen @ rows.b)[: center.size] * robot.theta_box.radius
+    theta = np.clip(theta, robot.theta_box.lower, robot.theta_box.upper)
+    times, states, tau = exact_motion(robot, theta, payload, np.random.default_rng(seed), *draw)
+    q = measure(SensorSimulation(robot.sensors, Noise.ADVERSARIAL, 0), times, *states[:2], tau).q
+    n, sensors = robot.n, robot.sensors
+    torque_sign = rng.choice((-1.0, 1.0), (len(times), n))
+    for k in range(0, len(rows), n):
+        inside = (perfect.stamps > rows.start[k]) & (perfect.stamps <= rows.stop[k])
+        torque_sign[inside] = np.sign(chosen[k : k + n])
+    velocity_sign = np.zeros((len(times), n))
+    instants = np.unique(np.stack([rows.start, rows.stop]))
+    gains = (chosen @ problem.end_matrix).reshape(len(instants), n, -1)[:, :, 0]
+    velocity_sign[np.isin(perfect.stamps, instants)] = -np.sign(gains)
+    error = sensors.effort_relative_error * np.abs(tau) + sensors.effort_absolute_error
+    v = states[1] + velocity_sign * sensors.velocity_error
+    stamps = EPOCH_NS + np.round(1e9 * times).astype(np.int64)
+    return SampleBlock(stamps, np.arange(len(times)), q, v, tau + torque_sign * error)
+
+
+def collect_rows(robot: RobotModel, blocks: list[SampleBlock], settings: EstimatorSettings) -> tuple[Rows, Unknowns]:
+    """The rows of all windows."""
+    parts: list[Rows] = []
+    whole = replace(settings, method="left_inverse", update_windows=1000)
+    estimator = StreamingEstimator(robot, whole, on_rows=parts.append)
+    for block in blocks:
+        estimator.add(block)
+    return Rows.stack(parts), describe_unknowns(robot, settings)
+
+
+def build_problem(robot: RobotModel, rows: Rows, unknowns: Unknowns) -> Problem:
+    prior = unknowns.prior
+    return Problem.build(rows, prior.center, prior.radius, unknowns.radius, robot.sensors.velocity_error)
+
+
+def estimate_all(robot: RobotModel, blocks: list[SampleBlock], payload: Array, settings: EstimatorSettings) -> dict:
+    """What the estimator makes of the samples, and what each method makes of the same rows at once.
+
+    ``bounds`` has lower and upper bounds for the estimator and each method. A method's own bounds are cut to the prior,
+    nothing else. ``inside`` of the estimator speaks of every update.
+    """
+    parts, history = [], []
+    estimator = StreamingEstimator(robot, settings, on_rows=parts.append, on_update=history.append)
+    started = time.process_time()
+    notices = [notice for block in blocks for notice in estimator.add(block)]
+    final = estimator.estimate()
+    spent = time.process_time() - started
+    bounds = {ESTIMATOR: (final.lower, final.upper)}
+    inside = {ESTIMATOR: all(item.contains(payload) for item in [*history, final])}
+    unknowns = describe_unknowns(robot, settings)
+    prior = unknowns.prior
+    problem = build_problem(robot, Rows.stack(parts), unknowns) if parts else None
+    for method in METHODS:
+        lower, upper = prior.lower, prior.upper
+        if problem is not None:
+            start = from_parameters(unknowns.nominal)
+            found = compute_bounds(problem, unknowns, replace(settings, method=method), start)
+            lower, upper = np.maximum(found.lower, lower), np.minimum(found.upper, upper)
+        bounds[method] = (lower, upper)
+        inside[method] = bool(np.all((lower <= payload) & (payload <= upper)))
+    return {
+        "inside": inside,
+        "bounds": {name: np.array(pair).tolist() for name, pair in bounds.items()},
+        "prior": [prior.lower.tolist(), prior.upper.tolist()],
+        "alarm": final.alarm,
+        "notices": notices,
+        "data": final.data_seconds,
+        "time": spent,
+    }
