@@ -79,19 +79,31 @@ def build_base_map(
     scale = np.concatenate([body.unit.scale for body in nullspaces])
     unknown = np.flatnonzero(is_unknown)
     if unknown.size < starts[-1]:
-        matrix, order = _restrict(matrix[:, unknown], spans)
+        matrix, order = _restrict(matrix, order, unknown, spans)
         scale = scale[unknown]
     matrix = scale[order][:, None] * matrix / scale
     return BaseMap(matrix, tuple(order))
 
 
-def _restrict(matrix: Array, spans: Spans) -> tuple[Array, list[int]]:
-    """Base parameters of a part of all parameters, from the columns (nb, p) of the map that belong to it."""
-    rows = spans.row_basis(matrix)
-    order = spans.first_columns(rows)
-    if not order:
-        return np.zeros((0, matrix.shape[1])), order
-    result = np.linalg.solve(rows[:, order], rows)
+def _restrict(matrix: Array, chosen: Sequence[int], unknown: Array, spans: Spans) -> tuple[Array, list[int]]:
+    """Base parameters of a part of all parameters, from the map (nb, P) of all of them.
+
+    Parameters that stay unknown keep their rows, as no other row has an entry in their columns. Only the rows of those
+    that are known are reduced again, among themselves: a reduction of all rows would mix rows of very different size.
+    """
+    stays = np.isin(chosen, unknown)
+    kept, freed = matrix[stays][:, unknown], matrix[~stays][:, unknown]
+    position = {int(k): n for n, k in enumerate(unknown)}
+    order = [position[k] for k in chosen if k in position]
+    sizes = np.linalg.norm(freed, axis=1)
+    freed = freed[sizes > 0.0] / sizes[sizes > 0.0, None]
+    rows = spans.row_basis(freed)
+    added = spans.first_columns(rows)
+    if added:
+        rows = np.linalg.solve(rows[:, added], rows)
+        rows[:, added] = np.eye(len(added))
+        kept = kept - kept[:, added] @ rows
+    result, order = np.concatenate([kept, rows]), np.array([*order, *added], dtype=int)
     result[np.abs(result) < _CLEAN] = 0.0
-    result[:, order] = np.eye(len(order))
-    return result, order
+    sequence = np.argsort(order)
+    return result[sequence], [int(k) for k in order[sequence]]

@@ -272,3 +272,22 @@ def test_rounding_errors_of_the_machine_change_nothing(independent):
         tree = tree_from_model(independent.random_tree(rng, independent.ANY, most=8))
         noise = 1e-12 * rng.normal(size=(len(tree.bodies), 3))
         assert analyze_structure(moved(tree, noise)).base_names == analyze_structure(tree).base_names, f"seed {seed}"
+
+
+def test_known_bodies_behind_an_axis_that_is_almost_perpendicular_to_x(independent):
+    """The first parameter of the first body, Ixx, then counts 1e4 times less than the others, and is still the one."""
+    for seed in range(20):
+        rng = seeded(9500 + seed)
+        model = pin.Model()
+        for k in range(8):
+            axis = np.array([-0.008, 0.724, -0.689]) if k == 0 else rng.normal(size=3)
+            kind = pin.JointModelPrismaticUnaligned if k in (2, 4) else pin.JointModelRevoluteUnaligned
+            offset = pin.SE3(pin.SE3.Random().rotation, rng.normal(size=3))
+            model.addJoint(k, kind(axis / np.linalg.norm(axis)), offset, f"joint_{k + 1}")
+            model.appendBodyToJoint(k + 1, pin.Inertia.Random(), pin.SE3.Identity())
+        model.gravity.linear = np.zeros(3)
+        structure = analyze_structure(tree_from_model(model), AnalysisSettings(known=("joint_2", "joint_7")))
+        columns = [10 * k + i for k in range(8) if k not in (1, 6) for i in range(10)]
+        regressor = independent.torque_regressor(model, rng)[:, columns]
+        check(structure, regressor, independent.rank, f"seed {9500 + seed}")
+        assert structure.count_of_body(0) == 1 and structure.base_names[0] == "joint_1.Ixx"
