@@ -128,12 +128,15 @@ def _analyze(options: argparse.Namespace) -> IdentifiabilityResult:
 
 
 def _mechanism(options: argparse.Namespace) -> MechanismOptions:
+    rotors = _read(options.rotors) if options.rotors else ""
+    if options.rotors and not rotors.strip():
+        raise ModelError(f"{options.rotors} is empty; it must hold a mapping `rotors:` from joint names to rotors")
     return MechanismOptions(
         gravity=None if options.gravity is None else tuple(options.gravity),
         is_floating=options.floating,
         locked=tuple(options.lock),
         massless=options.massless,
-        rotors=_read(options.rotors) if options.rotors else "",
+        rotors=rotors,
     )
 
 

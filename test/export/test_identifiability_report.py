@@ -190,6 +190,14 @@ def scara():
     return build_tree("SCARA <R&D>", bodies)
 
 
+def test_an_empty_file_of_rotors_is_no_file_without_rotors(capsys, tmp_path):
+    path = tmp_path / "rotors.yaml"
+    for text in ("", "\n"):
+        path.write_text(text)
+        status, _, err = run(capsys, "--urdf", MED7, "--rotors", path)
+        assert status == 2 and "is empty" in err and str(path) in err
+
+
 def test_page_and_text_of_any_mechanism():
     comparison = compare_with_exact(analyze_structure(scara()))
     result = IdentifiabilityResult(comparison, source="a & b")
