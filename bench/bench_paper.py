@@ -1,6 +1,7 @@
 """The experiment of SAFE-ID section VI in simulation: intervals after 7.5 s with five dumbbells, by all methods.
 
-``python bench/bench_paper.py [--out FOLDER] [--dumbbells NAME ...] [--candidates N] [--motions N] [--seed K]``.
+``python bench/bench_paper.py [--out FOLDER] [--dumbbells NAME ...] [--candidates N] [--motions N] [--seed K]
+[--results FILE]``.
 A Kinova Gen3 with its gripper holds a dumbbell of 4 to 8 lb. Prior of Table I, arm and friction known within 5 %,
 torques within 2.5 %, everything else exact, 4 kHz, windows of h = 400 samples, four Bezier plans in 7.5 s. Tables and
 plots like the paper's Figures 6 to 10, Table V (condition number of Y) and Table IV (correlation of the condition
@@ -21,12 +22,14 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import argparse
 import sys
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from _containment import METHODS, build_problem, collect_rows, random_motion
 from _paper import draw_plans, paper_robot, record
 from _table import describe_machine, print_table
+from _trials import read_results, write_result
 
 from sysid_ros.core.estimation.bounds import compute_bounds
 from sysid_ros.core.estimation.log_cholesky import from_parameters
@@ -92,6 +95,24 @@ def identify(robot: RobotModel, dumbbell: str, motion: str, candidates: int, see
         found = compute_bounds(problem, unknowns, settings, from_parameters(unknowns.nominal))
         bounds[method, rule] = np.array([found.lower, found.upper])
     return Result(dumbbell, motion, truth, bounds, float(np.linalg.cond(rows.y)))
+
+
+def identify_all(arguments: argparse.Namespace, robot: RobotModel) -> list[Result]:
+    """Both kinds of plans for every dumbbell; what is in the file of results is not run again."""
+    done = {tuple(entry["key"]): entry for entry in read_results(arguments.results)}
+    results = []
+    for dumbbell, motion in product(arguments.dumbbells, (EXCITING, RANDOM)):
+        seed = arguments.seed + DUMBBELLS.index(dumbbell)
+        key = (dumbbell, motion, arguments.candidates, seed)
+        entry = done.get(key)
+        if entry is None:
+            result = identify(robot, *key)
+            bounds = [bounds.tolist() for bounds in result.bounds.values()]
+            entry = {"key": key, "truth": result.truth.tolist(), "bounds": bounds, "condition": result.condition}
+            write_result(arguments.results, entry)
+        bounds = dict(zip(VARIANTS, map(np.array, entry["bounds"]), strict=True))
+        results.append(Result(dumbbell, motion, np.array(entry["truth"]), bounds, entry["condition"]))
+    return results
 
 
 # Tables
@@ -200,23 +221,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="", help="folder for the plots; none without")
     parser.add_argument("--dumbbells", nargs="+", default=list(DUMBBELLS), choices=DUMBBELLS, help="what is held")
-    parser.add_argument("--candidates", type=int, default=300, help="random plans from which an exciting one is chosen")
+    parser.add_argument("--candidates", type=int, default=100, help="random plans from which an exciting one is chosen")
     parser.add_argument("--motions", type=int, default=50, help="random motions for Table IV; 0 leaves it out")
     parser.add_argument("--seed", type=int, default=0, help="seed")
+    parser.add_argument("--results", default="", help="file of results, one line per identification")
     arguments = parser.parse_args()
     robot = paper_robot()
     print(describe_machine(), flush=True)
-    results = []
-    for dumbbell in arguments.dumbbells:
-        seed = arguments.seed + DUMBBELLS.index(dumbbell)
-        pair = [
-            identify(robot, dumbbell, motion, arguments.candidates, seed)
-            for motion in (EXCITING, RANDOM)
-        ]
-        results += pair
-        if arguments.out:
-            Path(arguments.out).mkdir(parents=True, exist_ok=True)
-            plot(pair, Path(arguments.out))
+    results = identify_all(arguments, robot)
+    if arguments.out:
+        Path(arguments.out).mkdir(parents=True, exist_ok=True)
+        for dumbbell in arguments.dumbbells:
+            plot([result for result in results if result.dumbbell == dumbbell], Path(arguments.out))
     print_results(results, robot)
     if arguments.motions:
         correlate(robot, arguments.motions, arguments.seed)
