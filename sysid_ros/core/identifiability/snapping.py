@@ -17,8 +17,9 @@ from sysid_ros.core.identifiability.tree import KinematicTree, TreeBody
 
 Array = NDArray[np.float64]
 
-ANGLE_TOLERANCE = 1e-3
-"""Rotations and axes closer than this to an exact one are taken for it [rad]; 1.57 is 8e-4 from a right angle."""
+ANGLE_TOLERANCE = 2.5e-3
+"""Rotations and axes closer than this to an exact one are taken for it [rad]: 3.14 is 1.6e-3 from half a turn, and 1.57
+8e-4 from a right angle; two or three of them in one placement add up to 2.4e-3."""
 LENGTH_TOLERANCE = 1e-4
 """Offsets below this part of the typical link length are taken for zero."""
 _EXACT = 1e-12

@@ -183,6 +183,12 @@ def test_rounded_angles_are_recognised_with_the_exact_answer_beside(digits):
     assert "45 base parameters" in sentence and "there are 43" in sentence and comparison.lost_names[0] in sentence
 
 
+def test_angles_with_two_decimals_are_recognised_too():
+    comparison = compare_with_exact(analyze_structure(gen3(lambda angle: f"{angle:.2f}")))
+    assert comparison.raw.count > 43 and comparison.snapped.count == 43
+    assert comparison.is_near_dependency
+
+
 def test_angles_beyond_any_precision_count_as_exact():
     structure = analyze_structure(gen3(lambda angle: f"{angle:.8f}"))
     assert structure.count == 43
