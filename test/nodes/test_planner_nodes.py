@@ -205,7 +205,7 @@ def test_motion_to_a_posture_is_planned_and_certified(bench, safe, robot):
 
 def test_safe_planner_certifies_only_while_it_is_active(bench, safe, robot):
     zero = np.zeros(7)
-    trajectory = BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, 4.0)
+    trajectory = BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, 8.0)
     request = CertifyTrajectory.Request(trajectory=trajectory_to_message(trajectory, robot.joint_names))
     assert bench.change_state("safe_planner", "deactivate")
     refused = bench.call(CertifyTrajectory, "safe_planner/certify", request)
@@ -219,7 +219,7 @@ def test_safe_planner_certifies_only_while_it_is_active(bench, safe, robot):
 
 def test_parameters_and_obstacles_reach_the_judgement(bench, safe, robot):
     zero = np.zeros(7)
-    trajectory = BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, 4.0)
+    trajectory = BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, 8.0)
     request = CertifyTrajectory.Request(trajectory=trajectory_to_message(trajectory, robot.joint_names))
     scenes = bench.listen(Scene, "safe_planner/scene", qos.LATCHED)
     obstacles = bench.node.create_publisher(MarkerArray, "obstacles", qos.LATCHED)

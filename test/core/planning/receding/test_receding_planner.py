@@ -245,9 +245,9 @@ def test_a_call_that_was_slow_once_does_not_end_planning_for_ever(plan, gen3, er
         return errors
 
     plan(planner, bound=bound)
-    tries = [plan(planner, bound=bound, within=1.5) for _ in range(4)]
+    tries = [plan(planner, bound=bound, within=3.4) for _ in range(5)]  # less than 1.2 times the slow call
     assert not tries[0].is_found and tries[0].statistics.was_cut and tries[0].statistics.bounds == 0
-    assert tries[-1].is_found
+    assert any(one.is_found for one in tries)
 
 
 def test_no_time_at_all_is_a_reason_too(plan):
