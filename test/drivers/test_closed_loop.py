@@ -40,7 +40,7 @@ def test_nothing_is_violated_while_all_assumptions_hold(robot, planner, monkeypa
     # The same motion with other things said of it: every check can fail.
     running = kept[0]
     limits = robot.limits
-    small = replace(limits, v_max=0.05 * limits.v_max, tau_max=0.05 * limits.tau_max)
+    small = replace(limits, v_max=0.005 * limits.v_max, tau_max=0.05 * limits.tau_max)
     small = replace(small, q_lower=running.log.q[-1] + 0.01)
     scene = Scene((Obstacle("here", tool_place(robot, running.log.q[-1]), np.full(3, 0.05)),), ground_height=1.5)
     for attempt in running.backend.records.attempts:
