@@ -56,7 +56,7 @@ def test_service_nobody_offers(node):
     client = node.create_client(Trigger, "excitation_planner/plan")
     with pytest.raises(ServiceUnavailable, match="nobody offers the service /cell/excitation_planner/plan") as caught:
         call_service(node, client, Trigger.Request(), 0.2)
-    assert caught.value.nodes == ("/cell/asker",)
+    assert "/cell/asker" in caught.value.nodes  # those of other tests may still be seen for a while
 
 
 def test_service_that_does_not_answer(node):
