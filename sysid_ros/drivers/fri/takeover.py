@@ -9,35 +9,15 @@ from collections.abc import Callable
 import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
+from sysid_ros.drivers.arm import Arm, ArmState, Array
 from sysid_ros.drivers.fri.enums import CommandMode, ControlMode, OverlayType, SafetyState, SessionState
 from sysid_ros.drivers.fri.link import FriLink
 from sysid_ros.drivers.fri.messages import Monitoring
 from sysid_ros.drivers.fri.settings import FriSettings, TorqueSetup
 from sysid_ros.drivers.gravity_test import check_gravity
+from sysid_ros.drivers.takeover import HOLD_DAMPING, REST_SPREAD, TakeoverRefused, probe_last_joint
 
-_REST_SPREAD = 1e-3
-"""How much positions of a resting arm may differ [rad]."""
 _PERIOD_TOLERANCE = 1e-9
-_HOLD_DAMPING = 0.25
-"""Damping while the arm is tested under torque, in fractions of torque limit over speed limit."""
-_PROBE_DISTANCE = 1e-3
-"""Motion of the last joint that tells the sign of the commands [rad]."""
-_PROBE_TIME = 0.5
-"""Time in which the torque of that test rises to its largest value [s]."""
-
-
-class TakeoverRefused(ArmError):
-    """The arm is not taken over; it stays with its controller.
-
-    Args:
-        reason: What does not fit and what to do.
-    """
-
-    def __init__(self, reason: str):
-        self.reason = reason
-        super().__init__(f"the arm is not taken over: {reason}")
-
 
 def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
     """Waits until the controller monitors, and answers it.
@@ -80,7 +60,7 @@ def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> 
 
     def rests(message: Monitoring) -> bool:
         latest.append(message)
-        return len(latest) == latest.maxlen and spread().max() <= _REST_SPREAD
+        return len(latest) == latest.maxlen and spread().max() <= REST_SPREAD
 
     if _follow(link, settings, rests) is None:
         if len(latest) < latest.maxlen:
@@ -164,7 +144,7 @@ def hold_and_probe(arm: Arm, robot: RobotModel, settings: FriSettings, state: Ar
     Raises:
         TakeoverRefused: The arm moves where it should not, or not the way it should.
     """
-    damping = _HOLD_DAMPING * robot.limits.tau_max / robot.limits.v_max
+    damping = HOLD_DAMPING * robot.limits.tau_max / robot.limits.v_max
     start, tau_max = np.array(state.q), robot.limits.tau_max
 
     def cycle(state: ArmState, extra: float) -> ArmState:
@@ -187,21 +167,14 @@ def hold_and_probe(arm: Arm, robot: RobotModel, settings: FriSettings, state: Ar
         state = cycle(state, 0.0)
     if not settings.probe_torque:
         return state
-    start, largest = np.array(state.q), settings.probe_torque * tau_max[-1]
-    steps = round(_PROBE_TIME / arm.period)
-    for step in range(steps):
-        moved = state.q[-1] - start[-1]
-        if abs(moved) > _PROBE_DISTANCE:
-            break
-        state = cycle(state, largest * step / steps)
-    else:
-        raise TakeoverRefused(
-            f"{robot.joint_names[-1]} does not move under {largest:.1f} Nm: torques do not act, or it is blocked"
-        )
-    if moved < 0.0:
-        raise TakeoverRefused(
-            f"{robot.joint_names[-1]} moves backwards under a positive torque: the sign of the commands is wrong"
-        )
+    start = np.array(state.q)
+
+    def push(torque: float) -> float:
+        nonlocal state
+        state = cycle(state, torque)
+        return float(state.q[-1])
+
+    probe_last_joint(robot.joint_names[-1], settings.probe_torque * tau_max[-1], arm.period, push)
     for _ in range(cycles):
         state = cycle(state, 0.0)
     return state

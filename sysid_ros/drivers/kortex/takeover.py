@@ -19,33 +19,13 @@ from sysid_ros.drivers.kortex.enums import ArmState, ControlMode, ServoingMode, 
 from sysid_ros.drivers.kortex.errors import KortexConnectionLost, KortexServerError
 from sysid_ros.drivers.kortex.link import Call, T, wait_for
 from sysid_ros.drivers.kortex.messages import Feedback
+from sysid_ros.drivers.takeover import HOLD_DAMPING, REST_SPREAD, TakeoverRefused, probe_last_joint
 
 if TYPE_CHECKING:
     from sysid_ros.drivers.kortex.arm import KortexArm
 
-_REST_SPREAD = 1e-3
-"""How much positions of a resting arm may differ [rad]."""
-_HOLD_DAMPING = 0.25
-"""Damping while the arm is tested and handed back, in fractions of torque limit over speed limit."""
 _HOLD_STIFFNESS = 2.0
 """Stiffness meanwhile, in torque limits per radian: an error of the measured torque moves the arm by milliradians."""
-_PROBE_DISTANCE = 1e-3
-"""Motion of the last joint that tells the sign of the commands [rad]."""
-_PROBE_TIME = 0.5
-"""Time in which the torque of that test rises to its largest value [s]."""
-
-
-class TakeoverRefused(ArmError):
-    """The arm is not taken over; the base holds it.
-
-    Args:
-        reason: What does not fit and what to do.
-    """
-
-    def __init__(self, reason: str):
-        self.reason = reason
-        super().__init__(f"the arm is not taken over: {reason}")
-
 
 class HoldingTorque:
     """Keeps the arm where it is with the torques that were measured to balance it, a little stiffness and damping.
@@ -60,7 +40,7 @@ class HoldingTorque:
         self.q, self._effort = np.array(q), np.array(effort)
         self._limit = arm.robot.limits.tau_max
         self._stiffness = _HOLD_STIFFNESS * self._limit
-        self._damping = _HOLD_DAMPING * self._limit / arm.robot.limits.v_max
+        self._damping = HOLD_DAMPING * self._limit / arm.robot.limits.v_max
 
     def compute(self, q: Array, v: Array) -> Array:
         """The torque, (n,) [Nm]."""
@@ -123,7 +103,7 @@ def measure_at_rest(arm: KortexArm) -> tuple[Array, Array]:
             continue
         positions.append(arm.latest.q)
         efforts.append(arm.latest.tau)
-        if len(positions) == length and np.ptp(positions, axis=0).max() <= _REST_SPREAD:
+        if len(positions) == length and np.ptp(positions, axis=0).max() <= REST_SPREAD:
             break
     else:
         if len(positions) < length:
@@ -167,21 +147,12 @@ def hold_and_probe(arm: KortexArm, holding: HoldingTorque) -> None:
         hold(arm, holding)
     if not settings.probe_torque:
         return
-    start, largest = arm.latest.q[last], settings.probe_torque * arm.robot.limits.tau_max[last]
-    steps, moved = round(_PROBE_TIME / arm.period), 0.0
-    for step in range(steps):
-        hold(arm, holding, extra=largest * step / steps)
-        moved = arm.latest.q[last] - start
-        if abs(moved) > _PROBE_DISTANCE:
-            break
-    else:
-        raise TakeoverRefused(
-            f"{arm.joint_names[last]} does not move under {largest:.1f} Nm: torques do not act, or it is blocked"
-        )
-    if moved < 0.0:
-        raise TakeoverRefused(
-            f"{arm.joint_names[last]} moves backwards under a positive torque: the sign of the commands is wrong"
-        )
+
+    def push(torque: float) -> float:
+        hold(arm, holding, extra=torque)
+        return float(arm.latest.q[last])
+
+    probe_last_joint(arm.joint_names[last], settings.probe_torque * arm.robot.limits.tau_max[last], arm.period, push)
     for _ in range(cycles):
         hold(arm, holding)
 

@@ -15,11 +15,11 @@ from sysid_ros.drivers.fri.arm import FriArm
 from sysid_ros.drivers.fri.emulator.plant import Compensation, PlantSettings
 from sysid_ros.drivers.fri.enums import CommandMode, FriVersion, SessionState
 from sysid_ros.drivers.fri.settings import FriSettings, PositionSent, TorqueSetup
-from sysid_ros.drivers.fri.takeover import TakeoverRefused
 from sysid_ros.drivers.gravity_test import GravityTestFailed
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.network.udp import SocketUnavailable, UdpEndpoint
 from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.drivers.takeover import TakeoverRefused
 
 QUIET = PlantSettings(noise=Noise.NONE)
 

@@ -18,11 +18,11 @@ from sysid_ros.drivers.kortex.errors import KortexConnectionLost, KortexServerEr
 from sysid_ros.drivers.kortex.frame import decode_frame
 from sysid_ros.drivers.kortex.messages import decode_command
 from sysid_ros.drivers.kortex.settings import KortexSettings, VelocitySource
-from sysid_ros.drivers.kortex.takeover import TakeoverRefused
 from sysid_ros.drivers.kortex.wrapping import Unwrapper, to_wire, wrap_degrees
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.mock import draw_truth
 from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.drivers.takeover import TakeoverRefused
 
 QUIET = PlantSettings(noise=Noise.NONE)
 
