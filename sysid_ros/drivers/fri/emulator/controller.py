@@ -14,8 +14,9 @@ import numpy as np
 
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.emulated_plant import PERIOD
 from sysid_ros.drivers.fri.codec import FriCodec
-from sysid_ros.drivers.fri.emulator.plant import INNER_PERIOD, EmulatedArm, Overlay, PlantState
+from sysid_ros.drivers.fri.emulator.plant import EmulatedArm, Overlay, PlantState
 from sysid_ros.drivers.fri.emulator.quality import QualityWatch
 from sysid_ros.drivers.fri.enums import (
     JOINTS,
@@ -71,7 +72,7 @@ class ControllerSettings:
     joint_count: int = JOINTS
 
     def __post_init__(self) -> None:
-        cycles = self.send_period / INNER_PERIOD
+        cycles = self.send_period / PERIOD
         if not 1 <= round(cycles) <= 100 or abs(cycles - round(cycles)) > 1e-9:
             raise ParameterOutOfRange("send_period [s]", self.send_period, "0.001 to 0.1 in steps of 0.001")
         if not 1 <= self.receive_multiplier <= 100:
@@ -103,7 +104,7 @@ class FriController:
         self.arm = arm
         self._codec = FriCodec(self.settings.version)
         self._report = report
-        self._cycles_per_message = round(self.settings.send_period / INNER_PERIOD)
+        self._cycles_per_message = round(self.settings.send_period / PERIOD)
         self._quality = QualityWatch()
         self._safety = SafetyState.NORMAL_OPERATION
         self._step_limit = _STEP_FACTOR * arm.robot.limits.v_max * self.settings.send_period

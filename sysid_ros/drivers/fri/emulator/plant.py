@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-import mujoco
 import numpy as np
 import pinocchio as pin
 
@@ -18,14 +17,9 @@ from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.mujoco_model import build_mujoco_model, set_inertial_parameters
+from sysid_ros.drivers.emulated_plant import PERIOD, EmulatedPlant, require_sign
 from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
 
-INNER_PERIOD = 0.001
-"""Period of the controller's own loop [s]."""
-_SUBSTEPS = 2
-_HOLD_RATE = 40.0
-"""Natural frequency of the position controller [rad/s]."""
 _FRICTION_SPEED = 0.02
 _SAME_POSITION = 1e-4
 """A position sent that is nearer to the measured one than this switches friction compensation off [rad]."""
@@ -70,8 +64,7 @@ class PlantSettings:
         if not 0.0 <= self.damping_ratio <= 1.0:
             raise ParameterOutOfRange("damping_ratio", self.damping_ratio, "0 to 1")
         for name in ("measured_sign", "command_sign"):
-            if getattr(self, name) not in (-1.0, 1.0):
-                raise ParameterOutOfRange(name, getattr(self, name), "-1 or 1")
+            require_sign(name, getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -110,7 +103,7 @@ class PlantState:
     tau_commanded: Array
 
 
-class EmulatedArm:
+class EmulatedArm(EmulatedPlant):
     """One simulated arm with the inner loop of its controller.
 
     Args:
@@ -131,39 +124,13 @@ class EmulatedArm:
         settings: PlantSettings | None = None,
         stamp_ns: int = 0,
     ):
+        super().__init__(robot, theta, payload)
         self.settings = settings or PlantSettings()
-        self.robot, self.theta = robot, np.array(theta, dtype=float)
-        self._friction = robot.friction(self.theta)
-        self._model = build_mujoco_model(robot, self.theta, payload, INNER_PERIOD / _SUBSTEPS)
-        self._data = mujoco.MjData(self._model)
-        self._data.qpos[:] = robot.home
         self._own = ArmDynamics(robot, robot.theta_nominal, load)
         self._load = load
         self._flange = robot.pin_model.getFrameId(robot.flange_frame)
-        self._pin_data = robot.pin_model.createData()
         self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
         self._stamp_ns = stamp_ns
-        self.set_payload(payload)
-
-    def set_payload(self, payload: Array | None) -> None:
-        """Attaches, changes or (None) detaches what the arm holds; the controller is not told.
-
-        Raises:
-            NotPhysicallyConsistent: The last body cannot have such a payload.
-        """
-        set_inertial_parameters(self._model, self.robot, self.theta, payload)
-        self.payload = None if payload is None else np.array(payload, dtype=float)
-        self._true = ArmDynamics(self.robot, self.theta, payload)
-
-    @property
-    def q(self) -> Array:
-        """True positions, (7,) [rad]."""
-        return np.array(self._data.qpos)
-
-    @property
-    def v(self) -> Array:
-        """True velocities, (7,) [rad/s]."""
-        return np.array(self._data.qvel)
 
     @property
     def stamp_ns(self) -> int:
@@ -177,28 +144,22 @@ class EmulatedArm:
             overlay: What the inner loop is told.
             cycles: Number of its cycles.
         """
-        before, data = (self.q, self.v), self._data
+        before = (self.q, self.v)
         applied = np.zeros(self.robot.n) if overlay.tau is None else np.array(overlay.tau)
         limit = self.robot.limits.tau_max
         for _ in range(cycles):
-            torque = self._inner_torque(np.array(data.qpos), np.array(data.qvel), overlay, applied)
-            data.qfrc_applied[:] = np.clip(torque, -limit, limit) - self._friction[:, 3]
-            mujoco.mj_step(self._model, data, _SUBSTEPS)
-        self._stamp_ns += round(cycles * INNER_PERIOD * 1e9)
-        return self._measure(before, cycles * INNER_PERIOD, applied)
+            torque = self._inner_torque(self.q, self.v, overlay, applied)
+            self._step(np.clip(torque, -limit, limit))
+        self._stamp_ns += round(cycles * PERIOD * 1e9)
+        return self._measure(before, cycles * PERIOD, applied)
 
     def _inner_torque(self, q: Array, v: Array, overlay: Overlay, applied: Array) -> Array:
         settings = self.settings
-        own = self._own.torque(q, v, np.zeros_like(v))
         if not overlay.is_compliant:
-            # Held with the true gravity: a position controller's integral part would have found it.
-            inertia = self._inertia(q)
-            return self._true.gravity(q) + self._friction[:, 3] + inertia * (
-                _HOLD_RATE**2 * (overlay.q - q) - 2.0 * _HOLD_RATE * v
-            )
+            return self._holding_torque(q, v, overlay.q)
         torque = settings.command_sign * applied
         if settings.compensation is Compensation.MODEL:
-            torque = torque + own
+            torque = torque + self._own.torque(q, v, np.zeros_like(v))
         if settings.stiffness or settings.damping_ratio:
             damping = 2.0 * settings.damping_ratio * np.sqrt(max(settings.stiffness, 1.0) * self._inertia(q))
             torque = torque + settings.stiffness * (overlay.q - q) - damping * v
@@ -215,11 +176,6 @@ class EmulatedArm:
         acceleration = (v - before[1]) / period
         external = self._own.torque(q, v, acceleration) - effort
         return PlantState(stamp, position, self.settings.measured_sign * effort, external, applied)
-
-    def _inertia(self, q: Array) -> Array:
-        """Diagonal of the controller's inertia matrix with armature, (7,) [kg m^2]."""
-        model = self.robot.pin_model
-        return np.diag(pin.crba(model, self._pin_data, q)) + self.robot.friction(self.robot.theta_nominal)[:, 2]
 
     def _jacobian(self, q: Array) -> Array:
         """Jacobian of the flange, axes of the base, (6, 7)."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.kortex.emulator.plant import PERIOD, EmulatedArm
+from sysid_ros.drivers.emulated_plant import PERIOD
+from sysid_ros.drivers.kortex.emulator.plant import EmulatedArm
 from sysid_ros.drivers.kortex.enums import CommandFlag, ControlMode, Safety, Status
 from sysid_ros.drivers.kortex.frame import ID_MODULUS
 from sysid_ros.drivers.kortex.messages import Command

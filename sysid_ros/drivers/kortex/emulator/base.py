@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.drivers.emulated_plant import PERIOD
 from sysid_ros.drivers.kortex.emulator.actuators import Actuators
-from sysid_ros.drivers.kortex.emulator.plant import PERIOD, EmulatedArm
+from sysid_ros.drivers.kortex.emulator.plant import EmulatedArm
 from sysid_ros.drivers.kortex.emulator.sessions import Sessions
 from sysid_ros.drivers.kortex.enums import (
     ArmState,

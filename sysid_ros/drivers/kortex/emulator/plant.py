@@ -9,22 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import mujoco
 import numpy as np
-import pinocchio as pin
 
-from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.mujoco_model import build_mujoco_model, set_inertial_parameters
+from sysid_ros.drivers.emulated_plant import PERIOD, EmulatedPlant, require_sign
 from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
-
-PERIOD = 0.001
-"""Period of the base [s]."""
-_SUBSTEPS = 2
-_HOLD_RATE = 40.0
-"""Natural frequency of the position controller [rad/s]."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +35,7 @@ class PlantSettings:
 
     def __post_init__(self) -> None:
         for name in ("measured_sign", "command_sign"):
-            if getattr(self, name) not in (-1.0, 1.0):
-                raise ParameterOutOfRange(name, getattr(self, name), "-1 or 1")
+            require_sign(name, getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -64,7 +53,7 @@ class Measured:
     tau: Array
 
 
-class EmulatedArm:
+class EmulatedArm(EmulatedPlant):
     """One simulated arm.
 
     Args:
@@ -77,37 +66,10 @@ class EmulatedArm:
     def __init__(
         self, robot: RobotModel, theta: Array, payload: Array | None = None, settings: PlantSettings | None = None
     ):
+        super().__init__(robot, theta, payload)
         self.settings = settings or PlantSettings()
-        self.robot, self.theta = robot, np.array(theta, dtype=float)
-        self._friction = robot.friction(self.theta)
-        self._model = build_mujoco_model(robot, self.theta, payload, PERIOD / _SUBSTEPS)
-        self._data = mujoco.MjData(self._model)
-        self._data.qpos[:] = robot.home
-        self._pin_data = robot.pin_model.createData()
-        self._armature = robot.friction(robot.theta_nominal)[:, 2]
         self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
         self._is_link_side = robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
-        self.set_payload(payload)
-
-    def set_payload(self, payload: Array | None) -> None:
-        """Attaches, changes or (None) detaches what the arm holds.
-
-        Raises:
-            NotPhysicallyConsistent: The last body cannot have such a payload.
-        """
-        set_inertial_parameters(self._model, self.robot, self.theta, payload)
-        self.payload = None if payload is None else np.array(payload, dtype=float)
-        self._true = ArmDynamics(self.robot, self.theta, payload)
-
-    @property
-    def q(self) -> Array:
-        """True positions, (n,) [rad]."""
-        return np.array(self._data.qpos)
-
-    @property
-    def v(self) -> Array:
-        """True velocities, (n,) [rad/s]."""
-        return np.array(self._data.qvel)
 
     def advance(self, q_hold: Array, is_torque: Array, tau: Array) -> Measured:
         """Simulates one period and measures at its end.
@@ -121,13 +83,7 @@ class EmulatedArm:
         applied = self.settings.command_sign * np.clip(tau, -limit, limit)
         if not is_torque.all():
             applied = np.where(is_torque, applied, self._holding_torque(q, v, q_hold))
-        self._data.qfrc_applied[:] = applied - self._friction[:, 3]
-        mujoco.mj_step(self._model, self._data, _SUBSTEPS)
+        self._step(applied)
         effort = self._true.mean_torque((q, v), (self.q, self.v), PERIOD) if self._is_link_side else applied
         _, position, velocity, effort = self._sensors.measure(0, self.q, self.v, effort)
         return Measured(position, velocity, self.settings.measured_sign * effort)
-
-    def _holding_torque(self, q: Array, v: Array, q_hold: Array) -> Array:
-        inertia = np.diag(pin.crba(self.robot.pin_model, self._pin_data, q)) + self._armature
-        feedback = _HOLD_RATE**2 * (q_hold - q) - 2.0 * _HOLD_RATE * v
-        return self._true.gravity(q) + self._friction[:, 3] + inertia * feedback

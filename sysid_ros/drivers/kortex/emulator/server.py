@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sysid_ros.drivers.emulated_plant import PERIOD
 from sysid_ros.drivers.kortex.emulator.base import TCP, UDP, KortexBase
-from sysid_ros.drivers.kortex.emulator.plant import PERIOD
 from sysid_ros.drivers.kortex.errors import KortexDecodeError
 from sysid_ros.drivers.kortex.frame import LARGEST_FRAME, TcpFrames, wrap_for_tcp
 from sysid_ros.drivers.network.udp import Address, SocketUnavailable

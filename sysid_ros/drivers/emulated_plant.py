@@ -1,0 +1,83 @@
+"""What the arms behind emulated controllers have in common: physics with a hidden truth, and holding a posture."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pinocchio as pin
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.mujoco_model import build_mujoco_model, set_inertial_parameters
+
+PERIOD = 0.001
+"""Period of an emulated controller's own loop [s]."""
+_SUBSTEPS = 2
+_HOLD_RATE = 40.0
+"""Natural frequency of the position controller [rad/s]."""
+
+
+def require_sign(name: str, value: float) -> None:
+    """Refuses a sign that is none.
+
+    Raises:
+        ParameterOutOfRange: With the name and the value.
+    """
+    if value not in (-1.0, 1.0):
+        raise ParameterOutOfRange(name, value, "-1 or 1")
+
+
+class EmulatedPlant:
+    """One simulated arm; what its controller does with it is up to those who derive from it.
+
+    Args:
+        robot: What is known of the arm.
+        theta: Its true parameters, (14 n,).
+        payload: Its true payload about the frame of the last joint, (10,); None for none.
+    """
+
+    def __init__(self, robot: RobotModel, theta: Array, payload: Array | None = None):
+        self.robot, self.theta = robot, np.array(theta, dtype=float)
+        self._friction = robot.friction(self.theta)
+        self._armature = robot.friction(robot.theta_nominal)[:, 2]
+        self._model = build_mujoco_model(robot, self.theta, payload, PERIOD / _SUBSTEPS)
+        self._data = mujoco.MjData(self._model)
+        self._data.qpos[:] = robot.home
+        self._pin_data = robot.pin_model.createData()
+        self.set_payload(payload)
+
+    def set_payload(self, payload: Array | None) -> None:
+        """Attaches, changes or (None) detaches what the arm holds; the controller is not told.
+
+        Raises:
+            NotPhysicallyConsistent: The last body cannot have such a payload.
+        """
+        set_inertial_parameters(self._model, self.robot, self.theta, payload)
+        self.payload = None if payload is None else np.array(payload, dtype=float)
+        self._true = ArmDynamics(self.robot, self.theta, payload)
+
+    @property
+    def q(self) -> Array:
+        """True positions, (n,) [rad]."""
+        return np.array(self._data.qpos)
+
+    @property
+    def v(self) -> Array:
+        """True velocities, (n,) [rad/s]."""
+        return np.array(self._data.qvel)
+
+    def _step(self, torque: Array) -> None:
+        """Simulates one period with a motor torque, (n,) [Nm]."""
+        self._data.qfrc_applied[:] = torque - self._friction[:, 3]
+        mujoco.mj_step(self._model, self._data, _SUBSTEPS)
+
+    def _holding_torque(self, q: Array, v: Array, q_hold: Array) -> Array:
+        """Torque of a position controller, (n,) [Nm]; with true gravity, which its integral part would have found."""
+        feedback = _HOLD_RATE**2 * (q_hold - q) - 2.0 * _HOLD_RATE * v
+        return self._true.gravity(q) + self._friction[:, 3] + self._inertia(q) * feedback
+
+    def _inertia(self, q: Array) -> Array:
+        """Diagonal of the nominal inertia matrix with armature, (n,) [kg m^2]."""
+        return np.diag(pin.crba(self.robot.pin_model, self._pin_data, q)) + self._armature
