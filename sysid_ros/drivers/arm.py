@@ -80,6 +80,9 @@ class ArmState:
         tau: Measured efforts in joint direction (the vendor's sign already applied), (n,) [Nm].
         ok: Whether the values are fresh; if not they repeat the last known ones (a missed cycle).
         faults: What the arm itself complains about while it still obeys, in words.
+        missed: Cycles between this state and the one before of which nothing is known [-].
+        is_exact: Whether the errors are within those of the sensor model; if not, the values are good enough to hold
+            the arm with, but not to estimate from.
     """
 
     stamp_ns: int
@@ -88,6 +91,8 @@ class ArmState:
     tau: Array
     ok: bool = True
     faults: tuple[str, ...] = ()
+    missed: int = 0
+    is_exact: bool = True
 
 
 class Arm(ABC):

@@ -24,11 +24,13 @@ class GravityTestFailed(ArmError):
     Args:
         reason: Which joint, by how much, and what may be wrong.
         joint: Name of the joint that is worst.
+        is_contradiction: Whether torques and model contradict each other; else the posture tells too little.
     """
 
-    def __init__(self, reason: str, joint: str):
+    def __init__(self, reason: str, joint: str, is_contradiction: bool = True):
         self.reason = reason
         self.joint = joint
+        self.is_contradiction = is_contradiction
         super().__init__(f"static gravity test: {reason}")
 
 
@@ -109,5 +111,6 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityTest:
             f"no joint carries enough in this posture to tell the sign of the torques ({robot.joint_names[heaviest]}, "
             f"the most loaded, {tau[heaviest]:.2f} Nm); stretch the arm out and try again",
             robot.joint_names[heaviest],
+            is_contradiction=False,
         )
     return GravityTest(tau, lower, upper, is_proven)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from sysid_ros.drivers.arm import ArmError
+import numpy as np
+
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 
 REST_SPREAD = 1e-3
 """How much positions of a resting arm may differ [rad]."""
@@ -26,6 +30,76 @@ class TakeoverRefused(ArmError):
     def __init__(self, reason: str):
         self.reason = reason
         super().__init__(f"the arm is not taken over: {reason}")
+
+
+class HoldSettings(Protocol):
+    """What :func:`hold_and_probe` needs to be told.
+
+    Attributes:
+        hold_time: How long the arm must stay where it is [s].
+        hold_drift: How far it may drift [rad].
+        probe_torque: Largest torque of the test of the sign, over the limit of the last joint [-]; 0 leaves it out.
+    """
+
+    hold_time: float
+    hold_drift: float
+    probe_torque: float
+
+
+def hold_and_probe(
+    arm: Arm, robot: RobotModel, settings: HoldSettings, state: ArmState, effort: Array, question: str
+) -> ArmState:
+    """Balances the arm with the torques it was measured to need, damped, and watches that it does what it should.
+
+    First it has to stay. Then a torque that rises slowly on the last joint has to move that joint the right way.
+
+    Args:
+        arm: The arm, under torque and paced by its controller, with a state that is not answered yet.
+        robot: Limits and names.
+        settings: How long, how far, how strong.
+        state: That state.
+        effort: Efforts at rest in joint direction, (n,) [Nm].
+        question: What to ask the user where the arm does not stay.
+
+    Returns:
+        The latest state, not answered yet.
+
+    Raises:
+        TakeoverRefused: The arm moves where it should not, or not the way it should.
+    """
+    damping = HOLD_DAMPING * robot.limits.tau_max / robot.limits.v_max
+    start, tau_max = np.array(state.q), robot.limits.tau_max
+
+    def cycle(state: ArmState, extra: float) -> ArmState:
+        drift = np.abs(state.q - start)
+        joint = int(drift.argmax())
+        if drift[joint] > settings.hold_drift:
+            raise TakeoverRefused(
+                f"{robot.joint_names[joint]} moved by {drift[joint]:.4f} rad under the torque that balances it "
+                f"(allowed {settings.hold_drift:g} rad): {question}"
+            )
+        if state.ok:
+            tau = effort - damping * state.v
+            tau[-1] += extra
+            arm.command(np.clip(tau, -tau_max, tau_max))
+        return arm.read()
+
+    cycles = round(settings.hold_time / arm.period)
+    for _ in range(cycles):
+        state = cycle(state, 0.0)
+    if not settings.probe_torque:
+        return state
+    start = np.array(state.q)
+
+    def push(torque: float) -> float:
+        nonlocal state
+        state = cycle(state, torque)
+        return float(state.q[-1])
+
+    probe_last_joint(robot.joint_names[-1], settings.probe_torque * tau_max[-1], arm.period, push)
+    for _ in range(cycles):
+        state = cycle(state, 0.0)
+    return state
 
 
 def probe_last_joint(name: str, largest: float, period: float, cycle: Callable[[float], float]) -> None:

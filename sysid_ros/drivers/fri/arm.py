@@ -25,12 +25,12 @@ from sysid_ros.drivers.fri.messages import Monitoring
 from sysid_ros.drivers.fri.settings import FriSettings, PositionSent, TorqueSetup
 from sysid_ros.drivers.fri.takeover import (
     check_compensation,
-    hold_and_probe,
     measure_at_rest,
     wait_for_controller,
     wait_for_torque_mode,
 )
 from sysid_ros.drivers.network.udp import UdpEndpoint
+from sysid_ros.drivers.takeover import hold_and_probe
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
 
 _WAIT_PERIODS = 2.0
@@ -159,7 +159,11 @@ class FriArm(Arm):
         self._sent = np.array(message.q)
         self._is_commanding = True
         # The loop answers the message that the test ends with: between two answers there must be no pause.
-        self._first = hold_and_probe(self, robot, settings, self._measure(message), effort)
+        question = (
+            f"does the controller compensate gravity as the set-up '{settings.setup.value}' says, are stiffness and "
+            "damping zero, is the sign of the torques right?"
+        )
+        self._first = hold_and_probe(self, robot, settings, self._measure(message), effort, question)
 
     # Messages
 

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import Arm, ArmState, Array
+from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.fri.enums import CommandMode, ControlMode, OverlayType, SafetyState, SessionState
 from sysid_ros.drivers.fri.link import FriLink
 from sysid_ros.drivers.fri.messages import Monitoring
 from sysid_ros.drivers.fri.settings import FriSettings, TorqueSetup
 from sysid_ros.drivers.gravity_test import check_gravity
-from sysid_ros.drivers.takeover import HOLD_DAMPING, REST_SPREAD, TakeoverRefused, probe_last_joint
+from sysid_ros.drivers.takeover import REST_SPREAD, TakeoverRefused
 
 _PERIOD_TOLERANCE = 1e-9
 
@@ -124,60 +124,6 @@ def wait_for_torque_mode(link: FriLink, settings: FriSettings) -> Monitoring:
         name = "none" if message.control_mode is None else message.control_mode.name
         raise TakeoverRefused(f"the control mode is {name}; torques act under JOINT_IMPEDANCE only")
     return message
-
-
-def hold_and_probe(arm: Arm, robot: RobotModel, settings: FriSettings, state: ArmState, effort: Array) -> ArmState:
-    """Balances the arm with the torques it was measured to need, damped, and watches that it does what it should.
-
-    First it has to stay. Then a torque that rises slowly on the last joint has to move that joint the right way.
-
-    Args:
-        arm: The arm, under torque, with a state that is not answered yet.
-        robot: Limits and names.
-        settings: How long, how far, how strong.
-        state: That state.
-        effort: Efforts at rest in joint direction, (7,) [Nm].
-
-    Returns:
-        The latest state, not answered yet.
-
-    Raises:
-        TakeoverRefused: The arm moves where it should not, or not the way it should.
-    """
-    damping = HOLD_DAMPING * robot.limits.tau_max / robot.limits.v_max
-    start, tau_max = np.array(state.q), robot.limits.tau_max
-
-    def cycle(state: ArmState, extra: float) -> ArmState:
-        drift = np.abs(state.q - start)
-        joint = int(drift.argmax())
-        if drift[joint] > settings.hold_drift:
-            raise TakeoverRefused(
-                f"{robot.joint_names[joint]} moved by {drift[joint]:.4f} rad under the torque that balances it "
-                f"(allowed {settings.hold_drift:g} rad): does the controller compensate gravity as the set-up "
-                f"'{settings.setup.value}' says, are stiffness and damping zero, is the sign of the torques right?"
-            )
-        if state.ok:
-            tau = effort - damping * state.v
-            tau[-1] += extra
-            arm.command(np.clip(tau, -tau_max, tau_max))
-        return arm.read()
-
-    cycles = round(settings.hold_time / arm.period)
-    for _ in range(cycles):
-        state = cycle(state, 0.0)
-    if not settings.probe_torque:
-        return state
-    start = np.array(state.q)
-
-    def push(torque: float) -> float:
-        nonlocal state
-        state = cycle(state, torque)
-        return float(state.q[-1])
-
-    probe_last_joint(robot.joint_names[-1], settings.probe_torque * tau_max[-1], arm.period, push)
-    for _ in range(cycles):
-        state = cycle(state, 0.0)
-    return state
 
 
 def _is_active_in_torque_mode(message: Monitoring) -> bool:
