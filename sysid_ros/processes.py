@@ -85,6 +85,7 @@ class Process:
         arguments: Launch arguments it takes as parameters of the same name.
         parameter_files: Files of the package it reads; ``{mode}`` stands for that launch argument.
         condition: Launch argument that must be true for it to start; empty for always.
+        ends_last: Whether it is ended only when all others have: they need it to end in order.
     """
 
     executable: str
@@ -92,6 +93,7 @@ class Process:
     arguments: tuple[str, ...] = ("model", "use_sim_time")
     parameter_files: tuple[str, ...] = ("config/nodes/{mode}.yaml",)
     condition: str = ""
+    ends_last: bool = False
 
     @property
     def module(self) -> str:
@@ -118,8 +120,10 @@ IDENTIFY = (
 )
 """The processes of ``identify.launch.py`` and of the runner."""
 
-EMULATED = (Process("arm_emulator", "emulates the controller of an arm, with a simulated arm behind it"),)
-"""What is started before them with ``mode:=emulated``."""
+EMULATED = (
+    Process("arm_emulator", "emulates the controller of an arm, with a simulated arm behind it", ends_last=True),
+)
+"""What is started before them with ``mode:=emulated``, and ended after them: a driver hands its arm back first."""
 
 
 @dataclass(frozen=True)

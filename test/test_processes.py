@@ -49,6 +49,11 @@ def test_wrong_arguments_are_refused(values, error, message):
         resolve(values)
 
 
+def test_an_emulated_controller_outlives_its_driver():
+    ends_last = {one.process.executable: one.process.ends_last for one in resolve({"mode": "emulated"})}
+    assert [name for name, is_last in ends_last.items() if is_last] == ["arm_emulator"]
+
+
 def test_parameter_files_are_for_nodes_that_exist():
     names = {process.executable for process in (*IDENTIFY, *EMULATED)}
     for path in (ROOT / "config" / "nodes").glob("*.yaml"):

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -159,6 +159,17 @@ def test_ctrl_c_stops_the_arm_before_the_nodes(make_suite, tmp_path, environment
     order = [line for line in notes(tmp_path) if " pid " not in line]
     assert order[0] == "client arm at rest"
     assert set(order[1:]) == {"driver stopped", "orphaning stopped"}
+    assert_nothing_left(tmp_path, environment, before)
+
+
+def test_what_others_need_until_their_end_ends_last(make_suite, tmp_path, environment):
+    """An emulated controller takes the arm back from its driver."""
+    before = existing_files()
+    suite = make_suite(["driver", "braking"], "client_done")
+    controller, driver = suite._processes
+    suite._processes = [replace(controller, process=replace(controller.process, ends_last=True)), driver]
+    assert suite.run() == 0
+    assert [line for line in notes(tmp_path) if "stopped" in line] == ["braking stopped", "driver stopped"]
     assert_nothing_left(tmp_path, environment, before)
 
 

@@ -11,6 +11,7 @@ from rclpy.node import Node
 from sysid_msgs.msg import SimulationTruth
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers.emulator_end import HAND_BACK_SECONDS
 from sysid_ros.drivers.fri.enums import FriVersion
 from sysid_ros.drivers.fri.settings import PORTS
 from sysid_ros.drivers.kortex.settings import KortexSettings
@@ -24,7 +25,7 @@ from sysid_ros.ros.robot import RobotParameters
 
 _KORTEX = KortexSettings()
 _WATCH_SECONDS = 0.2
-_END_SECONDS = 3.0
+_END_SECONDS = HAND_BACK_SECONDS + 1.0
 
 
 class EmulatorEnded(SysidError):
@@ -122,7 +123,7 @@ class ArmEmulatorNode(Node):
             raise EmulatorEnded(code)
 
     def close(self) -> None:
-        """Ends the emulated controller."""
+        """Ends the emulated controller as soon as its driver has handed the arm back."""
         self._process.stdin.close()
         try:
             self._process.wait(_END_SECONDS)

@@ -36,6 +36,11 @@ def driver():
     wait_for_signal("driver")
 
 
+def braking():
+    """Ends in order, which takes a while."""
+    wait_for_signal("braking", seconds=1.0)
+
+
 def stubborn():
     """Ends only when it is killed, and so does its child."""
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -65,6 +65,20 @@ def test_takes_over_moves_and_notices_the_end_of_the_controller(emulator, port):
         assert "no usable measurement" in loop.status().reason or "no message" in loop.status().reason
 
 
+def test_the_emulator_outlives_its_parent_until_the_arm_is_handed_back(emulator, port):
+    """Ctrl-C reaches the parent of the emulator and the driver together."""
+    fri = FriSettings(
+        FriVersion.V2_7, "127.0.0.1", port, 0.002, wait_time=1.0, session_timeout=3.0, late_limit=10.0, rest_time=0.05
+    )  # fmt: skip
+    setup = FriSetup("kuka_lbr_med7", "robust", fri, "none", LoopSettings(heartbeat_timeout=5.0, late_limit=10.0))
+    with LoopProcess(partial(build_fri_loop, setup), 7) as loop:
+        emulator.stdin.close()
+        time.sleep(0.7)
+        assert emulator.poll() is None and loop.status().mode is LoopMode.HOLD
+    assert emulator.wait(5.0) == 0
+    assert "the motion is ended: no answer" in emulator.stderr.read()
+
+
 def test_a_refusal_to_take_over_reaches_the_caller_in_words(port):
     setup = FriSetup("kuka_lbr_med7", fri=FriSettings(port=port, connect_timeout=0.2))
     with pytest.raises(LoopProcessError, match=f"not taken over: no message of an FRI 1.15.*port {port}"):

@@ -85,6 +85,17 @@ def test_a_loop_that_ends_hands_the_arm_back(emulator, ports):
     assert "the base holds the arm: asked for" in said[-1], said
 
 
+def test_the_emulator_outlives_its_parent_until_the_arm_is_handed_back(emulator, ports):
+    """Ctrl-C reaches the parent of the emulator and the driver together."""
+    setup = setup_of(ports, wait_time=1.0, session_timeout=3.0, late_limit=10.0, connect_timeout=20.0)
+    with LoopProcess(partial(build_kortex_loop, setup), 7) as loop:
+        emulator.stdin.close()
+        time.sleep(0.7)
+        assert emulator.poll() is None and loop.status().mode is LoopMode.HOLD
+    assert emulator.wait(5.0) == 0
+    assert "the base holds the arm: asked for" in emulator.stderr.read()
+
+
 def test_a_refusal_to_take_over_reaches_the_caller_in_words(ports):
     with pytest.raises(LoopProcessError, match=f"TCP 127.0.0.1:{ports['port']}.*refused"):
         LoopProcess(partial(build_kortex_loop, setup_of(ports, connect_timeout=0.2)), 7).start()

@@ -7,13 +7,13 @@ computer and goes through the whole session: MONITORING_WAIT, MONITORING_READY, 
 from __future__ import annotations
 
 import argparse
-import select
 import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
 
 from sysid_ros.core.errors import SysidError
+from sysid_ros.drivers.emulator_end import UntilHandedBack
 from sysid_ros.drivers.fri.emulator.controller import ControllerSettings
 from sysid_ros.drivers.fri.emulator.plant import Compensation, PlantSettings
 from sysid_ros.drivers.fri.emulator.server import EmulatorServer
@@ -82,10 +82,6 @@ def setup_of(options: argparse.Namespace) -> EmulatorSetup:
     )  # fmt: skip
 
 
-def _is_stdin_open() -> bool:
-    return not select.select([sys.stdin], [], [], 0.0)[0] or bool(sys.stdin.buffer.read1(1))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the emulator until it is told to end; returns the exit status."""
     options = build_parser().parse_args(argv)
@@ -106,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     say(f"{controller.arm.robot.name}, FRI {options.version}, from {host}:{port} to {options.client}:{options.port}")
     say(f"scheduling: {request_real_time()}")
     try:
-        server.run(options.seconds, _is_stdin_open if options.while_stdin else lambda: True)
+        is_wanted = UntilHandedBack(lambda: controller.state.is_commanding) if options.while_stdin else lambda: True
+        server.run(options.seconds, is_wanted)
     except KeyboardInterrupt:
         pass
     server.close()

@@ -7,15 +7,14 @@ this computer.
 from __future__ import annotations
 
 import argparse
-import select
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import fields
 
 from sysid_ros.core.errors import SysidError
-from sysid_ros.drivers.kortex.emulator.base import BaseSettings, KortexBase
+from sysid_ros.drivers.emulator_end import UntilHandedBack
+from sysid_ros.drivers.kortex.emulator.base import BaseSettings
 from sysid_ros.drivers.kortex.emulator.plant import PlantSettings
 from sysid_ros.drivers.kortex.emulator.server import EmulatorServer
 from sysid_ros.drivers.kortex.emulator.setup import EmulatorSetup, build_base
@@ -23,9 +22,6 @@ from sysid_ros.drivers.kortex.settings import PORT, PORT_REALTIME
 from sysid_ros.drivers.mock import TRUTHS
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.sensor_simulation import Noise
-
-_HAND_BACK_SECONDS = 2.0
-"""How long an orphaned emulator waits for its client to hand the arm back [s]."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -72,22 +68,6 @@ def setup_of(options: argparse.Namespace) -> EmulatorSetup:
     )  # fmt: skip
 
 
-def _is_stdin_open() -> bool:
-    return not select.select([sys.stdin], [], [], 0.0)[0] or bool(sys.stdin.buffer.read1(1))
-
-
-class _UntilHandedBack:
-    """Whether the emulator is wanted: until the parent is gone, and then until its client has let go of the arm."""
-
-    def __init__(self, base: KortexBase):
-        self._base, self._end = base, float("inf")
-
-    def __call__(self) -> bool:
-        if self._end == float("inf") and not _is_stdin_open():
-            self._end = time.monotonic() + _HAND_BACK_SECONDS
-        return self._end == float("inf") or (self._base.is_waiting_for_client and time.monotonic() < self._end)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the emulator until it is told to end; returns the exit status."""
     options = build_parser().parse_args(argv)
@@ -107,7 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     say(f"{base.arm.robot.name}, TCP {server.address[0]}:{server.address[1]}, UDP {server.address_realtime[1]}")
     say(f"scheduling: {request_real_time()}")
     try:
-        server.run(options.seconds, _UntilHandedBack(base) if options.while_stdin else lambda: True)
+        is_wanted = UntilHandedBack(lambda: len(base.sessions) > 0) if options.while_stdin else lambda: True
+        server.run(options.seconds, is_wanted)
     except KeyboardInterrupt:
         pass
     server.close()
