@@ -12,7 +12,7 @@ from sysid_ros.core.estimation.cone_cuts import seed_cuts
 from sysid_ros.core.estimation.left_inverse import LinearBounds, bound_with, choose_inverse
 from sysid_ros.core.estimation.problem import Problem
 from sysid_ros.core.estimation.set_membership import SidedBounds, bound_by_membership
-from sysid_ros.core.estimation.settings import ERROR_TERMS, METHODS, EstimatorSettings
+from sysid_ros.core.estimation.settings import ALL_BODIES, ERROR_TERMS, METHODS, PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.theorem13 import bound_by_sensitivity
 from sysid_ros.core.estimation.unknowns import Unknowns
 
@@ -20,10 +20,12 @@ Array = NDArray[np.float64]
 
 _ASSUMPTIONS = (
     "Contains the true parameters if the robot's kinematics and gravity are as modelled, its parameters and friction "
-    "lie in their box, the sensors keep their error bounds, the acceleration stays within its assumed bounds, the "
-    "payload lies in its prior box and has not changed during the data"
+    "lie in their box, the sensors keep their error bounds, the acceleration stays within its assumed bounds, "
 )
-
+_CARRIED = "the payload lies in its prior box and has not changed during the data"
+_NAMED = "the object on the body lies in its prior box, {hand}, and nothing has changed during the data"
+_ALL = "{hand}, and nothing has changed during the data"
+_EMPTY_HAND, _IN_HAND = "the hand is empty", "what the hand holds lies in the payload prior"
 
 _SMALLEST = (
     "Each update is the smallest box around all parameters that agree with all its windows, up to the tolerance of the "
@@ -33,15 +35,15 @@ _SMALLEST = (
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of the target from the data.
+    """Bounds of the objectives of a problem from the data.
 
     Attributes:
-        lower: Lower bounds, (10,).
-        upper: Upper bounds, (10,). Below ``lower`` only where no target agrees with the data.
+        lower: Lower bounds, (K,).
+        upper: Upper bounds, (K,). Below ``lower`` only where no target agrees with the data.
         values: A plausible target that comes with the bounds, (10,); None if none does.
-        shares: Share of each source of error in the half width, name -> (10,).
+        shares: Share of each source of error in the half width, name -> (K,).
         is_rigorous: Whether they contain the truth whenever the assumptions hold.
-        multipliers: Matrix behind the bounds, (10, R), or (20, R) with rows for lower and upper bounds by themselves;
+        multipliers: Matrix behind the bounds, (K, R), or (2 K, R) with rows for lower and upper bounds by themselves;
             None if there is none.
         cuts: Cuts of the cone of physically consistent bodies for the next bounds, (K, 10); None if there are none.
         contradiction: A combination of the rows that proves that no target agrees with the data, (R,), or None.
@@ -60,7 +62,7 @@ class Bounds:
 
     @property
     def half_width(self) -> Array:
-        """Half widths, (10,)."""
+        """Half widths, (K,)."""
         return 0.5 * (self.upper - self.lower)
 
 
@@ -72,7 +74,7 @@ def compute_bounds(
     previous: Array | None = None,
     cuts: Array | None = None,
 ) -> Bounds:
-    """Bounds of the target by the method of the settings.
+    """Bounds of the objectives by the method of the settings.
 
     Args:
         problem: The rows, centred on what is known beforehand.
@@ -87,7 +89,8 @@ def compute_bounds(
         ParameterOutOfRange: The method is unknown.
     """
     if settings.method == "set_membership":
-        if settings.use_cone and cuts is None:
+        has_cuts = settings.use_cone and bool(unknowns.target.body)
+        if has_cuts and cuts is None:
             cuts = seed_cuts(unknowns.nominal)
         sided = bound_by_membership(problem, settings.bound_tolerance, cuts, settings.reweightings)
         contradiction = sided.contradiction
@@ -97,7 +100,7 @@ def compute_bounds(
             shares=_sided_shares(sided, unknowns),
             is_rigorous=True,
             multipliers=sided.multipliers,
-            cuts=sided.cuts if settings.use_cone else None,
+            cuts=sided.cuts if has_cuts else None,
             contradiction=None if contradiction is None else contradiction[-len(problem.r) :],
             notice=sided.notice,
         )
@@ -122,10 +125,12 @@ def describe_guarantee(settings: EstimatorSettings) -> str:
             "Not guaranteed: SAFE-ID Theorem 13 evaluated at the nominal point, for torque and robot parameter errors "
             "only; the truth can lie outside."
         )
-    text = _ASSUMPTIONS
+    hand = _IN_HAND if settings.payload_in_hand else _EMPTY_HAND
+    special = {PAYLOAD: _CARRIED, ALL_BODIES: _ALL}.get(settings.body, _NAMED)
+    text = _ASSUMPTIONS + special.format(hand=hand)
     if settings.method == "set_membership":
         text += f". {_SMALLEST}"
-        if settings.use_cone:
+        if settings.use_cone and settings.body != ALL_BODIES:
             text += "; bodies that are not physically consistent are cut off in part"
     if settings.left_out_terms:
         left_out = ", ".join(settings.left_out_terms)

@@ -65,18 +65,18 @@ def velocity_error(model: WindowModel, sensitivity: Sensitivity) -> Array:
 
 
 def velocity_gains(model: WindowModel, sensitivity: Sensitivity) -> Array:
-    """Gain from the velocity errors at start and stop to each row, (n, 2, n, 12); see :class:`~.rows.Rows`."""
+    """Gain from the velocity errors at start and stop to each row, (n, 2, n, C + 2); see :class:`~.rows.Rows`."""
     unknowns, n = model.unknowns, model.n
-    last = slice(INERTIAL * (n - 1), INERTIAL * n)
+    coupled = unknowns.target.columns[: unknowns.target.coupled]
     columns = sensitivity.momentum_v.transpose(1, 0, 3, 2)  # (row, end, joint, parameter)
-    gains = np.empty((n, 2, n, INERTIAL + 2))
-    gains[..., :INERTIAL] = columns[..., last]
-    gains[..., INERTIAL] = columns @ unknowns.center[: INERTIAL * n]
-    gains[..., INERTIAL + 1] = np.abs(columns) @ unknowns.radius[: INERTIAL * n]
+    gains = np.empty((n, 2, n, coupled.size + 2))
+    gains[..., : coupled.size] = columns[..., coupled]
+    gains[..., -2] = columns @ unknowns.rest_center[: INERTIAL * n]
+    gains[..., -1] = np.abs(columns) @ unknowns.rest_radius[: INERTIAL * n]
     armature = slice(INERTIAL * n + 2, None, FRICTION)
     joints = np.arange(n)
-    gains[joints, :, joints, INERTIAL] += unknowns.center[armature][:, None]
-    gains[joints, :, joints, INERTIAL + 1] += unknowns.radius[INERTIAL * n + 2 : 14 * n : FRICTION][:, None]
+    gains[joints, :, joints, -2] += unknowns.rest_center[armature][:, None]
+    gains[joints, :, joints, -1] += unknowns.rest_radius[armature][:, None]
     return gains * ("velocity" in model.settings.error_terms)
 
 
@@ -127,7 +127,7 @@ def gravity_error(model: WindowModel, signals: WindowSignals) -> Array:
     """Uncertain gravity direction times uncertain parameters of the rest of the arm, (n,) [Nms]."""
     total, unknowns = np.zeros(model.n), model.unknowns
     for axis, columns in enumerate(signals.tilted):
-        spread = np.abs(columns) @ unknowns.radius[: INERTIAL * model.n]
+        spread = np.abs(columns) @ unknowns.rest_radius[: INERTIAL * model.n]
         total += unknowns.radius[unknowns.groups["gravity_direction"][axis]] * spread
     return total
 

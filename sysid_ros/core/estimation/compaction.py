@@ -25,10 +25,10 @@ _EMPTY = 1e-9
 
 
 def compact(rows: Rows, problem: Problem, reweightings: int, multipliers: Array | None = None) -> Rows:
-    """Few rows that bound each parameter about as well as the given rows do.
+    """Few rows that bound each objective about as well as the given rows do.
 
-    Ten rows are those of a left inverse. With multipliers there are up to two more for each of them: bounds that rest
-    on more rows than these then do not suffer, since they can take the same combination of the given rows as before.
+    One row for each is that of a left inverse. With multipliers there are up to four more: bounds that rest on more
+    rows than these then do not suffer, since they can take the same combination of the given rows as before.
 
     Args:
         rows: The rows.

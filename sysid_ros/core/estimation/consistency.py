@@ -17,7 +17,7 @@ _NAMED = 4
 
 
 def row_allowance(problem: Problem, radius: Array) -> Array:
-    """Largest ``|r|`` each row can have for any target within ``radius`` (10,) of the centre, (R,) [Nms]."""
+    """Largest ``|r|`` each row can have for any target within ``radius`` (P,) of the centre, (R,) [Nms]."""
     allowed = np.abs(problem.y) @ radius + np.abs(problem.b) @ problem.delta_radius + problem.error
     allowed += np.abs(problem.ends).sum(axis=1) @ problem.end_radius
     return allowed * (1.0 + 1e-12)
@@ -53,7 +53,7 @@ def describe_contradictions(
     if not worst.size:
         best = np.linalg.lstsq(problem.y / problem.error[:, None], problem.r / problem.error, rcond=None)[0]
         offset = problem.r - problem.y @ np.clip(best, -problem.radius, problem.radius)
-        allowed = row_allowance(problem, np.zeros(10))
+        allowed = row_allowance(problem, np.zeros_like(problem.radius))
         worst = np.argsort(-np.abs(offset) / allowed)
     return "; ".join(_describe(rows, row, offset, allowed, joint_names, origin) for row in worst[:_NAMED])
 

@@ -1,6 +1,8 @@
-"""The point estimate of a problem: weighted by the error bounds, physically consistent, inside the bounds."""
+"""The point estimate of a problem: weighted by the error bounds, inside the bounds; of one body, one that can exist."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,3 +59,32 @@ class PointEstimator:
             linear=covariance.solve(np.eye(10)).T @ problem.r + self._information * (self._nominal - problem.center),
             center=problem.center,
         )
+
+
+class LinearEstimator:
+    """Estimates all bodies at once; the interface of :class:`PointEstimator`.
+
+    What the rows do not tell stays in the middle of its box. The result need not be bodies that exist.
+    """
+
+    start = np.zeros(10)
+
+    def estimate(self, problem: Problem, box: Box) -> LinearFit:
+        """The target that explains the rows best, every half width taken for a standard deviation, inside a box."""
+        floor = max(1e-9 * float(problem.error.max(initial=0.0)), 1e-15)
+        variances = np.maximum(problem.error, floor) ** 2, problem.delta_radius**2, problem.end_radii**2
+        scaled, count = problem.y * problem.radius, problem.radius.size
+        covariance = Covariance(RowBands(problem, problem.joints), scaled, problem.b, *variances)
+        x = np.linalg.solve(np.eye(count) + covariance.gram, covariance.solve(np.eye(count)).T @ problem.r)
+        return LinearFit(np.clip(problem.center + problem.radius * x, box.lower, box.upper))
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """Result of :class:`LinearEstimator`.
+
+    Attributes:
+        theta: The target, (P,).
+    """
+
+    theta: Array

@@ -22,20 +22,21 @@ class Problem:
     """``y x + b delta + v eta = r + e`` for the unknown ``x = theta_e - center`` with ``|x| <= radius``.
 
     Attributes:
-        center: Middle of a box known to hold the target, (10,).
-        radius: Its half widths, (10,).
-        y: (R, 10).
-        b: (R, M). Where the direction of gravity is not known, the last 30 columns are those of the products of its
-            three deviations with the entries of x.
+        center: Middle of a box known to hold the target, (P,).
+        radius: Its half widths, (P,).
+        y: (R, P).
+        b: (R, M). Where the direction of gravity is not known, the last 3 C columns are those of the products of its
+            three deviations with the first C entries of x.
         delta_radius: Half widths of the shared nuisance ``delta``, (M,).
-        ends: Gains of the ``eta`` at start and stop of each row, signs included, (R, 2, m) with m = 11 n: of the
-            velocity error of each joint, and of its products with each entry of x.
+        ends: Gains of the ``eta`` at start and stop of each row, signs included, (R, 2, m) with m = (1 + C) n: of
+            the velocity error of each joint, and of its products with the first C entries of x.
         end_index: Number of the instant of start and stop, (R, 2); rows of neighbouring windows share one. -1 if none.
         end_radius: Half widths of the m entries of eta at each instant, (m,).
         r: (R,) [Nms].
         errors: Largest independent error of each row by term, (R, K) [Nms].
-        theta_size: Largest magnitude of ``theta_e``, (10,).
+        theta_size: Largest magnitude of ``theta_e``, (P,).
         joints: Number of joints, which is the number of rows of a window.
+        objectives: What is to be bounded: ``objectives @ theta_e``, (K, P).
     """
 
     center: Array
@@ -50,31 +51,43 @@ class Problem:
     errors: Array
     theta_size: Array
     joints: int
+    objectives: Array
 
     @classmethod
-    def build(cls, rows: Rows, center: Array, radius: Array, delta_radius: Array, velocity_error: Array) -> Problem:
+    def build(
+        cls,
+        rows: Rows,
+        center: Array,
+        radius: Array,
+        delta_radius: Array,
+        velocity_error: Array,
+        objectives: Array | None = None,
+    ) -> Problem:
         """Centres the rows on a box of the target and evaluates the gains of the velocity errors there.
 
         Args:
             rows: The rows.
-            center: Middle of a box known to hold the target, (10,).
-            radius: Its half widths, (10,).
+            center: Middle of a box known to hold the target, (P,).
+            radius: Its half widths, (P,).
             delta_radius: Half widths of the shared nuisance, (M,).
             velocity_error: Largest velocity error, (n,) [rad/s].
+            objectives: What is to be bounded, (K, P); by default each entry of the target.
         """
-        middle = rows.ends[..., :10] @ center + rows.ends[..., 10]
-        gains = np.concatenate([middle[..., None], rows.ends[..., :10]], axis=3).reshape(len(rows), 2, -1)
-        end_radius = np.outer(velocity_error, np.append(1.0, radius)).ravel()
+        coupled = rows.ends.shape[-1] - 2
+        middle = rows.ends[..., :coupled] @ center[:coupled] + rows.ends[..., -2]
+        gains = np.concatenate([middle[..., None], rows.ends[..., :coupled]], axis=3)
+        gains = gains.reshape(len(rows), 2, (coupled + 1) * velocity_error.size)
+        end_radius = np.outer(velocity_error, np.append(1.0, radius[:coupled])).ravel()
         errors = rows.errors.copy()
-        errors[:, _VELOCITY] += np.einsum("rel,l->r", rows.ends[..., 11], velocity_error)
+        errors[:, _VELOCITY] += np.einsum("rel,l->r", rows.ends[..., -1], velocity_error)
         instants = np.stack([rows.start, rows.stop], axis=1)
         _, index = np.unique(instants, return_inverse=True)
         index = np.where(rows.window[:, None] >= 0, index.reshape(-1, 2), -1)
         b = rows.b
         if rows.tilt.shape[1]:
-            b = np.concatenate([b, rows.tilt.reshape(len(rows), -1)], axis=1)
-            b[:, delta_radius.size - 3 : delta_radius.size] += rows.tilt @ center
-            delta_radius = np.concatenate([delta_radius, np.outer(delta_radius[-3:], radius).ravel()])
+            b = np.concatenate([b, rows.tilt.reshape(len(rows), 3 * coupled)], axis=1)
+            b[:, delta_radius.size - 3 : delta_radius.size] += rows.tilt @ center[:coupled]
+            delta_radius = np.concatenate([delta_radius, np.outer(delta_radius[-3:], radius[:coupled]).ravel()])
         return cls(
             center=center,
             radius=radius,
@@ -88,6 +101,7 @@ class Problem:
             errors=errors,
             theta_size=np.abs(center) + radius,
             joints=velocity_error.size,
+            objectives=np.eye(center.size) if objectives is None else objectives,
         )
 
     def without_negligible(self, share: float) -> Problem:

@@ -43,7 +43,7 @@ class RowChain:
         first = self._first = int(np.count_nonzero(problem.end_index[:, 0] < 0))
         windows = self._windows = (len(problem.r) - first) // n
         gains = problem.ends[first:][..., moving] * problem.end_radius[moving] / self.error[first:, None, None]
-        gains = gains.reshape(windows, n, 2, -1)
+        gains = gains.reshape(windows, n, 2, gains.shape[2])
         instant = problem.end_index[first:].reshape(windows, n, 2)[:, 0]
         self._start, self._stop = instant[:, 0], instant[:, 1]
         self._next = np.flatnonzero(self._stop[:-1] == self._start[1:]) + 1
@@ -60,7 +60,7 @@ class RowChain:
 
     def _split(self, z: Array) -> tuple[Array, Array, Array]:
         count = self.shared.shape[1]
-        middle = z[count : count + self._ends].reshape(self._instants, -1, z.shape[1])
+        middle = z[count : count + self._ends].reshape(self._instants, self._gains.shape[2], z.shape[1])
         return z[:count], middle, z[count + self._ends :]
 
     def _by_window(self, values: Array) -> Array:
@@ -80,7 +80,7 @@ class RowChain:
         at = np.zeros((self._instants, 2 * self._n, dual.shape[1]))
         at[self._stop, : self._n] = self._by_window(dual)
         at[self._start, self._n :] = self._by_window(dual)
-        return np.concatenate([self.shared.T @ dual, (self._transposed @ at).reshape(-1, dual.shape[1]), dual])
+        return np.concatenate([self.shared.T @ dual, (self._transposed @ at).reshape(self._ends, dual.shape[1]), dual])
 
     def factorise(self, weight: Array) -> ChainFactor:
         """Factorises ``A diag(w) A^T`` for each column w of the weights (T, S)."""

@@ -1,4 +1,4 @@
-"""Rows of the linear system that binds the payload: ``Y theta_e + B delta = u`` within an error bound."""
+"""Rows of the linear system that binds the target: ``Y theta_e + B delta = u`` within an error bound."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ class Rows:
 
     The velocity errors at the two ends of a window are kept apart from the other errors, because the window before and
     after share them: with ``theta_e`` known they act like ``sum_l (arm_l + target_l theta_e) (e_stop,l - e_start,l)``.
+    ``target_l`` has C columns: ten if the target is one body, none if it is all of them; then ``arm_l`` is all bodies.
 
     Attributes:
-        y: (R, 10).
+        y: (R, P).
         b: (R, M).
         u: (R,) [Nms].
         errors: (R, K) [Nms], one column for each of ``settings.ERROR_TERMS``.
-        ends: Gain of the velocity error of each joint at start and stop, (R, 2, n, 12): ten columns for the target,
+        ends: Gain of the velocity error of each joint at start and stop, (R, 2, n, C + 2): columns for the target,
             then centre and half width of what the rest of the arm adds.
         tilt: What gravity from another direction adds by the target: columns for unit gravity along three axes,
-            (R, 3, 10), or (R, 0, 10) where the direction of gravity is known.
+            (R, 3, C), or (R, 0, C) where the direction of gravity is known.
         window: Number of the window each row stems from, (R,); -1 for compacted rows.
         joint: Joint each row belongs to, counted from 0, (R,); -1 for compacted rows.
         start: Start of the window, (R,) int64 [ns].

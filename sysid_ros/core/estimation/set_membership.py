@@ -29,14 +29,14 @@ _UNUSED = 1e-5
 
 @dataclass(frozen=True)
 class SidedBounds:
-    """Bounds of the target with a row of multipliers for each side.
+    """Bounds of K objectives with a row of multipliers for each side.
 
     Attributes:
-        lower: Lower bounds, (10,), rounded down.
-        upper: Upper bounds, (10,), rounded up.
+        lower: Lower bounds, (K,), rounded down.
+        upper: Upper bounds, (K,), rounded up.
         below: What the rows behind the lower bounds give.
         above: What the rows behind the upper bounds give.
-        multipliers: The rows, lower bounds first, (20, R).
+        multipliers: The rows, lower bounds first, (2 K, R).
         cuts: Inequalities for the next bounds, (K, 10): those that mattered, and those that would now.
         notice: What went wrong on the way; empty if nothing did. The bounds hold in any case.
         contradiction: A combination of cuts and rows that proves that no target agrees with them, or None.
@@ -57,14 +57,14 @@ class SidedBounds:
 
         Args:
             problem: The problem.
-            candidates: Matrices for the lower and the upper bounds, (10, R) each; rows not finite do not count.
+            candidates: Matrices for the lower and the upper bounds, (K, R) each; rows not finite do not count.
             cuts: Number of rows at the beginning that are no data and do not show in the shares and multipliers.
         """
         rows, ends = [], []
         for side, sign in ((0, 1.0), (1, -1.0)):
             matrices = np.stack([_finite(candidate[side]) for candidate in candidates])
             values = np.stack([sign * b.center - b.half_width for b in (bound_with(problem, m) for m in matrices)])
-            rows.append(matrices[np.argmax(values, axis=0), np.arange(10)])
+            rows.append(matrices[np.argmax(values, axis=0), np.arange(values.shape[1])])
             ends.append(sign * np.nextafter(values.max(axis=0), -np.inf))
         errors = problem.errors.copy()
         errors[:cuts] = 0.0
@@ -75,7 +75,7 @@ class SidedBounds:
 def bound_by_membership(
     problem: Problem, tolerance: float, cuts: Array | None = None, reweightings: int = 0
 ) -> SidedBounds:
-    """The smallest box of the target that the rows allow, widened by at most about ``tolerance`` of its width.
+    """The smallest box of the objectives that the rows allow, widened by at most about ``tolerance`` of its width.
 
     Args:
         problem: The rows, centred on what is known beforehand.
@@ -84,7 +84,7 @@ def bound_by_membership(
         reweightings: Steps towards the best left inverse, which stands in where the linear programmes fail.
     """
     cuts = np.zeros((0, 10)) if cuts is None else cuts
-    whole = add_cuts(problem, cuts)
+    whole = add_cuts(problem, cuts) if len(cuts) else problem
     inverse = choose_inverse(problem, 0)
     solution, multipliers = solve_programmes(whole, tolerance, start=_pad(inverse, len(cuts)))
     notice, contradiction = "", None
@@ -94,38 +94,41 @@ def bound_by_membership(
         inverse = choose_inverse(problem, reweightings)
         notice = "a linear programme of the bounds failed; the left inverse stands in for it"
     padded = _pad(inverse, len(cuts))
-    sided = SidedBounds.best_of(whole, [(multipliers[:10], multipliers[10:]), (padded, padded)], len(cuts))
+    below, above = np.split(multipliers, 2)
+    sided = SidedBounds.best_of(whole, [(below, above), (padded, padded)], len(cuts))
     is_used = np.any(np.abs(solution.dual[: len(cuts)]) > _UNUSED, axis=1)
-    vertices = problem.center + solution.shared[:10].T * problem.radius
-    return replace(
-        sided, notice=notice, contradiction=contradiction, cuts=np.concatenate([cuts[is_used], find_cuts(vertices)])
-    )
+    if len(cuts):
+        vertices = problem.center + solution.shared[: problem.center.size].T * problem.radius
+        cuts = np.concatenate([cuts[is_used], find_cuts(vertices)])
+    return replace(sided, notice=notice, contradiction=contradiction, cuts=cuts)
 
 
 def solve_programmes(
     problem: Problem, tolerance: float, max_steps: int = _MAX_STEPS, start: Array | None = None
 ) -> tuple[Solution, Array]:
-    """Minimum and maximum of every parameter over all unknowns.
+    """Minimum and maximum of every objective over all unknowns.
 
     Args:
         problem: The problem.
         tolerance: See :func:`bound_by_membership`.
         max_steps: Largest number of steps of the solver.
-        start: A matrix L to start from, (10, R), or None.
+        start: A matrix L to start from, (K, R), or None.
 
     Returns:
-        The solution, whose first ten variables are ``x / radius``, and the rows of multipliers for the lower and the
-        upper bounds, (20, R).
+        The solution, whose first P variables are ``x / radius``, and the rows of multipliers for the lower and the
+        upper bounds, (2 K, R).
     """
     chain = RowChain(problem)
-    radius = np.maximum(problem.radius, 1e-300)
+    # Objectives are scaled so that they stay between -1 and 1 over the box.
+    costs = (problem.objectives * problem.radius).T
+    scale = np.maximum(np.abs(costs).sum(axis=0), 1e-300)
     dual = None
     if start is not None:
-        scaled = (start / radius[:, None] * chain.error).T
+        scaled = (start / scale[:, None] * chain.error).T
         dual = np.nan_to_num(np.concatenate([scaled, -scaled], axis=1), posinf=0.0, neginf=0.0)
-    solution = solve(chain, problem.r / chain.error, np.eye(10), tolerance, max_steps, dual)
-    multipliers = (solution.dual / chain.error[:, None]).T * np.tile(radius, 2)[:, None]
-    multipliers[10:] *= -1.0
+    solution = solve(chain, problem.r / chain.error, costs / scale, tolerance, max_steps, dual)
+    multipliers = (solution.dual / chain.error[:, None]).T * np.tile(scale, 2)[:, None]
+    multipliers[scale.size :] *= -1.0
     return solution, multipliers
 
 
@@ -138,9 +141,9 @@ def find_contradiction(problem: Problem, multipliers: Array | None = None) -> Ar
 
     Args:
         problem: The problem.
-        multipliers: Rows behind lower and upper bounds, (20, R), or None.
+        multipliers: Rows behind lower and upper bounds, (2 K, R), or None.
     """
-    candidates = [] if multipliers is None else list(multipliers[:10] - multipliers[10:])
+    candidates = [] if multipliers is None else list(np.subtract(*np.split(multipliers, 2)))
     chain = RowChain(problem, extra=-problem.r[:, None])
     cost = np.zeros((chain.shared.shape[1], 1))
     cost[-1] = -1.0

@@ -9,6 +9,7 @@ import numpy as np
 from sysid_ros.core.errors import ParameterOutOfRange
 
 TARGETS = ("payload", "end_effector")
+PAYLOAD, ALL_BODIES = "payload", "all"
 METHODS = ("set_membership", "left_inverse", "sensitivity")
 QUADRATURES = ("trapezoid", "forward_euler")
 ERROR_TERMS = (
@@ -27,6 +28,9 @@ ERROR_TERMS = (
 """Terms of the error budget of a row, in the order of its columns (docs/bounds.md derives them)."""
 
 _RANGES = {
+    "body_mass": (1e-3, 1000.0, "kg"),
+    "body_reach": (1e-3, 10.0, "m"),
+    "friction_range": (0.0, 100.0, "-"),
     "window_duration": (0.005, 5.0, "s"),
     "gravity_cone": (0.0, 0.2, "rad"),
     "torque_lag": (0.0, 0.2, "s"),
@@ -51,8 +55,20 @@ class EstimatorSettings:
     """Settings of the estimator; each is checked on construction.
 
     Attributes:
-        target: ``payload``: identify what the last body carries, the last body itself is known up to its box;
-            ``end_effector``: identify last body and payload together, as SAFE-ID does.
+        body: Which body is identified: ``payload``: the last one, with the payload prior of the robot; the name of a
+            joint or link: the body that the joint moves or the link belongs to, with a prior of ``body_mass`` and
+            ``body_reach``; ``all``: all bodies at once, as combinations that joint torques can tell.
+        target: ``payload``: identify what the body carries, the body itself is known up to its box; ``end_effector``:
+            identify the body and what it carries together, as SAFE-ID does with the last one. With ``all`` it is
+            always the whole bodies.
+        body_mass: Largest mass of an object on a body that is given by name [kg], 0.001 to 1000.
+        body_reach: Every part of that object is within this distance of the origin of the body's joint frame [m],
+            0.001 to 10.
+        payload_in_hand: Whether, where another body or all are identified, the hand may hold a payload of the prior
+            (true) or is empty (false).
+        friction_range: 0: friction lies in the box of the robot. Above: it is estimated as well, ``F_c``, ``F_v`` and
+            ``I_a`` from 0 to this multiple of the largest value in their box, ``beta`` within plus or minus this
+            multiple [-], 0 to 100. With ``all`` friction then has bounds of its own.
         method: How bounds are computed: ``set_membership`` (rigorous, the smallest box), ``left_inverse`` (rigorous,
             wider, faster) or ``sensitivity`` (SAFE-ID Theorem 13 at the nominal point, a baseline without guarantee).
         window_duration: Length of a momentum window [s], 0.005 to 5. SAFE-ID uses 0.1.
@@ -88,7 +104,12 @@ class EstimatorSettings:
             (true) or raise the alarm (false).
     """
 
+    body: str = PAYLOAD
     target: str = "payload"
+    body_mass: float = 5.0
+    body_reach: float = 0.3
+    payload_in_hand: bool = False
+    friction_range: float = 0.0
     method: str = "set_membership"
     window_duration: float = 0.1
     quadrature: str = "trapezoid"
@@ -118,6 +139,10 @@ class EstimatorSettings:
         unknown = sorted(set(self.error_terms) - set(ERROR_TERMS))
         if unknown:
             raise ParameterOutOfRange("error_terms", unknown, "any of " + ", ".join(ERROR_TERMS))
+        if not self.body:
+            raise ParameterOutOfRange("body", self.body, f"{PAYLOAD}, {ALL_BODIES}, or the name of a joint or link")
+        if self.body == ALL_BODIES and self.method == "sensitivity":
+            raise ParameterOutOfRange("method", self.method, f"set_membership or left_inverse with body {ALL_BODIES}")
         for name, (lower, upper, unit) in _RANGES.items():
             value = getattr(self, name)
             if not (np.isfinite(value) and lower <= value <= upper):

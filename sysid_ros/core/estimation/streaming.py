@@ -12,19 +12,20 @@ from numpy.typing import NDArray
 from sysid_ros.core.estimation.bounds import Bounds, compute_bounds, describe_guarantee
 from sysid_ros.core.estimation.compaction import OF_BOUNDS, compact
 from sysid_ros.core.estimation.consistency import check_sensors, describe_contradictions, find_contradictions
-from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.estimation.estimate import CombinationEstimate, ParameterEstimate
 from sysid_ros.core.estimation.fit import FitNotConverged, NoBodyInBox
-from sysid_ros.core.estimation.point import PointEstimator
+from sysid_ros.core.estimation.knowledge import Knowledge
+from sysid_ros.core.estimation.point import LinearEstimator, PointEstimator
 from sysid_ros.core.estimation.problem import Problem
 from sysid_ros.core.estimation.rows import Rows
 from sysid_ros.core.estimation.samples import SampleBlock
-from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.estimation.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.stream import SampleStream, Window
-from sysid_ros.core.estimation.tighten import tighten, tighten_to_shape
+from sysid_ros.core.estimation.target import Target
 from sysid_ros.core.estimation.unknowns import describe_unknowns
 from sysid_ros.core.estimation.window_model import WindowModel
 from sysid_ros.core.estimation.windows import build_rows
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.robot import RobotModel
 
 __all__ = ["EstimatorSettings", "StreamingEstimator"]
@@ -41,7 +42,7 @@ _REST_WINDOWS = 5
 
 
 class StreamingEstimator:
-    """Estimates a payload from samples as they arrive.
+    """Estimates a payload, another body or all of them from samples as they arrive.
 
     Bounds are renewed after every ``update_windows`` windows and intersected with the earlier ones, so they only shrink
     until :meth:`reset`. The results do not depend on how the samples are cut into blocks.
@@ -53,7 +54,7 @@ class StreamingEstimator:
         on_update: Called with the estimate after every renewal of the bounds.
 
     Raises:
-        ParameterOutOfRange: The settings do not fit the robot's prior.
+        ParameterOutOfRange: The settings do not fit the robot's prior, or there is no such body.
         ModelError: The arm is not a chain of revolute joints.
     """
 
@@ -78,9 +79,11 @@ class StreamingEstimator:
         self._rows: list[Rows] = []
         self._multipliers: Array | None = None
         self._cuts: Array | None = None
-        self._box = self._unknowns.prior
-        self._point = PointEstimator(self._unknowns.nominal, self._unknowns.prior, self._settings.prior_weight)
-        self._gram = np.zeros((10, 10))
+        self._known = Knowledge.of_prior(self._unknowns.target)
+        self._point: PointEstimator | LinearEstimator = LinearEstimator()
+        if self._unknowns.target.body:
+            self._point = PointEstimator(self._unknowns.nominal, self._unknowns.prior, self._settings.prior_weight)
+        self._gram = np.zeros((self._unknowns.nominal.size,) * 2)
         self._windows, self._seconds = 0, 0.0
         self._rest_windows, self._rest_stamp = 0, 0
         self._alarm = ""
@@ -94,8 +97,13 @@ class StreamingEstimator:
         return f"estimate restarted after {windows} windows: {reason}"
 
     def information(self) -> Array:
-        """Gram matrix (10, 10) of the observation matrix in terms of mean torques [Nm^2 per parameter^2]."""
+        """Gram matrix (P, P) of the observation matrix in terms of mean torques [Nm^2 per parameter^2]."""
         return self._gram.copy()
+
+    @property
+    def target(self) -> Target:
+        """What is identified."""
+        return self._unknowns.target
 
     @property
     def nuisance_radius(self) -> Array:
@@ -161,53 +169,48 @@ class StreamingEstimator:
 
     def _update(self) -> list[str]:
         outcome = self._evaluate(self._point)
-        if outcome.box is None:
+        if outcome.known is None:
             return self._handle_contradiction(outcome.estimate.alarm)
-        self._box, self._latest = outcome.box, outcome.estimate
+        self._known, self._latest = outcome.known, outcome.estimate
         self._multipliers, self._cuts = outcome.multipliers, outcome.cuts
         self._shorten()
         if self._on_update:
             self._on_update(outcome.estimate)
         return [text for text in (outcome.estimate.alarm, outcome.notice) if text]
 
-    def _evaluate(self, point: PointEstimator) -> _Outcome:
+    def _evaluate(self, point: PointEstimator | LinearEstimator) -> _Outcome:
         """Bounds and point estimate of all rows; changes nothing but the warm start of ``point``."""
+        known = self._known
         if not self._rows:
-            shares = {"prior": self._box.radius}
-            return _Outcome(self._box, self._make(self._unknowns.nominal, self._box, shares, ""))
+            shares = {"prior": known.ranges.radius}
+            return _Outcome(known, self._make(self._unknowns.nominal, known, shares, ""))
         rows = Rows.stack(self._rows)
         problem = self._problem(rows)
         try:
             bounds = compute_bounds(problem, self._unknowns, self._settings, point.start, self._multipliers, self._cuts)
-            box = self._combine(bounds)
-            if box is None or find_contradictions(problem).size:
+            narrowed = self._combine(bounds)
+            if narrowed is None or find_contradictions(problem).size:
                 return _Outcome(None, self._no_estimate(self._explain(problem, rows, bounds.contradiction)))
             if bounds.values is not None:
-                reported = Box(bounds.lower, bounds.upper)
-                return _Outcome(box, self._make(bounds.values, reported, bounds.shares, ""))
-            solution = point.estimate(self._problem(rows.select(rows.window != OF_BOUNDS)), box)
+                return _Outcome(narrowed, self._make_local(bounds))
+            values = point.estimate(self._problem(rows.select(rows.window != OF_BOUNDS)), narrowed.box).theta
         except NoBodyInBox as failure:
             return _Outcome(None, self._no_estimate(f"{failure}; {self._explain(problem, rows)}"))
         except FitNotConverged as failure:
-            nothing = np.full(10, np.nan)
-            return _Outcome(self._box, self._make(nothing, self._box, {}, str(failure)))
-        estimate = self._make(solution.theta, box, bounds.shares, "")
-        return _Outcome(box, estimate, bounds.multipliers, bounds.cuts, bounds.notice)
+            nothing = np.full(self._unknowns.nominal.size, np.nan)
+            return _Outcome(known, self._make(nothing, known, {}, str(failure)))
+        estimate = self._make(values, narrowed, bounds.shares, "")
+        return _Outcome(narrowed, estimate, bounds.multipliers, bounds.cuts, bounds.notice)
 
-    def _combine(self, bounds: Bounds) -> Box | None:
+    def _combine(self, bounds: Bounds) -> Knowledge | None:
         if not bounds.is_rigorous:
-            return self._box
-        if bounds.contradiction is not None or np.any(bounds.lower > bounds.upper):
-            return None
-        common = Box(bounds.lower, bounds.upper).intersect(self._box)
-        if common is not None:
-            common = tighten(common)
-        if common is not None and self._unknowns.shape is not None:
-            common = tighten_to_shape(common, self._unknowns.shape)
-        return common
+            return self._known
+        return None if bounds.contradiction is not None else self._known.narrowed(bounds.lower, bounds.upper)
 
     def _problem(self, rows: Rows) -> Problem:
-        return Problem.build(rows, self._box.center, self._box.radius, self._unknowns.radius, self._velocity_error)
+        box = self._known.box
+        objectives = self._unknowns.target.objectives
+        return Problem.build(rows, box.center, box.radius, self._unknowns.radius, self._velocity_error, objectives)
 
     def _shorten(self) -> None:
         """Compacts the older rows if with the next update there would be too many windows."""
@@ -233,19 +236,35 @@ class StreamingEstimator:
     def _explain(self, problem: Problem, rows: Rows, combination: Array | None = None) -> str:
         names = self._robot.joint_names
         detail = describe_contradictions(problem, rows, names, self._origin or 0, combination)
-        return f"no payload agrees with all the data: {detail}. {_CAUSES}."
+        what = "payload agrees" if self._settings.body == PAYLOAD else "parameters agree"
+        return f"no {what} with all the data: {detail}. {_CAUSES}."
 
     def _no_estimate(self, alarm: str) -> ParameterEstimate:
-        nothing = np.full(10, np.nan)
+        nothing = np.full(self._unknowns.nominal.size, np.nan)
         return self._build(nothing, nothing, nothing, {}, alarm, is_consistent=False)
 
-    def _make(self, values: Array, box: Box, shares: dict[str, Array], alarm: str) -> ParameterEstimate:
-        return self._build(values, box.lower, box.upper, shares, alarm, is_consistent=True)
+    def _make(self, values: Array, known: Knowledge, shares: dict[str, Array], alarm: str) -> ParameterEstimate:
+        of_entries = {name: share[: values.size] for name, share in shares.items()} if known.target.body else {}
+        combinations = known.combinations(values, shares)
+        return self._build(values, known.box.lower, known.box.upper, of_entries, alarm, True, combinations)
+
+    def _make_local(self, bounds: Bounds) -> ParameterEstimate:
+        """The estimate by a method that guarantees nothing and comes with its own values."""
+        return self._build(bounds.values, bounds.lower, bounds.upper, bounds.shares, "", is_consistent=True)
 
     def _build(
-        self, values: Array, lower: Array, upper: Array, shares: dict[str, Array], alarm: str, is_consistent: bool
+        self,
+        values: Array,
+        lower: Array,
+        upper: Array,
+        shares: dict[str, Array],
+        alarm: str,
+        is_consistent: bool,
+        combinations: CombinationEstimate | None = None,
     ) -> ParameterEstimate:
-        eigenvalues = np.linalg.eigvalsh(self._gram)
+        target = self._unknowns.target
+        chosen = target.combinations.chosen
+        eigenvalues = np.linalg.eigvalsh(self._gram[np.ix_(chosen, chosen)])
         condition = np.sqrt(eigenvalues[-1] / eigenvalues[0]) if eigenvalues[0] > 0.0 else np.inf
         return ParameterEstimate(
             values=values,
@@ -255,20 +274,23 @@ class StreamingEstimator:
             guarantee=describe_guarantee(self._settings),
             is_consistent=is_consistent,
             alarm=alarm,
-            target=self._settings.target,
-            frame=self._robot.joint_names[-1],
+            target=target.label,
+            frame=target.frame,
             number_of_windows=self._windows,
             data_seconds=self._seconds,
             condition_number=float(condition),
             error_budget=shares,
+            names=PARAMETER_NAMES if target.body else target.names,
+            units=target.units,
+            combinations=combinations,
         )
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """An estimate and the box it stands for (None where no target agrees with everything), and what the next needs."""
+    """An estimate and what is known with it (None where no target agrees with everything), and what the next needs."""
 
-    box: Box | None
+    known: Knowledge | None
     estimate: ParameterEstimate
     multipliers: Array | None = None
     cuts: Array | None = None

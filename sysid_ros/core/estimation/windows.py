@@ -36,7 +36,9 @@ def build_rows(model: WindowModel, block: SampleBlock, start: int, stop: int, nu
     torque = integrate_torque(signals.torque_times, signals.tau, lag, signals.duration + lag, model.sensors)
     slack = signals.velocity_drift + model.settings.stiction_speed
     sign = integrate_sign(signals.v, signals.steps, slack)
-    b = np.zeros((n, model.unknowns.radius.size))
+    unknowns = model.unknowns
+    target = unknowns.target
+    b = np.zeros((n, unknowns.radius.size))
     b[:, : INERTIAL * n] = signals.inertial
     friction = friction_columns(signals, sign.value)
     if model.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
@@ -46,18 +48,19 @@ def build_rows(model: WindowModel, block: SampleBlock, start: int, stop: int, nu
     at_stop = sample_torque(signals.torque_times, signals.tau, signals.duration + lag)
     b[:, 14 * n : 15 * n] = np.diag(at_start - at_stop)
     for axis, columns in enumerate(signals.tilted):
-        b[:, 15 * n + axis] = columns @ model.unknowns.center[: INERTIAL * n]
-    u = torque.value - b[:, : 14 * n] @ model.unknowns.center
-    if model.settings.target == "end_effector":
-        b[:, INERTIAL * (n - 1) : INERTIAL * n] = 0.0
+        b[:, 15 * n + axis] = columns @ unknowns.rest_center[: INERTIAL * n]
+    u = torque.value - b[:, : 14 * n] @ unknowns.center
+    y = b[:, target.columns].copy()
+    if not target.is_added:
+        b[:, target.columns] = 0.0
     sensitivity = Sensitivity.of(model, signals)
     errors = compute_errors(model, signals, sensitivity, torque, sign)
-    errors[:, -1] += 1e-12 * (np.abs(b) @ np.concatenate([np.abs(model.unknowns.center), np.zeros(n + 3)]))
+    errors[:, -1] += 1e-12 * (np.abs(b[:, : 14 * n]) @ np.abs(unknowns.center))
     stamps = (np.full(n, signals.start_stamp), np.full(n, signals.stop_stamp))
-    tilt = np.zeros((n, len(signals.tilted), INERTIAL))
-    for axis, columns in enumerate(signals.tilted):
-        tilt[:, axis] = columns[:, -INERTIAL:]
-    y, gains = signals.inertial[:, -INERTIAL:].copy(), velocity_gains(model, sensitivity)
+    coupled = target.columns[: target.coupled]
+    tilt = np.stack([columns[:, coupled] for columns in signals.tilted], axis=1) if signals.tilted else None
+    tilt = np.zeros((n, 0, coupled.size)) if tilt is None else tilt
+    gains = velocity_gains(model, sensitivity)
     return Rows(y, b, u, errors, gains, tilt, np.full(n, number), np.arange(n), *stamps)
 
 
