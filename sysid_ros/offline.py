@@ -1,6 +1,7 @@
 """Identifies a payload from a recording: ``python -m sysid_ros.offline FILE --model kinova_gen3_2f85``.
 
-The same estimator as online, fed with the same portions of samples in the same order, so it gives the same numbers.
+With ``--body`` it identifies another body, or combinations of the parameters of all. The same estimator as online, fed
+with the same portions of samples in the same order, so it gives the same numbers.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.estimation.rows import Rows
 from sysid_ros.core.estimation.samples import SampleBlock
-from sysid_ros.core.estimation.settings import METHODS, TARGETS, EstimatorSettings
+from sysid_ros.core.estimation.settings import METHODS, PAYLOAD, TARGETS, EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.target import Target
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.export.body_estimate import body_table, body_text
 from sysid_ros.export.folders import make_results_directory
 from sysid_ros.export.readers import Recording, read_recording
 from sysid_ros.export.result import EstimateHistory, IdentificationResult
@@ -55,6 +58,8 @@ def identify_recording(
     Raises:
         SysidError: The samples or settings do not fit the robot.
     """
+    if settings.body != PAYLOAD:
+        raise ParameterOutOfRange("body", settings.body, f"{PAYLOAD}; other bodies are for identify_bodies")
     started = time.perf_counter()
     robot = _with_velocity_error(robot, recording)
     run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress)
@@ -83,6 +88,27 @@ def identify_recording(
         source=recording.source,
     )
     return with_torque_fit(result)
+
+
+def identify_bodies(
+    recording: Recording, robot: RobotModel, settings: EstimatorSettings
+) -> tuple[Target, ParameterEstimate, list[str]]:
+    """Runs the streaming estimator over a recording for another body than the payload, or for all of them.
+
+    Args:
+        recording: The samples.
+        robot: The arm that was recorded.
+        settings: Settings of the estimator.
+
+    Returns:
+        What was identified, the estimate, and what was noticed on the way.
+
+    Raises:
+        SysidError: The samples or settings do not fit the robot.
+    """
+    run = _Run(_with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], lambda *_: None)
+    notices = run.process(recording)
+    return run.estimator.target, run.estimator.estimate(), list(dict.fromkeys([*recording.notices, *notices]))
 
 
 class _Run:
@@ -140,6 +166,11 @@ def build_parser() -> argparse.ArgumentParser:
         "--model", required=True, help=f"the arm: one of {', '.join(available_robots())}, or a settings file"
     )
     parser.add_argument("--method", default=defaults.method, choices=METHODS, help="how bounds are computed")
+    parser.add_argument(
+        "--body",
+        default=defaults.body,
+        help="payload (default), the name of a joint or link, or all (combinations of the parameters of all bodies)",
+    )
     parser.add_argument("--target", default=defaults.target, choices=TARGETS, help="what is identified")
     parser.add_argument(
         "--window", type=float, default=defaults.window_duration, help="length of a momentum window [s]"
@@ -167,6 +198,7 @@ def read_settings(options: argparse.Namespace) -> EstimatorSettings:
     known = {entry.name: getattr(defaults, entry.name) for entry in dataclasses.fields(EstimatorSettings)}
     values: dict[str, object] = {
         "method": options.method,
+        "body": options.body,
         "target": options.target,
         "window_duration": options.window,
     }
@@ -200,6 +232,8 @@ def run(options: argparse.Namespace) -> int:
     robot = load_robot(options.model)
     robot = dataclasses.replace(robot, payload_prior=robot.prior(options.prior))
     recording = read_recording(options.file, robot, options.topic)
+    if settings.body != PAYLOAD:
+        return _run_bodies(options, robot, settings, recording)
     prior = robot.payload_prior.box
     display = ProgressDisplay(prior_mass=(float(prior.lower[0]), float(prior.upper[0])))
 
@@ -216,6 +250,22 @@ def run(options: argparse.Namespace) -> int:
             print(f"note: {sentence}")
         print(f"Files: {written.directory}")
     return EXIT_OK if result.is_usable else EXIT_ALARM
+
+
+def _run_bodies(
+    options: argparse.Namespace, robot: RobotModel, settings: EstimatorSettings, recording: Recording
+) -> int:
+    target, estimate, notices = identify_bodies(recording, robot, settings)
+    print(body_table(target, estimate))
+    warnings = [text for text in [*notices, *recording.caveats] if text != estimate.alarm]
+    for sentence in warnings:
+        print(f"warning: {sentence}")
+    if options.output:
+        path = make_results_directory(options.output) / "bodies.yaml"
+        known = dataclasses.asdict(settings)
+        path.write_text(body_text(target, estimate, robot.name, recording.source, warnings, known), encoding="utf-8")
+        print(f"Files: {path}")
+    return EXIT_OK if estimate.is_consistent else EXIT_ALARM
 
 
 def main(argv: Sequence[str] | None = None) -> int:

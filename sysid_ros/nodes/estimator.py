@@ -8,14 +8,23 @@ from dataclasses import dataclass, fields, replace
 
 from rclpy.node import Node
 
+from sysid_msgs.msg import IdentifiabilityReport, SampleBatch
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
-from sysid_msgs.msg import SampleBatch
 from sysid_msgs.srv import ResetEstimator
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.settings import ERROR_TERMS, METHODS, QUADRATURES, TARGETS, EstimatorSettings
+from sysid_ros.core.estimation.body_report import report_combinations
+from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.estimation.settings import (
+    ERROR_TERMS,
+    METHODS,
+    PAYLOAD,
+    QUADRATURES,
+    TARGETS,
+    EstimatorSettings,
+)
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import Samples, estimate_to_message, samples_from_message
+from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_message, samples_from_message
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
@@ -36,7 +45,32 @@ class EstimatorParameters(RobotParameters):
         _DEFAULTS.rest_interval, "s", "While the arm rests, one window in this time counts; 0 takes all of them",
         lower=0.0, upper=60.0, read_only=True,
     )  # fmt: skip
-    target: str = parameter(_DEFAULTS.target, "", "What is identified", choices=TARGETS, read_only=True)
+    body: str = parameter(
+        _DEFAULTS.body, "",
+        "Which body is identified: payload (the last one), the name of a joint or link, or all (combinations of the "
+        "parameters of all bodies)", read_only=True,
+    )  # fmt: skip
+    target: str = parameter(
+        _DEFAULTS.target, "", "Whether what the body carries is identified, or body and load together",
+        choices=TARGETS, read_only=True,
+    )  # fmt: skip
+    body_mass: float = parameter(
+        _DEFAULTS.body_mass, "kg", "Largest mass of an object on a body given by name", lower=1e-3, upper=1000.0,
+        read_only=True,
+    )  # fmt: skip
+    body_reach: float = parameter(
+        _DEFAULTS.body_reach, "m", "That object lies within this distance of the origin of the joint's frame",
+        lower=1e-3, upper=10.0, read_only=True,
+    )  # fmt: skip
+    payload_in_hand: bool = parameter(
+        _DEFAULTS.payload_in_hand, "",
+        "Whether the hand may hold a payload of the prior while another body or all are identified", read_only=True,
+    )
+    friction_range: float = parameter(
+        _DEFAULTS.friction_range, "-",
+        "0: friction lies in the box of the robot; above: it is estimated too, up to this multiple of its box",
+        lower=0.0, upper=100.0, read_only=True,
+    )  # fmt: skip
     method: str = parameter(_DEFAULTS.method, "", "How bounds are computed", choices=METHODS, read_only=True)
     window_duration: float = parameter(
         _DEFAULTS.window_duration, "s", "Length of a momentum window", lower=0.005, upper=5.0, read_only=True
@@ -128,7 +162,11 @@ class EstimatorParameters(RobotParameters):
 
 
 class EstimatorNode(Node):
-    """Feeds the samples of ``arm_driver/samples`` to a streaming estimator and publishes ``~/estimate``."""
+    """Feeds the samples of ``arm_driver/samples`` to a streaming estimator and publishes its estimate.
+
+    A payload goes to ``~/estimate``, which planners and controllers use. Another body goes to ``~/body_estimate``, and
+    what joint torques tell of it, or of all bodies, to ``~/combinations``; ``~/estimate`` is silent then.
+    """
 
     def __init__(self) -> None:
         super().__init__("estimator")
@@ -142,11 +180,15 @@ class EstimatorNode(Node):
         self._has_news = False
         self._next_publish = 0.0
         self._publisher = self.create_publisher(EstimateMessage, "~/estimate", qos.LATCHED)
+        self._body_publisher = self.create_publisher(EstimateMessage, "~/body_estimate", qos.LATCHED)
+        self._combinations_publisher = self.create_publisher(IdentifiabilityReport, "~/combinations", qos.LATCHED)
         self.create_subscription(SampleBatch, "arm_driver/samples", self._take_batch, qos.SAMPLES)
         self.create_service(ResetEstimator, "~/reset", self._reset)
         self._timer = self.create_timer(1.0 / values.publish_rate, self._publish)
         self._config.on_change(lambda new: self._set_rate(new.publish_rate))
-        self.get_logger().info(f"estimating the {values.target} of {self._robot.name} with method {values.method}")
+        target = self._estimator.target
+        what = f"the {target.label}" if target.body else target.label
+        self.get_logger().info(f"estimating {what} of {self._robot.name} with method {values.method}")
 
     def _set_rate(self, rate: float) -> None:
         self._timer.timer_period_ns = round(1e9 / rate)
@@ -187,8 +229,17 @@ class EstimatorNode(Node):
         self._next_publish = ended + 3.0 * (ended - started)
         if not estimate.is_consistent:
             self.get_logger().error(estimate.alarm, throttle_duration_sec=2.0)
-        information = self._estimator.information()
-        self._publisher.publish(estimate_to_message(estimate, self._stamp_ns, information, self._payload_epoch or 0))
+        self._send(estimate)
+
+    def _send(self, estimate: ParameterEstimate) -> None:
+        target, is_payload = self._estimator.target, self._config.values.body == PAYLOAD
+        if target.body:
+            information = self._estimator.information()
+            message = estimate_to_message(estimate, self._stamp_ns, information, self._payload_epoch or 0)
+            (self._publisher if is_payload else self._body_publisher).publish(message)
+        if not is_payload:
+            report = report_combinations(target, estimate)
+            self._combinations_publisher.publish(report_to_message(report, self._stamp_ns, target.frame))
 
     def _reset(self, request: ResetEstimator.Request, response: ResetEstimator.Response) -> ResetEstimator.Response:
         self._restart(request.reason or "asked to")

@@ -70,6 +70,8 @@ def other_value(field):
         return next(choice for choice in metadata["choices"] if choice != default)
     if isinstance(default, bool):
         return not default
+    if isinstance(default, str):
+        return "all"
     # One rule joins two fields: a trajectory is no longer than the motion that is allowed.
     bound = {"trajectory_duration": 2.0, "max_motion_time": 30.0}.get(field.name)
     if bound is not None:

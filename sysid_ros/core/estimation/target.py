@@ -96,7 +96,8 @@ class Target:
         nominal: A target inside it, of bodies that exist, (P,).
         names: Names of the P parameters.
         units: Their units.
-        combinations: What joint torques can tell of them.
+        structure: What joint torques can tell of them, and why.
+        combinations: The combinations they tell.
         shape: What is known of the target as an object; None if nothing is.
     """
 
@@ -109,6 +110,7 @@ class Target:
     nominal: Array
     names: tuple[str, ...]
     units: tuple[str, ...]
+    structure: Structure
     combinations: Combinations
     shape: PayloadShape | None = None
 
@@ -204,6 +206,7 @@ def describe_target(robot: RobotModel, settings: EstimatorSettings, arm: Box, no
         nominal=point,
         names=names,
         units=parameter_units(robot)[part],
+        structure=structure,
         combinations=Combinations.of(structure, names),
         shape=shape,
     )
@@ -228,6 +231,7 @@ def _all_bodies(robot: RobotModel, settings: EstimatorSettings, arm: Box, nomina
         nominal=nominal[:count],
         names=names,
         units=parameter_units(robot)[:count],
+        structure=structure,
         combinations=Combinations.of(structure, names),
     )
 

@@ -16,11 +16,14 @@ from sysid_ros.core.identifiability.data_wording import describe_data
 from sysid_ros.core.identifiability.snapping import Comparison
 from sysid_ros.core.identifiability.structure import Structure
 from sysid_ros.core.identifiability.wording import describe_combination, explain, summarize
+from sysid_ros.core.model.box import Box
 
 Array = NDArray[np.float64]
 
 WEAK = 1e-3
 """Below this, something is identifiable only because of a small offset or angle, and the report says so."""
+_NARROWER = 0.999
+"""Bounds narrower than this part of the prior's say more than the prior."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,29 @@ def report_data(analysis: DataAnalysis, advice: Advice | None = None) -> Report:
         deviations_with_prior=np.array(analysis.deviations_with_prior),
         lower=none if analysis.lower is None else np.array(analysis.lower),
         upper=none if analysis.upper is None else np.array(analysis.upper),
+    )
+
+
+def report_bounds(
+    structure: Structure, lower: Array, upper: Array, prior: Box, condition_number: float, text: str
+) -> Report:
+    """The report on guaranteed bounds of base parameters, without standard deviations.
+
+    Args:
+        structure: The structural answer.
+        lower: Lower bounds of the base parameters, (nb,).
+        upper: Upper bounds, (nb,).
+        prior: Their bounds before the data; those that are narrower now count as determined.
+        condition_number: Of the regressor of the base parameters [-].
+        text: What the bounds are worth, in words.
+    """
+    is_narrower = np.asarray(upper) - np.asarray(lower) < _NARROWER * prior.width
+    return replace(
+        _report("data", structure, text),
+        determined=int(np.count_nonzero(is_narrower)),
+        condition_number=condition_number,
+        lower=np.array(lower),
+        upper=np.array(upper),
     )
 
 
