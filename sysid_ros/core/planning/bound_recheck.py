@@ -50,8 +50,9 @@ class BoundRechecker:
     def _unstoppable(self, plan: CertifiedPlan, history: TrackingHistory | None) -> tuple[str, ...]:
         """Problems of stops along the path that begin at the chosen times."""
         certificate, path, problems = plan.certificate, plan.trajectory, []
-        if not certificate.brake_time or not self._stop_spacing:
-            return ()
+        stated = (certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound)
+        if not certificate.brake_time or not self._stop_spacing or any(values is None for values in stated):
+            return ()  # a bound that is not stated is a problem of the plan itself
         for begin in np.arange(0.5 * self._stop_spacing, path.duration, self._stop_spacing):
             stop = BrakedTrajectory(path, float(begin), certificate.brake_time)
             factor = 1.0 + stop_torque_growths(path, certificate.brake_time, np.array([begin]))[0]

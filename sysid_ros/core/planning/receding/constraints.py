@@ -59,9 +59,9 @@ class MotionConstraints:
         torque: Worst-case torques, with the boxes set.
         distances: Free distances, with the tracking error taken off; None without collision spheres.
         basis: The motions at the sample times.
-        torque_limit: What model and feedback may need together, (n,) [Nm].
+        torque_limits: What model and feedback may need together, (T, n) [Nm].
         torque_error: What of it the feedback needs on the path, (n,) [Nm].
-        clearance: Distance to keep, margins included [m].
+        clearances: Distance to keep, margins included, (T,) [m].
         brake_time: Time to rest of the stops along the path [s]; None leaves stops out but for their end at rest.
     """
 
@@ -70,13 +70,13 @@ class MotionConstraints:
         torque: WorstTorque,
         distances: FreeDistances | None,
         basis: MotionBasis,
-        torque_limit: Array,
+        torque_limits: Array,
         torque_error: Array,
-        clearance: float,
+        clearances: Array,
         brake_time: float | None,
     ):
         self._torque, self._distances, self._basis = torque, distances, basis
-        self._clearance = clearance
+        self._clearances = clearances
         # The motion, rest on its path, and points of a stop: rate and slowdown of the clock.
         self._stages = [(1.0, 0.0), (0.0, 0.0)]
         if brake_time is not None:
@@ -86,7 +86,7 @@ class MotionConstraints:
         if brake_time is not None:
             rates = np.array([rate for rate, _ in self._stages])[:, None]
             factors += stop_torque_shape(rates, rates**2) * self._stop_growths()
-        self._limits = np.maximum(torque_limit - factors[..., None] * torque_error, 1e-3)  # (stages, T, n)
+        self._limits = np.maximum(torque_limits - factors[..., None] * torque_error, 1e-3)  # (stages, T, n)
 
     def evaluate(self, x: Array) -> ConstraintSamples:
         """All rows of motions with end offsets x (B, n) [rad]."""
@@ -104,7 +104,8 @@ class MotionConstraints:
             none = np.empty((count, self._basis.times.size, 0))
             return ConstraintSamples(usage, none, states, torques, None)
         distances = self._distances.evaluate(q)
-        missing = (self._clearance - distances.free).reshape(count, self._basis.times.size, -1) / DISTANCE_UNIT
+        free = distances.free.reshape(count, self._basis.times.size, -1)
+        missing = (self._clearances[:, None] - free) / DISTANCE_UNIT
         return ConstraintSamples(usage, missing, states, torques, distances)
 
     def _stop_growths(self) -> Array:

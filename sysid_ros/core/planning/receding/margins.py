@@ -93,6 +93,30 @@ class AssumedErrors:
 
 
 @dataclass(frozen=True)
+class Reserve:
+    """What a plan leaves, besides, for those that follow: their tracking errors may be larger than its own.
+
+    It is a matter of going on, not of safety: where it cannot be left, it is given up.
+
+    Attributes:
+        position: [rad].
+        velocity: Share of the limits [-].
+        distance: [m].
+        torque: Share of the limits [-].
+    """
+
+    position: float = 0.02
+    velocity: float = 0.03
+    distance: float = 0.005
+    torque: float = 0.01
+
+    @classmethod
+    def none(cls) -> Reserve:
+        """No reserve."""
+        return cls(0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
 class Margins:
     """What is kept free of each kind of limit, besides tracking errors.
 
@@ -102,6 +126,7 @@ class Margins:
         position: (n,) [rad].
         velocity: Share of the limits, (n,) [-].
         acceleration: Share of the limits, (n,) [-].
+        reserve: What is left for the plans that follow.
     """
 
     torque: Array
@@ -109,6 +134,7 @@ class Margins:
     position: Array
     velocity: Array
     acceleration: Array
+    reserve: Reserve = Reserve()
 
     @classmethod
     def of(cls, settings: RecedingSettings, n: int) -> Margins:
@@ -128,6 +154,7 @@ class Margins:
             0.5 * steps["position"] * ones,
             steps["velocity"] * ones,
             steps["acceleration"] * ones,
+            Reserve.none(),
         )
 
     def grown(self, rejection: PlanRejected, joint_names: Sequence[str]) -> Margins:
@@ -153,6 +180,11 @@ class Margins:
             (1.0 - self.velocity) * limits.v_max - stop_velocity_errors(errors.velocity, limits.v_max),
             (1.0 - self.acceleration) * limits.a_max,
         )
+
+    def with_reserve(self) -> Margins:
+        """These margins with the reserve of positions and velocities as a part of them."""
+        reserve = self.reserve
+        return replace(self, position=self.position + reserve.position, velocity=self.velocity + reserve.velocity)
 
     def torque_limit(self, limits: JointLimits) -> Array:
         """What model and feedback may need together, (n,) [Nm]."""

@@ -122,13 +122,15 @@ class PlanProblem:
         settings, robot, start = model.settings, model.robot, request.start
         limits = margins.state_limits(robot.limits, errors)
         widest = np.full(robot.n, reach * settings.k_range)
-        lower, upper = allowed_ends(start, limits, settings.duration, widest)
+        # A goal may be close to a limit.
+        preferred = limits if request.goal is not None else margins.with_reserve().state_limits(robot.limits, errors)
+        lower, upper = allowed_ends(start, limits, preferred, settings.duration, widest)
         for joint in np.flatnonzero(~(lower <= upper)):
             raise NoMotion(robot.joint_names[joint])
         self.space = Space(0.5 * (lower + upper), np.maximum(0.5 * (upper - lower), _SMALLEST_HALF))
         self.gentlest = self.space.coordinates(gentlest_offset(start, settings.duration))
-        clearance = request.scene.clearance + margins.distance
-        self._limits = (margins.torque_limit(robot.limits), errors.torque, clearance)
+        self._margins, self._errors = margins, errors
+        clearance = request.scene.clearance + margins.distance + margins.reserve.distance
         collision = build_scene_model(robot, request.scene)
         self._distances = None
         if _has_rows(collision):
@@ -166,14 +168,21 @@ class PlanProblem:
             self._distances.keep_near(self._distances.evaluate(q), distance)
 
     def _constraints(self, samples: int, brake_time: float | None) -> MotionConstraints:
-        settings = self.model.settings
+        settings, margins = self.model.settings, self._margins
         start, duration = self.request.start, settings.duration
         basis = MotionBasis.of(start, duration, np.linspace(0.0, duration, samples))
+        is_ahead = np.arange(samples) < 0
         if not self.request.is_last:
             # A state from which the limits leave no way to rest is no use, however exciting the way there.
             times = np.linspace(0.0, duration, _CONTINUATION + 1)[1:]
             basis = basis.joined(MotionBasis.continuation(start, duration, settings.planning_time, times))
-        return MotionConstraints(self.model.torque, self._distances, basis, *self._limits, brake_time)
+            is_ahead = np.arange(basis.times.size) >= samples
+        torque_limit = margins.torque_limit(self.model.robot.limits)
+        torque_limits = torque_limit * (1.0 - margins.reserve.torque * is_ahead[:, None])
+        clearances = self.request.scene.clearance + margins.distance + margins.reserve.distance * is_ahead
+        return MotionConstraints(
+            self.model.torque, self._distances, basis, torque_limits, self._errors.torque, clearances, brake_time
+        )
 
     def _build_cost(self, rows: dict[bool, WindowRows]) -> PlanCost:
         request, settings, start = self.request, self.model.settings, self.request.start

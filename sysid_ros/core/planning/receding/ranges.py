@@ -69,15 +69,19 @@ def end_intervals(q0: Array, v0: Array, a0: Array, limits: StateLimits, duration
     return lower, upper
 
 
-def allowed_ends(start: State, limits: StateLimits, duration: float, reach: Array) -> tuple[Array, Array]:
+def allowed_ends(
+    start: State, limits: StateLimits, preferred: StateLimits, duration: float, reach: Array
+) -> tuple[Array, Array]:
     """End offsets to choose from: allowed, and within reach of the gentlest motion.
 
-    Where a motion respects these limits, so does one that takes over from it halfway: that was never found otherwise in
+    Each joint respects the preferred limits all the way if it can, else at least at the end, else not at all.
+    Where a motion respects limits, so does one that takes over from it halfway: that was never found otherwise in
     20 000 random cases, and is not asked for.
 
     Args:
         start: Position, velocity and acceleration, each (n,).
         limits: The limits.
+        preferred: Limits with something to spare.
         duration: Duration of the motions [s].
         reach: Largest distance of the end from that of the gentlest motion, (n,) [rad].
 
@@ -85,5 +89,8 @@ def allowed_ends(start: State, limits: StateLimits, duration: float, reach: Arra
         Lower and upper offsets, each (n,) [rad]; ``lower > upper`` for joints without any.
     """
     lower, upper = end_intervals(*start, limits, duration)
+    at_end = np.maximum(lower, preferred.q_lower - start[0]), np.minimum(upper, preferred.q_upper - start[0])
+    for low, high in (at_end, end_intervals(*start, preferred, duration)):
+        lower, upper = np.where(low <= high, [low, high], [lower, upper])
     middle = np.clip(gentlest_offset(start, duration), lower, np.maximum(lower, upper))
     return np.maximum(lower, middle - reach), np.minimum(upper, middle + reach)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors
 from sysid_ros.core.planning.receding.certifier import Certifier
 from sysid_ros.core.planning.receding.costs import InformationCost, condition_number
-from sysid_ros.core.planning.receding.margins import AssumedErrors, Margins
+from sysid_ros.core.planning.receding.margins import AssumedErrors, Margins, Reserve
 from sysid_ros.core.planning.receding.motions import gentlest_offset
 from sysid_ros.core.planning.receding.outcome import PlanOutcome, PlanStatistics
 from sysid_ros.core.planning.receding.problem import NoMotion, PlannerModel, PlanProblem, PlanRequest
@@ -80,7 +80,7 @@ class PlanningRun:
         self._settings, self._robot = model.settings, model.robot
         self._memory, self._deadline, self._is_cancelled = memory, deadline, is_cancelled
         self._margins = Margins.of(self._settings, self._robot.n)
-        self._is_relaxed = False
+        self._is_relaxed = self._is_gentle = False
         self._errors, self._reach = memory.errors, memory.reach
         self._starts = self._iterations = 0
         self._search_seconds = 0.0
@@ -102,7 +102,7 @@ class PlanningRun:
                 problem = self._problem(self._errors.grown(0.0 if self._is_relaxed else _GROWTH))
             except NoMotion as failure:
                 self._rejections.append(str(failure))
-                if self._errors.is_measured or not self._measure_gentlest():
+                if not self._measure_gentlest():
                     break
                 continue
             candidate = self._search(problem, warm)
@@ -114,11 +114,14 @@ class PlanningRun:
             warm = problem.space.offsets(tried.k)
         return self._no_plan()
 
-    def _problem(self, errors: AssumedErrors) -> PlanProblem:
-        return PlanProblem(self._model, self._request, errors, self._margins, self._reach)
+    def _problem(self, errors: AssumedErrors, margins: Margins | None = None) -> PlanProblem:
+        return PlanProblem(self._model, self._request, errors, margins or self._margins, self._reach)
 
     def _measure_gentlest(self) -> bool:
-        """Bounds the gentlest motion, in case errors were only guessed too large; whether that worked."""
+        """Bounds the gentlest motion, in case the errors are a guess or those of a faster one; whether that is new."""
+        if self._is_gentle:
+            return False
+        self._is_gentle = True
         q0, v0, a0 = self._request.start
         duration = self._settings.duration
         trajectory = BezierTrajectory(q0, v0, a0, q0 + gentlest_offset(self._request.start, duration), duration)
@@ -204,7 +207,7 @@ class PlanningRun:
         """Whether a motion respects the sampled constraints with its own errors."""
         x = problem.space.offsets(candidate.k)
         try:
-            own = self._problem(errors)
+            own = self._problem(errors, replace(self._margins, reserve=Reserve.none()))
         except NoMotion:
             return False
         inside = np.all(np.abs(x - own.space.center) <= own.space.half + 1e-9)

@@ -13,6 +13,7 @@ from sysid_ros.core.planning.clearance import build_scene_model, displacements, 
 from sysid_ros.core.planning.motion_checks import TorqueDemand, stop_torque_growths
 from sysid_ros.core.planning.receding.constraints import DISTANCE_UNIT
 from sysid_ros.core.planning.receding.distances import FreeDistances
+from sysid_ros.core.planning.receding.margins import Reserve
 from sysid_ros.core.planning.scene import Obstacle
 
 
@@ -83,7 +84,7 @@ def test_rows_cover_a_motion_that_takes_over(make_problem, gen3, boxes, errors):
     second = BezierTrajectory(*first.evaluate(1.5), first.q1, 3.0)
     times = np.linspace(0.0, 3.0, len(rows) + 1)[1:]
     demand = TorqueDemand(gen3, *boxes, errors.torque).evaluate(*second.sample(times))
-    limit = other.model.settings.torque_fraction * gen3.limits.tau_max
+    limit = other.model.settings.torque_fraction * gen3.limits.tau_max * (1.0 - Reserve().torque)
     np.testing.assert_allclose(rows * (limit - errors.torque) + limit, demand, atol=1e-9)
 
 

@@ -97,7 +97,7 @@ def test_limits_leave_a_next_plan_a_motion(limits):
     looked_at = 0
     for _ in range(40):
         start = rng.uniform(-0.6, 2.0, 7), rng.uniform(-1.2, 1.2, 7), rng.uniform(-2.0, 2.0, 7)
-        lower, upper = allowed_ends(start, limits, DURATION, np.full(7, 2.0))
+        lower, upper = allowed_ends(start, limits, limits, DURATION, np.full(7, 2.0))
         usable = lower <= upper
         looked_at += usable.sum()
         for end in (lower, upper):
@@ -108,9 +108,26 @@ def test_limits_leave_a_next_plan_a_motion(limits):
 
 
 def test_reach_limits_the_distance_from_the_gentlest_end(limits, moving_start):
-    lower, upper = allowed_ends(moving_start, limits, DURATION, np.full(7, 0.1))
+    lower, upper = allowed_ends(moving_start, limits, limits, DURATION, np.full(7, 0.1))
     assert np.all(upper - lower <= 0.2 + 1e-12)
     middle = gentlest_offset(moving_start, DURATION)
     allowed = end_intervals(*moving_start, limits, DURATION)
     is_allowed = (allowed[0] <= middle) & (middle <= allowed[1])
     assert np.array_equal((lower <= middle) & (middle <= upper), is_allowed) and 0 < is_allowed.sum() < 7
+
+
+def test_ends_keep_what_is_preferred_where_they_can(limits):
+    """All the way in free space, at the end when starting too close to a limit, not at all beyond it."""
+    q0 = np.zeros(7)
+    joints = np.flatnonzero(np.isfinite(limits.q_upper))[:3]
+    q0[joints] = 1.0, 1.99, 2.0
+    preferred = replace(limits, q_upper=limits.q_upper - 0.02)
+    rest = np.zeros(7)
+    lower, upper = allowed_ends((q0, rest, rest), limits, preferred, DURATION, np.full(7, 2.0))
+    assert np.all(lower < upper)
+    np.testing.assert_allclose((q0 + upper)[joints], 1.98)
+    tight = replace(limits, q_upper=np.full(7, 1.985), q_lower=np.full(7, 1.975))
+    barely = replace(tight, q_upper=np.full(7, 1.97))
+    q0 = np.full(7, 1.98)
+    lower, upper = allowed_ends((q0, rest, rest), tight, barely, DURATION, np.full(7, 2.0))
+    np.testing.assert_allclose([q0 + lower, q0 + upper], [np.full(7, 1.975), np.full(7, 1.985)])

@@ -76,6 +76,26 @@ def test_plans_of_a_chain_learn_more_and_more(plan, gen3, rest):
     assert found[-1] < 15.0
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_a_plan_leaves_room_for_the_larger_errors_of_the_next(gen3, boxes, errors, seed):
+    """Between close limits: for one that takes over, and for one that begins where it ended."""
+    close = replace(gen3.limits, q_lower=gen3.home - 0.2, q_upper=gen3.home + 0.2)
+    arm, rest, scene = replace(gen3, limits=close), np.zeros(7), Scene()
+    small = replace(errors, position=0.3 * errors.position, velocity=0.3 * errors.velocity, torque=0.8 * errors.torque)
+    planner = RecedingPlanner(arm)
+
+    def plan(start, found):
+        prove = lambda path, bound: verify(arm, path, boxes, bound, scene)  # noqa: E731
+        nominal, deadline = arm.payload_prior.nominal, time.monotonic() + ENOUGH
+        return planner.plan(start, NOTHING, boxes, nominal, scene, lambda _: found, prove, deadline)
+
+    first = plan((gen3.home + np.random.default_rng(seed).uniform(-0.15, 0.15, 7), rest, rest), small)
+    last = plan(first.trajectory.evaluate(1.5), small).trajectory
+    for start in (last.evaluate(1.5), (last.q1, rest, rest)):
+        after = plan(start, errors)
+        assert after.is_found, after.reason
+
+
 def test_the_same_seed_gives_the_same_plan(plan, gen3):
     one, two, other = (plan(RecedingPlanner(gen3, RecedingSettings(seed=seed))) for seed in (3, 3, 4))
     assert one.trajectory.hash() == two.trajectory.hash() != other.trajectory.hash()
