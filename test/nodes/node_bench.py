@@ -8,6 +8,7 @@ import rclpy
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from rcl_interfaces.srv import SetParameters
+from rclpy.action import ActionClient
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import Parameter
@@ -44,7 +45,7 @@ class Bench:
 
     def __init__(self, *arguments):
         rclpy.init(args=["bench", "--ros-args", *arguments], signal_handler_options=SignalHandlerOptions.NO)
-        self._running, self._clients = [], {}
+        self._running, self._clients, self._deaths = [], {}, []
         self.node = self.run(Node("tester"))
 
     def run(self, node):
@@ -53,12 +54,22 @@ class Bench:
         executor.add_node(node)
 
         def spin():
-            while not stop.is_set():
-                executor.spin_once(timeout_sec=0.05)
+            try:
+                while not stop.is_set():
+                    executor.spin_once(timeout_sec=0.05)
+            except Exception as error:
+                self._deaths.append(f"{node.get_name()}: {error!r}")
+                raise
 
         thread = threading.Thread(target=spin, daemon=True)
         thread.start()
         self._running.append((node, executor, stop, thread))
+        return node
+
+    def run_active(self, node):
+        """Spins a lifecycle node, and configures and activates it as everybody else must: with its own services."""
+        self.run(node)
+        assert self.change_state(node.get_name(), "configure") and self.change_state(node.get_name(), "activate")
         return node
 
     def close(self):
@@ -66,6 +77,7 @@ class Bench:
         for node in [entry[0] for entry in reversed(self._running)]:
             self.end(node)
         rclpy.try_shutdown()
+        assert not self._deaths, f"nodes that died in their threads: {self._deaths}"
 
     def end(self, node):
         """Ends a node as its executable does."""
@@ -81,6 +93,16 @@ class Bench:
 
     def listen(self, message_type, topic, profile):
         return Listener(self.node, message_type, topic, profile)
+
+    def action_client(self, action_type, name):
+        """A client of an action, made between two turns of the executor.
+
+        It enters itself in its node before it is complete, and an executor that turns meanwhile dies of that.
+        """
+        executor = next(executor for node, executor, *_ in self._running if node is self.node)
+        made = executor.create_task(lambda: ActionClient(self.node, action_type, name))
+        assert wait_until(made.done, PATIENCE)
+        return made.result()
 
     def call(self, service_type, name, request=None, seconds=PATIENCE):
         key = (service_type, name)

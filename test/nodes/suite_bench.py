@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 from node_bench import PATIENCE
-from rclpy.action import ActionClient
 
 from sysid_msgs.action import Identify
 from sysid_ros.process_group import ProcessGroup, stop_groups, wait_for_end
@@ -62,7 +61,7 @@ class GoalProbe:
     """Sends goals to ``identification``."""
 
     def __init__(self, bench, prefix=""):
-        self._client = ActionClient(bench.node, Identify, f"{prefix}identification/identify")
+        self._client = bench.action_client(Identify, f"{prefix}identification/identify")
         assert self._client.wait_for_server(2 * PATIENCE)
         time.sleep(1.0)  # the other direction is found a little later; an answer before that would be lost
 

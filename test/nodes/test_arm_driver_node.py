@@ -30,9 +30,7 @@ PATIENT = ("-p", "heartbeat_timeout:=2.0", "-p", "late_limit:=2.0", "-p", "comma
 @pytest.fixture(scope="module")
 def bench():
     bench = Bench(*PATIENT, "-p", "payload:=dumbbell_4lb")
-    driver = bench.run(ArmDriverNode())
-    driver.trigger_configure()
-    driver.trigger_activate()
+    bench.run_active(ArmDriverNode())
     yield bench
     bench.close()
 

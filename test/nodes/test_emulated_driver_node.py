@@ -38,9 +38,8 @@ def bench():
 
 
 def test_the_arm_is_held_released_and_held_again(bench):
-    emulator, driver = bench.run(ArmEmulatorNode()), bench.run(ArmDriverNode())
-    driver.trigger_configure()
-    driver.trigger_activate()
+    emulator = bench.run(ArmEmulatorNode())
+    bench.run_active(ArmDriverNode())
     robot = load_robot("kuka_lbr_med7")
     probe = DriverProbe(bench, robot, scene=Scene())
     status = probe.wait_for(HOLD)

@@ -36,9 +36,7 @@ def bench():
 
 def test_the_arm_is_held_and_released(bench):
     bench.run(ArmEmulatorNode())
-    driver = bench.run(ArmDriverNode())
-    driver.trigger_configure()
-    driver.trigger_activate()
+    bench.run_active(ArmDriverNode())
     robot = load_robot("kinova_gen3_2f85")
     probe = DriverProbe(bench, robot, scene=Scene())
     status = probe.wait_for(DriverStatus.MODE_HOLD)
@@ -50,5 +48,6 @@ def test_the_arm_is_held_and_released(bench):
     values = {one.key: one.value for one in found.status[0].values}
     assert values["arm state"] == "SERVOING_LOW_LEVEL" and int(values["replies"]) > 100
     assert {"replies missing", "round trip p99 [s]", "stamps"} <= set(values)
-    driver.trigger_deactivate()
-    probe.wait_for(DriverStatus.MODE_IDLE)
+    heard = len(probe.status.messages)
+    assert bench.change_state("arm_driver", "deactivate")
+    probe.status.wait(lambda status: status.mode == DriverStatus.MODE_IDLE, after=heard)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import yaml
 from node_bench import PATIENCE, Bench, DriverProbe
-from rclpy.action import ActionClient
 from std_srvs.srv import Trigger
 from suite_bench import GoalProbe, SuiteOfProcesses
 
@@ -97,7 +96,7 @@ def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
 
 
 def move_to(bench, robot, goal, **fields):
-    client = ActionClient(bench.node, MoveTo, f"{NAMESPACE}/identification/move_to")
+    client = bench.action_client(MoveTo, f"{NAMESPACE}/identification/move_to")
     assert client.wait_for_server(PATIENCE)
     time.sleep(1.0)
     sent = client.send_goal_async(MoveTo.Goal(joint_names=robot.joint_names, goal_position=list(goal), **fields))

@@ -43,10 +43,7 @@ def excitation(bench):
 
 @pytest.fixture(scope="module")
 def safe(bench):
-    node = bench.run(SafePlannerNode())
-    node.trigger_configure()
-    node.trigger_activate()
-    return node
+    return bench.run_active(SafePlannerNode())
 
 
 @pytest.fixture
