@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.control.nominal_payload import weighed_payload
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.identification import (
@@ -181,6 +182,10 @@ class LockstepBackend:
         """See :class:`IdentificationBackend`; the box of the model gets smaller with every part."""
         knowledge = self._knowledge()
         if before is None:
+            if not self.records.attempts:  # weighed, and nothing has moved yet
+                boxes = (self._loop.robot.theta_box, knowledge.box)
+                self._nominal = weighed_payload(self._loop.robot, boxes, self._nominal, self._loop.status().reference)
+                knowledge = self._knowledge()
             self._set_model(self._model_of(knowledge))
             self._box = knowledge.box
             self._wait_for_hold()

@@ -271,6 +271,7 @@ class ControlLoop:
             is_taking_over=self._mode is LoopMode.HOLD and not self._is_undisturbed,
             rested=self._rested,
             model_box_hash=self._box_hash,
+            law=self._controller.law,
             transitions=tuple(self._transitions),
         )
 
@@ -287,7 +288,7 @@ class ControlLoop:
     # One cycle
 
     def _run_cycle(self, state: ArmState) -> LoopSample:
-        self._cycles += 1
+        self._cycles += 1 + state.missed  # a gap in the numbers: the estimator must not join what is around it
         self._model_change_left = max(0.0, self._model_change_left - self.arm.period)
         is_valid = self._take_measurement(state)
         if self._mode is LoopMode.TRACK:
@@ -305,7 +306,7 @@ class ControlLoop:
         if not self._is_given_up:
             self.arm.command(tau)
         self._torque_check.note(tau)
-        is_ok = is_valid and not self._effort_fault and self._mode is not LoopMode.FAULT
+        is_ok = is_valid and state.is_exact and not self._effort_fault and self._mode is not LoopMode.FAULT
         return LoopSample(
             self._cycles, state.stamp_ns, is_ok, state.q, state.v, state.tau,
             reference.q, reference.v, reference.a, tau, self._mode,

@@ -123,6 +123,7 @@ class LoopStatus:
         is_taking_over: Whether torque is still being blended in; trajectories are refused meanwhile.
         rested: How long the arm has been held undisturbed [s]; a certificate may ask for some time of it.
         model_box_hash: Fingerprint of the parameter boxes of the model in use.
+        law: Control law with its settings, in words; what a tracking bound has to be about.
         transitions: The latest changes of mode, oldest first.
     """
 
@@ -144,6 +145,7 @@ class LoopStatus:
     is_taking_over: bool
     rested: float
     model_box_hash: str
+    law: str
     transitions: tuple[Transition, ...]
 
     @property

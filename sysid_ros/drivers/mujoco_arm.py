@@ -21,6 +21,7 @@ from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.mujoco_model import build_mujoco_model, set_inertial_parameters
 from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
 from sysid_ros.drivers.simulated_arm import InjectedFaults, SimulatedArm, Truth
+from sysid_ros.drivers.velocity_estimate import VelocityEstimate, plan_velocity
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class MujocoArm(SimulatedArm):
         self._data.qpos[:] = robot.home if start is None else start
         self._dynamics = ArmDynamics(robot, self._theta, self._payload)
         self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
+        is_difference = robot.sensors.velocity_is_difference
+        self._velocity = VelocityEstimate(plan_velocity(robot, self.period), self.period) if is_difference else None
         self._fault_rng = np.random.default_rng((self.settings.seed, 1))
         self._faults = InjectedFaults()
         self._start_ns = 0
@@ -110,6 +113,8 @@ class MujocoArm(SimulatedArm):
         self._are_brakes_closed = False
         self._held = self._clip(self._static_torque())
         self._queue.clear()
+        if self._velocity is not None:
+            self._velocity.reset()
         self._is_connected = self._is_first_read = True
 
     def read(self) -> ArmState:
@@ -197,6 +202,8 @@ class MujocoArm(SimulatedArm):
         stamp, q, v, tau = self._sensors.measure(self._stamp_ns, np.array(data.qpos), np.array(data.qvel), effort)
         for joint, position in self._frozen.items():
             q[joint], v[joint] = position, 0.0
+        if self._velocity is not None:
+            v = self._velocity.update(stamp, q)
         for name in self._faults.nan_torques:
             tau[self.joint_names.index(name)] = np.nan
         for name in self._faults.nan_positions:

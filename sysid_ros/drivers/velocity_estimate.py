@@ -8,6 +8,10 @@ accelerate beyond ``A`` or move faster than ``V``. The mean velocity over the la
 because ``q(t - T) = q(t) - T v(t) + r`` with ``|r| <= A T^2 / 2`` (Taylor). The best ``T`` is
 ``2 sqrt(e / A)`` and gives ``2 sqrt(e A)``: by Landau's inequality for the half-line no estimate from the past alone is
 better in the worst case. ``T`` has to be a whole number of periods, and that number is chosen joint by joint.
+
+Where the robot file says ``velocity_is_difference``, ``T`` is one period for every joint. That is hardly worse for a
+single velocity, and it is what the tracking bound of the controller is proven for: it knows that the errors of
+successive velocities cancel each other.
 """
 
 from __future__ import annotations
@@ -33,10 +37,12 @@ class VelocityPlan:
     Attributes:
         periods: Number of periods, (n,) [-].
         error: Largest velocity error, (n,) [rad/s].
+        is_nominal: Whether times between readings count as whole periods, whatever their stamps say.
     """
 
     periods: NDArray[np.intp]
     error: Array
+    is_nominal: bool = False
 
     def __post_init__(self) -> None:
         self.periods.setflags(write=False)
@@ -62,9 +68,10 @@ def plan_velocity(robot: RobotModel, period: float) -> VelocityPlan:
         raise ParameterOutOfRange("period [s]", period, "more than 0")
     sensors = robot.sensors
     reading = 0.5 * sensors.position_resolution + robot.limits.v_max * sensors.stamp_jitter
-    times = period * np.arange(1, _MOST_PERIODS + 1)[:, None]
+    most = 1 if sensors.velocity_is_difference else _MOST_PERIODS
+    times = period * np.arange(1, most + 1)[:, None]
     errors = 2.0 * reading / times + 0.5 * largest_acceleration(robot) * times
-    return VelocityPlan(errors.argmin(axis=0) + 1, errors.min(axis=0))
+    return VelocityPlan(errors.argmin(axis=0) + 1, errors.min(axis=0), sensors.velocity_is_difference)
 
 
 def require_velocity_error(robot: RobotModel, period: float) -> VelocityPlan:
@@ -96,7 +103,7 @@ class VelocityEstimate:
     """
 
     def __init__(self, plan: VelocityPlan, period: float):
-        self._periods = plan.periods
+        self._periods, self._is_nominal = plan.periods, plan.is_nominal
         self._joints = np.arange(plan.periods.size)
         self._length = int(plan.periods.max()) + 1
         self._period = period
@@ -129,4 +136,6 @@ class VelocityEstimate:
         self._count += 1
         past = length - 1 - self._periods
         elapsed = 1e-9 * (stamp_ns - self._stamps[past])
+        if self._is_nominal:
+            elapsed = self._period * np.maximum(np.round(elapsed / self._period), 1.0)
         return (q - self._readings[past, self._joints]) / elapsed

@@ -284,6 +284,8 @@ class ArmDriverNode(LifecycleNode):
         values = self._config.values
         self._samples_publisher = self.create_publisher(SampleBatch, "~/samples", qos.SAMPLES)
         self._truth_publisher = self.create_publisher(SimulationTruth, "~/truth", qos.LATCHED)
+        law_publisher = self.create_publisher(String, "~/control_law", qos.LATCHED)
+        law_publisher.publish(String(data=self._loop.status().law))
         self._joint_state_publisher = self.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
         self._diagnostics_publisher = self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
         self._active_things = [
@@ -303,6 +305,7 @@ class ArmDriverNode(LifecycleNode):
             ),
             (self.destroy_publisher, self._samples_publisher),
             (self.destroy_publisher, self._truth_publisher),
+            (self.destroy_publisher, law_publisher),
             (self.destroy_publisher, self._joint_state_publisher),
             (self.destroy_publisher, self._diagnostics_publisher),
         ]

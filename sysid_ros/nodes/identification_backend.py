@@ -23,7 +23,7 @@ from sysid_msgs.srv import (
     PlanNext,
     ResetEstimator,
 )
-from sysid_ros.core.control.nominal_payload import best_payload, choose_payload
+from sysid_ros.core.control.nominal_payload import best_payload, choose_payload, weighed_payload
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.identification import (
@@ -77,14 +77,14 @@ REST_PATIENCE = 1.0
 CANCEL_TIMEOUT = 2.0
 """How long the excitation planner may take to take in that its plan is no longer wanted [s]."""
 CANCEL_TRIES = 5
-FIRST_PLAN_TIME = 10.0
-"""How long the safe planner may search for a plan while the arm rests [s]."""
+FIRST_PLAN_TIME = 30.0
+"""How long the safe planner may search for a plan while the arm rests [s]: a second of computing, on a busy machine."""
 TAKEOVER_RESERVE = 0.15
 """How long before the take-over a plan must be there, to be checked and handed to the loop [s]."""
 LEAST_PLAN_TIME = 0.2
 """Less time than this is not worth asking for a plan [s]."""
 SERVICE_RESERVE = 1.0
-"""How much longer than its time limit the answer of the safe planner is waited for [s]."""
+"""How much longer than its time limit the answer of the safe planner is waited for while the arm moves [s]."""
 _MODES = {
     DriverStatus.MODE_IDLE: ("is not under control", "activate the driver"),
     DriverStatus.MODE_HOLD: ("is being taken over", "try again"),
@@ -353,6 +353,7 @@ class RosBackend:
         estimate = self._model_estimate
         request = PlanNext.Request(joint_names=list(self._robot.joint_names), information=information.reshape(100))
         if before is None:
+            self._choose_nominal()
             self._tighten_model()
             estimate = self._model_estimate
             request.start_position = [float(value) for value in self._reference_position()]
@@ -383,11 +384,15 @@ class RosBackend:
     def _ask_for_part(self, request: PlanNext.Request) -> PlannedPart:
         failed, records, started = IdentificationErrorCode.PLAN_FAILED, self._watch.records, time.monotonic()
         try:
-            timeout = request.time_limit + SERVICE_RESERVE
+            reserve = SERVICE_RESERVE if request.continues_plan else self._parameters.service_timeout
+            timeout = request.time_limit + reserve
             response = self._call(self._clients.plan_next, request, failed, timeout, self._is_unwanted)
         except IdentificationFailed as failure:
             if failure.code != failed:
                 self._end_search(self._clients.cancel_next)
+            if failure.code == IdentificationErrorCode.TIMEOUT and request.continues_plan:
+                # An answer that comes too late is as good as none: the arm comes to rest on the plan it follows.
+                raise IdentificationFailed(failed, str(failure)) from failure
             estimate = self._watch.estimate
             if estimate is not None and not estimate.is_consistent:
                 raise IdentificationFailed(IdentificationErrorCode.INCONSISTENT, estimate.alarm) from failure
@@ -425,7 +430,7 @@ class RosBackend:
     def is_followed(self, part: PlannedPart) -> bool:
         """See :class:`IdentificationBackend`; notes when it was first seen."""
         wanted = part.motion.trajectory.hash()
-        if self._watch.status.plan_hash != wanted:
+        if wanted not in self._watch.followed:  # by now it may even have ended, on a busy machine
             return False
         if self._plan_hash != wanted:
             self._ended_time += self._takeovers[wanted]
@@ -510,6 +515,12 @@ class RosBackend:
         time.sleep(duration)
 
     # Helpers
+
+    def _choose_nominal(self) -> None:
+        """Once the payload has been weighed: takes that for true with which the first motions have the best bounds."""
+        if self._may_tighten() and not self._plan_hash and not self._plans:
+            boxes = (self._robot.theta_box, self._inside_model(self._watch.estimate).box)
+            self._nominal = weighed_payload(self._robot, boxes, self._nominal, self._reference_position()).tolist()
 
     def _tighten_model(self) -> None:
         """Gives the controller what is known by now, while the arm rests."""

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from std_msgs.msg import String
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
 from sysid_msgs.msg import CertifiedTrajectory, DriverStatus, PlanStatus
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import CertifyTrajectory, PlanNext, PlanTo
+from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import PlanningCancelled
@@ -159,13 +161,14 @@ class SafePlannerNode(LifecycleNode):
         self._cancelled = 0  # searches begun up to this number are to end
         self._begun = 0
         self._planning = threading.Lock()
+        self._law_fault = ""
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Loads robot and scene and offers the services, which refuse everything until the node is active."""
         values = self._config.values
         try:
             robot = self._robot = values.load_robot(self.get_logger())
-            self._planner = CertifiedPlanner(robot, values.planner_settings(), values.verifier_settings())
+            self._planner = self._new_planner()
             self._book = SceneBook(robot, values.fixed_scene())
         except SysidError as error:
             self.get_logger().fatal(str(error))
@@ -175,6 +178,7 @@ class SafePlannerNode(LifecycleNode):
         self._scene_publisher = self.create_publisher(SceneMessage, "~/scene", qos.LATCHED)
         status_subscription = self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
         obstacles = self.create_subscription(MarkerArray, "obstacles", self._take_obstacles, qos.LATCHED)
+        law = self.create_subscription(String, "arm_driver/control_law", self._take_law, qos.LATCHED)
         self._offered = [
             (self.destroy_service, create_long_service(self, CertifyTrajectory, "~/certify", self._certify)),
             (self.destroy_service, create_long_service(self, PlanNext, "~/plan_next", self._plan_next)),
@@ -182,6 +186,7 @@ class SafePlannerNode(LifecycleNode):
             (self.destroy_service, self.create_service(Trigger, "~/cancel", self._cancel)),
             (self.destroy_subscription, status_subscription),
             (self.destroy_subscription, obstacles),
+            (self.destroy_subscription, law),
             (self.destroy_publisher, self._plan_publisher),
             (self.destroy_publisher, self._status_publisher),
             (self.destroy_publisher, self._scene_publisher),
@@ -219,6 +224,23 @@ class SafePlannerNode(LifecycleNode):
         """Ends a running search and waits for it."""
         self._is_active = False
         spin_while(self, lambda: self._running > 0, CLOSE_TIMEOUT)
+
+    def _new_planner(self, control: RobustSettings | None = None) -> CertifiedPlanner:
+        values = self._config.values
+        return CertifiedPlanner(self._robot, values.planner_settings(), values.verifier_settings(), control)
+
+    def _take_law(self, message: String) -> None:
+        """Bounds are proven for the control law that the driver runs, its period included."""
+        try:
+            control = RobustSettings.from_law(message.data)
+        except SysidError as error:
+            self._law_fault = str(error)
+            self.get_logger().error(f"nothing is certified: {error}")
+            return
+        self._law_fault = ""
+        if control != self._planner.control:
+            self._planner = self._new_planner(control)
+            self.get_logger().info(f"plans are for the driver's control law: {message.data}")
 
     def _take_status(self, status: DriverStatus) -> None:
         # A certificate is valid in the time of the loop that executes it, which may not be ours.
@@ -343,6 +365,8 @@ class SafePlannerNode(LifecycleNode):
     def _require_active(self) -> None:
         if not self._is_active:
             raise PlanningCancelled("the safe planner is not active; activate it")
+        if self._law_fault:
+            raise PlanningCancelled(self._law_fault)
 
     # The work
 

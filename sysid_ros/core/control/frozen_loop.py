@@ -6,7 +6,8 @@ falls apart into scalar loops, one per generalised eigenvalue E of (H, M),
     E dde + f = a(t),   f_k = (c + K) de_k + c K e_k + eta_k,   eta_(k+1) = eta_k + period * L * c (de_k + K e_k),
 
 where L is the integral gain and the feedback of sample k acts from ``delay`` after it for one period. Held torque,
-delay and integral are exact.
+delay and integral are exact. Where the velocity is the difference of the last two positions, ``de_k`` is the difference
+of the last two ``e`` over the period, which is exact, too: then only errors of positions enter.
 An error is the integral over the past of the disturbance times a weight g_E that depends on its age. Kernels are the
 magnitudes of these weights: of the nominal loop (E = 1), of the largest difference of any loop to it, and the largest
 of all, summed over bins of age. See docs/control.md.
@@ -102,7 +103,11 @@ class LoopKernels:
 
 
 def loop_kernels(
-    settings: RobustSettings, ratios: tuple[float, float], growth: float, most: float = np.inf
+    settings: RobustSettings,
+    ratios: tuple[float, float],
+    growth: float,
+    most: float = np.inf,
+    is_difference: bool = False,
 ) -> LoopKernels:
     """Computes the kernels.
 
@@ -111,6 +116,7 @@ def loop_kernels(
         ratios: Smallest and largest inertia ratio E.
         growth: Rate at which norms of the past may grow [1/s]: the past is weighted by ``exp(growth age)``.
         most: Largest exponent there is in the time the loop remembers [-].
+        is_difference: Whether the measured velocity is the difference of the last two positions over the period.
 
     Raises:
         BoundNotAvailable: A loop is unstable or decays too slowly.
@@ -122,7 +128,8 @@ def loop_kernels(
     lower = int(np.floor(np.log(min(ratios[0], 1.0)) / np.log(_FINE)))
     upper = int(np.ceil(np.log(max(ratios[1], 1.0)) / np.log(_FINE)))
     most = min(most, growth * memory(settings))
-    return _cached_kernels(settings, lower, upper, float(np.ceil(4.0 * growth) / 4.0), float(np.ceil(10.0 * most) / 10))
+    growth, most = float(np.ceil(4.0 * growth) / 4.0), float(np.ceil(10.0 * most) / 10)
+    return _cached_kernels(settings, lower, upper, growth, most, is_difference)
 
 
 def memory(settings: RobustSettings) -> float:
@@ -136,12 +143,14 @@ def _samples(settings: RobustSettings) -> int:
 
 
 @lru_cache(maxsize=64)
-def _cached_kernels(settings: RobustSettings, lower: int, upper: int, growth: float, most: float) -> LoopKernels:
+def _cached_kernels(
+    settings: RobustSettings, lower: int, upper: int, growth: float, most: float, is_difference: bool
+) -> LoopKernels:
     powers = sorted({lower, *range(lower, upper, _STRIDE), upper} - {0})
     delays = np.unique(np.linspace(0.0, settings.delay, _DELAYS))
     kernels = []
     for delay in delays:
-        responses = _loops(settings, float(delay)).responses((0, *powers))
+        responses = _loops(settings, float(delay), is_difference).responses((0, *powers))
         kernels.append(_kernels(responses, _FINE ** np.array([0, *powers]), settings, growth, most))
     return _worst(kernels)
 
@@ -149,15 +158,15 @@ def _cached_kernels(settings: RobustSettings, lower: int, upper: int, growth: fl
 class _Loops:
     """Responses of loops with different inertia ratios, each computed once."""
 
-    def __init__(self, settings: RobustSettings, delay: float):
-        self._settings, self._delay = settings, delay
+    def __init__(self, settings: RobustSettings, delay: float, is_difference: bool):
+        self._settings, self._delay, self._is_difference = settings, delay, is_difference
         self._known: dict[int, _Responses] = {}
 
     def responses(self, powers: tuple[int, ...]) -> _Responses:
         """Those of the ratios that are these powers of the grid's base."""
         missing = [power for power in powers if power not in self._known]
         if missing:
-            found = _respond(self._settings, _FINE ** np.array(missing), self._delay)
+            found = _respond(self._settings, _FINE ** np.array(missing), self._delay, self._is_difference)
             for index, power in enumerate(missing):
                 self._known[power] = _Responses(*(getattr(found, x.name)[index] for x in fields(_Responses)))
         chosen = [self._known[power] for power in powers]
@@ -165,8 +174,8 @@ class _Loops:
 
 
 @lru_cache(maxsize=8)
-def _loops(settings: RobustSettings, delay: float) -> _Loops:
-    return _Loops(settings, delay)
+def _loops(settings: RobustSettings, delay: float, is_difference: bool) -> _Loops:
+    return _Loops(settings, delay, is_difference)
 
 
 @dataclass(frozen=True)
@@ -186,7 +195,7 @@ class _Responses:
     position: Array
 
 
-def _respond(settings: RobustSettings, ratios: Array, delay: float) -> _Responses:
+def _respond(settings: RobustSettings, ratios: Array, delay: float, is_difference: bool) -> _Responses:
     c, k, period = settings.bandwidth, settings.position_gain, settings.period
     learning = period * settings.integral_gain * c
     count = _samples(settings)
@@ -194,14 +203,18 @@ def _respond(settings: RobustSettings, ratios: Array, delay: float) -> _Response
     old = -np.array([0.5 * delay**2 + delay * rest, delay]) / ratios[:, None]  # what f_(k-1) does, (ratios, 2)
     new = -np.array([0.5 * rest**2, rest]) / ratios[:, None]
 
-    # State (e, de, eta, f_(k-1)); the feedback of this sample is `gain` times it.
-    gain = np.array([c * k, c + k, 1.0, 0.0])
-    step = np.zeros((ratios.size, 4, 4))
+    # State (e, de, eta, f_(k-1), e_(k-1) as measured); errors and velocities are measured as rows of it.
+    position = np.array([1.0, 0.0, 0.0, 0.0, 0.0])
+    velocity = np.array([1.0, 0.0, 0.0, 0.0, -1.0]) / period if is_difference else np.eye(5)[1]
+    learnt = np.eye(5)[2]
+    gain = c * k * position + (c + k) * velocity + learnt  # the feedback of this sample
+    step = np.zeros((ratios.size, 5, 5))
     step[:, :2, :2] = [[1.0, period], [0.0, 1.0]]
     step[:, :2, 3] += old
     step[:, :2] += new[:, :, None] * gain
-    step[:, 2] = [learning * k, learning, 1.0, 0.0]
+    step[:, 2] = learnt + learning * (velocity + k * position)
     step[:, 3] = gain
+    step[:, 4] = position
     radius = np.abs(np.linalg.eigvals(step)).max(axis=1)
     if radius.max() >= 1.0:
         raise BoundNotAvailable(
@@ -209,31 +222,34 @@ def _respond(settings: RobustSettings, ratios: Array, delay: float) -> _Response
             "nominal one; lower the bandwidth or narrow the parameter boxes"
         )
     # Inputs: impulse at the end, impulse at the beginning, velocity error, position error.
-    state = np.zeros((ratios.size, 4, 4))
+    state = np.zeros((ratios.size, 5, 4))
     state[:, 0, 1] = period / ratios
     state[:, 1, :2] = 1.0 / ratios[:, None]
-    outputs = np.stack([np.eye(4)[0], np.eye(4)[1], gain])
-    noise = np.array([c + k, c * k])  # of the feedback, per unit of velocity and of position error
+    outputs = np.stack([np.eye(5)[0], np.eye(5)[1], gain])
+    # Per unit of velocity and of position error: what is measured wrongly now, and of the difference in a period.
+    wrong_velocity = np.array([1.0, velocity[0]])
+    noise = (c + k) * wrong_velocity + c * k * np.array([0.0, 1.0])  # of the feedback
     first = outputs @ state
     first[:, 2, 2:] += noise
     state = step @ state
     state[:, :2, 2:] += new[:, :, None] * noise
-    state[:, 2, 2:] += learning * np.array([1.0, k])
+    state[:, 2, 2:] += learning * (wrong_velocity + k * np.array([0.0, 1.0]))
     state[:, 3, 2:] += noise
+    state[:, 4, 3] += 1.0
     later = _propagate(outputs, step, state, count - 1)
     return _Responses(*np.concatenate([first[:, None], later], axis=1).transpose(3, 0, 1, 2))
 
 
 def _propagate(outputs: Array, step: Array, state: Array, count: int) -> Array:
     """``outputs step^j state`` for j = 0 to count - 1, by blocks, (ratios, count, 3, 4)."""
-    block = int(np.ceil(np.sqrt(count)))
-    rows, columns = [np.broadcast_to(outputs, (len(step), 3, 4))], [state]
+    block, size = int(np.ceil(np.sqrt(count))), step.shape[-1]
+    rows, columns = [np.broadcast_to(outputs, (len(step), 3, size))], [state]
     jump = np.linalg.matrix_power(step, block)
     for _ in range(block - 1):
         rows.append(rows[-1] @ step)
         columns.append(jump @ columns[-1])
-    left = np.stack(rows, axis=1).reshape(len(step), 3 * block, 4)
-    right = np.stack(columns, axis=2).reshape(len(step), 4, 4 * block)
+    left = np.stack(rows, axis=1).reshape(len(step), 3 * block, size)
+    right = np.stack(columns, axis=2).reshape(len(step), size, 4 * block)
     products = (left @ right).reshape(len(step), block, 3, block, 4)
     return products.transpose(0, 3, 1, 2, 4).reshape(len(step), block * block, 3, 4)[:, :count]
 

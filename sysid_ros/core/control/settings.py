@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,28 @@ class RobustSettings:
     def law(self) -> str:
         """The control law with these settings, in words."""
         return describe_law("robust", self)
+
+    @classmethod
+    def from_law(cls, law: str) -> RobustSettings:
+        """The settings that :attr:`law` describes.
+
+        Args:
+            law: A control law in words.
+
+        Raises:
+            ParameterOutOfRange: It is not this law with all its settings, or one of them is out of range.
+        """
+        name, *entries = law.split() or [""]
+        values = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+        wanted = [one.name for one in fields(cls)]
+        try:
+            numbers = {key: float(value) for key, value in values.items()}
+        except ValueError:
+            numbers = {}
+        if name != "robust" or sorted(numbers) != sorted(wanted) or len(entries) != len(wanted):
+            allowed = f"robust with {', '.join(wanted)}: no other law has a proven tracking bound"
+            raise ParameterOutOfRange("control law", law, allowed)
+        return cls(**numbers)
 
     def friction_share(self, v_d: Array) -> Array:
         """Share of Coulomb friction that is compensated at desired velocities [rad/s], from -1 to 1."""

@@ -190,12 +190,7 @@ class TubeAnalysis:
         rate = self.smooth.rate
         self._rate = Signal(_SAMPLING * rate.entries[self._cells], _SAMPLING * rate.norm[self._cells])
         self._errors = (robot.sensors.velocity_error, 0.5 * robot.sensors.position_resolution)
-        absolute = np.abs(self.inertia)
-        self._error_norms = []
-        for error in self._errors:
-            size = np.broadcast_to(error, robot.n)
-            norm = np.sqrt(np.einsum("tij,i,j->t", absolute, size, size))
-            self._error_norms.append(self._refined(larger_neighbour(norm)))
+        self._error_norms = [self._norm_of(error) for error in self._errors]
 
     @property
     def intervals(self) -> int:
@@ -211,6 +206,28 @@ class TubeAnalysis:
         right = np.searchsorted(self._chosen, np.arange(self.intervals), side="right")
         right = np.clip(right, 1, len(self._chosen) - 1)
         return _SAMPLING * np.maximum(values[right - 1], values[right])
+
+    def _norm_of(self, error: Array) -> Array:
+        """Bounds of the norm of every vector whose entries are at most these, (n,), in all intervals, (I,)."""
+        size = np.broadcast_to(error, self.robot.n)
+        norm = np.sqrt(np.einsum("tij,i,j->t", np.abs(self.inertia), size, size))
+        return self._refined(larger_neighbour(norm))
+
+    def _feedback_errors(self, tube: Tube) -> list[tuple[Array, Array]]:
+        """What the feedback measures wrongly, velocities and then positions: bounds (n,) and of their norms, (I,).
+
+        Where the velocity is the difference of the last two positions, the loops of the kernels know that. What is left
+        is the difference between the desired velocity and its own mean over a period, and errors of the
+        positions, to which a wrong time of measuring adds.
+        """
+        sensors, samples = self.robot.sensors, self.samples
+        if not sensors.velocity_is_difference:
+            return list(zip(self._errors, self._error_norms, strict=True))
+        accelerations = [samples.a, *(side for _, *sides in samples.jumps for side in sides)]
+        lag = 0.5 * self.settings.period * np.abs(np.vstack(accelerations)).max(axis=0)
+        speed = _SAMPLING * np.abs(samples.v).max(axis=0) + tube.velocity.max(axis=0)
+        position = 0.5 * sensors.position_resolution + sensors.stamp_jitter * speed
+        return [(error, self._norm_of(error)) for error in (_SAMPLING * lag, position)]
 
     def _refined(self, values: Array) -> Array:
         """Values in the coarse intervals as values in all intervals."""
@@ -231,7 +248,8 @@ class TubeAnalysis:
             )
         ratios = self._ratio.near(_SAMPLING * (tube.position.max(axis=0) + self._half_way))
         inertia_rate = (slow["inertia_rate"] + slow["inertia_slope"] * tube.velocity_norm) / (1.0 - shift)
-        kernels = loop_kernels(self.settings, ratios, *self._growth(0.5 * inertia_rate))
+        growth, most = self._growth(0.5 * inertia_rate)
+        kernels = loop_kernels(self.settings, ratios, growth, most, self.robot.sensors.velocity_is_difference)
         torque = bound_friction(self.model, self.settings, self.samples.v, tube.velocity)
         friction = self._bound_torques(torque)
         shrunk = np.sqrt(1.0 - shift)
@@ -323,7 +341,7 @@ class TubeAnalysis:
         coupled = recall(kernels.rough.deviation, friction.norm) + grown * recall(smooth.deviation, self._rate.norm)
         norms = recall(kernels.rough.largest, friction.norm) + grown * recall(smooth.largest, self._rate.norm) + own
         measuring = (kernels.velocity_error, kernels.position_error)
-        for error, norm, kernel in zip(self._errors, self._error_norms, measuring, strict=True):
+        for (error, norm), kernel in zip(self._feedback_errors(tube), measuring, strict=True):
             sensors += np.broadcast_to(error, n)[:, None] * kernel.nominal
             coupled += grown * norm[:, None] * kernel.deviation
             norms += grown * norm[:, None] * kernel.largest

@@ -158,6 +158,7 @@ def _read_sensors(settings: Section, n: int) -> SensorModel:
         position_resolution=settings.per_joint("position_resolution", n, "rad", 0.0, 0.1),
         velocity_error=settings.per_joint("velocity_error", n, "rad/s", 0.0, _VELOCITY_MAX),
         stamp_jitter=settings.number("stamp_jitter", "s", 0.0, 0.1),
+        velocity_is_difference=settings.flag("velocity_is_difference", False),
     )
     settings.finish()
     return sensors

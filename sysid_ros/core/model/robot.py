@@ -76,6 +76,8 @@ class SensorModel:
         position_resolution: Encoder step, (n,) [rad]; the position error is at most half of it.
         velocity_error: Largest velocity error, (n,) [rad/s].
         stamp_jitter: Largest error of a stamp [s].
+        velocity_is_difference: Whether a velocity is the difference of the last two positions over the period, as for
+            arms that send none; ``velocity_error`` bounds its error all the same.
     """
 
     effort_meaning: EffortMeaning
@@ -86,6 +88,7 @@ class SensorModel:
     position_resolution: Array
     velocity_error: Array
     stamp_jitter: float
+    velocity_is_difference: bool = False
 
 
 @dataclass(frozen=True)

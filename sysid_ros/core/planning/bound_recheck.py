@@ -21,13 +21,13 @@ class BoundRechecker:
 
     Args:
         robot: The robot; its parameters, friction and sensors enter the bounds.
-        settings: Gains and timing of the controller.
+        settings: Gains and timing of the controller; None for those that each certificate names.
         stop_spacing: Distance of the times at which stops along the path are proven, too [s]; 0 for none.
     """
 
     def __init__(self, robot: RobotModel, settings: RobustSettings | None = None, stop_spacing: float = 0.0):
         self._robot, self._stop_spacing = robot, stop_spacing
-        self._settings = settings or RobustSettings()
+        self._settings = settings
         self._bounds: dict[str, TrackingBound] = {}
 
     def check(self, plan: CertifiedPlan) -> tuple[str, ...]:
@@ -35,8 +35,12 @@ class BoundRechecker:
         control = plan.certificate.control
         if control is None:
             return ("its certificate does not state what its tracking bound rests on",)
-        if control.law != self._settings.law:
+        if self._settings is not None and control.law != self._settings.law:
             return (f"its tracking bound is for the controller '{control.law}'; known here is '{self._settings.law}'",)
+        try:
+            RobustSettings.from_law(control.law)
+        except SysidError as error:
+            return (f"its tracking bound is for the controller '{control.law}', which has none: {error}",)
         if control.after and control.after not in self._bounds:
             return (f"it takes over from plan {control.after[:12]}, which is not here or has no bound",)
         try:
@@ -78,8 +82,9 @@ class BoundRechecker:
         return tuple(problems)
 
     def _prove(self, plan: CertifiedPlan, path: Trajectory, history: TrackingHistory | None) -> TrackingBound:
-        payload = plan.certificate.control.nominal_payload
-        return bound_motion(self._robot, plan.boxes, payload, path, history, self._settings)
+        control = plan.certificate.control
+        settings = self._settings or RobustSettings.from_law(control.law)
+        return bound_motion(self._robot, plan.boxes, control.nominal_payload, path, history, settings)
 
     def _understated(self, plan: CertifiedPlan, found: TrackingBound) -> tuple[str, ...]:
         certificate, problems = plan.certificate, []

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.control.frozen_loop import BoundNotAvailable
 from sysid_ros.core.control.nominal_payload import choose_payload
+from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.control.tracking_bound import TrackingBound, bound_motion
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.box import Box
@@ -140,12 +141,18 @@ class CertifiedPlanner:
         robot: The arm.
         settings: Settings of the search.
         verifier: Settings of the proof.
+        control: Settings of the controller that is to follow the plans.
     """
 
     def __init__(
-        self, robot: RobotModel, settings: RecedingSettings | None = None, verifier: VerifierSettings | None = None
+        self,
+        robot: RobotModel,
+        settings: RecedingSettings | None = None,
+        verifier: VerifierSettings | None = None,
+        control: RobustSettings | None = None,
     ):
         self.robot = robot
+        self.control = control or RobustSettings()
         self.settings = settings or RecedingSettings()
         self.verifier = verifier or VerifierSettings()
         self._planner = RecedingPlanner(robot, self.settings)
@@ -174,7 +181,7 @@ class CertifiedPlanner:
         bounds: dict[str, TrackingBound] = {}
 
         def bound(trajectory: Trajectory) -> TrackingBound:
-            found = bound_motion(self.robot, boxes, wanted.payload.nominal, trajectory, history)
+            found = bound_motion(self.robot, boxes, wanted.payload.nominal, trajectory, history, self.control)
             bounds[trajectory.hash()] = found
             return found
 
@@ -215,7 +222,7 @@ class CertifiedPlanner:
         """
         boxes = (self.robot.theta_box, payload.box)
         try:
-            bound = bound_motion(self.robot, boxes, payload.nominal, trajectory)
+            bound = bound_motion(self.robot, boxes, payload.nominal, trajectory, settings=self.control)
         except BoundNotAvailable:
             # A motion that breaks a limit even where it is followed without any error is told so.
             verify(self.robot, trajectory, boxes, AssumedErrors.none(self.robot.n), scene, self.verifier)

@@ -78,12 +78,13 @@ def simulate(
     """Holds the start of a motion for ``hold``, then follows it; the torque acts ``delay`` samples late.
 
     Velocity errors are drawn evenly ("uniform"), or have their largest size and the sign that drives the error on
-    ("pushing") or that undamps it ("undamping").
+    ("pushing") or that undamps it ("undamping"). Where the velocity is the difference of two positions, those have
+    such errors instead; with "undamping" from sample to sample of the other sign.
     """
     rng = np.random.default_rng(seed)
     resolution, largest = robot.sensors.position_resolution, robot.sensors.velocity_error
     plant = Plant(robot, *truth, reference(0.0)[0])
-    waiting = deque([np.zeros(robot.n)] * 0)
+    waiting, before = deque([np.zeros(robot.n)] * 0), None
     rows = []
     for sample in range(round((hold + duration) / PERIOD)):
         time = sample * PERIOD - hold
@@ -94,8 +95,14 @@ def simulate(
             "pushing": largest * np.sign(q_d - plant.q),
             "undamping": -2.0 * largest * (v_d - plant.v > 0.0) + largest,
         }[noise]
-        q = np.round(plant.q / resolution) * resolution
-        waiting.append(controller.compute(q, plant.v + error, q_d, v_d, a_d))
+        q, v = np.round(plant.q / resolution) * resolution, plant.v + error
+        if robot.sensors.velocity_is_difference:
+            size = 0.5 * resolution + robot.sensors.stamp_jitter * np.abs(plant.v)
+            sign = error / largest if noise != "undamping" else np.full(robot.n, (-1.0) ** sample)
+            q = plant.q + size * sign
+            v = (q - (q if before is None else before)) / PERIOD
+            before = q
+        waiting.append(controller.compute(q, v, q_d, v_d, a_d))
         tau = waiting.popleft() if len(waiting) > delay else waiting[0]
         rows[-1] += (tau,)
         plant.advance(tau, PERIOD)

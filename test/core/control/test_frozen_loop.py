@@ -20,7 +20,7 @@ SETTINGS = RobustSettings(bandwidth=120.0, position_gain=9.0, integral_gain=6.0)
 FINE = 10  # simulation steps per sampling period
 
 
-def simulate(settings, ratio, disturbance, velocity_error=0.0, position_error=0.0, delay=None):
+def simulate(settings, ratio, disturbance, velocity_error=0.0, position_error=0.0, delay=None, is_difference=False):
     """Drives ``E dde + f = a``; returns e, de, f and dde at the samples.
 
     ``disturbance`` is constant over 1/FINE of a period, the errors are constant over a period.
@@ -28,13 +28,16 @@ def simulate(settings, ratio, disturbance, velocity_error=0.0, position_error=0.
     c, k, period = settings.bandwidth, settings.position_gain, settings.period
     delay = settings.delay if delay is None else delay
     h, late = period / FINE, round(delay / period * FINE)
-    e = de = eta = 0.0
+    e = de = eta = before = 0.0
     held = []
     rows = []
     steps = len(disturbance) // FINE
     velocity_error, position_error = (np.broadcast_to(x, steps) for x in (velocity_error, position_error))
     for sample in range(steps):
         measured_e, measured_de = e + position_error[sample], de + velocity_error[sample]
+        if is_difference:
+            measured_de = (measured_e - before) / period + velocity_error[sample]
+        before = measured_e
         r = measured_de + k * measured_e
         f = k * measured_de + c * r + eta
         eta += period * settings.integral_gain * c * r
@@ -49,21 +52,21 @@ def simulate(settings, ratio, disturbance, velocity_error=0.0, position_error=0.
     return np.array(rows)
 
 
-def weights(settings, ratio, output, count, delay=None):
+def weights(settings, ratio, output, count, **conditions):
     """Response of one output to an impulse, by age, from the responses to steps."""
-    step = simulate(settings, ratio, np.ones(count * FINE), delay=delay)[:, output]
+    step = simulate(settings, ratio, np.ones(count * FINE), **conditions)[:, output]
     return np.diff(step)
 
 
-@pytest.mark.parametrize("delay", [0.0, 1e-3])
-def test_worst_disturbance_reaches_the_nominal_kernel(delay):
+@pytest.mark.parametrize(("delay", "is_difference"), [(0.0, False), (1e-3, False), (0.0, True), (1e-3, True)])
+def test_worst_disturbance_reaches_the_nominal_kernel(delay, is_difference):
     settings = RobustSettings(120.0, 9.0, 6.0, delay=delay)
-    kernel = loop_kernels(settings, (1.0, 1.0), 0.0).rough
+    kernel = loop_kernels(settings, (1.0, 1.0), 0.0, is_difference=is_difference).rough
     count = 1800
     for output in (POSITION, VELOCITY):
         # The sign of the impulse response, backwards in time, is the worst disturbance there is.
-        sign = np.sign(weights(settings, 1.0, output, count))[::-1]
-        reached = simulate(settings, 1.0, np.repeat(sign, FINE))[:, output].max()
+        sign = np.sign(weights(settings, 1.0, output, count, is_difference=is_difference))[::-1]
+        reached = simulate(settings, 1.0, np.repeat(sign, FINE), is_difference=is_difference)[:, output].max()
         bound = kernel.nominal[:, output].sum()
         assert reached <= bound
         assert reached > 0.93 * bound
@@ -125,19 +128,39 @@ def test_step_response():
     np.testing.assert_allclose(bins[:count, POSITION].max(), expected[:, 0].max(), rtol=0.06)
 
 
+@pytest.mark.parametrize("is_difference", [False, True])
 @pytest.mark.parametrize("kind", ["velocity_error", "position_error"])
-def test_sensor_errors(kind):
+def test_sensor_errors(kind, is_difference):
     rng = np.random.default_rng(2)
-    kernel = getattr(loop_kernels(SETTINGS, (0.6, 1.8), 0.0), kind)
+    kernel = getattr(loop_kernels(SETTINGS, (0.6, 1.8), 0.0, is_difference=is_difference), kind)
     for ratio in (0.6, 1.0, 1.8):
         reached = np.zeros(4)
         for width in (1, 2, 5, 40):
             error = np.sign(np.convolve(rng.normal(size=1500), np.ones(width), mode="same"))
-            rows = simulate(SETTINGS, ratio, np.zeros(1500 * FINE), **{kind: error})
+            rows = simulate(SETTINGS, ratio, np.zeros(1500 * FINE), is_difference=is_difference, **{kind: error})
             reached = np.maximum(reached, np.abs(rows).max(axis=0))
         limits = kernel.nominal if ratio == 1.0 else kernel.largest
         assert np.all(reached[:3] <= limits[:3])
         assert reached[FEEDBACK] > 0.3 * limits[FEEDBACK]
+
+
+def test_errors_of_successive_differences_cancel():
+    """The same errors of positions as velocities that are wrong on their own: the bound must see the difference."""
+    resolution = 1e-6
+    kernels = loop_kernels(SETTINGS, (0.6, 1.8), 0.0, is_difference=True)
+    plain = loop_kernels(SETTINGS, (0.6, 1.8), 0.0)
+    apart = plain.velocity_error.largest * 2.0 * resolution / SETTINGS.period
+    together = kernels.position_error.largest * resolution
+    assert np.all(together[[POSITION, VELOCITY]] < 0.3 * apart[[POSITION, VELOCITY]])
+    # The worst errors of one loop, found from its own response, reach the bound.
+    error = np.zeros(1500)
+    error[0] = 1.0
+    nominal = kernels.position_error.nominal
+    for output in (POSITION, VELOCITY, FEEDBACK):
+        response = simulate(SETTINGS, 1.0, np.zeros(1500 * FINE), position_error=error, is_difference=True)[:, output]
+        worst = np.sign(response)[::-1]
+        reached = simulate(SETTINGS, 1.0, np.zeros(1500 * FINE), position_error=worst, is_difference=True)[:, output]
+        assert 0.95 * nominal[output] < np.abs(reached).max() <= nominal[output]
 
 
 def test_growth_weights_the_past():

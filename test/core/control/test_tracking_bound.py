@@ -23,8 +23,10 @@ from sysid_ros.core.control import (
 from sysid_ros.core.control.inertia_ratio import inertia_ratios
 from sysid_ros.core.control.model import PassiveDynamics, add_payload
 from sysid_ros.core.control.model_terms import compute_model_terms
+from sysid_ros.core.control.nominal_payload import weighed_payload
 from sysid_ros.core.control.tube_analysis import TubeAnalysis
 from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
@@ -157,6 +159,39 @@ def test_hold_stays_inside_even_where_friction_drives_the_arm_on(robot, tools, m
         print("\nerror / bound: position, velocity, torque", *(x.max(axis=0) for x in reached))
     assert np.all(np.array([x.max() for x in reached]) <= 1.0)
     assert np.all(np.array([x.max() for x in reached]) > 0.1)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_an_arm_that_sends_no_velocities_stays_inside(tools, seed):
+    """An LBR whose payload has been weighed: the velocity is the difference of two positions."""
+    lbr = load_robot("kuka_lbr_med7")
+    assert lbr.sensors.velocity_is_difference
+    prior, settings = lbr.payload_prior.box, RobustSettings()
+    lower, upper = prior.lower.copy(), prior.upper.copy()
+    lower[:4], upper[:4] = [1.2, -0.1, -0.1, 0.1], [2.2, 0.1, 0.1, 0.6]
+    box = Box(lower, upper)
+    payload = weighed_payload(lbr, (lbr.theta_box, box), choose_payload(lbr), lbr.home)
+    model = ControlModel.of_boxes(lbr, (lbr.theta_box, box), payload)
+    goal = lbr.home + 0.15 * np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
+    motion = BezierTrajectory(lbr.home, np.zeros(lbr.n), np.zeros(lbr.n), goal, 3.0)
+    bound = tracking_bound(lbr, model, motion, settings)
+    arbitrary = replace(lbr, sensors=replace(lbr.sensors, velocity_is_difference=False))
+    with pytest.raises(BoundNotAvailable):  # with errors of the same size that do not cancel there is none
+        tracking_bound(arbitrary, model, motion, settings)
+    rng = np.random.default_rng(seed)
+    theta = sample_parameters(lbr, rng, corner=True)
+    mass = [2.2, 1.2][seed]
+    com = rng.choice([-1.0, 1.0], 3) * np.array([0.04, 0.04, 0.05]) + [0.0, 0.0, 0.15 + 0.03]
+    true = from_com_form(mass, com, mass * 0.1**2 * np.eye(3))
+    assert box.contains(true)
+    noise = ("pushing", "undamping")[seed]
+    run = drive(lbr, tools, model, settings, (theta, true), motion, noise=noise, seed=seed).after(0.0)
+    reached = [np.abs(run.position) / bound.position, np.abs(run.velocity) / bound.velocity]
+    reached.append(np.abs(extra_torque(lbr, settings, (theta, true), motion, run)) / bound.torque)
+    with np.printoptions(precision=2, suppress=True):
+        print("\nerror / bound: position, velocity, torque", *(x.max(axis=0) for x in reached))
+    assert np.all(np.array([x.max() for x in reached]) <= 1.0)
+    assert np.all(np.array([x.max() for x in reached]) > 0.01)
 
 
 def test_terms_between_the_samples_are_covered(robot, fast):
