@@ -28,6 +28,7 @@ COMMANDS = (
     "sysid_identify = sysid_ros.runner:main",
     "sysid_kortex_emulator = sysid_ros.drivers.kortex.emulator.__main__:main",
     "sysid_offline = sysid_ros.offline:main",
+    "sysid_ros2_control_emulator = sysid_ros.nodes.ros2_control_emulator:main",
     "sysid_verify = sysid_ros.verify:main",
 )
 

@@ -57,14 +57,20 @@ class Argument:
 
 _SWITCH = ("true", "false")
 
+MODES = (
+    "mock", "emulated", "hardware", "ros2_control", "emulated_ros2_control", "monitor_only", "emulated_monitor_only",
+)  # fmt: skip
+"""What is on the other end of the driver."""
+
 ARGUMENTS = (
     Argument(
         "model", "kinova_gen3_2f85", "Robot: a name from config/ (kinova_gen3, kuka_lbr_med7, ...) or a YAML file"
     ),
     Argument("robot_name", "", "Namespace of all nodes and topics; empty for none"),
     Argument(
-        "mode", "mock", "mock: an arm simulated by MuJoCo; emulated: the driver of the real arm with an emulated "
-        "controller on this computer; hardware: the real arm", ("mock", "emulated", "hardware"),
+        "mode", "mock", "mock: an arm simulated by MuJoCo; hardware: the real arm over FRI or Kortex; ros2_control: "
+        "any arm with joint_states and effort commands, without real-time guarantees; monitor_only: any arm with "
+        "joint_states, moved by others; emulated, emulated_...: the same with an emulated arm on this computer", MODES,
     ),  # fmt: skip
     Argument("robot_ip", "", "Address of the real arm's controller, with mode:=hardware"),
     Argument("launch_rviz", "false", "Start RViz and robot_state_publisher", _SWITCH, bool),
@@ -121,9 +127,14 @@ IDENTIFY = (
 """The processes of ``identify.launch.py`` and of the runner."""
 
 EMULATED = (
-    Process("arm_emulator", "emulates the controller of an arm, with a simulated arm behind it", ends_last=True),
+    Process(
+        "arm_emulator",
+        "emulates the controller of an arm, with a simulated arm behind it",
+        arguments=("model", "use_sim_time", "mode"),
+        ends_last=True,
+    ),
 )
-"""What is started before them with ``mode:=emulated``, and ended after them: a driver hands its arm back first."""
+"""What is started before them with ``mode:=emulated`` and its like, and ended after them: a driver hands back first."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +152,11 @@ class StartedProcess:
     namespace: str
     parameter_files: tuple[Path, ...]
     parameters: Mapping[str, ParameterValue]
+
+
+def is_emulated(mode: str) -> bool:
+    """Whether an emulated arm is started with a mode."""
+    return mode.startswith("emulated")
 
 
 def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) -> list[StartedProcess]:
@@ -170,6 +186,6 @@ def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) 
             parameter_files=tuple(resource(name.format(mode=texts["mode"])) for name in process.parameter_files),
             parameters={name: typed[name] for name in process.arguments},
         )
-        for process in ((*EMULATED, *processes) if typed["mode"] == "emulated" else processes)
+        for process in ((*EMULATED, *processes) if is_emulated(typed["mode"]) else processes)
         if not process.condition or typed[process.condition]
     ]

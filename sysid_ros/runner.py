@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sysid_ros.core.errors import SysidError
 from sysid_ros.export.folders import make_results_directory
-from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, resolve
+from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, resolve
 from sysid_ros.ros.environment import LOOPBACK_PROFILE
 from sysid_ros.suite import Suite, say, suite_environment
 
@@ -77,8 +77,9 @@ def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENT
         say(str(error))
         return EXIT_BAD_ARGUMENTS
     client = None if options.nodes_only else client_command(options, results)
-    simulation = {"payload": options.payload, "seed": options.seed} if options.mode != "hardware" else {}
-    simulated = "arm_emulator" if options.mode == "emulated" else "arm_driver"
+    is_simulated = options.mode == "mock" or is_emulated(options.mode)
+    simulation = {"payload": options.payload, "seed": options.seed} if is_simulated else {}
+    simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
     say(f"ROS_DOMAIN_ID={environment['ROS_DOMAIN_ID']}, on this machine only; logs in {results / 'log'}")
     if options.nodes_only:
         say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")

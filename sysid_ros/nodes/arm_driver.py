@@ -31,13 +31,15 @@ from sysid_ros.drivers.kortex.settings import KortexSettings, VelocitySource
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_samples import LoopSamples
-from sysid_ros.drivers.loop_types import LoopCode, LoopSettings, LoopStatus
+from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopSettings, LoopStatus
 from sysid_ros.drivers.mock import TRUTHS, MockSetup, build_mock_loop, load_payload
 from sysid_ros.drivers.process import LoopProcess
+from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
+from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED, MonitorLoop
 from sysid_ros.drivers.sensor_simulation import Noise
 from sysid_ros.drivers.simulated_arm import InjectedFaults
 from sysid_ros.drivers.velocity_estimate import require_velocity_error
-from sysid_ros.nodes.arm_driver_kortex import KortexParameters
+from sysid_ros.nodes.arm_driver_ros2_control import MONITOR_MODES, ROS2_CONTROL_MODES, Ros2ControlParameters
 from sysid_ros.nodes.arm_driver_samples import PayloadEpochs, split_samples
 from sysid_ros.nodes.arm_driver_scene import SceneGuard
 from sysid_ros.ros import qos
@@ -55,18 +57,19 @@ from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
 
 _LOOP = LoopSettings()
-_MODES = ("mock", "emulated", "hardware")
+_MODES = ("mock", "emulated", "hardware", *ROS2_CONTROL_MODES)
 _COMMANDER_PERIOD = 0.02
 _KORTEX_ADDRESS = KortexSettings().robot_ip
 
 
 @dataclass(frozen=True)
-class ArmDriverParameters(KortexParameters):
+class ArmDriverParameters(Ros2ControlParameters):
     """Parameters of the node ``arm_driver``."""
 
     autostart: bool = parameter(True, "", "Take the arm over as soon as the node runs", read_only=True)
     mode: str = parameter(
-        "mock", "", "Which arm: mock: simulated; emulated: an emulated controller; hardware: a real one",
+        "mock", "", "Which arm: mock: simulated; hardware: a real one over FRI or Kortex; ros2_control: any that takes "
+        "effort commands; monitor_only: any, nothing is commanded; emulated, emulated_...: the same, emulated",
         choices=_MODES, read_only=True,
     )  # fmt: skip
     controller: str = parameter("robust", "", "Control law", choices=CONTROLLERS, read_only=True)
@@ -137,16 +140,36 @@ class ArmDriverParameters(KortexParameters):
         """Whether the arm is simulated in the loop itself, and its truth known."""
         return self.mode == "mock"
 
-    def build(self, robot: RobotModel) -> Callable[[], ControlLoop]:
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the arm is simulated, here or behind an emulated controller."""
+        return self.is_mock or self.mode.startswith("emulated")
+
+    @property
+    def is_monitor(self) -> bool:
+        """Whether nothing is ever commanded."""
+        return self.mode in MONITOR_MODES
+
+    @property
+    def is_ros2_control(self) -> bool:
+        """Whether the arm is reached over topics, commanded or not."""
+        return self.mode in ROS2_CONTROL_MODES
+
+    def build(
+        self, robot: RobotModel, resolve: Callable[[str], str] = lambda name: f"/{name}"
+    ) -> Callable[[], ControlLoop | MonitorLoop]:
         """What builds the loop of the arm in its own process.
 
         Args:
             robot: The arm.
+            resolve: Makes the full name of a relative topic.
 
         Raises:
             ParameterOutOfRange: There is no driver for this arm in this mode.
         """
         loop = self.loop_settings()
+        if self.is_ros2_control:
+            return self.build_ros2_control(robot, self.controller, loop, self.late_limit, resolve, self.is_monitor)
         if self.is_mock:
             setup = MockSetup(self.model, self.controller, self.truth, self.payload, self.noise, self.seed, loop)
             return partial(build_mock_loop, setup)
@@ -158,7 +181,10 @@ class ArmDriverParameters(KortexParameters):
             return partial(build_kortex_loop, KortexSetup(self.model, self.controller, kortex, loop))
         if "lbr" not in robot.name:
             raise ParameterOutOfRange(
-                f"mode of {robot.name}", self.mode, "mock; there are drivers for KUKA LBR and Kinova Gen3 only"
+                f"mode of {robot.name}",
+                self.mode,
+                "mock, ros2_control or monitor_only; over their own protocols there are drivers for KUKA LBR and "
+                "Kinova Gen3 only",
             )
         settings = self.fri_settings(self.late_limit)
         if self.mode == "emulated" and not self.robot_ip:
@@ -216,14 +242,15 @@ class ArmDriverNode(LifecycleNode):
             self._robot = values.load_robot(self.get_logger())
             load_payload(self._robot, values.payload)
             values.faults().require_joints(self._robot.joint_names)
-            self._loop = LoopProcess(values.build(self._robot), self._robot.n)
+            self._loop = LoopProcess(values.build(self._robot, self.resolve_topic_name), self._robot.n)
             self._scene = SceneGuard(self._robot.n)
         except SysidError as error:
             self.get_logger().fatal(str(error))
             return TransitionCallbackReturn.FAILURE
-        description = self.create_publisher(String, "robot_description", qos.LATCHED)
-        description.publish(String(data=self._robot.urdf))
-        self._description = description
+        self._description = None
+        if values.is_simulated or not values.is_ros2_control:  # else those who run the arm publish theirs
+            self._description = self.create_publisher(String, "robot_description", qos.LATCHED)
+            self._description.publish(String(data=self._robot.urdf))
         self._status_publisher = self.create_publisher(DriverStatus, "~/status", qos.STATUS)
         self._publish_no_loop(DriverStatus.MODE_IDLE, DriverStatus.CODE_OK, "configured, the arm is not under control")
         return TransitionCallbackReturn.SUCCESS
@@ -241,12 +268,15 @@ class ArmDriverNode(LifecycleNode):
             self._release("the driver could not be activated")
             return TransitionCallbackReturn.FAILURE
         self.get_logger().info(
-            f"holding {self._robot.name} ({self._config.values.mode}); scheduling: {self._loop.scheduling}"
+            f"{'monitoring' if self._config.values.is_monitor else 'holding'} {self._robot.name} "
+            f"({self._config.values.mode}); scheduling: {self._loop.scheduling}"
         )
         return TransitionCallbackReturn.SUCCESS
 
     def _begin(self) -> None:
-        self._has_real_time = self._loop.scheduling.startswith("SCHED_FIFO")
+        # Over topics, real-time priority of the loop alone means nothing.
+        is_real_time = self._loop.scheduling.startswith("SCHED_FIFO")
+        self._has_real_time = is_real_time and not self._config.values.is_ros2_control
         self._epochs.restart()  # a new loop counts from 1 and a simulated arm holds its first payload again
         self._dropped, self._joint_state_ns, self._is_moving = 0, 0, False
         self._faults = InjectedFaults()
@@ -260,7 +290,8 @@ class ArmDriverNode(LifecycleNode):
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Forgets the robot."""
-        self.destroy_publisher(self._description)
+        if self._description is not None:
+            self.destroy_publisher(self._description)
         self.destroy_publisher(self._status_publisher)
         self._loop = None
         return TransitionCallbackReturn.SUCCESS
@@ -286,7 +317,10 @@ class ArmDriverNode(LifecycleNode):
         self._truth_publisher = self.create_publisher(SimulationTruth, "~/truth", qos.LATCHED)
         law_publisher = self.create_publisher(String, "~/control_law", qos.LATCHED)
         law_publisher.publish(String(data=self._loop.status().law))
-        self._joint_state_publisher = self.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
+        self._joint_state_publisher = None
+        own_topic = self.resolve_topic_name("joint_states")
+        if not values.is_ros2_control or values.states_topic(self.resolve_topic_name) != own_topic:
+            self._joint_state_publisher = self.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
         self._diagnostics_publisher = self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
         self._active_things = [
             (self.destroy_timer, self.create_timer(1.0 / values.batch_rate, self._publish_samples)),
@@ -306,9 +340,10 @@ class ArmDriverNode(LifecycleNode):
             (self.destroy_publisher, self._samples_publisher),
             (self.destroy_publisher, self._truth_publisher),
             (self.destroy_publisher, law_publisher),
-            (self.destroy_publisher, self._joint_state_publisher),
             (self.destroy_publisher, self._diagnostics_publisher),
         ]
+        if self._joint_state_publisher is not None:
+            self._active_things.append((self.destroy_publisher, self._joint_state_publisher))
         self._publish_truth()
 
     def _release(self, reason: str) -> None:
@@ -328,7 +363,8 @@ class ArmDriverNode(LifecycleNode):
         self._dropped = samples.dropped
         for part in split_samples(samples, self._epochs):
             self._samples_publisher.publish(samples_to_message(part, self._robot.joint_names, self._robot.base_frame))
-        self._publish_joint_states(samples)
+        if self._joint_state_publisher is not None:
+            self._publish_joint_states(samples)
 
     def _publish_joint_states(self, samples: LoopSamples) -> None:
         block = samples.block
@@ -360,7 +396,7 @@ class ArmDriverNode(LifecycleNode):
                 self._loop.timing(),
                 self._robot.joint_names,
                 self._robot.base_frame,
-                is_simulated=self._config.values.mode != "hardware",
+                is_simulated=self._config.values.is_simulated,
                 has_real_time=self._has_real_time,
                 payload_epoch=self._epochs.present,
                 dropped=self._dropped,
@@ -375,7 +411,7 @@ class ArmDriverNode(LifecycleNode):
             code=code,
             text=text,
             joint_names=list(self._robot.joint_names),
-            is_simulated=self._config.values.mode != "hardware",
+            is_simulated=self._config.values.is_simulated,
             is_taking_over=is_taking_over,
             payload_epoch=self._epochs.present,
         )
@@ -383,8 +419,12 @@ class ArmDriverNode(LifecycleNode):
         self._status_publisher.publish(status)
 
     def _loop_status(self) -> LoopStatus | None:
+        values = self._config.values
         try:
-            return self._loop.status()
+            status = self._loop.status()
+            if values.is_ros2_control and not values.is_monitor:
+                status = replace(status, reason=f"{status.reason} ({NO_GUARANTEE})")
+            return status
         except SysidError as error:
             self.get_logger().fatal(str(error), throttle_duration_sec=2.0)
             self._publish_no_loop(DriverStatus.MODE_FAULT, DriverStatus.CODE_INTERNAL, str(error))
@@ -452,6 +492,7 @@ class ArmDriverNode(LifecycleNode):
         self, request: ExecuteTrajectory.Request, response: ExecuteTrajectory.Response
     ) -> ExecuteTrajectory.Response:
         try:
+            self._require_command("trajectory")
             trajectory, certificate = certified_from_message(request.plan, self._robot.joint_names)
             continuation = self._continuation(request)
             self._scene.admit(certificate, self._config.values.accept_sampled)
@@ -462,8 +503,16 @@ class ArmDriverNode(LifecycleNode):
             response.accepted, response.message = False, str(error)
             return response
         self._is_moving = True
-        response.accepted, response.message = True, "moving" if continuation is None else "waits to take over"
+        words = "moving" if continuation is None else "waits to take over"
+        if self._config.values.is_ros2_control:
+            words += f" {NO_GUARANTEE}: that torques act within one period is assumed by its certificate, not known"
+        response.accepted, response.message = True, words
         return response
+
+    def _require_command(self, what: str) -> None:
+        """Refuses what would move an arm that is only monitored."""
+        if self._config.values.is_monitor:
+            raise LoopRefusal(what, ONLY_MONITORED)
 
     def _continuation(self, request: ExecuteTrajectory.Request) -> Continuation | None:
         if not request.continues_plan:
@@ -492,7 +541,11 @@ class ArmDriverNode(LifecycleNode):
                 self.get_logger().fatal(str(error), throttle_duration_sec=2.0)
 
     def _brake(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        return self._answer(response, lambda: self._loop.brake("a brake was requested"), "braking or at rest")
+        def brake() -> None:
+            self._require_command("brake")
+            self._loop.brake("a brake was requested")
+
+        return self._answer(response, brake, "braking or at rest")
 
     def _reconnect(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         return self._answer(response, self._loop.reconnect, "holding again")

@@ -41,7 +41,8 @@ class FriParameters(RobotParameters):
         choices=tuple(p.value for p in PositionSent), read_only=True,
     )  # fmt: skip
     controller_load: str = parameter(
-        "none", "", "LBR: load configured on the controller: a name from config/payloads.yaml, a mass [kg], or none",
+        "none", "", "LBR, ros2_control: load that the arm itself compensates: a name from config/payloads.yaml, "
+        "a mass [kg], or none",
         read_only=True,
     )  # fmt: skip
     connect_timeout: float = parameter(

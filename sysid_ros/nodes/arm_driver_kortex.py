@@ -35,7 +35,8 @@ class KortexParameters(FriParameters):
     )  # fmt: skip
     velocity_source: str = parameter(
         _KORTEX.velocity.value, "",
-        "Kinova: feedback: velocities the base sends, within velocity_error of the robot file; positions: computed",
+        "Kinova, ros2_control: feedback: velocities the arm sends, within velocity_error of the robot file; positions: "
+        "computed",
         choices=tuple(v.value for v in VelocitySource), read_only=True,
     )  # fmt: skip
     stamp_source: str = parameter(

@@ -75,16 +75,42 @@ class ArmEmulatorParameters(RobotParameters):
     )
     username: str = parameter(_KORTEX.username, "", "Kinova: user of the base", read_only=True)
     password: str = parameter(_KORTEX.password, "", "Kinova: its password", read_only=True)
+    mode: str = parameter(
+        "emulated", "", "Which controller: emulated: the vendor's; emulated_ros2_control, emulated_monitor_only: those "
+        "of an arm under ros2_control, in the second case with a motion of its own",
+        choices=("emulated", "emulated_ros2_control", "emulated_monitor_only"), read_only=True,
+    )  # fmt: skip
+    update_rate: float = parameter(
+        1000.0, "Hz", "ros2_control: rate of states and commands; 1000 over a whole number", lower=50.0, upper=1000.0,
+        read_only=True,
+    )  # fmt: skip
+    torque_command: str = parameter(
+        "full", "", "ros2_control: what the arm adds to effort commands, as in arm_driver",
+        choices=("full", "overlay_gravity", "overlay"), read_only=True,
+    )  # fmt: skip
+    state_joints: tuple[str, ...] = parameter(
+        (), "", "ros2_control: joints in the order of joint_states, others among them; empty for the model's",
+        read_only=True,
+    )  # fmt: skip
+    command_joints: tuple[str, ...] = parameter(
+        (), "", "ros2_control: joints in the order of the commands; empty for the model's", read_only=True
+    )
     patience: float = parameter(
         0.0, "s", "How long emulated time waits for a slow driver", lower=0.0, upper=10.0, read_only=True
     )
 
-    def command(self) -> list[str]:
-        """The command that starts the emulated controller."""
+    def command(self, namespace: str = "") -> list[str]:
+        """The command that starts the emulated controller.
+
+        Args:
+            namespace: ROS namespace, for one that has nodes.
+        """
         options = {
             "robot": self.model, "payload": self.payload, "truth": self.truth, "noise": self.noise, "seed": self.seed,
             "patience": self.patience,
         }  # fmt: skip
+        if self.mode != "emulated":
+            return self._ros2_control_command(options, namespace)
         is_kinova = "kinova" in load_robot(self.model).name
         if is_kinova:
             options |= {
@@ -100,6 +126,15 @@ class ArmEmulatorParameters(RobotParameters):
         module = f"sysid_ros.drivers.{'kortex' if is_kinova else 'fri'}.emulator"
         return [sys.executable, "-m", module, *words, "--while-stdin"]
 
+    def _ros2_control_command(self, options: dict[str, object], namespace: str) -> list[str]:
+        options = {
+            **options, "update-rate": self.update_rate, "torque-command": self.torque_command, "namespace": namespace,
+            "state-joints": ",".join(self.state_joints), "command-joints": ",".join(self.command_joints),
+        }  # fmt: skip
+        words = [f"--{name}={value}" for name, value in options.items()]
+        motion = ["--motion"] if self.mode == "emulated_monitor_only" else []
+        return [sys.executable, "-m", "sysid_ros.nodes.ros2_control_emulator", *words, *motion, "--while-stdin"]
+
 
 class ArmEmulatorNode(Node):
     """Starts the emulated controller, watches it, and publishes what its arm holds."""
@@ -111,7 +146,8 @@ class ArmEmulatorNode(Node):
         payload = load_payload(robot, values.payload)
         load_payload(robot, values.controller_load)
         # A session of its own: Ctrl-C in the terminal must not end the controller before its driver has let go.
-        self._process = subprocess.Popen(values.command(), stdin=subprocess.PIPE, start_new_session=True)
+        command = values.command(self.get_namespace().strip("/"))
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         self._truth_publisher = self.create_publisher(SimulationTruth, "arm_driver/truth", qos.LATCHED)
         now = self.get_clock().now().nanoseconds
         self._truth_publisher.publish(truth_to_message(payload, now, robot.joint_names[-1]))

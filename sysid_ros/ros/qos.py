@@ -29,6 +29,9 @@ JOINT_STATES = _profile(100)
 JOINT_STATES_SUBSCRIBER = _profile(100, reliable=False)
 """Joint states as received: best effort also hears publishers that are not reliable."""
 
+EFFORT_COMMANDS = _profile(1)
+"""Commands to an effort controller: only the latest counts; controllers listen with the defaults of ROS, reliably."""
+
 MARKERS = _profile(1, latched=True)
 """RViz markers; RViz may be started last."""
 

@@ -1,0 +1,87 @@
+"""How an arm is held whose loop has let go of it, where nobody else holds it.
+
+An effort controller goes on with the last command for ever, so "commanding nothing any more" is no stop. As long as the
+driver runs it holds the arm where it was, softly; without measurements it sends what balances the arm.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+import pinocchio as pin
+
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import ArmState, Array
+
+_REST_SPEED = 0.02
+"""Speed, beyond the error of its measurement, below which the arm counts as resting [rad/s]."""
+_REST_SECONDS = 0.1
+_CREEP_SPEED = 0.003
+"""Speed, beyond the same error, above which a joint certainly slides [rad/s]."""
+_HOLD_RATE = 20.0
+"""Natural frequency of the hold [rad/s] ..."""
+_RATE_TIMES_PERIOD = 0.1
+"""... and its largest product with the period, for a delay of up to two periods [-]."""
+
+
+class LastingHold:
+    """Remembers what has held the arm, and holds it after the loop has let go.
+
+    Args:
+        robot: Inertia, friction and torque limits.
+        period: Time between two commands [s].
+        gravity: Torque that balances the arm as the model knows it, of positions, (n,) -> (n,) [Nm].
+    """
+
+    def __init__(self, robot: RobotModel, period: float, gravity: Callable[[Array], Array]):
+        self._robot = robot
+        self._gravity = gravity
+        self._friction = robot.friction(robot.theta_nominal)[:, :2].T
+        self._creep_speed = _CREEP_SPEED + robot.sensors.velocity_error
+        self._rest_speed = _REST_SPEED + robot.sensors.velocity_error
+        self._rate = min(_HOLD_RATE, _RATE_TIMES_PERIOD / period)
+        self._latest: deque[Array] = deque(maxlen=max(5, round(_REST_SECONDS / period)))
+        self._anchor: Array | None = None
+        self._balance = np.zeros(robot.n)
+        self._gravity_there = np.zeros(robot.n)
+        self._inertia = np.ones(robot.n)
+
+    def note(self, state: ArmState, tau: Array) -> None:
+        """Takes in a cycle of the loop: the latest state and the whole torque that was commanded, (n,) [Nm]."""
+        if (np.abs(state.v) > self._rest_speed).any():
+            self._latest.clear()
+        else:
+            # A joint that still creeps is pushed against its friction, which must not go on once it is not watched.
+            coulomb, viscous = self._friction
+            self._latest.append(tau - coulomb * np.tanh(state.v / self._creep_speed) - viscous * state.v)
+
+    @property
+    def settled(self) -> Array | None:
+        """Mean of the commands that have held the arm at rest, (n,) [Nm]; None where it has not rested long enough."""
+        return np.mean(self._latest, axis=0) if len(self._latest) == self._latest.maxlen else None
+
+    def start(self, q: Array) -> None:
+        """Begins to hold the arm at ``q`` (n,) [rad].
+
+        Where the arm has rested for a while, what balances it is the mean of the commands that held it there, whatever
+        it carries. Else only the model's gravity is known.
+        """
+        robot = self._robot
+        self._anchor = np.array(q)
+        self._gravity_there = self._gravity(q)
+        self._balance = self.settled if self.settled is not None else self._gravity_there
+        inertia = np.diag(pin.crba(robot.pin_model, robot.pin_model.createData(), q))
+        self._inertia = inertia + robot.friction(robot.theta_nominal)[:, 2]
+        self._latest.clear()
+
+    def torque(self, state: ArmState | None) -> Array:
+        """The whole torque that holds the arm, (n,) [Nm]; without a state (None) what balances it where it was held."""
+        limit = self._robot.limits.tau_max
+        tau = self._balance
+        if state is not None:
+            rate = self._rate
+            feedback = rate**2 * (self._anchor - state.q) - 2.0 * rate * state.v
+            tau = tau + self._gravity(state.q) - self._gravity_there + self._inertia * feedback
+        return np.clip(tau, -limit, limit)

@@ -1,0 +1,287 @@
+"""Watching an arm that somebody else moves: samples as from any other arm, and never a command.
+
+:class:`MonitorLoop` stands where a :class:`sysid_ros.drivers.loop.ControlLoop` would: it has the methods that the
+process of the loop and its ROS side call, and refuses those that would move the arm.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+
+from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.certificate import Certificate, box_hash
+from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.drivers.arm import Arm, ArmNotConnected, ArmState, Array, Pacing
+from sysid_ros.drivers.continuation import Continuation
+from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.drivers.loop_types import (
+    LoopCode,
+    LoopMode,
+    LoopRefusal,
+    LoopSample,
+    LoopSettings,
+    LoopStatus,
+    Transition,
+)
+from sysid_ros.drivers.measurement_check import MeasurementCheck
+from sysid_ros.drivers.ros2_control.link import JointLink, OpenLink
+from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
+from sysid_ros.drivers.ros2_control.stream import JointStream
+from sysid_ros.drivers.ros2_control.takeover import judge_gravity, watch_arm
+
+ONLY_MONITORED = "the arm is only monitored: this driver commands nothing, another controller moves the arm"
+"""Why everything that would move the arm is refused."""
+_WATCHING = "monitoring; nothing is commanded"
+_KEPT_TRANSITIONS = 20
+_WAIT = 0.02
+"""How long a cycle waits at least [s]: nobody waits for an answer, so a state may be late in coming."""
+
+
+class MonitoredArm(Arm):
+    """An arm that is only listened to.
+
+    Args:
+        robot: The arm.
+        settings: Set-up of the connection; what concerns commands has no effect.
+        open_link: Opens the topic.
+    """
+
+    pacing = Pacing.CONTROLLER
+
+    def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, open_link: OpenLink):
+        self.settings = settings
+        self.joint_names = robot.joint_names
+        self.period = settings.period
+        self._robot = robot
+        self._open_link = open_link
+        self._link: JointLink | None = None
+        self._stream: JointStream | None = None
+        self._measured_period = settings.period
+        self._gravity_words = "not done"
+        self._closed_health: dict[str, object] = {}
+        zero = np.zeros(robot.n)
+        self._last = ArmState(0, np.array(robot.home), zero, zero, False)
+
+    def connect(self) -> None:
+        """Listens for a while; the arm may move. If it rests, its efforts must not contradict the model.
+
+        Raises:
+            TakeoverRefused: The states are not as set up.
+            GravityTestFailed: The efforts of the resting arm contradict its model.
+        """
+        if self._link is None:
+            self._link = self._open_link()
+        try:
+            self._stream = JointStream(self._robot, self.settings, self._link)
+            watched = watch_arm(self._stream, self.settings, self._robot, self._link.states_name)
+            self._measured_period = watched.period
+            self._gravity_words = judge_gravity(watched, self._robot)
+        except Exception:
+            self.close()
+            raise
+
+    def read(self) -> ArmState:
+        """See :meth:`Arm.read`."""
+        if self._stream is None:
+            raise ArmNotConnected("read()")
+        m = self._stream.next(max(_WAIT, self.settings.cycle_wait))
+        if m is None:
+            return replace(self._last, ok=False, missed=0)
+        share = self._stream.missing_share
+        late = share > self.settings.missing_share
+        faults = (f"{100.0 * share:.0f} % of the states of the last second are missing",) if late else ()
+        state = ArmState(m.stamp_ns, m.q, m.v, m.tau, True, faults, m.missed, m.is_exact)
+        self._last = state
+        return state
+
+    @property
+    def silence(self) -> float:
+        """Time since the last state [s]."""
+        return float("inf") if self._stream is None else self._stream.silence
+
+    def command(self, tau: Array) -> None:
+        """Is never done.
+
+        Raises:
+            LoopRefusal: Always.
+        """
+        raise LoopRefusal("command", ONLY_MONITORED)
+
+    def stop(self, reason: str) -> None:
+        """Does nothing: this driver has never had the arm."""
+
+    def close(self) -> None:
+        """See :meth:`Arm.close`."""
+        if self._link is not None:
+            self._closed_health = {**self.health(), "connection": "closed"}
+            self._link.close()
+        self._link = self._stream = None
+
+    def health(self) -> dict[str, object]:
+        """See :meth:`Arm.health`."""
+        if self._link is None or self._stream is None:
+            return self._closed_health
+        return {
+            "connection": "monitoring only, nothing is commanded",
+            **self._stream.health(),
+            "measured period [s]": self._measured_period,
+            "static gravity test": self._gravity_words,
+        }
+
+
+class MonitorLoop:
+    """Turns the states of a monitored arm into samples.
+
+    Args:
+        arm: The arm.
+        robot: The same as a model.
+        settings: Of a control loop; only those of checking measurements have an effect.
+    """
+
+    def __init__(self, arm: MonitoredArm, robot: RobotModel, settings: LoopSettings | None = None):
+        self.arm, self.robot = arm, robot
+        self.settings = settings or LoopSettings()
+        self._code, self._reason = LoopCode.OK, "not connected"
+        self._transitions: deque[Transition] = deque(maxlen=_KEPT_TRANSITIONS)
+        self._check = MeasurementCheck(robot, self.settings, arm.period)
+        self._cycles = self._invalid_cycles = 0
+        self._now_ns = 0
+        self._model = LoopModel.nominal(robot)
+        self._state: ArmState | None = None
+
+    # What a control loop has, too
+
+    def connect(self) -> None:
+        """Begins to listen.
+
+        Raises:
+            LoopRefusal: It listens already.
+            ArmError: The states cannot be used.
+        """
+        if self._state is not None:
+            raise LoopRefusal("connect", "the arm is monitored already")
+        self.arm.connect()
+        self._check = MeasurementCheck(self.robot, self.settings, self.arm.period)
+        self._note(LoopCode.OK, f"{_WATCHING} (static gravity test: {self.arm.health()['static gravity test']})")
+
+    def step(self) -> LoopSample | None:
+        """Takes one state; None where none came."""
+        state = self.arm.read()
+        if not state.ok:
+            if self.arm.silence > self.arm.settings.session_timeout:
+                self._judge(f"no joint states for {self.arm.settings.session_timeout:g} s")
+            return None
+        self._cycles += 1 + state.missed
+        fault = self._check.find_fault(state)
+        if fault:
+            self._invalid_cycles += 1
+        else:
+            self._state, self._now_ns = state, state.stamp_ns
+        fault = fault or self._check.find_effort_fault(state)
+        self._judge(fault or ", ".join(state.faults))
+        is_usable = not fault and state.is_exact
+        nothing = np.full(self.robot.n, np.nan)
+        return LoopSample(
+            self._cycles, state.stamp_ns, is_usable, state.q, state.v, state.tau, nothing, nothing, nothing, nothing,
+            LoopMode.IDLE,
+        )  # fmt: skip
+
+    def execute(
+        self, trajectory: Trajectory, certificate: Certificate | None, continuation: Continuation | None = None
+    ) -> None:
+        """Is refused.
+
+        Raises:
+            LoopRefusal: Always.
+        """
+        raise LoopRefusal("trajectory", ONLY_MONITORED)
+
+    begin = execute
+    """Is refused, too."""
+
+    def boxes_of(self, continuation: Continuation | None) -> tuple[Box, Box]:
+        """See :meth:`ControlLoop.boxes_of`."""
+        return self._model.theta_box, self._model.payload_box
+
+    def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
+        """Does nothing: what moves the arm has to be stopped where it is moved."""
+
+    def set_model(self, model: LoopModel, is_reset: bool = False) -> None:
+        """Keeps the model for the status; nothing is controlled with it.
+
+        Raises:
+            LoopRefusal: It does not fit the arm, or a box is not inside the one in use.
+        """
+        model.require_fits(self.robot)
+        if not is_reset:
+            model.require_inside(self._model, self.robot)
+        self._model = model
+
+    def heartbeat(self, now_ns: int | None = None) -> None:
+        """Means nothing here."""
+
+    def report_late(self, lateness: float) -> None:
+        """Means nothing here: the arm paces."""
+
+    def release(self, reason: str) -> None:
+        """Ends listening."""
+        self.arm.close()
+        self._state = None
+        self._note(self._code, reason)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Never: there is nothing to give up."""
+        return False
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Always: nothing that this loop does moves the arm."""
+        return True
+
+    @property
+    def now_ns(self) -> int:
+        """Time of the last state [ns]."""
+        return self._now_ns
+
+    def status(self) -> LoopStatus:
+        """A look at it."""
+        n, nothing = self.robot.n, np.zeros(self.robot.n)
+        return LoopStatus(
+            mode=LoopMode.IDLE,
+            code=self._code,
+            reason=self._reason,
+            stamp_ns=self._now_ns,
+            cycles=self._cycles,
+            invalid_cycles=self._invalid_cycles,
+            saturated_cycles=0,
+            missed_deadlines=0,
+            reference=np.full(n, np.nan) if self._state is None else np.array(self._state.q),
+            plan_hash="",
+            next_plan_hash="",
+            progress=0.0,
+            tracking_error=nothing,
+            tracking_error_max=nothing,
+            tracking_bound=np.full(n, np.inf),
+            is_taking_over=False,
+            rested=0.0,
+            model_box_hash=box_hash(self._model.theta_box, self._model.payload_box),
+            transitions=tuple(self._transitions),
+            law="none, the arm is only monitored",
+        )
+
+    def _judge(self, fault: str) -> None:
+        """Notes a fault, and its end."""
+        if fault and self._code is LoopCode.OK:
+            self._note(LoopCode.INVALID_MEASUREMENT, f"monitoring; {fault}")
+        elif not fault and self._code is not LoopCode.OK:
+            self._note(LoopCode.OK, _WATCHING)
+
+    def _note(self, code: LoopCode, reason: str) -> None:
+        self._transitions.append(Transition(self._now_ns or time.time_ns(), LoopMode.IDLE, LoopMode.IDLE, code, reason))
+        self._code, self._reason = code, reason

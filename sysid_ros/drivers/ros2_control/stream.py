@@ -1,0 +1,146 @@
+"""The states of an arm one after the other: usable, new, with velocities, and with what is known to be missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.kortex.settings import VelocitySource
+from sysid_ros.drivers.ros2_control.joint_states import JointReader, JointStates, JointStatesUnusable, Reading
+from sysid_ros.drivers.ros2_control.link import JointLink
+from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
+from sysid_ros.drivers.ros2_control.stamps import Arrival, StampWatch
+from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One new state. Arrays are (n,).
+
+    Attributes:
+        stamp_ns: When it was measured [ns].
+        q: Positions [rad].
+        v: Velocities [rad/s].
+        tau: Efforts in joint direction [Nm].
+        missed: States missing just before it [-].
+        gap: Time since the one before [s].
+        is_exact: Whether its errors are within those of the sensor model.
+        alarm: Why the arm does not obey commands; empty where it does or does not say.
+    """
+
+    stamp_ns: int
+    q: Array
+    v: Array
+    tau: Array
+    missed: int
+    gap: float
+    is_exact: bool
+    alarm: str
+
+
+class JointStream:
+    """Reads states from a link.
+
+    Args:
+        robot: The arm.
+        settings: Period, source of velocities.
+        link: The link.
+
+    Raises:
+        ParameterOutOfRange: Velocities are to be computed, and ``sensors.velocity_error`` promises better ones than
+            can be had at this period.
+    """
+
+    def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, link: JointLink):
+        self._link = link
+        self._watch = StampWatch(settings.period)
+        is_computed = settings.velocity is VelocitySource.POSITIONS
+        self._reader = JointReader(robot, not is_computed)
+        plan = require_velocity_error(robot, settings.period) if is_computed else None
+        self._velocity = None if plan is None else VelocityEstimate(plan, settings.period)
+        self._averaged = 0 if plan is None else int(plan.periods.max())
+        self._inexact_left = 0
+        self._heard_at = link.now()
+        self._others = self._unusable = 0
+        self._longest = 0.0
+        self.problem = ""
+
+    @property
+    def silence(self) -> float:
+        """Time since the last new state, or since the beginning [s]."""
+        return self._link.now() - self._heard_at
+
+    @property
+    def missing_share(self) -> float:
+        """Share of the states of the last second that are missing [-]."""
+        return self._watch.missing_share
+
+    def next(self, timeout: float) -> Measured | None:
+        """The next new state, after waiting for at most ``timeout`` [s]; None if there was none."""
+        remaining, deadline = timeout, self._link.now() + timeout
+        while (states := self._link.next(remaining)) is not None:
+            measured = self._judge(states)
+            remaining = deadline - self._link.now()
+            if measured is not None or remaining < 0.0:
+                return measured
+        return None
+
+    def describe_silence(self) -> str:
+        """What was heard instead of usable states."""
+        heard = []
+        if self._unusable:
+            heard.append(f"{self._unusable} unusable messages, the last one: {self.problem}")
+        if self._others:
+            heard.append(f"{self._others} messages about other joints")
+        return "; ".join(heard) or self._link.describe_silence()
+
+    def health(self) -> dict[str, object]:
+        """Counters for diagnostics."""
+        counts = self._watch.counts
+        return {
+            "joint states": self._link.states_name,
+            "states received": counts["new"] + counts["restart"],
+            "states missing": counts["missing"],
+            "gaps": counts["gaps"],
+            "states missing lately [-]": self.missing_share,
+            "states repeated": counts["repeated"],
+            "states late": counts["late"],
+            "clock set back": counts["restart"],
+            "messages about other joints": self._others,
+            "messages unusable": self._unusable,
+            "last unusable": self.problem or "none",
+            "longest pause [s]": self._longest,
+        }
+
+    def _judge(self, states: JointStates) -> Measured | None:
+        if not self._reader.is_about(states):
+            self._others += 1
+            return None
+        try:
+            reading = self._reader.read(states)
+        except JointStatesUnusable as error:
+            self._unusable += 1
+            self.problem = error.reason
+            return None
+        arrival = self._watch.judge(reading.stamp_ns)
+        is_new = arrival in (Arrival.NEW, Arrival.RESTART)
+        return self._measured(reading, states.alarm, arrival) if is_new else None
+
+    def _measured(self, reading: Reading, alarm: str, arrival: Arrival) -> Measured:
+        now = self._link.now()
+        self._longest = max(self._longest, now - self._heard_at)
+        self._heard_at = now
+        watch, velocity = self._watch, self._velocity
+        if velocity is None:
+            v = reading.v
+        else:
+            if arrival is Arrival.RESTART:
+                velocity.reset()
+            if watch.missed or arrival is Arrival.RESTART:
+                # Averages that reach across a gap are longer, and so less exact, than planned.
+                self._inexact_left = self._averaged
+            v = velocity.update(reading.stamp_ns, reading.q)
+        is_exact = self._inexact_left == 0
+        self._inexact_left = max(0, self._inexact_left - 1)
+        return Measured(reading.stamp_ns, reading.q, v, reading.tau, watch.missed, watch.gap, is_exact, alarm)

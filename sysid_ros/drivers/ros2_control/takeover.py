@@ -1,0 +1,123 @@
+"""Taking a resting arm over, step by step; whatever does not fit ends it before anything has moved."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.gravity_test import GravityTestFailed, check_gravity
+from sysid_ros.drivers.ros2_control.link import JointLink, order_of_commands
+from sysid_ros.drivers.ros2_control.rate import require_rate
+from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
+from sysid_ros.drivers.ros2_control.stream import JointStream, Measured
+from sysid_ros.drivers.takeover import REST_SPREAD, TakeoverRefused
+
+_ASK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What was measured before anything is commanded.
+
+    Attributes:
+        q: Mean positions, (n,) [rad].
+        tau: Mean efforts in joint direction, (n,) [Nm].
+        spread: How much positions differed, (n,) [rad].
+        period: Mean period [s].
+    """
+
+    q: Array
+    tau: Array
+    spread: Array
+    period: float
+
+
+def watch_arm(stream: JointStream, settings: Ros2ControlSettings, robot: RobotModel, name: str) -> Watched:
+    """Listens to the arm for a while.
+
+    Raises:
+        TakeoverRefused: It is silent, says too little, or too slowly.
+    """
+    count = max(20, round(settings.rest_time / settings.period))
+    states: list[Measured] = []
+    while len(states) < count:
+        state = stream.next(settings.session_timeout)
+        if state is not None:
+            states.append(state)
+        elif stream.silence > settings.connect_timeout:
+            raise TakeoverRefused(
+                f"{name}: {len(states)} of {count} states came before {settings.connect_timeout:g} s of silence "
+                f"({stream.describe_silence()})"
+            )
+    _require_efforts(robot, np.array([state.tau for state in states]))
+    period = require_rate([state.stamp_ns for state in states], settings, name)
+    q = np.array([state.q for state in states])
+    tau = np.mean([state.tau for state in states], axis=0)
+    return Watched(q.mean(axis=0), tau, np.ptp(q, axis=0), period)
+
+
+def require_rest(watched: Watched, robot: RobotModel, seconds: float) -> None:
+    """Refuses an arm that moves.
+
+    Raises:
+        TakeoverRefused: Which joint, by how much.
+    """
+    joint = int(watched.spread.argmax())
+    if watched.spread[joint] > REST_SPREAD:
+        raise TakeoverRefused(
+            f"{robot.joint_names[joint]} moves: {watched.spread[joint]:.4f} rad in {seconds:g} s; it must rest, held "
+            "by its own controller or brakes"
+        )
+
+
+def judge_gravity(watched: Watched, robot: RobotModel) -> str:
+    """What the static gravity test says of an arm that nobody is going to command.
+
+    Returns:
+        A sentence: passed, or why it tells nothing.
+
+    Raises:
+        GravityTestFailed: The arm rests, and efforts and model contradict each other: bounds would be wrong.
+    """
+    if watched.spread.max() > REST_SPREAD:
+        return "not done, the arm moves"
+    try:
+        check_gravity(robot, watched.q, watched.tau)
+    except GravityTestFailed as failed:
+        if failed.is_contradiction:
+            raise
+        return f"not conclusive: {failed.reason}"
+    return "passed"
+
+
+def find_order(link: JointLink, settings: Ros2ControlSettings, robot: RobotModel) -> tuple[int, ...]:
+    """Which joint of the model each entry of a command is for; see :func:`order_of_commands`."""
+    if settings.interface is Interface.LBR:  # the order is part of the message's definition
+        return tuple(range(robot.n))
+    return order_of_commands(robot, settings.command_joints, link.ask_controller(_ASK_SECONDS))
+
+
+def require_listener(link: JointLink, settings: Ros2ControlSettings) -> None:
+    """Waits until exactly what should listens to commands.
+
+    Raises:
+        TakeoverRefused: Nobody listens, or somebody else commands too.
+    """
+    deadline = time.monotonic() + settings.connect_timeout
+    while problem := link.find_command_problem():
+        if time.monotonic() > deadline:
+            raise TakeoverRefused(problem)
+        time.sleep(0.02)
+
+
+def _require_efforts(robot: RobotModel, tau: Array) -> None:
+    is_bad = ~np.isfinite(tau).all(axis=0)
+    if is_bad.any():
+        name = robot.joint_names[int(is_bad.argmax())]
+        raise TakeoverRefused(
+            f"the effort of {name} is not a number; without measured efforts nothing can be identified"
+        )

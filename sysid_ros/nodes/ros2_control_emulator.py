@@ -1,0 +1,270 @@
+"""An emulated arm under ros2_control: two nodes with the names and habits of its controllers, and a simulated arm.
+
+``sysid_ros2_control_emulator --robot kinova_gen3_2f85 --payload dumbbell_4lb``. The node ``joint_state_broadcaster``
+publishes ``joint_states``; the node ``effort_controller`` takes ``~/commands`` and says its ``joints`` when asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.emulator_end import UntilHandedBack
+from sysid_ros.drivers.mock import TRUTHS, draw_truth, load_payload
+from sysid_ros.drivers.pacing import request_real_time
+from sysid_ros.drivers.ros2_control.emulator.controllers import FIELDS, Broadcaster, BroadcastFaults, ForwardController
+from sysid_ros.drivers.ros2_control.emulator.motion import HomeMotion
+from sysid_ros.drivers.ros2_control.emulator.plant import EmulatedHardware, PlantSettings
+from sysid_ros.drivers.ros2_control.joint_states import JointStates
+from sysid_ros.drivers.ros2_control.settings import TorqueCommand
+from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import stamp_to_message
+from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter
+
+_SPIN_SECONDS = 0.05
+_REST_SECONDS = 2.0
+"""How long the arm rests before the motion of ``--motion`` begins [s]."""
+
+
+@dataclass(frozen=True)
+class BroadcasterParameters(NodeParameters):
+    """Faults of the emulated states, to be set while it runs."""
+
+    fault_silent: bool = parameter(False, "", "Publish nothing")
+    fault_not_measured: tuple[str, ...] = parameter((), "", "Fields that are NaN", choices=("", *FIELDS))
+    fault_left_out: tuple[str, ...] = parameter((), "", "Fields that are left empty", choices=("", *FIELDS))
+    fault_nan_efforts: tuple[str, ...] = parameter((), "", "Joints whose effort is NaN")
+    fault_renamed: tuple[str, ...] = parameter((), "", "Joints that get another name")
+    fault_repeats: bool = parameter(False, "", "Publish every message twice")
+    fault_drop_every: int = parameter(0, "-", "Leave out every how manieth message; 0 none", lower=0, upper=1000)
+    fault_controller_dead: bool = parameter(False, "", "The effort controller takes no commands any more")
+
+    def faults(self) -> BroadcastFaults:
+        """The faults of the broadcaster."""
+        return BroadcastFaults(
+            is_silent=self.fault_silent,
+            not_measured=self.fault_not_measured,
+            left_out=self.fault_left_out,
+            nan_efforts=self.fault_nan_efforts,
+            renamed=self.fault_renamed,
+            repeats=self.fault_repeats,
+            drop_every=self.fault_drop_every,
+        )
+
+
+@dataclass(frozen=True)
+class EmulatorSetup:
+    """What is emulated.
+
+    Attributes:
+        robot: Robot, as :func:`load_robot` takes it.
+        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.mock.TRUTHS`.
+        payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], or ``none``.
+        state_joints: Joints in the order of the states, others among them; empty for the model's.
+        command_joints: Joints in the order of the commands; empty for the model's.
+        motion: Whether a controller of its own moves the arm; commands have no effect then.
+        patience: How long emulated time waits for the answer of a slow driver [s].
+        plant: The simulation.
+    """
+
+    robot: str = "kinova_gen3_2f85"
+    truth: str = "random"
+    payload: str = "none"
+    state_joints: tuple[str, ...] = ()
+    command_joints: tuple[str, ...] = ()
+    motion: bool = False
+    patience: float = 0.0
+    plant: PlantSettings = field(default_factory=PlantSettings)
+
+
+class Ros2ControlEmulator:
+    """The emulated arm; :meth:`run` is its controller manager.
+
+    Args:
+        setup: What is emulated.
+        namespace: ROS namespace of both nodes.
+
+    Raises:
+        SysidError: The setup names something that does not exist.
+    """
+
+    def __init__(self, setup: EmulatorSetup, namespace: str = ""):
+        if not 0.0 <= setup.patience <= 10.0:
+            raise ParameterOutOfRange("patience [s]", setup.patience, "0 to 10")
+        robot: RobotModel = load_robot(setup.robot)
+        truth = draw_truth(robot, setup.truth, setup.plant.seed)
+        self._hardware = EmulatedHardware(
+            robot, truth, load_payload(robot, setup.payload), setup.plant, stamp_ns=time.time_ns()
+        )
+        self._broadcaster = Broadcaster(robot, setup.state_joints)
+        self._controller = ForwardController(robot, setup.command_joints)
+        self._motion = HomeMotion(robot, setup.plant.seed, start=_REST_SECONDS) if setup.motion else None
+        self._patience, self._period = setup.patience, setup.plant.period
+        self._is_answered = False
+        self._start_ns = self._hardware.stamp_ns
+        self._state_node = Node("joint_state_broadcaster", namespace=namespace)
+        self._faults = ParameterServer(self._state_node, BroadcasterParameters)
+        self._faults.on_change(self._change_faults)
+        self._publisher = self._state_node.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
+        self._command_node = Node("effort_controller", namespace=namespace)
+        self._command_node.declare_parameter("joints", list(self._controller.joints))
+        self._command_node.declare_parameter("interface_name", "effort")
+        self._command_node.create_subscription(Float64MultiArray, "~/commands", self._take, qos.EFFORT_COMMANDS)
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self._state_node)
+        self._executor.add_node(self._command_node)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether somebody commands the arm just now."""
+        return self._is_answered
+
+    def run(self, is_wanted: Callable[[], bool]) -> None:
+        """Updates, period after period, as long as it is wanted."""
+        deadline = time.monotonic()
+        while is_wanted():
+            taken = self._controller.taken
+            self._update()
+            deadline += self._period
+            self._wait(deadline, taken)
+            deadline = max(deadline, time.monotonic() - self._period)
+
+    def close(self) -> None:
+        """Ends both nodes."""
+        self._executor.shutdown(timeout_sec=1.0)
+        self._state_node.destroy_node()
+        self._command_node.destroy_node()
+
+    def _update(self) -> None:
+        """Reads, updates and writes, in the order of a controller manager."""
+        hardware = self._hardware
+        for states in self._broadcaster.messages(hardware.measure()):
+            self._publisher.publish(to_message(states))
+        if self._motion is not None:
+            elapsed = 1e-9 * (hardware.stamp_ns - self._start_ns)
+            hardware.follow(*self._motion.evaluate(elapsed + self._period))
+        elif self._controller.command is None:
+            hardware.hold()
+        else:
+            hardware.apply(self._controller.command)
+
+    def _wait(self, deadline: float, taken: int) -> None:
+        """Serves until the deadline, and then, with patience, until the state has been answered.
+
+        Without the patience a state that is not answered in time is answered one period later, as on a real arm.
+        """
+        while (remaining := deadline - time.monotonic()) > 0.0:
+            self._executor.spin_once(timeout_sec=min(remaining, _SPIN_SECONDS))
+        self._executor.spin_once(timeout_sec=0.0)
+        end = deadline + self._patience
+        while self._is_answered and self._controller.taken == taken and time.monotonic() < end:
+            self._executor.spin_once(timeout_sec=_SPIN_SECONDS)
+        self._is_answered = self._controller.taken != taken
+
+    def _take(self, message: Float64MultiArray) -> None:
+        complaint = self._controller.take(message.data)
+        if complaint:
+            self._command_node.get_logger().warning(complaint, throttle_duration_sec=1.0)
+
+    def _change_faults(self, values: BroadcasterParameters) -> None:
+        self._broadcaster.faults = values.faults()
+        self._controller.is_dead = values.fault_controller_dead
+
+
+def to_message(states: JointStates) -> JointState:
+    """States as a ``sensor_msgs/JointState``."""
+    message = JointState(
+        name=list(states.names), position=states.position, velocity=states.velocity, effort=states.effort
+    )
+    message.header.stamp = stamp_to_message(states.stamp_ns)
+    return message
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="sysid_ros2_control_emulator", description="Emulates an arm under ros2_control with an effort controller."
+    )
+    setup, plant = EmulatorSetup(), PlantSettings()
+    add = parser.add_argument
+    add("--robot", default=setup.robot, help="robot: a name from config/ or a YAML file (default: %(default)s)")
+    add("--truth", default=setup.truth, choices=TRUTHS, help="how the arm's own parameters are chosen")
+    add("--payload", default=setup.payload, help="what the arm holds: a name from payloads.yaml, a mass [kg] or none")
+    add("--noise", default=plant.noise.value, choices=[n.value for n in Noise], help="errors of the sensors")
+    add("--seed", type=int, default=0, help="seed of truth, noise and motion")
+    add("--update-rate", type=float, default=1.0 / plant.period, help="rate of the controllers [Hz] (default: 1000)")
+    commands = [t.value for t in TorqueCommand if t is not TorqueCommand.UNSET]
+    add("--torque-command", default=plant.torque_command.value, choices=commands, help="what is added to commands")
+    add("--measured-sign", type=float, default=0.0, help="sign of the efforts; 0 for the one the robot file expects")
+    add("--command-sign", type=float, default=plant.command_sign, help="sign with which commands are applied")
+    add("--state-joints", default="", help="joints in the order of the states, others among them (a,b,c)")
+    add("--command-joints", default="", help="joints in the order of the commands (a,b,c)")
+    add("--motion", action="store_true", help="a controller of its own moves the arm about home")
+    add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow driver [s] (default: 0)")
+    add("--namespace", default="", help="ROS namespace")
+    add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
+    add("--while-stdin", action="store_true", help="end when the standard input is closed, as by a parent that dies")
+    return parser
+
+
+def setup_of(options: argparse.Namespace) -> EmulatorSetup:
+    """What the options ask for.
+
+    Raises:
+        SysidError: A value is not allowed.
+    """
+    sign = options.measured_sign or load_robot(options.robot).sensors.effort_sign
+    plant = PlantSettings(
+        Noise(options.noise), options.seed, 1.0 / options.update_rate, TorqueCommand(options.torque_command), sign,
+        options.command_sign,
+    )  # fmt: skip
+    values = {one.name: getattr(options, one.name) for one in fields(EmulatorSetup) if one.name != "plant"}
+    for name in ("state_joints", "command_joints"):
+        values[name] = tuple(filter(None, values[name].split(",")))
+    return EmulatorSetup(**values, plant=plant)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the emulator until it is told to end; returns the exit status."""
+    options = build_parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def say(text: str) -> None:
+        print(f"[ros2_control_emulator] {text}", file=sys.stderr, flush=True)
+
+    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        emulator = Ros2ControlEmulator(setup_of(options), options.namespace)
+        say(f"{options.robot} at {options.update_rate:g} Hz; scheduling: {request_real_time()}")
+        end = time.monotonic() + options.seconds
+        is_there = UntilHandedBack(lambda: emulator.is_answered) if options.while_stdin else lambda: True
+        try:
+            emulator.run(lambda: time.monotonic() < end and is_there())
+        except KeyboardInterrupt:
+            pass
+        emulator.close()
+    except SysidError as error:
+        say(str(error))
+        return 2
+    finally:
+        rclpy.try_shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

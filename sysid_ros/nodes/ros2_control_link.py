@@ -1,0 +1,286 @@
+"""The topics of an arm under ros2_control, for the process of the torque loop: the ROS side of a ``JointLink``.
+
+The loop's process has a ROS context and a node of its own. The loop asks for states when it wants one, and nothing else
+runs in this node: no executor, no timers, no parameter services. Messages are taken as ``rclpy.wait_for_message`` does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import rclpy
+from rcl_interfaces.srv import GetParameters
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.impl.implementation_singleton import rclpy_implementation
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+
+from sysid_ros.core.errors import SysidError
+from sysid_ros.drivers.ros2_control.joint_states import JointStates
+from sysid_ros.drivers.ros2_control.link import ControllerInfo
+from sysid_ros.drivers.ros2_control.settings import Interface
+from sysid_ros.ros import qos
+
+NODE_NAME = "arm_driver_loop"
+_COMMANDING_ACTIVE = 4
+_SESSION_STATES = ("IDLE", "MONITORING_WAIT", "MONITORING_READY", "COMMANDING_WAIT", "COMMANDING_ACTIVE")
+_RESEND_SECONDS = 0.002
+
+
+class PackageNotInstalled(SysidError):
+    """A ROS package that is needed for what is asked, and is not there.
+
+    Args:
+        name: The package.
+        reason: What it is needed for.
+    """
+
+    def __init__(self, name: str, reason: str):
+        self.name = name
+        super().__init__(f"the ROS package {name} is not installed here; {reason}")
+
+
+@dataclass(frozen=True)
+class LinkSetup:
+    """Names of everything; fully resolved.
+
+    Attributes:
+        joint_names: Joints of the model, for messages that have no names.
+        interface: Which messages the arm speaks.
+        namespace: Namespace of the node of the loop.
+        states: Topic of the states.
+        commands: Topic of the commands; empty where nothing is commanded.
+        effort_controller: Name of the effort controller's node.
+        hold_controller: Controller that holds the arm otherwise, as the controller manager knows it; empty for none.
+        controller_manager: Name of the controller manager's node.
+    """
+
+    joint_names: tuple[str, ...]
+    interface: Interface = Interface.FORWARD
+    namespace: str = "/"
+    states: str = "/joint_states"
+    commands: str = ""
+    effort_controller: str = "/effort_controller"
+    hold_controller: str = ""
+    controller_manager: str = "/controller_manager"
+
+    def require_packages(self) -> None:
+        """Checks that the messages that are needed are there.
+
+        Raises:
+            PackageNotInstalled: They are not.
+        """
+        if self.interface is Interface.LBR:
+            _require("lbr_fri_idl", "it is part of lbr_fri_ros2_stack and needed for arm_interface: lbr_fri_idl")
+        if self.commands and self.hold_controller:
+            _require("controller_manager_msgs", "it is part of ros2_control and needed for hold_controller")
+
+
+class RosJointLink:
+    """See :class:`sysid_ros.drivers.ros2_control.link.JointLink`.
+
+    Args:
+        setup: Names.
+
+    Raises:
+        PackageNotInstalled: The messages of the arm are not there.
+    """
+
+    def __init__(self, setup: LinkSetup):
+        setup.require_packages()
+        self._setup = setup
+        self.states_name, self.commands_name = setup.states, setup.commands
+        self._context = Context()
+        rclpy.init(args=[], context=self._context, signal_handler_options=SignalHandlerOptions.NO)
+        self._node = Node(
+            NODE_NAME, context=self._context, namespace=setup.namespace, use_global_arguments=False,
+            start_parameter_services=False, enable_rosout=False,
+        )  # fmt: skip
+        self._queue: deque[JointStates] = deque()
+        state_type, self._convert = self._state_type()
+        self._subscription = self._node.create_subscription(
+            state_type, setup.states, self._keep, qos.JOINT_STATES_SUBSCRIBER
+        )
+        self._wait_set = rclpy_implementation.WaitSet(1, 0, 0, 0, 0, 0, self._context.handle)
+        self._command: Any = None
+        self._publisher = None
+        if setup.commands:
+            self._command = self._command_type()()
+            self._publisher = self._node.create_publisher(type(self._command), setup.commands, qos.EFFORT_COMMANDS)
+
+    # States
+
+    def now(self) -> float:
+        """Time on this computer [s]."""
+        return time.monotonic()
+
+    def next(self, timeout: float) -> JointStates | None:
+        """The next message."""
+        self._drain()
+        if not self._queue and timeout > 0.0:
+            self._wait_set.clear_entities()
+            with self._subscription.handle:
+                self._wait_set.add_subscription(self._subscription.handle)
+                self._wait_set.wait(round(1e9 * timeout))
+            self._drain()
+        return self._queue.popleft() if self._queue else None
+
+    def waiting(self) -> int:
+        """Messages that have arrived and were not yet asked for."""
+        return len(self._queue)
+
+    def describe_silence(self) -> str:
+        """Who publishes states."""
+        found = self._node.get_publishers_info_by_topic(self._setup.states)
+        if not found:
+            return f"nobody publishes {self._setup.states}"
+        names = ", ".join(sorted({f"{one.node_name} ({one.topic_type})" for one in found}))
+        return f"{self._setup.states} is published by {names}, but nothing arrives"
+
+    def _drain(self) -> None:
+        with self._subscription.handle:
+            while (taken := self._subscription.handle.take_message(self._subscription.msg_type, False)) is not None:
+                self._keep(taken[0])
+
+    def _keep(self, message: Any) -> None:
+        self._queue.append(self._convert(message))
+
+    def _state_type(self) -> tuple[type, Any]:
+        if self._setup.interface is Interface.LBR:
+            return importlib.import_module("lbr_fri_idl.msg").LBRState, self._from_lbr
+        return JointState, from_joint_state
+
+    def _from_lbr(self, message: Any) -> JointStates:
+        return from_lbr_state(message, self._setup.joint_names)
+
+    # Commands
+
+    def send(self, torque: Sequence[float], position: Sequence[float]) -> None:
+        """Publishes a command."""
+        if self._setup.interface is Interface.LBR:
+            self._command.joint_position, self._command.torque = position, torque
+        else:
+            self._command.data = torque
+        self._publisher.publish(self._command)
+
+    def find_command_problem(self) -> str:
+        """Why commands would not arrive, or not only ours."""
+        topic = self._setup.commands
+        if not self._publisher.get_subscription_count():
+            return f"nobody listens to {topic}; is the effort controller loaded and configured?"
+        if self._node.count_publishers(topic) > 1:
+            others = sorted(
+                one.node_name for one in self._node.get_publishers_info_by_topic(topic) if one.node_name != NODE_NAME
+            )
+            return f"somebody else publishes {topic}, too: {', '.join(others) or 'another driver'}"
+        return ""
+
+    def ask_controller(self, timeout: float) -> ControllerInfo | None:
+        """Asks the controller's parameter service for ``joints`` and ``interface_name``."""
+        joints = self._get_parameter("joints", timeout)
+        if joints is None:
+            return None
+        # Group effort controllers have no such parameter: they always write efforts.
+        interface = self._get_parameter("interface_name", timeout)
+        name = interface.string_value if interface is not None else ""
+        return ControllerInfo(tuple(joints.string_array_value), name or "effort")
+
+    @property
+    def has_hold_controller(self) -> bool:
+        """Whether there is a controller that holds the arm when ours does not."""
+        return bool(self._setup.hold_controller)
+
+    def switch(self, is_torque: bool, timeout: float) -> str:
+        """Asks the controller manager; meanwhile the latest command is sent again and again."""
+        if not self._setup.hold_controller:
+            return ""
+        kind = importlib.import_module("controller_manager_msgs.srv").SwitchController
+        names = [self._setup.effort_controller.rsplit("/", 1)[-1], self._setup.hold_controller]
+        active, inactive = names if is_torque else reversed(names)
+        request = kind.Request()
+        request.activate_controllers, request.deactivate_controllers = [active], [inactive]
+        request.strictness = kind.Request.STRICT
+        request.activate_asap = True
+        request.timeout.sec = int(timeout) + 1
+        service = f"{self._setup.controller_manager}/switch_controller"
+        response = self._call(kind, service, request, timeout, resends=True)
+        if response is None:
+            return f"{service} did not answer within {timeout:g} s"
+        if not response.ok:
+            words = getattr(response, "message", "")  # newer versions say why
+            return f"{service} refused to activate {active} and deactivate {inactive} {words}"
+        return ""
+
+    def _command_type(self) -> type:
+        if self._setup.interface is Interface.LBR:
+            return importlib.import_module("lbr_fri_idl.msg").LBRTorqueCommand
+        return Float64MultiArray
+
+    def _get_parameter(self, name: str, timeout: float) -> Any:
+        service = f"{self._setup.effort_controller}/get_parameters"
+        response = self._call(GetParameters, service, GetParameters.Request(names=[name]), timeout)
+        has_value = response is not None and len(response.values) == 1 and response.values[0].type != 0
+        return response.values[0] if has_value else None
+
+    def _call(self, kind: type, name: str, request: Any, timeout: float, resends: bool = False) -> Any:
+        """The answer of a service; None if there was none in time."""
+        client = self._node.create_client(kind, name)
+        executor = SingleThreadedExecutor(context=self._context)
+        executor.add_node(self._node)
+        deadline = time.monotonic() + timeout
+        try:
+            future = None
+            while time.monotonic() < deadline and not (future is not None and future.done()):
+                if future is None and client.service_is_ready():
+                    future = client.call_async(request)
+                executor.spin_once(timeout_sec=_RESEND_SECONDS)
+                if resends:
+                    self._publisher.publish(self._command)
+            return future.result() if future is not None and future.done() else None
+        finally:
+            executor.remove_node(self._node)
+            executor.shutdown(timeout_sec=0.5)
+            self._node.destroy_client(client)
+
+    def close(self) -> None:
+        """Ends the node and its context."""
+        self._node.destroy_node()
+        rclpy.try_shutdown(context=self._context)
+
+
+def from_joint_state(message: JointState) -> JointStates:
+    """A ``sensor_msgs/JointState`` for the driver."""
+    stamp = message.header.stamp
+    return JointStates(
+        stamp.sec * 1_000_000_000 + stamp.nanosec, tuple(message.name), message.position, message.velocity,
+        message.effort,
+    )  # fmt: skip
+
+
+def from_lbr_state(message: Any, joint_names: tuple[str, ...]) -> JointStates:
+    """A ``lbr_fri_idl/LBRState`` for the driver; it names no joints, they are those of the arm from base to flange."""
+    state = message.session_state
+    alarm = ""
+    if state != _COMMANDING_ACTIVE:
+        name = _SESSION_STATES[state] if 0 <= state < len(_SESSION_STATES) else str(state)
+        alarm = f"the FRI session is in {name}"
+    stamp = message.time_stamp_sec * 1_000_000_000 + message.time_stamp_nano_sec
+    return JointStates(stamp, joint_names, message.measured_joint_position, (), message.measured_torque, alarm)
+
+
+def _require(package: str, reason: str) -> None:
+    try:
+        is_there = importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        is_there = False
+    if not is_there:
+        raise PackageNotInstalled(package, reason)

@@ -1,0 +1,371 @@
+"""An arm under ros2_control in the torque loop, in lock-step: taking over, commands, every fault, letting go."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from arm_double import PlantLink, connection, make_arm, make_loop, run, speed
+
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.gravity_test import GravityTestFailed
+from sysid_ros.drivers.loop_types import LoopCode, LoopMode
+from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
+from sysid_ros.drivers.ros2_control.emulator.controllers import BroadcastFaults
+from sysid_ros.drivers.ros2_control.link import ControllerInfo
+from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings, TorqueCommand
+from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.drivers.takeover import TakeoverRefused
+
+
+def link_to(robot, **changes):
+    return PlantLink(robot, measured_sign=robot.sensors.effort_sign, **changes)
+
+
+def give_up(loop, cycles=500):
+    for _ in range(cycles):
+        loop.step()
+        if loop.is_given_up:
+            return
+    raise AssertionError(f"not given up: {loop.status().reason}")
+
+
+@pytest.mark.parametrize("torque_command", [TorqueCommand.FULL, TorqueCommand.OVERLAY_GRAVITY, TorqueCommand.OVERLAY])
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_the_arm_is_held_whatever_the_order_and_what_a_command_is(robot, torque_command, is_mixed):
+    names = robot.joint_names
+    mixed = {"order": ("finger", *names[::-1], "lid"), "joints": (*names[3:], *names[:3])} if is_mixed else {}
+    link = link_to(robot, payload="dumbbell_4lb", torque_command=torque_command, **mixed)
+    loop = make_loop(robot, link, torque_command=torque_command)
+    loop.connect()
+    samples = run(loop, 0.4)
+    assert loop.mode is LoopMode.HOLD, loop.status().reason
+    assert np.abs(link.hardware.q - robot.home).max() < 0.02 and speed(link) < 0.1
+    assert [sample.stamp_ns for sample in samples] == sorted({sample.stamp_ns for sample in samples})
+    np.testing.assert_allclose(samples[-1].q, link.hardware.q, atol=1e-3)
+    loop.release("done")
+    assert link.is_closed
+
+
+def test_a_command_reaches_the_joint_it_is_for(robot):
+    """Also under overlay: what is sent is the whole torque less what the arm adds."""
+    names = robot.joint_names
+    link = link_to(robot, joints=names[::-1], torque_command=TorqueCommand.OVERLAY)
+    arm = make_arm(robot, link, torque_command=TorqueCommand.OVERLAY)
+    arm.connect()
+    state = arm.read()
+    tau = np.arange(1.0, 8.0)
+    arm.command(tau)
+    added = ArmDynamics(robot, robot.theta_nominal, None).torque(state.q, state.v, np.zeros(7))
+    np.testing.assert_allclose(link.sent[-1][0][::-1], tau - added, atol=1e-9)
+    np.testing.assert_allclose(link.controller.command, tau - added, atol=1e-9)
+
+
+def test_an_unset_torque_command_and_other_arms_are_refused_at_once(robot):
+    with pytest.raises(ParameterOutOfRange, match="'?torque_command'? is 'unset'; allowed: full .* overlay_gravity"):
+        Ros2ControlArm(robot, Ros2ControlSettings(), lambda: None)
+    scara = replace(robot, joint_names=robot.joint_names[:6])
+    with pytest.raises(ParameterOutOfRange, match="an LBR for lbr_fri_idl"):
+        Ros2ControlArm(scara, connection(interface=Interface.LBR), lambda: None)
+
+
+def refusal(robot, link, **changes):
+    """Why the arm is not taken over; nothing was sent, and it is where it was."""
+    with pytest.raises(ArmError) as caught:
+        make_arm(robot, link, **changes).connect()
+    assert link.is_closed
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ({"is_silent": True}, "0 of 50 states came before 0.3 s of silence (nobody publishes /joint_states)"),
+        ({"renamed": ("joint_2",)}, "joints joint_2 are missing; it names joint_1, joint_2_renamed"),
+        ({"left_out": ("effort",)}, "effort has 0 entries for 7 joints"),
+        ({"not_measured": ("effort",)}, "the effort of joint_1 is not a number; without measured efforts"),
+        ({"not_measured": ("velocity",)}, "the velocity of joint_1 is nan; with velocity_source: positions"),
+        ({"not_measured": ("position",)}, "the position of joint_1 is nan"),
+        ({"nan_efforts": ("joint_5",)}, "the effort of joint_5 is not a number"),
+        ({"drop_every": 4}, "of the states are missing"),
+    ],
+)
+def test_states_that_do_not_do_are_refused_before_anything_is_sent(robot, faults, words):
+    link = link_to(robot)
+    link.broadcaster.faults = BroadcastFaults(**faults)
+    assert words in refusal(robot, link)
+    assert not link.sent
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda link: setattr(link, "told", None), "the order of the commands is not known"),
+        (lambda link: setattr(link, "told", ControllerInfo(("joint_1",))), "commands are for the joints joint_1;"),
+        (lambda link: setattr(link, "command_problem", "nobody listens to /x"), "nobody listens to /x"),
+        (lambda link: setattr(link, "command_problem", "somebody else publishes /x"), "somebody else publishes /x"),
+    ],
+)
+def test_a_controller_that_does_not_fit_is_refused_before_anything_is_sent(robot, change, words):
+    link = link_to(robot)
+    change(link)
+    assert words in refusal(robot, link)
+    assert not link.sent
+
+
+def test_another_rate_is_refused(robot):
+    assert "comes at 500 Hz, update_rate is 1000 Hz" in refusal(robot, link_to(robot, period=0.002))
+
+
+def test_wrong_sign_of_efforts_and_wrong_payload_are_refused_before_anything_is_sent(robot):
+    for link, words in (
+        (PlantLink(robot, measured_sign=-robot.sensors.effort_sign), "check sensors.effort_sign"),
+        (link_to(robot, payload="6.0"), "its model allows"),
+    ):
+        with pytest.raises(GravityTestFailed, match=words):
+            make_arm(robot, link).connect()
+        assert not link.sent and link.is_closed
+
+
+def test_wrong_sign_of_commands_is_noticed_within_the_allowed_drift(robot):
+    link = link_to(robot, command_sign=-1.0)
+    assert "moved by" in refusal(robot, link)
+    assert np.abs(link.hardware.q - robot.home).max() < 0.03
+    assert link.sent[-1][0] == [0.0] * 7  # no feedback with a wrong sign
+
+
+def test_gravity_compensated_otherwise_than_set_is_noticed_within_the_allowed_drift(robot):
+    link = link_to(robot, torque_command=TorqueCommand.OVERLAY)
+    words = refusal(robot, link)
+    assert "is torque_command 'full' what the arm does" in words
+    assert np.abs(link.hardware.q - robot.home).max() < 0.03
+    assert link.sent[-1][0] == [0.0] * 7  # an overlay of nothing
+
+
+def test_a_controller_that_takes_no_commands_is_refused(robot):
+    link = link_to(robot)
+    link.controller.is_dead = True
+    assert "joint_7 does not move under" in refusal(robot, link)
+
+
+def test_an_arm_that_moves_is_refused(robot):
+    link = link_to(robot)
+    link.motion = type("Moving", (), {"evaluate": lambda self, t: (robot.home + 0.3 * t, 0 * robot.home + 0.3, 0 * robot.home)})()  # noqa: E501
+    assert "moves: " in refusal(robot, link)
+    assert not link.sent
+
+
+def test_duplicates_are_left_out_and_gaps_break_the_numbering(robot):
+    link = link_to(robot)
+    loop = make_loop(robot, link)
+    loop.connect()
+    loop.step()
+    link.broadcaster.faults = BroadcastFaults(repeats=True)
+    samples = run(loop, 0.1)
+    stamps = [sample.stamp_ns for sample in samples]
+    assert len(set(stamps)) == len(stamps) and loop.arm.health()["states repeated"] >= 99
+    assert set(np.diff([sample.sequence for sample in samples])) == {1}
+
+    link.broadcaster.faults = BroadcastFaults()
+    run(loop, 0.01)
+    first = loop.step()
+    link.update()
+    link.update()  # two states are lost without anybody having waited for them
+    second = loop.step()
+    assert second.ok and second.sequence - first.sequence == 3
+    assert second.stamp_ns - first.stamp_ns == 3_000_000
+    assert loop.arm.health()["states missing"] == 2
+
+
+def test_too_many_missing_states_are_a_fault(robot):
+    link = link_to(robot)
+    arm = make_arm(robot, link)
+    arm.connect()
+    link.broadcaster.faults = BroadcastFaults(drop_every=10)
+    faults = ()
+    for _ in range(2000):
+        state = arm.read()
+        faults = faults or state.faults
+        if state.ok:
+            arm.command(np.array(link.hardware._true.gravity(link.hardware.q)))
+    assert "of the states of the last second are missing" in faults[0]
+
+
+def test_efforts_that_become_nan_keep_the_arm_held_and_no_motion_may_start(robot):
+    link = link_to(robot)
+    loop = make_loop(robot, link)
+    loop.connect()
+    link.broadcaster.faults = BroadcastFaults(nan_efforts=("joint_3",))
+    loop.step()  # the state that taking over ended with
+    samples = run(loop, 0.1)
+    assert loop.mode is LoopMode.HOLD and not any(sample.ok for sample in samples)
+    assert "no motion may start: the torque of joint_3 is nan" in loop.status().reason
+    assert np.abs(link.hardware.q - robot.home).max() < 0.02
+
+
+@pytest.mark.parametrize("faults", [{"is_silent": True}, {"renamed": ("joint_1",)}, {"not_measured": ("position",)}])
+def test_lost_states_end_in_what_has_held_the_arm(robot, faults):
+    link = link_to(robot, payload="dumbbell_4lb")
+    loop = make_loop(robot, link)
+    loop.connect()
+    run(loop, 0.6)
+    before = np.array(link.hardware.q)
+    link.broadcaster.faults = BroadcastFaults(**faults)
+    give_up(loop)
+    sent = len(link.sent)
+    for _ in range(1000):
+        loop.step()
+    assert len(link.sent) - sent > 300  # it goes on sending
+    assert np.abs(link.hardware.q - before).max() < 0.05 and speed(link) < 0.05
+    assert loop.status().code in (LoopCode.HARDWARE, LoopCode.INVALID_MEASUREMENT)
+
+    link.broadcaster.faults = BroadcastFaults()
+    for _ in range(500):
+        loop.step()
+    assert speed(link) < 1e-3
+    loop.connect()
+    run(loop, 0.3)
+    assert loop.mode is LoopMode.HOLD
+
+
+@pytest.mark.parametrize("torque_command", [TorqueCommand.FULL, TorqueCommand.OVERLAY])
+def test_lost_in_motion_it_sends_gravity_or_an_overlay_of_nothing(lbr, torque_command):
+    link = link_to(lbr, torque_command=torque_command)
+    arm = make_arm(lbr, link, torque_command=torque_command)
+    arm.connect()
+    tau = lbr.limits.tau_max * 0.02
+    for _ in range(60):
+        state = arm.read()
+        arm.command(link.hardware._true.gravity(state.q) + tau)
+    assert speed(link) > 0.05
+    link.broadcaster.faults = BroadcastFaults(is_silent=True)
+    with pytest.raises(ArmLost, match="no joint states for"):
+        for _ in range(100000):
+            arm.read()
+    arm.stop("lost")
+    sent = np.array(link.sent[-1][0])
+    if torque_command is TorqueCommand.OVERLAY:
+        np.testing.assert_allclose(sent, 0.0, atol=1e-9)
+    else:
+        balance = ArmDynamics(lbr, lbr.theta_nominal, lbr.payload_prior.nominal).gravity(arm._last.q)
+        np.testing.assert_allclose(sent, balance, atol=1e-9)
+    with pytest.raises(ArmNotConnected):
+        arm.command(tau)
+
+
+def test_letting_go_brings_the_arm_to_rest_and_leaves_the_torque_that_holds_it(robot):
+    link = link_to(robot, payload="dumbbell_4lb")
+    arm = make_arm(robot, link)
+    arm.connect()
+    gravity = link.hardware._true.gravity
+    for _ in range(150):
+        state = arm.read()
+        arm.command(gravity(state.q) + 0.1 * robot.limits.tau_max)
+    assert speed(link) > 0.2
+    arm.close()
+    assert link.is_closed
+    place = np.array(link.hardware.q)
+    for _ in range(3000):
+        link.next(0.0)
+    assert np.abs(link.hardware.q - place).max() < 0.05
+
+
+def test_a_hold_controller_takes_over_on_stop_and_is_asked_before_the_first_motion(robot):
+    link = link_to(robot)
+    link.has_hold_controller, link.is_torque = True, False
+    arm = make_arm(robot, link)
+    arm.connect()
+    assert link.switches == [True]
+    first = link.sent[0]
+    arm.stop("enough")
+    assert link.switches == [True, False] and len(first[0]) == 7
+    sent = len(link.sent)
+    for _ in range(50):
+        arm.read()
+    assert len(link.sent) == sent  # another one holds the arm
+    arm.close()
+
+
+def test_a_switch_that_is_refused_is_told_and_the_driver_goes_on_holding(robot):
+    link = link_to(robot)
+    link.has_hold_controller, link.is_torque = True, False
+    link.switch_problem = "switch_controller did not answer"
+    assert "the effort controller cannot be activated: switch_controller did not answer" in refusal(robot, link)
+
+    link = link_to(robot)
+    link.has_hold_controller = True
+    arm = make_arm(robot, link)
+    arm.connect()
+    link.switch_problem = "switch_controller did not answer"
+    arm.stop("enough")
+    sent = len(link.sent)
+    for _ in range(50):
+        arm.read()
+    assert len(link.sent) - sent == 50
+    assert arm.health()["last problem of handing back"] == "switch_controller did not answer"
+
+
+def test_a_listener_that_goes_away_is_a_fault(robot):
+    link = link_to(robot)
+    arm = make_arm(robot, link)
+    arm.connect()
+    link.command_problem = "nobody listens to /effort_controller/commands"
+    faults = ()
+    for _ in range(700):
+        state = arm.read()
+        faults = faults or state.faults
+        arm.command(link.hardware._true.gravity(state.q))
+    assert faults == ("nobody listens to /effort_controller/commands",)
+
+
+def test_an_alarm_of_the_arm_ends_commands(robot):
+    link = link_to(robot)
+    arm = make_arm(robot, link)
+    arm.connect()
+    messages = link.broadcaster.messages
+    link.broadcaster.messages = lambda measured: [
+        one._replace(alarm="the FRI session is in MONITORING_READY") for one in messages(measured)
+    ]
+    arm.read()  # the one that taking over ended with
+    with pytest.raises(ArmLost, match="the FRI session is in MONITORING_READY"):
+        arm.read()
+
+
+def test_computed_velocities_are_inexact_after_a_gap_and_the_loop_leaves_them_out(lbr):
+    from sysid_ros.drivers.kortex.settings import VelocitySource
+
+    link = link_to(lbr, noise=Noise.UNIFORM)
+    link.broadcaster.faults = BroadcastFaults(not_measured=("velocity",))
+    loop = make_loop(lbr, link, velocity=VelocitySource.POSITIONS)
+    loop.connect()
+    assert all(sample.ok for sample in run(loop, 0.05))
+    link.update()
+    samples = run(loop, 0.05)
+    assert loop.mode is LoopMode.HOLD
+    is_ok = [sample.ok for sample in samples]
+    assert not is_ok[0] and is_ok[-1] and is_ok == sorted(is_ok)
+
+
+def test_nothing_works_without_a_connection(robot):
+    arm = make_arm(robot, link_to(robot))
+    for call in (arm.read, lambda: arm.command(np.zeros(7))):
+        with pytest.raises(ArmNotConnected):
+            call()
+    arm.stop("never connected")
+    arm.close()
+    assert arm.health() == {}
+
+
+def test_a_torque_that_is_not_finite_never_leaves(robot):
+    link = link_to(robot)
+    arm = make_arm(robot, link)
+    arm.connect()
+    sent = len(link.sent)
+    with pytest.raises(ArmError, match="torque command of joint_2 is nan"):
+        arm.command(np.array([0.0, np.nan, 0.0, 0.0, 0.0, 0.0, 0.0]))
+    assert len(link.sent) == sent
+
+
+def test_takeover_refused_is_an_arm_error():
+    assert issubclass(TakeoverRefused, ArmError)
