@@ -21,7 +21,8 @@ EXIT_NODE_DIED = 3
 """A node ended although nobody asked it to."""
 
 _POLL_SECONDS = 0.1
-_SCAN_SECONDS = 2.0
+_SCAN_SECONDS, _LONGEST_SCAN_SECONDS = 2.0, 10.0
+"""Time between two looks at the shared memory in use [s]: a node makes its own at its start, so it grows."""
 _CLIENT_STOP_SECONDS = 20.0
 """How long the client gets to bring the arm to rest after Ctrl-C [s]."""
 
@@ -81,7 +82,7 @@ class Suite:
         self._client: ProcessGroup | None = None
         self._before = existing_files()
         self._shared: set[Path] = set()
-        self._next_scan = 0.0
+        self._next_scan, self._scan_wait = 0.0, _SCAN_SECONDS
 
     def run(self) -> int:
         """Runs it to its end.
@@ -154,7 +155,8 @@ class Suite:
     def _scan(self, now: bool = False) -> None:
         """Notes the shared-memory files in use, because a process that dies can no longer tell which were its own."""
         if now or time.monotonic() >= self._next_scan:
-            self._next_scan = time.monotonic() + _SCAN_SECONDS
+            self._next_scan = time.monotonic() + self._scan_wait
+            self._scan_wait = min(1.5 * self._scan_wait, _LONGEST_SCAN_SECONDS)
             groups = [*self._nodes, *([self._client] if self._client else [])]
             self._shared |= files_in_use(pid for group in groups for pid in group.pids())
 

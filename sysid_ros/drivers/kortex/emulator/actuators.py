@@ -24,6 +24,8 @@ _SPEED = np.radians([200.0, 120.0])
 """Speeds at which small and large ones trip [rad/s]."""
 _TORQUE = np.array([51.3, 104.5])
 """Torques at which they trip [Nm]."""
+_SERVO_ENABLE = int(CommandFlag.SERVO_ENABLE)
+_WELL, _MAJOR_FAULT = int(Status.CALIBRATED_TORQUE | Status.SERVOING), int(Status.MAJOR_FAULT)
 
 
 class Actuators:
@@ -39,8 +41,14 @@ class Actuators:
         n = arm.robot.n
         is_large = (arm.robot.limits.tau_max > _LARGE_TORQUE).astype(int)
         self._speed, self._torque = _SPEED[is_large], _TORQUE[is_large]
+        limits = arm.robot.limits
+        self._upper, self._lower = limits.q_upper + np.radians(1.0), limits.q_lower - np.radians(1.0)
+        # What one period is compared with, in one go: most of the time nothing is exceeded.
+        following = np.full(n, FOLLOWING_WARNING)
+        self._bounds = np.concatenate([self._speed, self._torque, self._upper, -self._lower, following])
         self.modes = [ControlMode.POSITION] * n
-        self.faults, self.warnings = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
+        self._none = np.zeros(n, dtype=int)
+        self.faults, self.warnings = np.zeros(n, dtype=int), self._none
         self.emergency_stop = False
         self.rejected = 0
         self.frame = 0
@@ -79,7 +87,7 @@ class Actuators:
         q = self.arm.q
         self._commanded = q + np.radians(wrap_degrees(command.q - np.degrees(q)))
         self._tau = command.tau
-        self._is_servoing = bool(command.flags & CommandFlag.SERVO_ENABLE)
+        self._is_servoing = bool(command.flags & _SERVO_ENABLE)
         return True
 
     def advance(self) -> None:
@@ -114,23 +122,26 @@ class Actuators:
     @property
     def status(self) -> tuple[int, ...]:
         """Status flags, (n,)."""
-        base = int(Status.CALIBRATED_TORQUE | Status.SERVOING)
-        return tuple(base | (int(Status.MAJOR_FAULT) if fault else 0) for fault in self.faults)
+        return tuple(_WELL | (_MAJOR_FAULT if fault else 0) for fault in self.faults.tolist())
 
     def _watch(self) -> None:
-        measured, limits = self.measured, self.arm.robot.limits
+        if self._is_low_level and self._silence > self._watchdog_time:
+            self.lose_tick()
+        measured = self.measured
         following: Array = np.abs(self._commanded - measured.q) if self._is_low_level else np.zeros(len(self.modes))
+        values = (np.abs(measured.v), np.abs(measured.tau), measured.q, -measured.q, following)
+        if not (np.concatenate(values) > self._bounds).any() and not self.emergency_stop:
+            self.warnings = self._none
+            return
         self.warnings = np.where(following > FOLLOWING_WARNING, int(Safety.FOLLOWING_ERROR), 0)
         found = np.where(following > FOLLOWING_ERROR, int(Safety.FOLLOWING_ERROR), 0)
         for is_wrong, fault in (
             (np.abs(measured.v) > self._speed, Safety.MAXIMUM_VELOCITY),
             (np.abs(measured.tau) > self._torque, Safety.MAXIMUM_TORQUE),
-            (measured.q > limits.q_upper + np.radians(1.0), Safety.JOINT_LIMIT_HIGH),
-            (measured.q < limits.q_lower - np.radians(1.0), Safety.JOINT_LIMIT_LOW),
+            (measured.q > self._upper, Safety.JOINT_LIMIT_HIGH),
+            (measured.q < self._lower, Safety.JOINT_LIMIT_LOW),
         ):
             found |= np.where(is_wrong, int(fault), 0)
-        if self._is_low_level and self._silence > self._watchdog_time:
-            self.lose_tick()
         if self.emergency_stop:
             found |= int(Safety.EMERGENCY_LINE_ASSERTED)
         self.faults |= found
