@@ -32,14 +32,14 @@ class Solution:
     """Approximate solutions of 2 P linear programmes: first the minima of P costs, then their maxima.
 
     Attributes:
-        shared: The first variables at the solutions, (k, 2 P), those of ``RowChain.shared``.
+        variables: The variables z at the solutions, (T, 2 P), those of ``RowChain.shared`` first.
         dual: Multipliers of the rows, (R, 2 P): for any l ``r l - |c - A^T l|_1`` is a lower bound of the minimum of
             c z, and with -c for the maxima.
         gap: Distance of the objective from that bound, with what is missing of feasibility, (2 P,).
         steps: Steps taken.
     """
 
-    shared: Array
+    variables: Array
     dual: Array
     gap: Array
     steps: int
@@ -62,7 +62,7 @@ def solve(
     price = np.concatenate([costs, -costs], axis=1)
     with np.errstate(all="ignore"):  # what overflows is dropped as not finite
         state = _State.start(chain, r, price, start)
-        shared, dual, gap = state.z[: len(chain.shared.T)].copy(), state.dual.copy(), np.full(2 * half, np.inf)
+        best, dual, gap = state.z.copy(), state.dual.copy(), np.full(2 * half, np.inf)
         objective, progress = np.tile(-1.0, 2 * half), np.zeros(2 * half, dtype=int)
         active, steps = np.arange(2 * half), 0
         while True:
@@ -70,13 +70,13 @@ def solve(
             is_better = present < gap[active]
             better = active[is_better]
             dual[:, better], gap[better] = state.dual[:, is_better], present[is_better]
-            shared[:, better] = state.z[: len(shared), is_better]
+            best[:, better] = state.z[:, is_better]
             objective[better], progress[better] = value[is_better], steps
             width = np.maximum(np.abs(objective[:half] + objective[half:]), 1e-12)
             is_open = (gap > tolerance * np.tile(width, 2))[active]
             is_open &= np.isfinite(present) & (steps - progress[active] < _PATIENCE)
             if steps >= max_steps or not np.any(is_open):
-                return Solution(shared, dual, gap, steps)
+                return Solution(best, dual, gap, steps)
             active, state = active[is_open], state.select(is_open)
             state.advance()
             steps += 1

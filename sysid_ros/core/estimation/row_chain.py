@@ -36,6 +36,7 @@ class RowChain:
     def __init__(self, problem: Problem, extra: Array | None = None):
         n = self._n = problem.joints
         used, moving = problem.delta_radius > 0.0, problem.end_radius > 0.0
+        self._problem, self._used, self._moving = problem, used, moving
         self.error = _floored(problem.error)
         columns = [problem.y * _floored(problem.radius), problem.b[:, used] * problem.delta_radius[used]]
         columns += [] if extra is None else [extra]
@@ -57,6 +58,17 @@ class RowChain:
         self._products = self._gains[:, self._low] * self._gains[:, self._high]
         self._ends = self._instants * gains.shape[3]
         self.size = self.shared.shape[1] + self._ends + len(problem.r)
+
+    def values(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        """Of variables z (T,): x (P,), delta (M,), the extra ones, the velocity errors at the last instant (m,)."""
+        shared, ends, _ = self._split(z[:, None])
+        problem, size = self._problem, self._problem.radius.size
+        delta, end = np.zeros_like(problem.delta_radius), np.zeros_like(problem.end_radius)
+        count = int(np.count_nonzero(self._used))
+        delta[self._used] = shared[size : size + count, 0] * problem.delta_radius[self._used]
+        if self._instants:
+            end[self._moving] = ends[-1, :, 0] * problem.end_radius[self._moving]
+        return shared[:size, 0] * problem.radius, delta, shared[size + count :, 0], end
 
     def _split(self, z: Array) -> tuple[Array, Array, Array]:
         count = self.shared.shape[1]

@@ -98,7 +98,7 @@ def bound_by_membership(
     sided = SidedBounds.best_of(whole, [(below, above), (padded, padded)], len(cuts))
     is_used = np.any(np.abs(solution.dual[: len(cuts)]) > _UNUSED, axis=1)
     if len(cuts):
-        vertices = problem.center + solution.shared[: problem.center.size].T * problem.radius
+        vertices = problem.center + solution.variables[: problem.center.size].T * problem.radius
         cuts = np.concatenate([cuts[is_used], find_cuts(vertices)])
     return replace(sided, notice=notice, contradiction=contradiction, cuts=cuts)
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.estimation.agreement import Agreement
 from sysid_ros.core.estimation.bounds import Bounds, compute_bounds, describe_guarantee
 from sysid_ros.core.estimation.compaction import OF_BOUNDS, compact
+from sysid_ros.core.estimation.cone_cuts import add_cuts
 from sysid_ros.core.estimation.consistency import check_sensors, describe_contradictions, find_contradictions
 from sysid_ros.core.estimation.estimate import CombinationEstimate, ParameterEstimate
 from sysid_ros.core.estimation.fit import FitNotConverged, NoBodyInBox
@@ -80,6 +82,7 @@ class StreamingEstimator:
         self._multipliers: Array | None = None
         self._cuts: Array | None = None
         self._known = Knowledge.of_prior(self._unknowns.target)
+        self._agreement = Agreement()
         self._point: PointEstimator | LinearEstimator = LinearEstimator()
         if self._unknowns.target.body:
             self._point = PointEstimator(self._unknowns.nominal, self._unknowns.prior, self._settings.prior_weight)
@@ -157,6 +160,9 @@ class StreamingEstimator:
         problem = self._problem(rows)
         if find_contradictions(problem).size:
             return self._handle_contradiction(self._explain(problem, rows))
+        contradiction = self._find_joint_contradiction(problem, rows)
+        if contradiction:
+            return self._handle_contradiction(contradiction)
         self._rows.append(rows)
         mean = rows.y / rows.duration[:, None]
         self._gram += mean.T @ mean
@@ -167,12 +173,27 @@ class StreamingEstimator:
             self._on_rows(rows)
         return self._update() if self._windows % self._settings.update_windows == 0 else []
 
+    def _find_joint_contradiction(self, window: Problem, rows: Rows) -> str:
+        """What contradicts if a window does not agree with those before it; empty if it does."""
+        if self._settings.method == "sensitivity":  # guarantees nothing, so nothing contradicts it
+            return ""
+        everything = Rows.stack([*self._rows, rows])
+        cuts = np.zeros((0, 10)) if self._cuts is None else self._cuts
+
+        def build_all() -> Problem:
+            problem = self._problem(everything)
+            return add_cuts(problem, cuts) if len(cuts) else problem
+
+        found = self._agreement.contradiction(window, rows, build_all)
+        return "" if found is None else self._explain(self._problem(everything), everything, found[len(cuts) :])
+
     def _update(self) -> list[str]:
         outcome = self._evaluate(self._point)
         if outcome.known is None:
             return self._handle_contradiction(outcome.estimate.alarm)
         self._known, self._latest = outcome.known, outcome.estimate
         self._multipliers, self._cuts = outcome.multipliers, outcome.cuts
+        self._agreement.forget()  # box and rows are others now
         self._shorten()
         if self._on_update:
             self._on_update(outcome.estimate)

@@ -26,7 +26,7 @@ def test_no_data_give_the_prior(robot):
 def test_an_alarm_leaves_the_measured_torques_for_the_plot(robot, tools, dumbbell):
     block = tools.record(robot, robot.theta_nominal, dumbbell, tools.FourierMotion(robot, 1), 1.0)
     tau = block.tau.copy()
-    tau[500:] += 30.0
+    tau[501:] += 30.0  # a sample is the mean torque since the one before
     notices = []
     broken = SampleBlock(block.stamps, block.sequence, block.q, block.v, tau)
     estimate, _, residuals = estimate_from_samples(robot, [broken], FAST, on_notice=notices.append)

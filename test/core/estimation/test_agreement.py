@@ -1,0 +1,169 @@
+"""A contradiction of several windows is found with the window that makes it, and only then."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.optimize import linprog
+
+from sysid_ros.core.estimation import agreement as module
+from sysid_ros.core.estimation.agreement import Agreement, explain_rows
+from sysid_ros.core.estimation.consistency import find_contradictions
+from sysid_ros.core.estimation.problem import Problem
+from sysid_ros.core.estimation.rows import Rows
+from sysid_ros.core.estimation.set_membership import contradiction_margin
+from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.estimation.stream import SampleStream
+from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.unknowns import describe_unknowns
+from sysid_ros.core.estimation.window_model import WindowModel
+from sysid_ros.core.estimation.windows import build_rows
+from sysid_ros.core.model.sampling import sample_parameters
+
+SETTINGS = EstimatorSettings(use_cone=False, update_windows=1000, max_windows=1000)
+CHANGE = 0.8
+"""When the payload gets lighter [s]."""
+
+
+def record_change(robot, tools, before, after, seconds=1.6, seed=4):
+    """Noisy samples of an arm whose payload changes at `CHANGE`."""
+    rng = np.random.default_rng(seed)
+    theta, motion = sample_parameters(robot, rng, corner=True), tools.FourierMotion(robot, seed)
+    blocks = [tools.record(robot, theta, payload, motion, seconds) for payload in (before, after)]
+    is_before = (blocks[0].seconds <= CHANGE)[:, None]
+    tau = np.where(is_before, blocks[0].tau, blocks[1].tau)
+    return tools.measure(robot, blocks[0].q, blocks[0].v, tau, rng)
+
+
+@pytest.fixture(scope="module")
+def changed(robot, tools, dumbbell):
+    return record_change(robot, tools, dumbbell, np.zeros(10))
+
+
+def windows_of(robot, block, settings=SETTINGS):
+    unknowns = describe_unknowns(robot, settings)
+    model = WindowModel(robot, settings, unknowns)
+    windows, _ = SampleStream(robot, settings).add(block)
+    box, velocity = unknowns.prior, robot.sensors.velocity_error
+
+    def build(rows):
+        return Problem.build(rows, box.center, box.radius, unknowns.radius, velocity)
+
+    return [build_rows(model, w.block, w.start, w.stop, w.number) for w in windows], build
+
+
+def is_possible(problem):
+    """By scipy's simplex or interior-point method: whether any unknowns within their bounds agree with all rows."""
+    radii = np.concatenate([problem.radius, problem.delta_radius, problem.end_radii])
+    matrix = scipy.sparse.hstack([problem.y, problem.b, problem.end_matrix])
+    scaled = scipy.sparse.diags_array(1.0 / problem.error) @ matrix @ scipy.sparse.diags_array(radii)
+    both = scipy.sparse.vstack([scaled, -scaled]).tocsr()
+    limits = np.concatenate([problem.r / problem.error + 1.0, 1.0 - problem.r / problem.error])
+    return linprog(np.zeros(radii.size), A_ub=both, b_ub=limits, bounds=(-1.0, 1.0), method="highs-ipm").status == 0
+
+
+def first_contradiction(parts, build):
+    """Number of the window with which the check finds a contradiction; None if it does not; and the combination."""
+    agreement = Agreement()
+    for k, rows in enumerate(parts):
+        combination = agreement.contradiction(build(rows), rows, lambda k=k: build(Rows.stack(parts[: k + 1])))
+        if combination is not None:
+            return k, combination, agreement.programmes
+    return None, None, agreement.programmes
+
+
+def test_the_window_is_the_first_that_makes_all_rows_impossible(robot, changed):
+    parts, build = windows_of(robot, changed)
+    found, combination, programmes = first_contradiction(parts, build)
+    assert found is not None and found * 0.1 > CHANGE - 0.2
+    assert is_possible(build(Rows.stack(parts[:found]))) and not is_possible(build(Rows.stack(parts[: found + 1])))
+    # Each window by itself can be explained, and most need no programme.
+    assert not any(find_contradictions(build(rows)).size for rows in parts[: found + 1])
+    assert programmes < found
+    assert contradiction_margin(build(Rows.stack(parts[: found + 1])), combination) > 0.0
+
+
+def test_without_a_change_there_is_none_and_few_programmes(robot, tools, dumbbell):
+    for seed in range(3):
+        block = record_change(robot, tools, dumbbell, dumbbell, seed=seed)
+        found, _, programmes = first_contradiction(*windows_of(robot, block))
+        assert found is None and programmes <= 8
+
+
+def test_an_explanation_agrees_with_all_rows(robot, tools, dumbbell):
+    block = record_change(robot, tools, dumbbell, dumbbell)
+    parts, build = windows_of(robot, block)
+    explanation, extended = None, 0
+    for k, rows in enumerate(parts):
+        window, everything = build(rows), build(Rows.stack(parts[: k + 1]))
+        before = explanation
+        if before is not None:
+            explanation = before.extended(window, int(rows.start[0]), int(rows.stop[0]))
+        if before is None or explanation is None:
+            explanation, combination = explain_rows(everything, int(rows.stop[0]))
+            assert combination is None and explanation is not None
+        else:
+            extended += 1
+            rest = window.r - window.y @ explanation.x - window.b @ explanation.delta
+            rest -= window.ends[:, 0] @ before.end + window.ends[:, 1] @ explanation.end
+            assert np.all(np.abs(rest) <= window.error * (1 + 1e-6))
+        assert explanation.stamp == int(rows.stop[0])
+        assert np.all(np.abs(explanation.end) <= window.end_radius * (1 + 1e-9))
+        assert np.all(np.abs(explanation.x) <= everything.radius * (1 + 1e-9))
+        assert np.all(np.abs(explanation.delta) <= everything.delta_radius * (1 + 1e-9))
+        # With some velocity errors before, all rows so far are met by this target and this arm.
+        radii = np.concatenate([everything.end_radii, everything.error])
+        matrix = scipy.sparse.hstack([everything.end_matrix, scipy.sparse.eye_array(len(everything.r))])
+        rest = everything.r - everything.y @ explanation.x - everything.b @ explanation.delta
+        outcome = linprog(
+            np.zeros(radii.size), A_eq=matrix, b_eq=rest, bounds=np.stack([-radii, radii], axis=1) * 1.001
+        )
+        assert outcome.status == 0
+    assert extended >= 6
+    # What cannot be explained is not: a window that is off by more than everything that could explain it.
+    off = dataclasses.replace(window, r=window.r + 1.0)
+    assert explanation.extended(off, 0, 1) is None
+
+
+class TestStream:
+    def notices(self, robot, block, settings, first=15):
+        """Notices with the number of the window (from 0) after which they came."""
+        estimator = StreamingEstimator(robot, settings)
+        found = []
+        for start in range(0, len(block), 100):
+            for text in estimator.add(block.slice(start, start + 100)):
+                found.append((start // 100 - 1, text))
+        return estimator, found
+
+    def test_a_change_is_noticed_long_before_the_bounds_are_renewed(self, robot, changed, dumbbell):
+        parts, build = windows_of(robot, changed)
+        expected, _, _ = first_contradiction(parts, build)
+        settings = dataclasses.replace(SETTINGS, detect_payload_change=True)
+        estimator, found = self.notices(robot, changed, settings)
+        assert [window for window, _ in found] == [expected] and expected < 15
+        assert "estimate restarted after" in found[0][1] and f"in window {expected}" in found[0][1]
+        assert estimator.estimate().contains(np.zeros(10))
+        estimator, found = self.notices(robot, changed, SETTINGS)
+        assert not estimator.estimate().is_consistent and found[0][0] == expected
+
+    def test_also_after_bounds_were_renewed_and_rows_compacted(self, robot, tools, dumbbell):
+        """The same arm and motion for 4.5 s with and then without most of the payload."""
+        rng, motion = np.random.default_rng(4), tools.FourierMotion(robot, 4)
+        theta = sample_parameters(robot, rng, corner=True)
+        blocks = [tools.record(robot, theta, payload, motion, 5.5) for payload in (dumbbell, 0.4 * dumbbell)]
+        tau = np.where((blocks[0].seconds <= 4.75)[:, None], blocks[0].tau, blocks[1].tau)
+        block = tools.measure(robot, blocks[0].q, blocks[0].v, tau, rng)
+        settings = EstimatorSettings(detect_payload_change=True, bound_tolerance=1e-2)
+        estimator, found = self.notices(robot, block, settings)
+        assert len(found) == 1 and 46 <= found[0][0] <= 50  # the next renewal is after window 59
+        assert estimator.estimate().contains(0.4 * dumbbell)
+
+    def test_the_check_costs_few_programmes(self, robot, tools, dumbbell, monkeypatch):
+        count = []
+        original = module.explain_rows
+        monkeypatch.setattr(module, "explain_rows", lambda *words: count.append(0) or original(*words))
+        block = record_change(robot, tools, dumbbell, dumbbell, seconds=2.0)
+        estimator, found = self.notices(robot, block, EstimatorSettings(update_windows=10, bound_tolerance=1e-2))
+        assert found == [] and estimator.estimate().number_of_windows >= 19
+        assert len(count) <= 9
