@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,7 @@ from sysid_ros.ros.conversions import (
 )
 
 _ALL_OF_THEM = 2**63 - 1
+_REMEMBERED_PLANS = 16
 
 
 @dataclass
@@ -67,6 +69,7 @@ class SuiteWatch:
         records: What the present or last goal has seen.
         status: Latest status of the driver, None before the first.
         status_time: When it came, monotonic [s].
+        followed: Hashes of the last plans that the driver was heard to follow, the oldest first.
         sample_stamp_ns: Stamp of the latest sample [ns].
         sample_time: When it came, monotonic [s].
         sample_fault: Why the latest batch of samples could not be used; empty if it could.
@@ -80,6 +83,7 @@ class SuiteWatch:
         self.records = Records()
         self.status: DriverStatus | None = None
         self.status_time = -np.inf
+        self.followed: deque[str] = deque(maxlen=_REMEMBERED_PLANS)
         self.sample_stamp_ns = 0
         self.sample_time = -np.inf
         self.sample_fault = ""
@@ -112,6 +116,7 @@ class SuiteWatch:
             self.estimate, self._estimate_message = None, None
             self._past_until_ns = _ALL_OF_THEM
             self._is_recording = True
+            self.followed.clear()
             self._recorder = recorder
             for topic, message in self._latched.items():
                 self._record(topic, message, self._now_ns)
@@ -180,6 +185,8 @@ class SuiteWatch:
     def _take_status(self, status: DriverStatus) -> None:
         with self._lock:
             self.status, self.status_time = status, time.monotonic()
+            if status.plan_hash and status.plan_hash not in self.followed:
+                self.followed.append(status.plan_hash)
             self._record("arm_driver/status", status, stamp_from_message(status.header.stamp))
 
     def _take_estimate(self, message: EstimateMessage) -> None:

@@ -111,6 +111,11 @@ class Reserve:
     torque: float = 0.01
 
     @classmethod
+    def of_joints(cls) -> Reserve:
+        """The part that only narrows the ends to choose from, and so never leaves nothing to choose."""
+        return cls(distance=0.0, torque=0.0)
+
+    @classmethod
     def none(cls) -> Reserve:
         """No reserve."""
         return cls(0.0, 0.0, 0.0, 0.0)
@@ -154,7 +159,7 @@ class Margins:
             0.5 * steps["position"] * ones,
             steps["velocity"] * ones,
             steps["acceleration"] * ones,
-            Reserve.none(),
+            Reserve.of_joints(),
         )
 
     def grown(self, rejection: PlanRejected, joint_names: Sequence[str]) -> Margins:

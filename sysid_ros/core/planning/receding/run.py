@@ -33,6 +33,8 @@ _GROWTH = 0.05
 """By how much measured errors are enlarged for the search: another motion has others."""
 _SHRINK = 0.5
 """What is left of the reach when a motion could not be bounded."""
+_GENTLER = 0.25
+"""What is left of the reach where the errors of a motion have no room; unlike the above nothing to remember."""
 _REGROW = 1.25
 """By how much the reach may grow again from plan to plan."""
 
@@ -80,7 +82,8 @@ class PlanningRun:
         self._settings, self._robot = model.settings, model.robot
         self._memory, self._deadline, self._is_cancelled = memory, deadline, is_cancelled
         self._margins = Margins.of(self._settings, self._robot.n)
-        self._is_relaxed = self._is_gentle = False
+        self._is_relaxed, self._share = False, 1.0
+        self._gentle: AssumedErrors | None = None
         self._errors, self._reach = memory.errors, memory.reach
         self._starts = self._iterations = 0
         self._search_seconds = 0.0
@@ -102,7 +105,7 @@ class PlanningRun:
                 problem = self._problem(self._errors.grown(0.0 if self._is_relaxed else _GROWTH))
             except NoMotion as failure:
                 self._rejections.append(str(failure))
-                if not self._measure_gentlest():
+                if not self._look_gently():
                     break
                 continue
             candidate = self._search(problem, warm)
@@ -115,20 +118,34 @@ class PlanningRun:
         return self._no_plan()
 
     def _problem(self, errors: AssumedErrors, margins: Margins | None = None) -> PlanProblem:
-        return PlanProblem(self._model, self._request, errors, margins or self._margins, self._reach)
+        return PlanProblem(self._model, self._request, errors, margins or self._margins, self._share * self._reach)
 
-    def _measure_gentlest(self) -> bool:
-        """Bounds the gentlest motion, in case the errors are a guess or those of a faster one; whether that is new."""
-        if self._is_gentle:
+    def _look_gently(self) -> bool:
+        """Goes on with the errors of the gentlest motion, and with smaller motions the next time.
+
+        Next to a limit there may be no room for the errors of the motions that were looked at, or that were guessed.
+
+        Returns:
+            Whether that leaves something to try.
+        """
+        if self._gentle is None:
+            self._gentle = self._bound_gentlest()
+            if self._gentle is not None:
+                self._errors = self._memory.errors = self._gentle
+            return self._gentle is not None
+        if self._errors is self._gentle and self._is_relaxed:
             return False
-        self._is_gentle = True
+        self._relax()
+        self._share *= _GENTLER
+        self._errors = self._gentle
+        return True
+
+    def _bound_gentlest(self) -> AssumedErrors | None:
         q0, v0, a0 = self._request.start
         duration = self._settings.duration
         trajectory = BezierTrajectory(q0, v0, a0, q0 + gentlest_offset(self._request.start, duration), duration)
         measured = None if self._late(self._certifier.expected) else self._bound(trajectory)
-        if measured is not None:
-            self._errors = self._memory.errors = AssumedErrors.of(measured, self._robot.n)
-        return measured is not None
+        return None if measured is None else AssumedErrors.of(measured, self._robot.n)
 
     def _search(self, problem: PlanProblem, warm: Array | None) -> Candidate:
         """The best candidate of a search; a later one starts from what was rejected."""

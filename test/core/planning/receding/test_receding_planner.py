@@ -96,6 +96,24 @@ def test_a_plan_leaves_room_for_the_larger_errors_of_the_next(gen3, boxes, error
         assert after.is_found, after.reason
 
 
+def test_next_to_a_limit_smaller_motions_are_found(gen3, boxes, errors):
+    """Where large motions have no room for their errors, which are known only once one was looked at."""
+    close = replace(gen3.limits, q_lower=gen3.home - 0.3, q_upper=gen3.home + 0.3)
+    arm, rest, scene = replace(gen3, limits=close), np.zeros(7), Scene()
+
+    def bound(path):
+        share = 0.2 + np.abs(path.q1 - path.evaluate(0.0)[0]).max()
+        return replace(errors, position=share * errors.position)
+
+    start = gen3.home.copy()
+    start[3] = close.q_upper[3] - 1.75 * 0.2 * errors.position[3] - 0.004
+    prove = lambda path, found: verify(arm, path, boxes, found, scene)  # noqa: E731
+    nominal, deadline = arm.payload_prior.nominal, time.monotonic() + ENOUGH
+    outcome = RecedingPlanner(arm).plan((start, rest, rest), NOTHING, boxes, nominal, scene, bound, prove, deadline)
+    assert outcome.is_found, outcome.reason
+    assert outcome.trajectory.q1[3] < start[3] - 0.015  # away from the limit, so that there is a way on
+
+
 def test_the_same_seed_gives_the_same_plan(plan, gen3):
     one, two, other = (plan(RecedingPlanner(gen3, RecedingSettings(seed=seed))) for seed in (3, 3, 4))
     assert one.trajectory.hash() == two.trajectory.hash() != other.trajectory.hash()
