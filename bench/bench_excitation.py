@@ -28,7 +28,7 @@ from sysid_ros.core.excitation.space import FourierSpace
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.base import Trajectory
 from sysid_ros.core.planning.motion_checks import PlanRejected
-from sysid_ros.core.planning.sampled_planner import SampledCheckSettings, certify_sampled
+from sysid_ros.core.planning.sampled_checks import SampledCheckSettings, certify_sampled
 
 SCALES = np.linspace(1.0, 0.05, 20)
 DRAWS = 20

@@ -28,7 +28,7 @@ from sysid_ros.core.planning.bezier import BezierTrajectory  # noqa: E402
 from sysid_ros.core.planning.braked import slowdown_states  # noqa: E402
 from sysid_ros.core.planning.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
 from sysid_ros.core.planning.motion_checks import PlanRejected, TorqueDemand  # noqa: E402
-from sysid_ros.core.planning.sampled_planner import SampledCheckSettings, certify_sampled  # noqa: E402
+from sysid_ros.core.planning.sampled_checks import SampledCheckSettings, certify_sampled  # noqa: E402
 from sysid_ros.core.planning.scene import Obstacle, Scene  # noqa: E402
 from sysid_ros.core.planning.verifier import VerifierSettings, verify  # noqa: E402
 

@@ -20,7 +20,7 @@ from sysid_ros.core.excitation.symbolic import build_clearance
 from sysid_ros.core.planning.base import PlanningCancelled
 from sysid_ros.core.planning.clearance import build_collision_model, pair_distances, sphere_centers
 from sysid_ros.core.planning.fourier import FourierTrajectory, rest_projection
-from sysid_ros.core.planning.sampled_planner import SampledCheckSettings, certify_sampled
+from sysid_ros.core.planning.sampled_checks import SampledCheckSettings, certify_sampled
 
 N = 7
 SETTINGS = ExcitationSettings(starts=1, max_iterations=25, time_budget=60.0)

@@ -13,7 +13,7 @@ import pytest
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.planning.bundle import CertifiedPlan, check_sequence, recheck, robot_hash
 from sysid_ros.core.planning.certificate import CertificateMismatch
-from sysid_ros.core.planning.sampled_planner import certify_sampled
+from sysid_ros.core.planning.sampled_checks import certify_sampled
 from sysid_ros.core.planning.scene import Obstacle, Scene
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.core.planning.verifier import certify

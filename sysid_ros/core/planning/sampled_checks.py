@@ -1,24 +1,22 @@
-"""First version of the safe planner: checks trajectories at dense samples, and plans Bezier motions checked alike.
+"""Checks trajectories at dense samples: what the verifier is compared with. It proves nothing.
 
 Position, velocity and acceleration limits are checked over continuous time (extrema of the curves); torques and
-distances at samples only. That is no proof, and every certificate says so; a verifier over continuous time can take its
-place.
+distances at samples only, and every certificate says so.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel, Sphere
-from sysid_ros.core.planning.base import InvalidTrajectory, PlanningCancelled, Trajectory, joint_vector
-from sysid_ros.core.planning.bezier import BezierTrajectory
+from sysid_ros.core.planning.base import InvalidTrajectory, Trajectory
 from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.clearance import Obstacle, build_scene_model, spheres_of_payload
 from sysid_ros.core.planning.motion_checks import (
@@ -34,10 +32,6 @@ from sysid_ros.core.planning.motion_checks import (
 from sysid_ros.core.planning.scene import Scene
 
 Array = NDArray[np.float64]
-
-_PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
-_REST_POINTS = 100  # points of the path at which the torque at rest is looked at
-_STRETCH = 1.15  # a rejected duration is stretched by this
 
 
 @dataclass(frozen=True)
@@ -155,93 +149,12 @@ def certify_sampled(
     )
 
 
-def plan_to(
-    robot: RobotModel,
-    start: ArrayLike,
-    goal: ArrayLike,
-    boxes: tuple[Box, Box],
-    tracking_bound: TrackingErrors,
-    obstacles: Sequence[Obstacle] = (),
-    settings: SampledCheckSettings | None = None,
-    now: float = 0.0,
-    *,
-    start_velocity: ArrayLike | None = None,
-    start_acceleration: ArrayLike | None = None,
-    duration: float | None = None,
-    max_duration: float = 20.0,
-    is_cancelled: Callable[[], bool] = lambda: False,
-) -> tuple[BezierTrajectory, Certificate]:
-    """Plans a certified Bezier motion to a posture, as short as the limits allow.
-
-    Args:
-        robot: The arm.
-        start: Start position, (n,) [rad].
-        goal: End position, (n,) [rad].
-        boxes: As in :func:`certify_sampled`.
-        tracking_bound: As in :func:`certify_sampled`.
-        obstacles: As in :func:`certify_sampled`.
-        settings: As in :func:`certify_sampled`.
-        now: As in :func:`certify_sampled`.
-        start_velocity: Start velocity, (n,) [rad/s]; at rest without it.
-        start_acceleration: Start acceleration, (n,) [rad/s^2]; zero without it.
-        duration: Duration [s]; None finds one.
-        max_duration: Longest duration that is tried [s].
-        is_cancelled: Looked at between tries.
-
-    Returns:
-        The motion and its certificate.
-
-    Raises:
-        PlanningCancelled: ``is_cancelled`` said so.
-        PlanRejected: No duration is good enough; tells what is wrong with the last one.
-        InvalidTrajectory: A vector is not finite or of the wrong length.
-    """
-    q0, q1 = joint_vector("start [rad]", start, robot.n), joint_vector("goal [rad]", goal, robot.n)
-    zero = np.zeros(robot.n)
-    velocity, acceleration = (zero if given is None else given for given in (start_velocity, start_acceleration))
-    v0 = joint_vector("start_velocity [rad/s]", velocity, robot.n)
-    a0 = joint_vector("start_acceleration [rad/s^2]", acceleration, robot.n)
-    settings = settings or SampledCheckSettings()
-    total = duration or _shortest_duration(robot, q0, q1, tracking_bound)
-    while not is_cancelled():
-        trajectory = BezierTrajectory(q0, v0, a0, q1, total)
-        try:
-            return trajectory, certify_sampled(robot, trajectory, boxes, tracking_bound, obstacles, settings, now)
-        except PlanRejected as rejection:
-            if duration is not None or total * _STRETCH > max_duration:
-                raise
-            # From rest to rest a longer duration follows the same path: what is wrong with the path stays wrong.
-            if not (v0.any() or a0.any()):
-                if rejection.check in ("position", "self-collision", "ground", "obstacle"):
-                    raise
-                _require_rest_torque(_build_demand(robot, boxes, settings), trajectory, settings)
-        total *= _STRETCH
-    raise PlanningCancelled("the planner was cancelled")
-
-
 def _build_demand(robot: RobotModel, boxes: tuple[Box, Box], settings: SampledCheckSettings) -> TorqueDemand:
     for name, box, length in (("arm", boxes[0], 14 * robot.n), ("payload", boxes[1], 10)):
         if box.lower.shape != (length,):
             raise ParameterOutOfRange(f"length of the {name}'s parameter box", box.lower.size, str(length))
     feedback = error_bound("feedback_torque [Nm]", settings.feedback_torque, robot.n)
     return TorqueDemand(robot, *boxes, feedback)
-
-
-def _require_rest_torque(demand: TorqueDemand, trajectory: Trajectory, settings: SampledCheckSettings) -> None:
-    """Raises PlanRejected where the arm could not even stand still on the path."""
-    times = np.linspace(0.0, trajectory.duration, _REST_POINTS)
-    q, v, _ = trajectory.sample(times)
-    rest = np.zeros_like(v)
-    demand.check("torque at rest", times, (q, rest, rest), settings.torque_fraction)
-
-
-def _shortest_duration(robot: RobotModel, start: Array, goal: Array, tracking_bound: TrackingErrors) -> float:
-    """Duration at which a degree-5 motion from rest to rest just respects velocities and accelerations, rounded up."""
-    distance = np.abs(goal - start)
-    velocity = np.maximum(robot.limits.v_max - tracking_bound.velocity, 1e-3)
-    by_velocity = _PEAK_SPEED * distance / velocity
-    by_acceleration = np.sqrt(_PEAK_ACCELERATION * distance / robot.limits.a_max)
-    return float(max(1.01 * by_velocity.max(), 1.01 * by_acceleration.max(), 0.2))
 
 
 def _check_stops(demand: TorqueDemand, trajectory: Trajectory, settings: SampledCheckSettings) -> tuple[float, float]:

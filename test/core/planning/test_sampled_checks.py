@@ -1,4 +1,4 @@
-"""The sampled planner: every check rejects its own violation, and what passes is really free."""
+"""The sampled checks: every one rejects its own violation, and what passes is really free."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import INERTIAL, Sphere
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.planning.base import PlanningCancelled
 from sysid_ros.core.planning.braked import slowdown_states
 from sysid_ros.core.planning.certificate import box_hash
 from sysid_ros.core.planning.clearance import Obstacle
 from sysid_ros.core.planning.family import BezierFamily
 from sysid_ros.core.planning.motion_checks import PlanRejected, TorqueDemand
-from sysid_ros.core.planning.sampled_planner import SampledCheckSettings, certify_sampled, plan_to
+from sysid_ros.core.planning.sampled_checks import SampledCheckSettings, certify_sampled
 from sysid_ros.core.planning.trajectory import BezierTrajectory, BrakedTrajectory, InvalidTrajectory
 
 ZERO = np.zeros(7)
@@ -241,44 +240,6 @@ def test_slowdown_states_cover_real_stops(make_fourier):
 
 
 # Planning to a posture
-
-
-def test_plan_to_reaches_the_goal_and_is_certified(gen3, boxes, tracking):
-    trajectory, certificate = plan_to(gen3, gen3.home, gen3.home + STEP, boxes, tracking, now=2.0)
-    certificate.matches(trajectory, *boxes, now=2.0)
-    np.testing.assert_array_equal(trajectory.end, gen3.home + STEP)
-    with pytest.raises(PlanRejected):  # as short as possible: a little shorter is not
-        plan_to(gen3, gen3.home, gen3.home + STEP, boxes, tracking, duration=0.8 * trajectory.duration)
-
-
-def test_plan_to_from_a_moving_state(gen3, boxes, tracking):
-    before, _ = plan_to(gen3, gen3.home, gen3.home + STEP, boxes, tracking)
-    q, v, a = before.evaluate(0.4 * before.duration)
-    plan, _ = plan_to(gen3, q, gen3.home, boxes, tracking, start_velocity=v, start_acceleration=a)
-    np.testing.assert_allclose(plan.evaluate(0.0)[1], v, atol=1e-12)
-    np.testing.assert_array_equal(plan.end, gen3.home)
-
-
-def test_plan_to_says_what_is_wrong_with_the_goal(gen3, boxes, tracking):
-    goal = gen3.home.copy()
-    goal[1] = 2.3
-    with pytest.raises(PlanRejected, match="position limit broken at joint 'joint_2'"):
-        plan_to(gen3, gen3.home, goal, boxes, tracking)
-    stretched = gen3.home + np.array([0, 1.2, 0, -1.3, 0, -1.0, 0])
-    with pytest.raises(PlanRejected, match="torque at rest limit broken at joint 'joint_[26]'"):
-        plan_to(gen3, gen3.home, stretched, boxes, tracking)
-    with pytest.raises(InvalidTrajectory, match=r"goal \[rad\] of joint 2 is nan"):
-        plan_to(gen3, gen3.home, np.where(np.arange(7) == 1, np.nan, gen3.home), boxes, tracking)
-    with pytest.raises(InvalidTrajectory, match=r"shape of goal \[rad\] is \(6,\)"):
-        plan_to(gen3, gen3.home, gen3.home[:6], boxes, tracking)
-
-
-def test_plan_to_can_be_cancelled(gen3, boxes, tracking):
-    with pytest.raises(PlanningCancelled):
-        plan_to(gen3, gen3.home, gen3.home + STEP, boxes, tracking, is_cancelled=lambda: True)
-
-
-# The family of the receding-horizon planner
 
 
 def test_the_family_replans_from_motion():
