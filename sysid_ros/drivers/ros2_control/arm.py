@@ -88,13 +88,17 @@ class Ros2ControlArm(Arm):
             TakeoverRefused: The arm, its states or its controller are not as set up.
             GravityTestFailed: The measured efforts do not balance gravity.
         """
+        held = (self._holding, self._order, self._sent_position)
         self._forget()
+        if held[0] is not None:  # the arm is held until commands take over, in the order that was right so far
+            self._holding, self._order, self._sent_position = held
         if self._link is None:
             self._link = self._open_link()
         try:
             self._take_over(self._link)
         except Exception:
-            self.close()
+            if self._holding is None:  # else the arm is held as before
+                self.close()
             raise
 
     def read(self) -> ArmState:
@@ -179,7 +183,7 @@ class Ros2ControlArm(Arm):
     def _take_over(self, link: JointLink) -> None:
         settings, robot = self.settings, self._robot
         self._stream = JointStream(robot, settings, link)
-        watched = watch_arm(self._stream, settings, robot, link.states_name)
+        watched = watch_arm(self._stream, settings, robot, link.states_name, self._hold_meanwhile)
         self._measured_period = watched.period
         require_rest(watched, robot, settings.rest_time)
         check_gravity(robot, watched.q, watched.tau)
@@ -188,10 +192,11 @@ class Ros2ControlArm(Arm):
         require_listener(link, settings)
         self._sent_position = np.array(watched.q)
         state = self._newest_state()
-        self._is_commanding = True
-        # Commands come first: a controller that starts without one would let the arm fall.
-        self.command(watched.tau)
+        require_rest(replace(watched, spread=np.abs(state.q - watched.q)), robot, settings.rest_time)
+        self._is_commanding, self._holding = True, None
         if link.has_hold_controller:
+            # Commands come first: a controller that starts without one would let the arm fall.
+            self.command(watched.tau)
             problem = link.switch(is_torque=True, timeout=settings.connect_timeout)
             if problem:
                 self._is_commanding = False
@@ -217,6 +222,12 @@ class Ros2ControlArm(Arm):
             link.send([0.0] * self.n, self._sent_position[list(self._order)].tolist())
         else:
             self._send_blindly(watched.tau)
+
+    def _hold_meanwhile(self, measured: Measured) -> None:
+        """An arm that is taken over again is held until then."""
+        state = self._state(measured, ())
+        if self._holding is not None:
+            self._send(self._holding.torque(state))
 
     def _newest_state(self) -> ArmState:
         """The latest state; those that have come in the meantime are left out.

@@ -22,6 +22,8 @@ _CREEP_SPEED = 0.003
 """Speed, beyond the same error, above which a joint certainly slides [rad/s]."""
 _HOLD_RATE = 20.0
 """Natural frequency of the hold [rad/s] ..."""
+_LARGEST_PULL = 0.05
+"""Distance beyond which the hold pulls no more than at it [rad]: an arm that has moved far comes back slowly."""
 _RATE_TIMES_PERIOD = 0.1
 """... and its largest product with the period, for a delay of up to two periods [-]."""
 
@@ -82,6 +84,7 @@ class LastingHold:
         tau = self._balance
         if state is not None:
             rate = self._rate
-            feedback = rate**2 * (self._anchor - state.q) - 2.0 * rate * state.v
+            pull = np.clip(self._anchor - state.q, -_LARGEST_PULL, _LARGEST_PULL)
+            feedback = rate**2 * pull - 2.0 * rate * state.v
             tau = tau + self._gravity(state.q) - self._gravity_there + self._inertia * feedback
         return np.clip(tau, -limit, limit)

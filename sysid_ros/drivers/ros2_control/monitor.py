@@ -153,6 +153,7 @@ class MonitorLoop:
         self._now_ns = 0
         self._model = LoopModel.nominal(robot)
         self._state: ArmState | None = None
+        self._is_connected = False
 
     # What a control loop has, too
 
@@ -163,9 +164,10 @@ class MonitorLoop:
             LoopRefusal: It listens already.
             ArmError: The states cannot be used.
         """
-        if self._state is not None:
+        if self._is_connected:
             raise LoopRefusal("connect", "the arm is monitored already")
         self.arm.connect()
+        self._is_connected = True
         self._check = MeasurementCheck(self.robot, self.settings, self.arm.period)
         self._note(LoopCode.OK, f"{_WATCHING} (static gravity test: {self.arm.health()['static gravity test']})")
 
@@ -231,7 +233,7 @@ class MonitorLoop:
     def release(self, reason: str) -> None:
         """Ends listening."""
         self.arm.close()
-        self._state = None
+        self._state, self._is_connected = None, False
         self._note(self._code, reason)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,8 +37,21 @@ class Watched:
     period: float
 
 
-def watch_arm(stream: JointStream, settings: Ros2ControlSettings, robot: RobotModel, name: str) -> Watched:
+def watch_arm(
+    stream: JointStream,
+    settings: Ros2ControlSettings,
+    robot: RobotModel,
+    name: str,
+    on_state: Callable[[Measured], None] = lambda _: None,
+) -> Watched:
     """Listens to the arm for a while.
+
+    Args:
+        stream: Its states.
+        settings: How long, and what is asked of them.
+        robot: The arm.
+        name: Where they come from, for messages.
+        on_state: Called with every state.
 
     Raises:
         TakeoverRefused: It is silent, says too little, or too slowly.
@@ -48,6 +62,7 @@ def watch_arm(stream: JointStream, settings: Ros2ControlSettings, robot: RobotMo
         state = stream.next(settings.session_timeout)
         if state is not None:
             states.append(state)
+            on_state(state)
         elif stream.silence > settings.connect_timeout:
             raise TakeoverRefused(
                 f"{name}: {len(states)} of {count} states came before {settings.connect_timeout:g} s of silence "
@@ -98,7 +113,9 @@ def find_order(link: JointLink, settings: Ros2ControlSettings, robot: RobotModel
     """Which joint of the model each entry of a command is for; see :func:`order_of_commands`."""
     if settings.interface is Interface.LBR:  # the order is part of the message's definition
         return tuple(range(robot.n))
-    return order_of_commands(robot, settings.command_joints, link.ask_controller(_ASK_SECONDS))
+    # A controller that is not needed for the answer may have no parameter service at all.
+    timeout = _ASK_SECONDS if settings.command_joints else settings.connect_timeout
+    return order_of_commands(robot, settings.command_joints, link.ask_controller(timeout))
 
 
 def require_listener(link: JointLink, settings: Ros2ControlSettings) -> None:

@@ -271,6 +271,45 @@ def test_letting_go_brings_the_arm_to_rest_and_leaves_the_torque_that_holds_it(r
     assert np.abs(link.hardware.q - place).max() < 0.05
 
 
+def test_an_arm_that_is_held_is_held_while_it_is_taken_over_again_and_after_a_refusal(robot):
+    link = link_to(robot, payload="dumbbell_4lb", joints=robot.joint_names[::-1])
+    arm = make_arm(robot, link)
+    arm.connect()
+    gravity = link.hardware._true.gravity
+    for _ in range(150):
+        state = arm.read()
+        arm.command(gravity(state.q) + 0.1 * robot.limits.tau_max)
+    arm.stop("enough")
+    with pytest.raises(TakeoverRefused, match="moves: "):
+        arm.connect()
+    assert not link.is_closed
+    for _ in range(1000):
+        arm.read()
+    assert speed(link) < 1e-3
+    place, sent = np.array(link.hardware.q), len(link.sent)
+    link.broadcaster.faults = BroadcastFaults(nan_efforts=("joint_4",))
+    with pytest.raises(TakeoverRefused, match="the effort of joint_4"):
+        arm.connect()
+    assert len(link.sent) - sent >= 50
+    link.broadcaster.faults = BroadcastFaults()
+    arm.connect()
+    assert np.abs(link.hardware.q - place).max() < 0.02
+
+
+def test_a_hold_pulls_an_arm_that_was_moved_back_slowly(robot):
+    link = link_to(robot)
+    arm = make_arm(robot, link)
+    arm.connect()
+    arm.stop("enough")
+    link.hardware._data.qpos[:] += 0.4
+    fastest = 0.0
+    for _ in range(3000):
+        arm.read()
+        fastest = max(fastest, speed(link))
+    assert fastest < 1.0
+    assert np.abs(link.hardware.q - robot.home).max() < 0.05
+
+
 def test_a_hold_controller_takes_over_on_stop_and_is_asked_before_the_first_motion(robot):
     link = link_to(robot)
     link.has_hold_controller, link.is_torque = True, False
