@@ -1,0 +1,311 @@
+"""The driver node with an arm that is reached over topics alone: an emulated one, over real DDS."""
+
+import sys
+
+import numpy as np
+import pytest
+from diagnostic_msgs.msg import DiagnosticArray
+from node_bench import Bench, DriverProbe
+from rcl_interfaces.srv import GetParameters
+from std_srvs.srv import Trigger
+
+from sysid_msgs.msg import DriverStatus
+from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_ros.core.control import RobustSettings
+from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.planning.certificate import AssumedControl
+from sysid_ros.core.planning.scene import Scene
+from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.drivers.mock import load_payload
+from sysid_ros.drivers.ros2_control.settings import Interface
+from sysid_ros.nodes import ros2_control_emulator
+from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
+from sysid_ros.nodes.arm_emulator import ArmEmulatorNode, ArmEmulatorParameters
+from sysid_ros.nodes.estimator import EstimatorNode
+from sysid_ros.nodes.ros2_control_link import (
+    LinkSetup,
+    PackageNotInstalled,
+    RosJointLink,
+    from_joint_state,
+    from_lbr_state,
+)
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import estimate_from_message, stamp_from_message
+
+HOLD, IDLE, TRACK, FAULT = (getattr(DriverStatus, f"MODE_{name}") for name in ("HOLD", "IDLE", "TRACK", "FAULT"))
+PAYLOAD = "dumbbell_4lb"
+RATE = 500.0
+PATIENT = {"heartbeat_timeout": 5.0, "commander_timeout": 5.0, "late_limit": 5.0, "cycle_timeout": 1.0}
+
+
+def make_bench(mode, robot, **driver):
+    """A bench with an emulated arm whose joints come in an order of their own, with others among them."""
+    names = robot.joint_names
+    lists = {
+        "state_joints": ("finger", *names[::-1], "lid"),
+        "command_joints": (*names[4:], *names[:4]),
+    }
+    given = {"model": robot.name, "arm_emulator:mode": mode, "arm_emulator:payload": PAYLOAD,
+             "arm_emulator:patience": 0.5, "arm_driver:mode": mode, "arm_driver:session_timeout": 3.0}  # fmt: skip
+    given |= {f"arm_emulator:{name}": f"[{', '.join(values)}]" for name, values in lists.items()}
+    given |= {f"{node}:update_rate": RATE for node in ("arm_emulator", "arm_driver")}
+    given |= {f"arm_driver:{name}": value for name, value in {**PATIENT, **driver}.items()}
+    return Bench(*(word for name, value in given.items() for word in ("-p", f"{name}:={value}")))
+
+
+def fault(bench, **values):
+    assert bench.set_parameter("joint_state_broadcaster", **values) == ""
+
+
+def reconnect(bench, probe):
+    """As a person would: again, where the arm did not rest yet."""
+    answers = (bench.call(Trigger, "arm_driver/reconnect") for _ in range(20))
+    assert any(answer.success for answer in answers)
+    probe.wait_for(HOLD)
+
+
+def execute(probe, trajectory):
+    """Certificates are valid in the time of the arm, which on a busy machine passes more slowly."""
+    now = stamp_from_message(probe.status.latest.header.stamp) * 1e-9
+    law = RobustSettings(bandwidth=100.0, period=1.0 / RATE, delay=1.0 / RATE).law
+    control = AssumedControl(law, LoopModel.nominal(probe._robot).payload, 0.0, "", 0.0)
+    return probe.execute(trajectory, issued_at=now - 1.0, expires_at=now + 60.0, control=control)
+
+
+@pytest.fixture
+def commanded(robot):
+    bench = make_bench("emulated_ros2_control", robot, torque_command="full", session_timeout=1.0)
+    yield bench
+    bench.close()
+
+
+def test_any_arm_is_held_moved_lost_and_held_again(commanded, robot):
+    bench = commanded
+    bench.run(ArmEmulatorNode())
+    driver = bench.run_active(ArmDriverNode())
+    probe = DriverProbe(bench, robot, scene=Scene())
+    status = probe.wait_for(HOLD)
+    assert "over ros2_control, without real-time guarantees" in status.text
+    assert status.is_simulated and not status.real_time_scheduling
+    np.testing.assert_allclose(status.reference_position, robot.home, atol=0.02)
+    assert driver.count_publishers("joint_states") == 1  # those of the arm itself, and no others
+
+    found = bench.listen(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS).wait(lambda m: len(m.status[0].values) > 20)
+    values = {one.key: one.value for one in found.status[0].values}
+    assert values["connection"] == "over ros2_control, without real-time guarantees"
+    assert values["order of commands"].startswith("joint_5, joint_6, joint_7, joint_1")
+    assert values["static gravity test"] == "passed" and int(values["commands sent"]) > 100
+
+    fault(bench, fault_nan_efforts=["joint_2"])
+    status = probe.status.wait(lambda s: "no motion may start: the torque of joint_2 is nan" in s.text)
+    refused = probe.execute(probe.move())
+    assert not refused.accepted and "the torque of joint_2 is nan" in refused.message
+    fault(bench, fault_nan_efforts=[""])
+    probe.status.wait(lambda s: "no motion may start" not in s.text, after=len(probe.status.messages))
+
+    trajectory = probe.move(distance=0.1)
+    response = execute(probe, trajectory)
+    assert response.accepted and "assumed by its certificate, not known" in response.message
+    probe.wait_for(TRACK)
+    status, speed = probe.wait_for_rest()
+    np.testing.assert_allclose(status.reference_position, trajectory.end, atol=1e-6)
+    assert speed < 0.1 and status.code == DriverStatus.CODE_OK
+
+    assert execute(probe, probe.move(distance=0.1, duration=2.0)).accepted
+    probe.wait_for(TRACK)
+    fault(bench, fault_controller_dead=True)
+    failed = probe.status.wait(lambda s: s.code != DriverStatus.CODE_OK)
+    assert failed.code in (DriverStatus.CODE_INVALID_MEASUREMENT, DriverStatus.CODE_TRACKING_ERROR)
+    probe.wait_for(FAULT)
+    fault(bench, fault_controller_dead=False)
+    reconnect(bench, probe)
+
+    fault(bench, fault_silent=True)
+    assert "no joint states" in probe.wait_for(FAULT).text
+    fault(bench, fault_silent=False)
+    reconnect(bench, probe)
+
+    count = len(probe.status.messages)
+    assert bench.change_state("arm_driver", "deactivate")
+    assert probe.status.wait(lambda s: s.mode == IDLE, after=count).text == "the driver is deactivated"
+
+
+def test_a_stated_order_that_is_not_the_controllers_is_refused(robot):
+    names = ", ".join(robot.joint_names)
+    bench = make_bench("emulated_ros2_control", robot, torque_command="full", command_joints=f"[{names}]")
+    try:
+        bench.run(ArmEmulatorNode())
+        said = []
+        driver = bench.run(ArmDriverNode())
+        driver.get_logger().fatal = said.append
+        assert bench.change_state("arm_driver", "configure")
+        assert not bench.change_state("arm_driver", "activate")
+        assert "the controller takes commands in the order joint_5, joint_6" in said[0]
+        told = bench.call(GetParameters, "effort_controller/get_parameters", GetParameters.Request(names=["joints"]))
+        assert list(told.values[0].string_array_value)[:2] == ["joint_5", "joint_6"]
+    finally:
+        bench.close()
+
+
+def test_an_arm_that_moves_by_itself_is_identified_and_never_commanded(robot):
+    bench = make_bench("emulated_monitor_only", robot)
+    try:
+        bench.run(ArmEmulatorNode())
+        bench.run(EstimatorNode())
+        driver = bench.run_active(ArmDriverNode())
+        probe = DriverProbe(bench, robot)
+        status = probe.status.wait(lambda s: s.mode == IDLE and "monitoring; nothing is commanded" in s.text)
+        assert status.is_simulated and not status.real_time_scheduling
+        refused = probe.execute(probe.stay())
+        assert not refused.accepted
+        assert "the arm is only monitored: this driver commands nothing" in refused.message
+        brake = bench.call(Trigger, "arm_driver/brake")
+        assert not brake.success and "brake refused: the arm is only monitored" in brake.message
+
+        estimates = bench.listen(EstimateMessage, "estimator/estimate", qos.LATCHED)
+        prior = robot.payload_prior.box
+
+        def has_learnt(message):
+            estimate = estimate_from_message(message)
+            width = 0.8 * (prior.upper[0] - prior.lower[0])
+            return estimate is not None and estimate.upper[0] - estimate.lower[0] < width
+
+        estimate = estimate_from_message(estimates.wait(has_learnt))
+        assert estimate.is_consistent, estimate.alarm
+        truth = load_payload(robot, PAYLOAD)
+        assert np.all((estimate.lower <= truth) & (truth <= estimate.upper))
+        assert driver.count_publishers("effort_controller/commands") == 0
+        assert driver.count_publishers("joint_states") == 1
+    finally:
+        bench.close()
+
+
+def names_of(**values):
+    parameters = ArmDriverParameters(mode="ros2_control", torque_command="full", **values)
+    return parameters
+
+
+def test_names_are_those_that_users_of_ros2_control_know(robot):
+    def resolve(name):
+        return f"/lbr/{name}"
+
+    setup = names_of(hold_controller="joint_trajectory_controller").link_setup(robot, resolve, is_commanded=True)
+    assert (setup.states, setup.commands) == ("/lbr/joint_states", "/lbr/effort_controller/commands")
+    assert setup.effort_controller == "/lbr/effort_controller" and setup.namespace == "/lbr"
+    assert setup.hold_controller == "joint_trajectory_controller"
+    assert setup.controller_manager == "/lbr/controller_manager"
+
+    setup = names_of(arm_interface="lbr_fri_idl").link_setup(robot, resolve, is_commanded=True)
+    assert (setup.states, setup.commands) == ("/lbr/state", "/lbr/command/torque")
+    setup = names_of(hold_controller="x", command_topic="tau").link_setup(robot, resolve, is_commanded=False)
+    assert setup.commands == "" and setup.hold_controller == ""
+
+
+def test_settings_reach_the_connection(robot):
+    parameters = names_of(
+        update_rate=500.0, velocity_source="positions", session_timeout=0.2, connect_timeout=3.0, cycle_timeout=0.01,
+        command_joints=("a", "b"),
+    )  # fmt: skip
+    settings = parameters.connection_settings(0.05)
+    assert settings.period == 0.002 and settings.velocity.value == "positions"
+    assert (settings.session_timeout, settings.connect_timeout, settings.wait_time) == (0.2, 3.0, 0.01)
+    assert settings.late_limit == 0.05 and settings.command_joints == ("a", "b")
+    assert settings.torque_command.value == "full"
+    assert names_of(arm_interface="lbr_fri_idl").connection_settings(0.05).velocity.value == "positions"
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "words"),
+    [
+        ({"torque_command": "unset"}, ParameterOutOfRange, "allowed: full .* a wrong setting makes it fall or jump"),
+        ({"arm_interface": "lbr_fri_idl"}, PackageNotInstalled, "lbr_fri_idl is not installed here; it is part"),
+        ({"hold_controller": "jtc"}, PackageNotInstalled, "controller_manager_msgs is not installed here"),
+        ({"velocity_source": "positions"}, ParameterOutOfRange, "velocity_error of joint_"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_the_driver_is_configured(robot, values, error, words):
+    if error is PackageNotInstalled and "arm_interface" in values:
+        kuka = pytest.importorskip("sysid_ros.core.model.loader").load_robot("kuka_lbr_med7")
+        parameters = ArmDriverParameters(mode="ros2_control", model="kuka_lbr_med7", torque_command="overlay", **values)
+        robot = kuka
+    else:
+        parameters = ArmDriverParameters(**{"mode": "ros2_control", "torque_command": "full", **values})
+    with pytest.raises(error, match=words):
+        parameters.build(robot)
+    if "torque_command" in values or "hold_controller" in values:  # needs neither: nothing is commanded
+        ArmDriverParameters(**{"mode": "monitor_only", **values}).build(robot)
+
+
+class Lbr:
+    """Stands for an ``lbr_fri_idl/LBRState``."""
+
+    session_state, time_stamp_sec, time_stamp_nano_sec = 4, 12, 34
+    measured_joint_position, measured_torque = [0.1] * 7, [1.0] * 7
+
+
+def test_states_of_both_kinds_become_the_same():
+    from sensor_msgs.msg import JointState
+
+    message = JointState(name=["a", "b"], position=[1.0, 2.0], effort=[3.0, 4.0])
+    message.header.stamp.sec, message.header.stamp.nanosec = 12, 34
+    states = from_joint_state(message)
+    assert states.stamp_ns == 12_000_000_034 and states.names == ("a", "b")
+    assert list(states.position) == [1.0, 2.0] and len(states.velocity) == 0 and states.alarm == ""
+
+    names = tuple(f"lbr_A{k}" for k in range(1, 8))
+    states = from_lbr_state(Lbr(), names)
+    assert states.stamp_ns == 12_000_000_034 and states.names == names and states.alarm == ""
+    assert states.position == [0.1] * 7 and states.effort == [1.0] * 7
+    fallen = Lbr()
+    fallen.session_state = 2
+    assert from_lbr_state(fallen, names).alarm == "the FRI session is in MONITORING_READY"
+
+
+class Switched:
+    """Stands for the service type of controller_manager_msgs; it keeps what was asked."""
+
+    class Request:
+        STRICT = 2
+
+        def __init__(self):
+            self.timeout = type("Duration", (), {"sec": 0})()
+
+
+@pytest.mark.parametrize(("is_torque", "active"), [(True, "effort_controller"), (False, "jtc")])
+def test_switching_asks_for_one_controller_in_the_place_of_the_other(monkeypatch, is_torque, active):
+    """With stand-ins for the package of the messages and for the call itself; no controller manager has been asked."""
+    monkeypatch.setitem(sys.modules, "controller_manager_msgs", type(sys)("controller_manager_msgs"))
+    services = type(sys)("controller_manager_msgs.srv")
+    services.SwitchController = Switched
+    monkeypatch.setitem(sys.modules, "controller_manager_msgs.srv", services)
+    link = object.__new__(RosJointLink)
+    link._setup = LinkSetup(("a",), Interface.FORWARD, commands="/c", effort_controller="/lbr/effort_controller",
+                            hold_controller="jtc", controller_manager="/lbr/controller_manager")  # fmt: skip
+    asked = []
+    answers = {"ok": True, "message": "jtc is not loaded"}
+    link._call = lambda kind, name, request, timeout, resends: (
+        asked.append((name, request)) or type("Response", (), answers)()
+    )
+    assert link.switch(is_torque, 1.0) == ""
+    name, request = asked[0]
+    assert name == "/lbr/controller_manager/switch_controller"
+    assert request.activate_controllers == [active] and request.strictness == 2
+    assert {*request.activate_controllers, *request.deactivate_controllers} == {"effort_controller", "jtc"}
+    answers["ok"] = False
+    assert "jtc is not loaded" in link.switch(is_torque, 1.0)
+    link._call = lambda *_, **__: None
+    assert "did not answer within 1 s" in link.switch(is_torque, 1.0)
+
+
+def test_the_emulator_takes_what_its_node_gives(tmp_path):
+    values = ArmEmulatorParameters(
+        mode="emulated_monitor_only", update_rate=500.0, state_joints=("x", "joint_1"), torque_command="overlay", seed=7
+    )
+    command = values.command("left")
+    assert command[1:3] == ["-m", "sysid_ros.nodes.ros2_control_emulator"]
+    options = ros2_control_emulator.build_parser().parse_args(command[3:])
+    setup = ros2_control_emulator.setup_of(options)
+    assert setup.motion and setup.state_joints == ("x", "joint_1") and setup.command_joints == ()
+    assert setup.plant.period == 0.002 and setup.plant.torque_command.value == "overlay" and setup.plant.seed == 7
+    assert setup.plant.measured_sign == -1.0 and options.namespace == "left" and options.while_stdin
+    assert ros2_control_emulator.main(["--robot", "dream", "--seconds", "0"]) == 2
