@@ -20,6 +20,7 @@ from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.continuation import Continuation, admit_continuation
 from sysid_ros.drivers.fault_stop import FaultStop
+from sysid_ros.drivers.friction_hold import FrictionHold
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import (
     LoopCode,
@@ -69,6 +70,7 @@ class ControlLoop:
         self._transitions: deque[Transition] = deque(maxlen=_KEPT_TRANSITIONS)
         self._guard = MotionGuard(robot, self.settings)
         self._fault_stop = FaultStop(robot, self.settings, arm.period)
+        self._friction_hold = FrictionHold(robot)
         self._output = TorqueOutput(robot.limits.tau_max, self.settings.blend_time, arm.period)
         self._cycles = self._invalid_cycles = self._missed_deadlines = 0
         self._now_ns = 0
@@ -347,6 +349,7 @@ class ControlLoop:
         self._bound = np.array(certificate.tracking_bound)
         velocity = certificate.velocity_bound
         self._velocity_bound = np.full(self.robot.n, np.inf) if velocity is None else np.array(velocity)
+        self._is_proven = bool(np.isfinite(self._velocity_bound).all())
         self._brake_time = certificate.brake_time or self.settings.brake_time
         self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {trajectory.kind} {self._plan_hash[:12]}")
 
@@ -356,7 +359,7 @@ class ControlLoop:
             self._bridge_invalid(fault)
             return False
         self._invalid_in_a_row = 0
-        self._q, self._v, self._now_ns = state.q, state.v, state.stamp_ns
+        self._q, self._v, self._effort, self._now_ns = state.q, state.v, state.tau, state.stamp_ns
         self._effort_fault = self._check.find_effort_fault(state) or self._torque_check.find_mismatch(state.tau)
         self._brake_if(self._effort_fault, LoopCode.INVALID_MEASUREMENT)
         if state.faults:
@@ -383,7 +386,11 @@ class ControlLoop:
         if reference.trajectory is not None:
             error = np.abs(reference.path - self._q)
             np.maximum(self._error_max, error, out=self._error_max)
-            stuck = self._check.find_stuck_joint(reference.q, reference.v, self._bound, self._velocity_bound)
+            bounds = (self._bound, self._velocity_bound)
+            if not self._is_proven:
+                self._friction_hold.note(self._q, self._v, reference.a, self._output.last, self._effort)
+            is_possible = self._friction_hold.is_possible
+            stuck = self._check.find_stuck_joint(reference.q, reference.v, *bounds, is_possible)
             self._give_up_if(stuck, LoopCode.INVALID_MEASUREMENT, is_blind=True)
             self._brake_if(guard.find_bound_violation(error, self._bound), LoopCode.TRACKING_ERROR)
         self._give_up_if(guard.find_following_error(reference.q, self._q), LoopCode.TRACKING_ERROR)
@@ -448,9 +455,9 @@ class ControlLoop:
 
     def _reset(self, q: Array) -> None:
         self._reference = Reference(q, self.settings.blend_time)
-        self._q, self._v = np.array(q, dtype=float), np.zeros(self.robot.n)
+        self._q, self._v, self._effort = np.array(q, dtype=float), np.zeros(self.robot.n), np.zeros(self.robot.n)
         self._bound = np.full(self.robot.n, np.inf)
-        self._velocity_bound = np.full(self.robot.n, np.inf)
+        self._velocity_bound, self._is_proven = np.full(self.robot.n, np.inf), False
         self._error_max = np.zeros(self.robot.n)
         self._brake_time = self.settings.brake_time
         self._plan_hash = self._effort_fault = ""
@@ -465,6 +472,7 @@ class ControlLoop:
         self._controller.set_model(model.theta, model.theta_box, model.payload, model.payload_box)
         self._model = model
         self._dynamics = ArmDynamics(self.robot, model.theta, model.payload)
+        self._friction_hold.set_boxes(model.theta_box, model.payload_box)
         self._box_hash = box_hash(model.theta_box, model.payload_box)
 
     def _read_first_state(self) -> ArmState:

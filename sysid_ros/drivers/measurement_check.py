@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
@@ -12,6 +14,8 @@ _SPEED_MARGIN = 3.0
 """How much faster than its limit a joint may seem to move between two samples before its position is not believed."""
 _RESOLUTION_STEPS = 8.0
 """Encoder steps a reference may travel at least before an unchanged reading counts as stuck."""
+_HELD_FACTOR = 5.0
+"""How much further a reference may travel while friction can be what holds the joint."""
 
 
 class MeasurementCheck:
@@ -47,20 +51,29 @@ class MeasurementCheck:
         self._last, self._cycles_since_valid = state, 1
         return ""
 
-    def find_stuck_joint(self, q_d: Array, v_d: Array, position_bound: Array, velocity_bound: Array) -> str:
+    def find_stuck_joint(
+        self,
+        q_d: Array,
+        v_d: Array,
+        position_bound: Array,
+        velocity_bound: Array,
+        may_be_held: Callable[[int], bool] = lambda joint: False,
+    ) -> str:
         """Why a position reading must be stuck, empty if none is. To be called once per cycle.
 
         A joint that is told to move at ``v_d`` moves at least at ``|v_d| - velocity_bound``: as soon as it must have
         moved a few encoder steps, an unchanged reading is stuck. A slower one may truly be held by friction for a
         while; then the reading counts as stuck once the reference has moved by the bound of the position error. No
         joint with an error below half its bound is held so long, and a controller must not go on much longer with a
-        reading that does not answer.
+        reading that does not answer. Where no bound of the velocity error is proven, neither is that of the position:
+        friction may hold a joint longer then, and is asked for.
 
         Args:
             q_d: Desired positions, (n,) [rad].
             v_d: Desired velocities, (n,) [rad/s].
             position_bound: Bound of the position error, (n,) [rad].
-            velocity_bound: Bound of the velocity error, (n,) [rad/s].
+            velocity_bound: Bound of the velocity error, (n,) [rad/s]; infinite where none is proven.
+            may_be_held: Whether friction may hold this joint; asked where no bound is proven.
         """
         self._anchor[self._has_changed] = q_d[self._has_changed]
         sure = np.sign(v_d) * np.maximum(np.abs(v_d) - velocity_bound, 0.0) * self._period
@@ -71,8 +84,12 @@ class MeasurementCheck:
         moved = np.abs(q_d - self._anchor)
         limit = np.maximum(np.minimum(self._stuck_displacement, position_bound), self._stuck_floor)
         excess = np.maximum(moved - limit, np.abs(self._sure) - self._stuck_floor)
-        worst = int(excess.argmax())
-        if excess[worst] <= 0.0:
+        suspects = (int(joint) for joint in np.argsort(-excess) if excess[joint] > 0.0)
+        for worst in suspects:
+            is_held = velocity_bound[worst] == np.inf and may_be_held(worst)
+            if not is_held or moved[worst] > _HELD_FACTOR * limit[worst]:
+                break
+        else:
             return ""
         return (
             f"the position of {self._names[worst]} has not changed while the reference moved {moved[worst]:.4f} rad "

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 START_TIMEOUT = 1.0
 """How long after the acceptance of a trajectory its start must show in the driver's status [s]."""
-SAMPLE_SILENCE = 1.0
+SAMPLE_SILENCE = 3.0
 """Without samples for this long the arm counts as silent [s]."""
 STATUS_SILENCE = 3.0
 """A status of the driver older than this says nothing about the arm [s]."""
