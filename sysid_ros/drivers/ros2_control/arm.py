@@ -167,6 +167,7 @@ class Ros2ControlArm(Arm):
             "measured period [s]": self._measured_period,
             "static gravity test": self._gravity_words,
             "states waiting at most": self._most_waiting,
+            "state to command p50 / p99 / max [us]": self._describe_reactions(),
             "last problem of handing back": self._problem or "none",
         }
 
@@ -177,6 +178,12 @@ class Ros2ControlArm(Arm):
                 break
         if hold.settled is not None:
             self._send_blindly(hold.settled)
+
+    def _describe_reactions(self) -> str:
+        """How soon commands have answered states lately, from taking the one to publishing the other."""
+        if not self._reactions:
+            return "unknown"
+        return " / ".join(f"{1e6 * value:.0f}" for value in np.quantile(self._reactions, (0.5, 0.99, 1.0)))
 
     # Taking over
 
@@ -253,6 +260,7 @@ class Ros2ControlArm(Arm):
     def _take(self, link: JointLink, measured: Measured) -> ArmState:
         if measured.alarm and self._is_commanding:
             raise ArmLost(measured.alarm)
+        self._taken_at = link.now()
         self._waiting.append(link.waiting())
         self._most_waiting = max(self._most_waiting, self._waiting[-1])
         return self._state(measured, self._faults(link, measured))
@@ -302,6 +310,9 @@ class Ros2ControlArm(Arm):
         order = list(self._order)
         self._link.send(added[order].tolist(), self._sent_position[order].tolist())
         self._sent_count += 1
+        if self._taken_at:
+            self._reactions.append(self._link.now() - self._taken_at)
+            self._taken_at = 0.0
 
     def _send_blindly(self, tau: Array) -> None:
         """The same without a measurement: gravity where the arm was seen last, and no Coriolis torques."""
@@ -328,6 +339,8 @@ class Ros2ControlArm(Arm):
         self._order: tuple[int, ...] = tuple(range(n))
         self._sent_position = np.array(self._robot.home)
         self._waiting: deque[int] = deque(maxlen=20)
+        self._reactions: deque[float] = deque(maxlen=5000)
+        self._taken_at = 0.0
         self._missed = self._cycles = self._sent_count = self._most_waiting = 0
         self._listener_problem = self._problem = ""
         self._measured_period = self.period
