@@ -36,6 +36,7 @@ _REMEMBERED = 8
 LONGEST = 20.0
 """Longest duration that is tried [s]."""
 _STRETCH = 1.25  # a rejected duration is stretched by this
+_NO_BOUND = "no tracking bound"
 _OF_THE_PATH = ("position", "self-collision", "ground", "obstacle")
 _PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
 
@@ -202,7 +203,7 @@ class CertifiedPlanner:
             is_last=wanted.is_last,
         )
         if outcome.trajectory is None:
-            raise NoPlan(outcome.reason)
+            raise NoPlan(outcome.reason + self._hint(outcome.reason))
         trajectory = outcome.trajectory
         found = bounds[trajectory.hash()]
         self._remember(trajectory, found)
@@ -303,6 +304,17 @@ class CertifiedPlanner:
             known = ", ".join(name[:12] for name in self._issued) or "none yet"
             raise ParameterOutOfRange("plan to take over from", wanted.after[:12], f"one of the last plans: {known}")
         return before.trajectory.evaluate(wanted.at), before.bound.until(wanted.at)
+
+    def _hint(self, reason: str) -> str:
+        """What else would help against a refusal, where the controller's period is longer than it has to be."""
+        usual, period = RobustSettings().period, self.control.period
+        if _NO_BOUND not in reason or period <= usual:
+            return ""
+        shorter = f"every {1e3 * usual:g} ms (an LBR's send_period {usual:g})"
+        return (
+            f". The control law runs every {1e3 * period:g} ms: {shorter}, or with a narrower payload prior, motions "
+            "have bounds that have none here"
+        )
 
     def _remember(self, trajectory: Trajectory, bound: TrackingBound) -> None:
         self._issued[trajectory.hash()] = _Issued(trajectory, bound)
