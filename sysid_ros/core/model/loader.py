@@ -16,6 +16,9 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.urdf import read_urdf
 
+_PREFIXES = ("", "kuka_", "kuka_lbr_")
+"""What may be left out of a name: users of lbr_fri_ros2_stack know their arm as ``iiwa14``."""
+
 
 def config_directories() -> tuple[Path, ...]:
     """Where robot settings are looked for: the checkout, then ``share/sysid_ros/config`` of every install prefix."""
@@ -37,7 +40,8 @@ def load_robot(
     """Loads a robot by name or from its settings file.
 
     Args:
-        robot: A name of :func:`available_robots`, or the path of a YAML file of that form.
+        robot: A name of :func:`available_robots`, for a KUKA LBR also as ``lbr_iiwa14`` or ``iiwa14``, or the path of a
+            YAML file of that form.
         urdf_text: URDF to use instead of the one the settings name, such as the content of ``robot_description``.
         snap_angles: See :func:`sysid_ros.core.model.urdf.read_urdf`.
 
@@ -102,7 +106,9 @@ def _find_settings(robot: str | Path) -> Path:
     path = Path(robot)
     if path.suffix in (".yaml", ".yml"):
         return path
-    for folder in config_directories():
-        if (folder / f"{robot}.yaml").is_file() and robot in available_robots():
-            return folder / f"{robot}.yaml"
+    known = available_robots()
+    name = next((prefix + str(robot) for prefix in _PREFIXES if prefix + str(robot) in known), None)
+    for folder in config_directories() if name is not None else ():
+        if (folder / f"{name}.yaml").is_file():
+            return folder / f"{name}.yaml"
     raise ModelError(f"robot '{robot}' is unknown; known are {', '.join(available_robots())}, or give a .yaml file")

@@ -202,3 +202,10 @@ def test_frames():
         frame_placement(robot, "forearm_link")
     with pytest.raises(ModelError, match="frame 'hand' is unknown; this robot has .*end_effector_link"):
         frame_placement(robot, "hand")
+
+
+@pytest.mark.parametrize("name", ["kuka_lbr_iiwa14", "lbr_iiwa14", "iiwa14"])
+def test_an_lbr_is_known_by_its_short_names(name):
+    assert load_robot(name).name == "kuka_lbr_iiwa14"
+    with pytest.raises(ModelError, match="'lbr_iiwa15' is unknown; known are"):
+        load_robot("lbr_iiwa15")
