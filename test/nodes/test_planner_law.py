@@ -1,0 +1,62 @@
+"""The safe planner proves its plans for the control law that the driver says it runs."""
+
+import numpy as np
+import pytest
+from node_bench import PATIENCE, Bench
+from std_msgs.msg import String
+
+from sysid_msgs.srv import PlanTo
+from sysid_ros.core.control import GravityPid, RobustSettings
+from sysid_ros.core.estimation.estimate import ParameterEstimate as Estimate
+from sysid_ros.core.model.box import Box
+from sysid_ros.nodes.safe_planner import SafePlannerNode
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import certified_from_message, estimate_to_message
+from sysid_ros.ros.waiting import wait_until
+
+OTHER = RobustSettings(bandwidth=150.0, period=0.0012, delay=0.0012)
+
+
+@pytest.fixture(scope="module")
+def bench():
+    bench = Bench()
+    bench.run_active(SafePlannerNode())
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(scope="module")
+def known(robot):
+    prior = robot.payload_prior
+    box = Box.around(prior.nominal, 0.1 * prior.box.radius).intersect(prior.box)
+    return estimate_to_message(
+        Estimate(
+            values=prior.nominal, lower=box.lower, upper=box.upper, method="left_inverse", guarantee="",
+            is_consistent=True, alarm="", target="payload", frame=robot.joint_names[-1], number_of_windows=1,
+            data_seconds=1.0, condition_number=1.0,
+        ), 1,
+    )  # fmt: skip
+
+
+def test_plans_are_for_the_law_of_the_driver(bench, robot, known):
+    publisher = bench.node.create_publisher(String, "arm_driver/control_law", qos.LATCHED)
+    goal = robot.home + 0.05 * np.ones(robot.n)
+
+    def plan():
+        request = PlanTo.Request(
+            joint_names=list(robot.joint_names), start_position=robot.home.tolist(), goal_position=goal.tolist(),
+            duration=3.0, estimate=known,
+        )  # fmt: skip
+        return bench.call(PlanTo, "safe_planner/plan_to", request)
+
+    def law_of_plan():
+        return certified_from_message(plan().plan, robot.joint_names)[1].control.law
+
+    assert law_of_plan() == RobustSettings().law  # nobody has said anything
+    publisher.publish(String(data=OTHER.law))
+    assert wait_until(lambda: law_of_plan() == OTHER.law, PATIENCE)
+    publisher.publish(String(data=GravityPid(robot).law))
+    assert wait_until(lambda: not plan().success, PATIENCE)
+    assert "no other law has a proven tracking bound" in plan().message
+    publisher.publish(String(data=RobustSettings().law))
+    assert wait_until(lambda: plan().success and law_of_plan() == RobustSettings().law, PATIENCE)
