@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fri_bench import ROBOT
 
+from sysid_ros.core.control import RobustSettings
 from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.drivers.fri.build import FriSetup, build_control, build_fri_loop
@@ -88,6 +89,9 @@ def test_a_refusal_to_take_over_reaches_the_caller_in_words(port):
 def test_laws_for_other_periods_have_other_names():
     assert build_control("robust", ROBOT, 0.001).law != build_control("robust", ROBOT, 0.002).law
     assert build_control("gravity_pid", ROBOT, 0.002).settings.period == 0.002
+    # What the planner reads from the law is what the driver runs.
+    control = build_control("robust", ROBOT, 0.002)
+    assert RobustSettings.from_law(control.law) == control.settings and control.settings.period == 0.002
     with pytest.raises(Exception, match="one of robust, gravity_pid"):
         build_control("bang_bang", ROBOT, 0.001)
 
