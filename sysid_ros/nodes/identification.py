@@ -46,7 +46,7 @@ class IdentificationParameters(RobotParameters):
         _DEFAULTS.strategy, "",
         "receding: plans of the safe planner that take over from each other in motion; "
         "periodic: trajectories of the excitation planner that end at rest, which are certified only where the "
-        "payload is known to about a tenth already",
+        "payload is known to about a tenth already; observe: none, somebody else moves the arm",
         choices=STRATEGIES,
     )  # fmt: skip
     trajectories: int = parameter(

@@ -622,6 +622,8 @@ class RosBackend:
         )
 
     def _wait_for_hold(self) -> None:
+        if self._parameters.strategy == "observe":
+            return  # whoever moves the arm holds it, too
         watch, fault = self._watch, DriverStatus.MODE_FAULT
         # What was asked of the driver a moment ago may not show in its status yet.
         self._wait_until(lambda: self._is_holding() or watch.status.is_taking_over or watch.status.mode == fault)

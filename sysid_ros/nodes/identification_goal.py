@@ -129,7 +129,8 @@ class GoalRun:
     def _return(self, start: NDArray[np.float64] | None) -> None:
         """Moves back to where the arm was: with the prior of another payload it might not even be able to stay here."""
         values, backend = self._parameters, self._backend
-        if not (values.return_to_start and values.apply_estimate) or start is None:
+        is_moved_by_others = self._settings.strategy == "observe"
+        if is_moved_by_others or not (values.return_to_start and values.apply_estimate) or start is None:
             return
         self._on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._watch.estimate))
         backend.adopt_model(backend.model)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sysid_ros.core.identification.move import Move, run_move
+from sysid_ros.core.identification.observe import ObserveProcedure
 from sysid_ros.core.identification.periodic import PeriodicProcedure
 from sysid_ros.core.identification.receding import RecedingProcedure
 from sysid_ros.core.identification.types import (
@@ -42,7 +43,7 @@ __all__ = [
     "run_move",
 ]
 
-_PROCEDURES = {"receding": RecedingProcedure, "periodic": PeriodicProcedure}
+_PROCEDURES = {"receding": RecedingProcedure, "periodic": PeriodicProcedure, "observe": ObserveProcedure}
 
 
 def run_identification(

@@ -58,7 +58,7 @@ class Phase(IntEnum):
     STOPPING = 6
 
 
-STRATEGIES = ("receding", "periodic")
+STRATEGIES = ("receding", "periodic", "observe")
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,10 @@ class IdentificationSettings:
 
     Attributes:
         strategy: How the arm is moved, one of :data:`STRATEGIES`: "receding" by plans that take over from each other in
-            motion (SAFE-ID Algorithm 2), "periodic" by trajectories that end at rest.
+            motion (SAFE-ID Algorithm 2), "periodic" by trajectories that end at rest, "observe" not at all: somebody
+            else moves it, and is watched.
         trajectories: Largest number of exciting trajectories; 0 for as many as the time allows.
-        max_motion_time: Largest total time of motion [s].
+        max_motion_time: Largest total time of motion [s]; how long an arm is watched that somebody else moves.
         trajectory_duration: Duration of one periodic trajectory [s].
         target_mass_width: Stop as soon as the mass interval is this narrow [kg]; 0 asks for all trajectories.
         shrink_threshold: Stop when a trajectory has shrunk no interval by more than this fraction [-].
