@@ -9,7 +9,10 @@ import numpy as np
 from _synthetic import EPOCH_NS, TrueArm, measure
 
 from sysid_ros.core.control import build_controller
+from sysid_ros.core.estimation.body_report import report_combinations
 from sysid_ros.core.estimation.bounds import compute_bounds
+from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.estimation.knowledge import hull
 from sysid_ros.core.estimation.left_inverse import bound_with, choose_inverse
 from sysid_ros.core.estimation.log_cholesky import from_parameters
 from sysid_ros.core.estimation.problem import Problem
@@ -17,8 +20,9 @@ from sysid_ros.core.estimation.rows import Rows
 from sysid_ros.core.estimation.samples import SampleBlock
 from sysid_ros.core.estimation.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.target import object_within
 from sysid_ros.core.estimation.unknowns import Unknowns, describe_unknowns
-from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.model.robot import INERTIAL, PayloadPrior, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.fourier import FourierTrajectory, rest_projection
@@ -33,7 +37,7 @@ Array = np.ndarray
 NOISES = (Noise.UNIFORM, Noise.ADVERSARIAL, Noise.GAIN)
 ESTIMATOR = "estimator"
 METHODS = ("set_membership", "left_inverse", "sensitivity")
-LOOP, EXACT, EMPTY, ONE_JOINT, SHORT, SLOW, SATURATED, WORST = KINDS = (
+LOOP, EXACT, EMPTY, ONE_JOINT, SHORT, SLOW, SATURATED, WORST, LINK, ALL_LINKS = KINDS = (
     "control loop",
     "exact motion",
     "no payload",
@@ -42,12 +46,17 @@ LOOP, EXACT, EMPTY, ONE_JOINT, SHORT, SLOW, SATURATED, WORST = KINDS = (
     "100 Hz",
     "saturated",
     "worst signs",
+    "any link",
+    "all links",
 )
+PAYLOAD_KINDS = KINDS[:8]
 """``control loop``: recorded by the loop with the MuJoCo arm. The others follow a motion exactly (``_synthetic``):
 ``exact motion`` at 1 kHz; a payload of mass 0; all joints but one at rest; a piece of 0.5 s from somewhere in the
 motion; 100 Hz; every error of every sample at one of its limits; errors of torques and velocities and all parameters
 of the arm at those limits that move the bounds of one parameter
-furthest, out of those whose bounds the data narrow to less than half."""
+furthest, out of those whose bounds the data narrow to less than half; ``any link``: an object on a random link, the
+hand may hold a payload; ``all links``: the base parameters of all bodies, some with friction far outside its box. For
+the last two only the estimator runs, and its bounds are of what joint torques can tell."""
 
 HARMONICS = 5
 DONE = "trajectory done"
@@ -107,6 +116,9 @@ def run_trial(robot: RobotModel, kind: str, seed: int, seconds: float) -> dict:
     labels = {"noise": noise.value, "arm": "corners" if is_corner else "inside"}
     settings = EstimatorSettings()
     stop = ""
+    if kind in (LINK, ALL_LINKS):
+        entry = {"robot": robot.name, "kind": kind, "seed": seed, **labels, "stop": stop}
+        return entry | estimate_bodies(robot, kind, theta, payload, noise, rng, seed, seconds)
     if kind == LOOP:
         blocks, stop = record_loop(robot, theta, payload, noise, rng, seconds)
     elif kind == WORST:
@@ -119,6 +131,62 @@ def run_trial(robot: RobotModel, kind: str, seed: int, seconds: float) -> dict:
         blocks = [exact_samples(robot, theta, payload, sensors, rng, seconds, kind, settings)]
     entry = {"robot": robot.name, "kind": kind, "seed": seed, **labels, "payload": payload.tolist(), "stop": stop}
     return entry | estimate_all(robot, blocks, payload, settings)
+
+
+def estimate_bodies(
+    robot: RobotModel,
+    kind: str,
+    theta: Array,
+    payload: Array,
+    noise: Noise,
+    rng: np.random.Generator,
+    seed: int,
+    seconds: float,
+) -> dict:
+    """An object on a link, or all bodies, with a payload in the hand."""
+    settings = EstimatorSettings(body="all", payload_in_hand=True, bound_tolerance=1e-2, update_windows=30)
+    theta, added = theta.copy(), np.zeros(0)
+    if kind == ALL_LINKS and seed // 2 % 2:
+        settings = replace(settings, friction_range=2.0)
+        friction = INERTIAL * robot.n
+        theta[friction:] *= rng.uniform(0.1, 1.8, theta[friction:].size)
+    if kind == LINK:
+        body = int(rng.integers(1, robot.n + 1))
+        asked = ("payload", "end_effector")[seed // 2 % 2]
+        settings = replace(settings, body=robot.joint_names[body - 1], target=asked)
+        box, nominal = object_within(settings.body_mass, settings.body_reach)
+        added = sample_payload(PayloadPrior(box, nominal), rng, corner=seed % 8 == 5)
+        theta[robot.inertial_slice(body)] += added
+    sensors = SensorSimulation(robot.sensors, noise, seed)
+    block = exact_samples(robot, theta, payload, sensors, rng, seconds, EXACT, settings)
+    history: list[ParameterEstimate] = []
+    estimator = StreamingEstimator(robot, settings, on_update=history.append)
+    started = time.process_time()
+    notices = estimator.add(block)
+    final = estimator.estimate()
+    spent = time.process_time() - started
+    truth = theta.copy()
+    truth[robot.inertial_slice(robot.n)] += payload
+    target = estimator.target
+    truth = added if target.is_added else truth[target.columns]
+    is_inside = all(
+        item.contains(truth) and (item.combinations is None or item.combinations.contains(truth))
+        for item in [*history, final]
+    )
+    known = target.combinations
+    prior = hull(known.matrix, target.prior)
+    bounds = report_combinations(target, final)
+    return {
+        "inside": {ESTIMATOR: is_inside},
+        "bounds": {ESTIMATOR: [list(bounds.lower), list(bounds.upper)]},
+        "names": list(known.names),
+        "prior": [prior.lower.tolist(), prior.upper.tolist()],
+        "payload": (known.matrix @ truth).tolist(),
+        "alarm": final.alarm,
+        "notices": notices,
+        "data": final.data_seconds,
+        "time": spent,
+    }
 
 
 def record_loop(

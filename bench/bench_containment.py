@@ -23,7 +23,7 @@ from itertools import product
 from traceback import extract_tb
 
 import numpy as np
-from _containment import EMPTY, ESTIMATOR, EXACT, KINDS, LOOP, METHODS, run_trial
+from _containment import EMPTY, ESTIMATOR, EXACT, KINDS, LOOP, METHODS, PAYLOAD_KINDS, run_trial
 from _table import describe_machine, print_table
 from _trials import open_workers, read_results, write_result
 
@@ -68,7 +68,7 @@ def run_all(arguments: argparse.Namespace) -> list[dict]:
 
 
 def is_miss(entry: dict) -> bool:
-    return "error" in entry or bool(entry["alarm"]) or not all(entry["inside"][name] for name in GUARANTEED)
+    return "error" in entry or bool(entry["alarm"]) or not all(entry["inside"].get(name, True) for name in GUARANTEED)
 
 
 def describe_miss(entry: dict) -> str:
@@ -76,10 +76,13 @@ def describe_miss(entry: dict) -> str:
     if "error" in entry:
         return f"{which}: {entry['error']}"
     outside = []
+    names = entry.get("names", PARAMETER_NAMES)
     for name in GUARANTEED:
+        if name not in entry["bounds"]:
+            continue
         (lower, upper), truth = np.array(entry["bounds"][name]), np.array(entry["payload"])
         for k in np.flatnonzero(~((lower <= truth) & (truth <= upper))):
-            outside.append(f"{name} {PARAMETER_NAMES[k]} = {truth[k]:.6g} not in [{lower[k]:.6g}, {upper[k]:.6g}]")
+            outside.append(f"{name} {names[k]} = {truth[k]:.6g} not in [{lower[k]:.6g}, {upper[k]:.6g}]")
     return f"{which} ({entry['noise']}, {entry['arm']}): {'; '.join(outside) or 'an earlier update'}; {entry['alarm']}"
 
 
@@ -129,10 +132,26 @@ def width_rows(trials: list[dict]) -> list[list[object]]:
     return rows
 
 
+def body_rows(trials: list[dict]) -> list[list[object]]:
+    """Trials of other bodies than the payload: widths of what joint torques can tell, over those of the prior."""
+    rows = []
+    for robot, kind in sorted({(entry["robot"], entry["kind"]) for entry in trials}):
+        group = [entry for entry in trials if (entry["robot"], entry["kind"]) == (robot, kind)]
+        shares = []
+        for entry in group:
+            prior = 0.5 * (np.array(entry["prior"][1]) - entry["prior"][0])
+            shares.append(half_widths(entry, ESTIMATOR)[prior > 0.0] / prior[prior > 0.0])
+        inside = f"{sum(entry['inside'][ESTIMATOR] for entry in group)} of {len(group)}"
+        quantiles = np.quantile(np.concatenate(shares), [0.0, 0.25, 0.5])
+        alarms, spent = sum(bool(entry["alarm"]) for entry in group), np.median([entry["time"] for entry in group])
+        rows.append([robot, kind, inside, alarms, *quantiles, float(spent)])
+    return rows
+
+
 def prior_rows(trials: list[dict]) -> list[list[object]]:
     """Median half widths of the estimator over those of the prior, by kind."""
     rows = []
-    for robot, kind in product(sorted({entry["robot"] for entry in trials}), KINDS):
+    for robot, kind in product(sorted({entry["robot"] for entry in trials}), PAYLOAD_KINDS):
         group = [entry for entry in trials if (entry["robot"], entry["kind"]) == (robot, kind)]
         if group:
             prior = 0.5 * np.diff(np.array([entry["prior"] for entry in group]), axis=1)[:, 0]
@@ -142,7 +161,14 @@ def prior_rows(trials: list[dict]) -> list[list[object]]:
 
 
 def summarise(trials: list[dict]) -> None:
-    good = [entry for entry in trials if "error" not in entry]
+    done = [entry for entry in trials if "error" not in entry]
+    good = [entry for entry in done if entry["kind"] in PAYLOAD_KINDS]
+    columns = ["inside", "alarms", "width / prior: least", "1st quartile", "median", "estimation [s]"]
+    bodies = body_rows([entry for entry in done if entry["kind"] not in PAYLOAD_KINDS])
+    if bodies:
+        print_table(["robot", "kind", *columns], bodies, "Other bodies: all that joint torques can tell inside")
+    if not good:
+        return
     columns = [*(f"inside: {name}" for name in ALL), "nearest: estimator", "nearest: left_inverse", "alarms", "stops"]
     columns += ["data [s]", "estimation [s]"]
     title = "Trials with all ten parameters inside; nearest: largest distance from the middle [half widths]"
@@ -172,7 +198,8 @@ def main() -> int:
     trials = run_all(arguments)
     summarise(trials)
     missed = [entry for entry in trials if is_miss(entry)]
-    print(f"{len(trials)} trials, {10 * len(trials)} parameters; {len(missed)} with a miss, an alarm or an error")
+    count = sum(len(entry["payload"]) for entry in trials if "error" not in entry)
+    print(f"{len(trials)} trials, {count} parameters; {len(missed)} with a miss, an alarm or an error")
     for entry in missed:
         print(describe_miss(entry))
     return int(bool(missed))

@@ -1,8 +1,8 @@
 """Whether all rows so far can be true together, asked anew with every window.
 
 One set of unknowns that agrees with all rows answers the question as long as it also agrees with the next window, which
-costs a small least-squares problem. Only where it does not, a linear programme over all rows finds another one, or a
-proof that there is none.
+costs a small least-squares problem. Only where it does not, all rows are looked at for another one, or for a proof that
+there is none.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Agreement:
 
     def __init__(self) -> None:
         self._explanation: Explanation | None = None
-        self.programmes = 0
-        """Linear programmes solved so far."""
+        self.searches = 0
+        """How often all rows were looked at so far."""
 
     def forget(self) -> None:
         """Starts again; the next window asks for a linear programme."""
@@ -120,17 +120,18 @@ class Agreement:
             self._explanation = self._explanation.extended(window, start, stop)
         if self._explanation is not None:
             return None
-        self.programmes += 1
+        self.searches += 1
         self._explanation, combination = explain_rows(build_all(), stop)
         return combination
 
 
 def explain_rows(problem: Problem, stamp: int) -> tuple[Explanation | None, Array | None]:
-    """Unknowns that agree with all rows and are as far inside their bounds as they can be, or a proof that none do.
+    """Unknowns that agree with all rows, or a proof that none do.
 
-    Solves ``max tau`` subject to ``A z = tau r`` with all z within their bounds: ``z / tau`` is an explanation if tau
-    is above one. Otherwise the multipliers of the rows are a candidate for a proof; rounding and an inexact solver can
-    leave both out.
+    The unknowns with the smallest sum of squares, in units of their bounds, often do. Otherwise the linear programme
+    ``max tau`` subject to ``A z = tau r`` with all z within their bounds decides: ``z / tau`` is an explanation if tau
+    is above one; if it is below, the multipliers of the rows are a candidate for a proof. Rounding and an inexact
+    solver can leave both out.
 
     Args:
         problem: The rows.
@@ -139,7 +140,17 @@ def explain_rows(problem: Problem, stamp: int) -> tuple[Explanation | None, Arra
     Returns:
         The explanation and the combination of rows that proves the contradiction, (R,), either or both None.
     """
-    chain = RowChain(problem, extra=-_ROOM * problem.r[:, None])
+    chain = RowChain(problem, negligible=_TOLERANCE)
+    right = problem.r[:, None] / chain.error[:, None]
+    z = chain.transposed(chain.factorise(np.ones((chain.size, 1))).solve(right))
+    if np.all(np.abs(z) <= 1.0) and np.all(np.abs(chain.times(z) - right) <= _EXACT):
+        x, delta, _, end = chain.values(z[:, 0])
+        return Explanation(x, delta, end, stamp), None
+    return _explain_by_programme(problem, stamp)
+
+
+def _explain_by_programme(problem: Problem, stamp: int) -> tuple[Explanation | None, Array | None]:
+    chain = RowChain(problem, extra=-_ROOM * problem.r[:, None], negligible=_TOLERANCE)
     cost = np.zeros((chain.shared.shape[1], 1))
     cost[-1] = -1.0
     solution = solve(chain, np.zeros(len(problem.r)), cost, _TOLERANCE, _MAX_STEPS)

@@ -81,7 +81,7 @@ def compute_bounds(
         unknowns: Names of the entries of the shared nuisance.
         settings: Method and its settings.
         start: Log-Cholesky coordinates of a plausible target, (10,); used by methods that need a fit.
-        previous: ``multipliers`` of earlier bounds from the first of the rows, or None; used by ``left_inverse``.
+        previous: ``multipliers`` of earlier bounds from the first of the rows, or None.
         cuts: ``cuts`` of earlier bounds, or None to begin; used by ``set_membership``.
 
     Raises:
@@ -92,7 +92,7 @@ def compute_bounds(
         has_cuts = settings.use_cone and bool(unknowns.target.body)
         if has_cuts and cuts is None:
             cuts = seed_cuts(unknowns.nominal)
-        sided = bound_by_membership(problem, settings.bound_tolerance, cuts, settings.reweightings)
+        sided = bound_by_membership(problem, settings.bound_tolerance, cuts, settings.reweightings, previous)
         contradiction = sided.contradiction
         return Bounds(
             lower=sided.lower,

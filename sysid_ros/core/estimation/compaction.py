@@ -24,7 +24,9 @@ _EMPTY = 1e-9
 """Combinations with an error below this part of the largest stand for bounds that do not need these rows."""
 
 
-def compact(rows: Rows, problem: Problem, reweightings: int, multipliers: Array | None = None) -> Rows:
+def compact(
+    rows: Rows, problem: Problem, reweightings: int, multipliers: Array | None = None
+) -> tuple[Rows, Array | None]:
     """Few rows that bound each objective about as well as the given rows do.
 
     One row for each is that of a left inverse. With multipliers there are up to four more: bounds that rest on more
@@ -35,15 +37,23 @@ def compact(rows: Rows, problem: Problem, reweightings: int, multipliers: Array 
         problem: The same rows, centred on a box that holds the target.
         reweightings: Steps towards the narrowest bounds.
         multipliers: Combinations of the rows that matter for bounds from these and more rows, (J, R), or None.
+
+    Returns:
+        The r new rows, and the same combinations in terms of them, (J, r), or None where none were given.
     """
     parts = [combine(rows, problem, choose_inverse(problem, reweightings))]
+    if multipliers is None:
+        return parts[0], None
+    weights = [np.zeros((len(multipliers), len(parts[0])))]
     # Rows that were compacted before and new ones stay apart, so that their weights can still change.
-    for is_part in (rows.window < 0, rows.window >= 0) if multipliers is not None else ():
+    for is_part in (rows.window < 0, rows.window >= 0):
         matrix = np.where(is_part, multipliers, 0.0)
         sizes = np.abs(matrix) @ problem.error
-        more = combine(rows, problem, matrix[sizes > _EMPTY * max(float(sizes.max(initial=0.0)), 1e-300)])
+        kept = sizes > _EMPTY * max(float(sizes.max(initial=0.0)), 1e-300)
+        more = combine(rows, problem, matrix[kept])
         parts.append(replace(more, window=np.full(len(more), OF_BOUNDS)))
-    return Rows.stack(parts)
+        weights.append(np.eye(len(multipliers))[:, kept])
+    return Rows.stack(parts), np.concatenate(weights, axis=1)
 
 
 def combine(rows: Rows, problem: Problem, matrix: Array) -> Rows:

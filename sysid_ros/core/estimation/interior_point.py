@@ -10,12 +10,13 @@ Source: S. Mehrotra, On the implementation of a primal-dual interior point metho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.row_chain import RowChain
+from sysid_ros.core.estimation.row_chain import Factor, RowChain
 
 Array = NDArray[np.float64]
 
@@ -23,6 +24,8 @@ _STEP = 0.9995
 """Part of the way to the nearest wall that a step may take."""
 _CLOSEST = 0.9
 """No start is closer to its walls than this leaves."""
+_STALLED = 2
+"""Steps without progress of any programme after which the rows themselves are factorised."""
 _PATIENCE = 8
 """Steps without progress after which a programme is given up."""
 
@@ -64,7 +67,7 @@ def solve(
         state = _State.start(chain, r, price, start)
         best, dual, gap = state.z.copy(), state.dual.copy(), np.full(2 * half, np.inf)
         objective, progress = np.tile(-1.0, 2 * half), np.zeros(2 * half, dtype=int)
-        active, steps = np.arange(2 * half), 0
+        active, steps, factorise = np.arange(2 * half), 0, chain.factorise
         while True:
             present, value = state.gap(), state.objective()
             is_better = present < gap[active]
@@ -78,7 +81,9 @@ def solve(
             if steps >= max_steps or not np.any(is_open):
                 return Solution(best, dual, gap, steps)
             active, state = active[is_open], state.select(is_open)
-            state.advance()
+            if np.any(steps - progress[active] >= _STALLED):
+                factorise = chain.factorise_rows  # slower, and exact to more digits
+            state.advance(factorise)
             steps += 1
 
 
@@ -126,13 +131,13 @@ class _State:
         bound = self.r @ self.dual - np.abs(self.slope).sum(axis=0)
         return np.abs(self.objective() - bound) + _dot(np.abs(self.missing), np.abs(self.dual))
 
-    def advance(self) -> None:
-        """One predictor-corrector step."""
+    def advance(self, factorise: Callable[[Array], Factor]) -> None:
+        """One predictor-corrector step with a factorisation of ``A diag(w) A^T``."""
         lower, upper, size = self.lower, self.upper, 2.0 * self.chain.size
         below, above = 1.0 + self.z, 1.0 - self.z
         lower_over, upper_over = lower / below, upper / above
         weight = 1.0 / (lower_over + upper_over)
-        factor = self.chain.factorise(weight)
+        factor = factorise(weight)
         unbalanced = self.slope - lower + upper
 
         def direction(first: Array, second: Array) -> tuple[Array, Array, Array, Array]:

@@ -21,8 +21,10 @@ from sysid_ros.core.estimation.row_chain import RowChain
 Array = NDArray[np.float64]
 
 _MAX_STEPS = 60
-_UNSOLVED = 1e-3
-"""With a gap above this, relative to half widths, there may be no solution."""
+_NEGLIGIBLE = 0.1
+"""Shared errors below this part of the tolerance, all together, do not guide the programmes."""
+_UNSOLVED = 1e-2
+"""With a gap above this, relative to half widths, and above a few times the tolerance there may be no solution."""
 _UNUSED = 1e-5
 """Cuts that matter less for all bounds, relative to half widths, are left out the next time."""
 
@@ -73,7 +75,11 @@ class SidedBounds:
 
 
 def bound_by_membership(
-    problem: Problem, tolerance: float, cuts: Array | None = None, reweightings: int = 0
+    problem: Problem,
+    tolerance: float,
+    cuts: Array | None = None,
+    reweightings: int = 0,
+    previous: Array | None = None,
 ) -> SidedBounds:
     """The smallest box of the objectives that the rows allow, widened by at most about ``tolerance`` of its width.
 
@@ -82,20 +88,26 @@ def bound_by_membership(
         tolerance: Largest gap of the linear programmes relative to the width of the bounds [-].
         cuts: Inequalities ``cuts theta >= 0`` that hold for every target, (K, 10), or None.
         reweightings: Steps towards the best left inverse, which stands in where the linear programmes fail.
+        previous: Multipliers of earlier bounds for the first r rows, (2 K, r), or None. They prove the same bounds
+            again, and the programmes start from them.
     """
     cuts = np.zeros((0, 10)) if cuts is None else cuts
     whole = add_cuts(problem, cuts) if len(cuts) else problem
-    inverse = choose_inverse(problem, 0)
-    solution, multipliers = solve_programmes(whole, tolerance, start=_pad(inverse, len(cuts)))
+    if previous is None:
+        start = choose_inverse(problem, 0)
+        start = np.concatenate([start, start])
+    else:
+        start = np.pad(previous, ((0, 0), (0, len(problem.r) - previous.shape[1])))
+    solution, multipliers = solve_programmes(whole, tolerance, start=_pad(start, len(cuts)))
     notice, contradiction = "", None
-    if np.any(solution.gap > _UNSOLVED):
+    if np.any(solution.gap > max(_UNSOLVED, 4.0 * tolerance)):
         contradiction = find_contradiction(whole, multipliers)
+    candidates = [multipliers, _pad(start, len(cuts))]
     if contradiction is None and not np.all(np.isfinite(solution.gap)):
         inverse = choose_inverse(problem, reweightings)
+        candidates.append(_pad(np.concatenate([inverse, inverse]), len(cuts)))
         notice = "a linear programme of the bounds failed; the left inverse stands in for it"
-    padded = _pad(inverse, len(cuts))
-    below, above = np.split(multipliers, 2)
-    sided = SidedBounds.best_of(whole, [(below, above), (padded, padded)], len(cuts))
+    sided = SidedBounds.best_of(whole, [tuple(np.split(one, 2)) for one in candidates], len(cuts))
     is_used = np.any(np.abs(solution.dual[: len(cuts)]) > _UNUSED, axis=1)
     if len(cuts):
         vertices = problem.center + solution.variables[: problem.center.size].T * problem.radius
@@ -112,23 +124,23 @@ def solve_programmes(
         problem: The problem.
         tolerance: See :func:`bound_by_membership`.
         max_steps: Largest number of steps of the solver.
-        start: A matrix L to start from, (K, R), or None.
+        start: Rows of multipliers to start from, (2 K, R), or None.
 
     Returns:
         The solution, whose first P variables are ``x / radius``, and the rows of multipliers for the lower and the
         upper bounds, (2 K, R).
     """
-    chain = RowChain(problem)
+    chain = RowChain(problem, negligible=_NEGLIGIBLE * tolerance)
     # Objectives are scaled so that they stay between -1 and 1 over the box.
     costs = (problem.objectives * problem.radius).T
     scale = np.maximum(np.abs(costs).sum(axis=0), 1e-300)
-    dual = None
+    dual, count = None, scale.size
     if start is not None:
-        scaled = (start / scale[:, None] * chain.error).T
-        dual = np.nan_to_num(np.concatenate([scaled, -scaled], axis=1), posinf=0.0, neginf=0.0)
+        signs = np.repeat([1.0, -1.0], count)
+        dual = np.nan_to_num((start / (signs * np.tile(scale, 2))[:, None] * chain.error).T, posinf=0.0, neginf=0.0)
     solution = solve(chain, problem.r / chain.error, costs / scale, tolerance, max_steps, dual)
     multipliers = (solution.dual / chain.error[:, None]).T * np.tile(scale, 2)[:, None]
-    multipliers[scale.size :] *= -1.0
+    multipliers[count:] *= -1.0
     return solution, multipliers
 
 

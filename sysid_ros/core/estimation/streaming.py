@@ -240,10 +240,15 @@ class StreamingEstimator:
             return
         keep = max(1, self._settings.max_windows // 2)
         old, recent = Rows.stack(self._rows[:-keep]), self._rows[-keep:]
+        multipliers = None
         if self._settings.method != "sensitivity":
             of_bounds = self._multipliers[:, : len(old)]
-            recent = [compact(old, self._problem(old), self._settings.reweightings, of_bounds), *recent]
-        self._rows, self._multipliers = recent, None
+            # The combinations behind sided bounds say more than a left inverse, however good.
+            steps = 0 if self._settings.method == "set_membership" else self._settings.reweightings
+            compacted, multipliers = compact(old, self._problem(old), steps, of_bounds)
+            recent = [compacted, *recent]
+            multipliers = np.concatenate([multipliers, self._multipliers[:, len(old) :]], axis=1)
+        self._rows, self._multipliers = recent, multipliers
 
     def _handle_contradiction(self, text: str) -> list[str]:
         if self._settings.detect_payload_change and self._windows:

@@ -69,26 +69,26 @@ def first_contradiction(parts, build):
     for k, rows in enumerate(parts):
         combination = agreement.contradiction(build(rows), rows, lambda k=k: build(Rows.stack(parts[: k + 1])))
         if combination is not None:
-            return k, combination, agreement.programmes
-    return None, None, agreement.programmes
+            return k, combination, agreement.searches
+    return None, None, agreement.searches
 
 
 def test_the_window_is_the_first_that_makes_all_rows_impossible(robot, changed):
     parts, build = windows_of(robot, changed)
-    found, combination, programmes = first_contradiction(parts, build)
+    found, combination, searches = first_contradiction(parts, build)
     assert found is not None and found * 0.1 > CHANGE - 0.2
     assert is_possible(build(Rows.stack(parts[:found]))) and not is_possible(build(Rows.stack(parts[: found + 1])))
     # Each window by itself can be explained, and most need no programme.
     assert not any(find_contradictions(build(rows)).size for rows in parts[: found + 1])
-    assert programmes < found
+    assert searches < found
     assert contradiction_margin(build(Rows.stack(parts[: found + 1])), combination) > 0.0
 
 
-def test_without_a_change_there_is_none_and_few_programmes(robot, tools, dumbbell):
+def test_without_a_change_there_is_none_and_few_searches(robot, tools, dumbbell):
     for seed in range(3):
         block = record_change(robot, tools, dumbbell, dumbbell, seed=seed)
-        found, _, programmes = first_contradiction(*windows_of(robot, block))
-        assert found is None and programmes <= 8
+        found, _, searches = first_contradiction(*windows_of(robot, block))
+        assert found is None and searches <= 8
 
 
 def test_an_explanation_agrees_with_all_rows(robot, tools, dumbbell):
@@ -159,7 +159,7 @@ class TestStream:
         assert len(found) == 1 and 46 <= found[0][0] <= 50  # the next renewal is after window 59
         assert estimator.estimate().contains(0.4 * dumbbell)
 
-    def test_the_check_costs_few_programmes(self, robot, tools, dumbbell, monkeypatch):
+    def test_the_check_costs_few_searches(self, robot, tools, dumbbell, monkeypatch):
         count = []
         original = module.explain_rows
         monkeypatch.setattr(module, "explain_rows", lambda *words: count.append(0) or original(*words))

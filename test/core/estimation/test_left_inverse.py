@@ -166,7 +166,7 @@ def test_compacted_rows_keep_the_truth_and_most_of_the_information(world):
         truth = Truth(rng, rows, *sizes, extreme=trial % 2 == 0)
         old, new = truth.rows.select(slice(0, 8 * N)), truth.rows.select(slice(8 * N, None))
         problem = Problem.build(old, *sizes)
-        small = compact(old, problem, 2)
+        small, _ = compact(old, problem, 2)
         assert len(small) == 10 and np.all(small.window == -1)
         joined = Rows.stack([small, new])
         compacted = Problem.build(joined, *sizes)

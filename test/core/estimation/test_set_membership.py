@@ -152,7 +152,8 @@ def test_wrong_multipliers_only_widen_the_bounds(problem, optimum, size):
 
 
 def test_a_failed_solver_leaves_the_left_inverse_and_says_so(problem, optimum, monkeypatch):
-    monkeypatch.setattr(interior_point.RowChain, "factorise", lambda self, weight: _Broken())
+    for name in ("factorise", "factorise_rows"):
+        monkeypatch.setattr(interior_point.RowChain, name, lambda self, weight: _Broken())
     bounds = bound_by_membership(problem, 1e-6, reweightings=3)
     assert "the left inverse stands in for it" in bounds.notice and bounds.contradiction is None
     assert_contains(bounds, optimum)
@@ -190,10 +191,26 @@ class TestMatrix:
         weight = rng.uniform(0.1, 1.0, (chain.size, 3))
         right = rng.normal(size=(len(problem.r), 3))
         np.testing.assert_allclose(chain.transposed(right), dense.T @ right, rtol=1e-9, atol=1e-9)
-        found = chain.factorise(weight).solve(right)
-        for s in range(3):
-            expected = np.linalg.solve(dense * weight[:, s] @ dense.T, right[:, s])
-            np.testing.assert_allclose(found[:, s], expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
+        for factorise in (chain.factorise, chain.factorise_rows):
+            found = factorise(weight).solve(right)
+            for s in range(3):
+                expected = np.linalg.solve(dense * weight[:, s] @ dense.T, right[:, s])
+                np.testing.assert_allclose(found[:, s], expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
+            broken = factorise(np.where(np.arange(3) == 1, np.nan, weight)).solve(right)
+            assert np.all(np.isnan(broken[:, 1])) and np.all(np.isfinite(broken[:, [0, 2]]))
+
+    def test_negligible_errors_are_left_out_only_up_to_their_share(self, problem):
+        whole, part = RowChain(problem), RowChain(problem, negligible=1e-2)
+        assert part.size < whole.size
+        dual = np.random.default_rng(0).normal(size=(len(problem.r), 1))
+        sizes = [np.abs(chain.transposed(dual)).sum() for chain in (whole, part)]
+        assert sizes[1] < sizes[0] <= sizes[1] + 2.0 * 1e-2 * np.abs(dual).sum()
+
+    def test_earlier_multipliers_prove_the_same_bounds_again(self, problem):
+        first = bound_by_membership(problem, 1e-4)
+        again = bound_by_membership(problem, 0.1, previous=first.multipliers)
+        assert np.all(again.lower >= first.lower) and np.all(again.upper <= first.upper)
+        assert np.all(again.upper - again.lower <= first.upper - first.lower)
 
     def test_columns_are_those_of_the_problem(self, problem):
         chain, reference = RowChain(problem), Reference(problem)
