@@ -34,6 +34,8 @@ NODE_NAME = "arm_driver_loop"
 _COMMANDING_ACTIVE = 4
 _SESSION_STATES = ("IDLE", "MONITORING_WAIT", "MONITORING_READY", "COMMANDING_WAIT", "COMMANDING_ACTIVE")
 _RESEND_SECONDS = 0.002
+_OLDEST_ANSWERED, _OLDEST_WATCHED = 100, 1000
+"""States that wait at most, where they are answered and where they are only watched; older ones are missing then."""
 
 
 class PackageNotInstalled(SysidError):
@@ -105,7 +107,7 @@ class RosJointLink:
             NODE_NAME, context=self._context, namespace=setup.namespace, use_global_arguments=False,
             start_parameter_services=False, enable_rosout=False,
         )  # fmt: skip
-        self._queue: deque[JointStates] = deque()
+        self._queue: deque[JointStates] = deque(maxlen=_OLDEST_ANSWERED if setup.commands else _OLDEST_WATCHED)
         state_type, self._convert = self._state_type()
         self._subscription = self._node.create_subscription(
             state_type, setup.states, self._keep, qos.JOINT_STATES_SUBSCRIBER

@@ -37,6 +37,8 @@ _LISTENER_PERIOD = 0.5
 _LOST_CYCLES = 8
 """Cycles without a state after which the arm is lost: sooner than the loop gives it up and balances it by its model.
 The commands that have held the arm at rest balance it better than a model that does not know the payload."""
+_SWITCH_SECONDS = 3.0
+"""How long the controller manager may take to put one controller in the place of another [s]."""
 _SETTLE_SECONDS = 1.0
 """How long the arm is brought to rest before it is let go [s]."""
 _POSITION_STEP = 1.5
@@ -136,7 +138,7 @@ class Ros2ControlArm(Arm):
         self._memory.start(self._last.q)
         self._send_blindly(self._memory.torque(None))
         if self._link.has_hold_controller:
-            self._problem = self._link.switch(is_torque=False, timeout=self.settings.connect_timeout)
+            self._problem = self._link.switch(is_torque=False, timeout=_SWITCH_SECONDS)
             if not self._problem:
                 return
         self._holding = self._memory
@@ -204,7 +206,7 @@ class Ros2ControlArm(Arm):
         if link.has_hold_controller:
             # Commands come first: a controller that starts without one would let the arm fall.
             self.command(watched.tau)
-            problem = link.switch(is_torque=True, timeout=settings.connect_timeout)
+            problem = link.switch(is_torque=True, timeout=_SWITCH_SECONDS)
             if problem:
                 self._is_commanding = False
                 raise TakeoverRefused(f"the effort controller cannot be activated: {problem}")
@@ -222,7 +224,7 @@ class Ros2ControlArm(Arm):
     def _give_back(self, link: JointLink, watched: Watched) -> None:
         """Ends a takeover that failed. Commands do not do what they should, so nothing is fed back any more."""
         self._is_commanding = False
-        if link.has_hold_controller and not link.switch(is_torque=False, timeout=self.settings.connect_timeout):
+        if link.has_hold_controller and not link.switch(is_torque=False, timeout=_SWITCH_SECONDS):
             return
         if np.abs(self._last.q - watched.q).max() > self.settings.hold_drift:
             # Whatever is wrong, a sign or what the arm adds, the torque that should have balanced it is what moves it.

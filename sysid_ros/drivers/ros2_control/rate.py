@@ -11,6 +11,14 @@ from sysid_ros.drivers.takeover import TakeoverRefused
 _FEWEST = 10
 
 
+class StatesMissing(TakeoverRefused):
+    """Too many states are missing, which may be better the next moment.
+
+    Args:
+        reason: How many.
+    """
+
+
 def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str) -> float:
     """Compares consecutive stamps with the period that is set.
 
@@ -23,7 +31,8 @@ def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str)
         The mean period that was measured [s].
 
     Raises:
-        TakeoverRefused: States come slower, faster or more irregularly.
+        TakeoverRefused: States come slower or faster.
+        StatesMissing: Too many of them are missing.
     """
     if len(stamps_ns) < _FEWEST:
         raise TakeoverRefused(f"{name}: only {len(stamps_ns)} states came; {_FEWEST} are needed to know their rate")
@@ -37,7 +46,7 @@ def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str)
     missing = float(np.maximum(steps - 1.0, 0.0).sum())
     share = missing / (missing + steps.size)
     if share > settings.missing_share:
-        raise TakeoverRefused(
+        raise StatesMissing(
             f"{name}: {100.0 * share:.1f} % of the states are missing (allowed {100.0 * settings.missing_share:g} %)"
         )
     return period

@@ -67,6 +67,11 @@ class JointStream:
         self.problem = ""
 
     @property
+    def now(self) -> float:
+        """Time on this computer [s]; only differences count."""
+        return self._link.now()
+
+    @property
     def silence(self) -> float:
         """Time since the last new state, or since the beginning [s]."""
         return self._link.now() - self._heard_at

@@ -12,7 +12,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.gravity_test import GravityTestFailed, check_gravity
 from sysid_ros.drivers.ros2_control.link import JointLink, order_of_commands
-from sysid_ros.drivers.ros2_control.rate import require_rate
+from sysid_ros.drivers.ros2_control.rate import StatesMissing, require_rate
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.stream import JointStream, Measured
 from sysid_ros.drivers.takeover import REST_SPREAD, TakeoverRefused
@@ -44,7 +44,7 @@ def watch_arm(
     name: str,
     on_state: Callable[[Measured], None] = lambda _: None,
 ) -> Watched:
-    """Listens to the arm for a while.
+    """Listens to the arm for a while; again where states were missing, as while other programs start.
 
     Args:
         stream: Its states.
@@ -56,6 +56,22 @@ def watch_arm(
     Raises:
         TakeoverRefused: It is silent, says too little, or too slowly.
     """
+    deadline = stream.now + settings.connect_timeout
+    while True:
+        try:
+            return _watch_once(stream, settings, robot, name, on_state)
+        except StatesMissing:
+            if stream.now > deadline:
+                raise
+
+
+def _watch_once(
+    stream: JointStream,
+    settings: Ros2ControlSettings,
+    robot: RobotModel,
+    name: str,
+    on_state: Callable[[Measured], None],
+) -> Watched:
     count = max(20, round(settings.rest_time / settings.period))
     states: list[Measured] = []
     while len(states) < count:

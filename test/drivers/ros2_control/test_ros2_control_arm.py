@@ -408,3 +408,20 @@ def test_a_torque_that_is_not_finite_never_leaves(robot):
 
 def test_takeover_refused_is_an_arm_error():
     assert issubclass(TakeoverRefused, ArmError)
+
+
+def test_states_that_are_missing_for_a_moment_only_delay_the_takeover(robot):
+    link = link_to(robot)
+    link.broadcaster.faults = BroadcastFaults(drop_every=4)
+    messages, count = link.broadcaster.messages, 0
+
+    def recover(measured):
+        nonlocal count
+        count += 1
+        if count == 150:
+            link.broadcaster.faults = BroadcastFaults()
+        return messages(measured)
+
+    link.broadcaster.messages = recover
+    make_arm(robot, link).connect()
+    assert count > 180
