@@ -85,6 +85,8 @@ LEAST_PLAN_TIME = 0.2
 """Less time than this is not worth asking for a plan [s]."""
 SERVICE_RESERVE = 1.0
 """How much longer than its time limit the answer of the safe planner is waited for while the arm moves [s]."""
+SERVICE_PATIENCE = 10.0
+"""How long a node may be away before its services are given up [s]; their answers may take longer."""
 _MODES = {
     DriverStatus.MODE_IDLE: ("is not under control", "activate the driver"),
     DriverStatus.MODE_HOLD: ("is being taken over", "try again"),
@@ -447,7 +449,8 @@ class RosBackend:
         is_ours = self._note_progress()
         self._plan_was_seen |= is_ours
         since = time.monotonic() - self._plan_time
-        is_old = not self._plan_was_seen and since < START_TIMEOUT  # speaks of the time before this trajectory
+        # Speaks of the time before this trajectory; where nothing was heard since, that is for the silence to tell.
+        is_old = not self._plan_was_seen and (since < START_TIMEOUT or self._watch.status_time < self._plan_time)
         has_fault = status.mode in (DriverStatus.MODE_FAULT, DriverStatus.MODE_IDLE)
         if has_fault or (status.code != DriverStatus.CODE_OK and not is_old):
             return MotionState(status.mode == DriverStatus.MODE_BRAKE, True, float(status.progress), status.text)
@@ -556,10 +559,10 @@ class RosBackend:
         seconds: float | None = None,
         is_cancelled: Callable[[], bool] | None = None,
     ) -> Any:
-        """Asks a service; it must be there within ``service_timeout`` and answer within ``seconds``."""
+        """Asks a service; it must be there soon and answer within ``seconds``, or ``service_timeout``."""
         timeout, is_cancelled = self._parameters.service_timeout, is_cancelled or self._is_cancelled
         try:
-            wait_for_service(self._node, client, timeout, is_cancelled)
+            wait_for_service(self._node, client, min(timeout, SERVICE_PATIENCE), is_cancelled)
             return call_service(self._node, client, request, seconds or timeout, is_cancelled)
         except Cancelled as cancelled:
             raise _cancelled() from cancelled

@@ -19,6 +19,8 @@ from sysid_ros.core.errors import SysidError
 from sysid_ros.ros.qos import describe
 
 _POLL_SECONDS = 0.02
+_LOST_SECONDS = 3.0
+"""A service that nobody has offered for so long will not answer any more [s]."""
 
 
 class ServiceUnavailable(SysidError):
@@ -52,6 +54,19 @@ class ServiceTimeout(SysidError):
         self.name = name
         self.seconds = seconds
         super().__init__(f"the service {name} did not answer within {seconds:g} s; see the log of its node")
+
+
+class ServiceLost(ServiceTimeout):
+    """A service was asked and disappeared before it answered.
+
+    Args:
+        name: Name of the service.
+        seconds: How long it has been gone [s].
+    """
+
+    def __init__(self, name: str, seconds: float):
+        super().__init__(name, seconds)
+        self.args = (f"the service {name} has gone before it answered; see the log of its node",)
 
 
 class NoMessages(SysidError):
@@ -154,16 +169,26 @@ def call_service(
 
     Raises:
         ServiceUnavailable: Nobody offers the service.
-        ServiceTimeout: It did not answer in time.
+        ServiceTimeout: It did not answer in time, or has gone meanwhile (:class:`ServiceLost`).
         Cancelled: ``is_cancelled()`` became true.
     """
     wait_for_service(node, client, seconds, is_cancelled)
+    seen = time.monotonic()
+
+    def is_lost() -> bool:
+        nonlocal seen
+        now = time.monotonic()
+        seen = now if client.service_is_ready() else seen
+        return now - seen > _LOST_SECONDS
+
     answered = threading.Event()
     future: Future = client.call_async(request)
     future.add_done_callback(lambda _: answered.set())
     try:
-        if not wait_until(answered.is_set, seconds, is_cancelled):
+        if not wait_until(lambda: answered.is_set() or is_lost(), seconds, is_cancelled):
             raise ServiceTimeout(client.service_name, seconds)
+        if not answered.is_set():
+            raise ServiceLost(client.service_name, _LOST_SECONDS)
     except (ServiceTimeout, Cancelled):
         client.remove_pending_request(future)
         raise

@@ -88,7 +88,10 @@ def test_the_answer_comes_first(page, result):
 
 
 def test_names_of_the_run_are_escaped(result):
-    robot = dataclasses.replace(result.robot, name="<b>arm</b>", joint_names=tuple(f"<j{i}>" for i in range(7)))
+    model, names = result.robot.pin_model.copy(), tuple(f"<j{i}>" for i in range(7))
+    for i, name in enumerate(names):
+        model.names[i + 1] = name
+    robot = dataclasses.replace(result.robot, name="<b>arm</b>", joint_names=names, pin_model=model)
     samples, history = result.samples.slice(0, 50), EstimateHistory.from_estimates([], [])
     short = dataclasses.replace(
         result, robot=robot, warnings=("a < b & c",), samples=samples, predicted_tau=samples.tau, reference_q=None,

@@ -14,6 +14,7 @@ from sysid_ros.ros import qos
 from sysid_ros.ros.waiting import (
     Cancelled,
     NoMessages,
+    ServiceLost,
     ServiceTimeout,
     ServiceUnavailable,
     call_service,
@@ -68,6 +69,18 @@ def test_service_that_does_not_answer(node):
     client = node.create_client(Trigger, "plan")
     with pytest.raises(ServiceTimeout, match="/cell/plan did not answer within 0.3 s"):
         call_service(node, client, Trigger.Request(), 0.3)
+
+
+def test_service_that_goes_away(node):
+    async def never(_, response):
+        await rclpy.task.Future(executor=node.executor)
+        return response
+
+    server = node.create_service(Trigger, "plan", never)
+    client = node.create_client(Trigger, "plan")
+    threading.Timer(0.5, lambda: node.destroy_service(server)).start()
+    with pytest.raises(ServiceLost, match="the service /cell/plan has gone before it answered"):
+        call_service(node, client, Trigger.Request(), 300.0)
 
 
 def test_waiting_can_be_cancelled(node):
