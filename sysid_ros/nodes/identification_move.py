@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from rclpy.node import Node
 
 from sysid_msgs.action import MoveTo
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.identification import IdentificationErrorCode, IdentificationFailed, Progress, run_move
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.nodes.identification_backend import KnownModel, RosBackend, SuiteClients
@@ -70,6 +71,7 @@ class MoveRun:
             goal = joint_vector_from_message(
                 "MoveTo", "goal_position", request.joint_names, request.goal_position, self._robot.joint_names
             )
+            self._require_inside(goal)
             tolerance = request.tolerance or values.move_tolerance
             longest = request.max_motion_time or values.move_time
             self._use_model()
@@ -85,6 +87,13 @@ class MoveRun:
             return self._failure(IdentificationErrorCode.INTERNAL, f"internal error: {error!r}")
         finally:
             self._watch.end()
+
+    def _require_inside(self, goal: NDArray[np.float64]) -> None:
+        """Refuses a posture beyond the position limits, before anything moves towards it."""
+        limits = self._robot.limits
+        for name, value, low, high in zip(self._robot.joint_names, goal, limits.q_lower, limits.q_upper, strict=True):
+            if not low <= value <= high:
+                raise ParameterOutOfRange(f"goal_position of {name} [rad]", float(value), f"{low:g} to {high:g}")
 
     def _use_model(self) -> None:
         """Plans with what the controller was given last, if it still has it; else with the prior for both."""

@@ -132,7 +132,8 @@ def test_the_identified_payload_is_moved_to_a_goal(bench, driver, robot):
     assert status.model_box_hash == identified  # planned with what was identified
     assert result.plans >= 1 and 3.0 <= result.motion_time < 30.0 and 0.0 < result.smallest_torque_margin < 1.0
     refused = move_to(bench, robot, [*goal[:3], 3.0, *goal[4:]])  # beyond the limit of joint 4
-    assert refused.error_code == Result.PLAN_FAILED and "away from the goal" in refused.error_text, refused.error_text
+    assert refused.error_code == Result.INVALID_GOAL and refused.motion_time == 0.0
+    assert "goal_position of joint_4 [rad] is 3.0; allowed: -2.57 to 2.57" in refused.error_text, refused.error_text
     refused = move_to(bench, robot, goal[:6])
     assert refused.error_code == Result.INVALID_GOAL and "goal_position" in refused.error_text
     back = move_to(bench, robot, robot.home, tolerance=0.02)
