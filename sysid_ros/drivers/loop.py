@@ -77,6 +77,12 @@ class ControlLoop:
         self._reset(robot.home)
         self._use_model(model or LoopModel.nominal(robot))
 
+    def warm_up(self) -> None:
+        """Evaluates the control law once, before anybody waits for it: that takes milliseconds longer than later."""
+        home, rest = self.robot.home, np.zeros(self.robot.n)
+        self._controller.compute(home, rest, home, rest, rest)
+        self._controller.reset()
+
     def connect(self) -> None:
         """Takes the arm over and holds it where it is; also the way back from a fault.
 

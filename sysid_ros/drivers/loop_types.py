@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-import numpy as np
-
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.errors import SysidError, require_ranges
 from sysid_ros.drivers.arm import Array
 
 
@@ -221,7 +219,4 @@ class LoopSettings:
     late_limit: float = 0.1
 
     def __post_init__(self) -> None:
-        for name, (lower, upper) in _RANGES.items():
-            value = getattr(self, name)
-            if not (np.isfinite(value) and lower <= value <= upper):
-                raise ParameterOutOfRange(name, value, f"{lower} to {upper}")
+        require_ranges(self, _RANGES)

@@ -17,6 +17,7 @@ successive velocities cancel each other.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,17 @@ from sysid_ros.drivers.arm import Array
 
 _MOST_PERIODS = 20
 _TOLERANCE = 1e-9
+
+
+class VelocitySource(Enum):
+    """Where velocities come from.
+
+    ``FEEDBACK``: the arm sends them; ``sensors.velocity_error`` of the robot file has to bound their error.
+    ``POSITIONS``: they are computed from positions, with a bound that is proven and much larger.
+    """
+
+    FEEDBACK = "feedback"
+    POSITIONS = "positions"
 
 
 @dataclass(frozen=True)

@@ -42,17 +42,28 @@ __all__ = [
     "worst_case_torque",
 ]
 
-_CLASSES = {"robust": RobustController, "gravity_pid": GravityPid}
-CONTROLLERS = tuple(_CLASSES)
+_BANDWIDTH_PERIOD = 0.2
+"""Bandwidth of the robust controller times period, as at 1 ms; more loses its phase margin to delay and hold [-]."""
+CONTROLLERS = ("robust", "gravity_pid")
 """Names of the control laws."""
 
 
-def build_controller(name: str, robot: RobotModel) -> Controller:
-    """Builds a control law with its default gains.
+def build_controller(name: str, robot: RobotModel, period: float = 1e-3) -> Controller:
+    """Builds a control law with its default gains at the period of an arm.
+
+    Its description names the period, so no plan that was certified for another one is executed.
+
+    Args:
+        name: Name of the control law.
+        robot: The arm.
+        period: Time between two torques [s]; the delay may be as long.
 
     Raises:
         ParameterOutOfRange: There is none of this name; lists the names.
     """
-    if name not in _CLASSES:
-        raise ParameterOutOfRange("controller", name, f"one of {', '.join(CONTROLLERS)}")
-    return _CLASSES[name](robot)
+    if name == "robust":
+        bandwidth = min(RobustSettings().bandwidth, _BANDWIDTH_PERIOD / period)
+        return RobustController(robot, RobustSettings(bandwidth=bandwidth, period=period, delay=period))
+    if name == "gravity_pid":
+        return GravityPid(robot, PidSettings(period=period))
+    raise ParameterOutOfRange("controller", name, f"one of {', '.join(CONTROLLERS)}")

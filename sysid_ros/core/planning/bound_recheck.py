@@ -21,13 +21,11 @@ class BoundRechecker:
 
     Args:
         robot: The robot; its parameters, friction and sensors enter the bounds.
-        settings: Gains and timing of the controller; None for those that each certificate names.
         stop_spacing: Distance of the times at which stops along the path are proven, too [s]; 0 for none.
     """
 
-    def __init__(self, robot: RobotModel, settings: RobustSettings | None = None, stop_spacing: float = 0.0):
+    def __init__(self, robot: RobotModel, stop_spacing: float = 0.0):
         self._robot, self._stop_spacing = robot, stop_spacing
-        self._settings = settings
         self._bounds: dict[str, TrackingBound] = {}
 
     def check(self, plan: CertifiedPlan) -> tuple[str, ...]:
@@ -35,23 +33,23 @@ class BoundRechecker:
         control = plan.certificate.control
         if control is None:
             return ("its certificate does not state what its tracking bound rests on",)
-        if self._settings is not None and control.law != self._settings.law:
-            return (f"its tracking bound is for the controller '{control.law}'; known here is '{self._settings.law}'",)
         try:
-            RobustSettings.from_law(control.law)
+            settings = RobustSettings.from_law(control.law)
         except SysidError as error:
             return (f"its tracking bound is for the controller '{control.law}', which has none: {error}",)
         if control.after and control.after not in self._bounds:
             return (f"it takes over from plan {control.after[:12]}, which is not here or has no bound",)
         try:
             history = self._bounds[control.after].until(control.after_time) if control.after else None
-            found = self._prove(plan, plan.trajectory, history)
+            found = self._prove(plan, plan.trajectory, history, settings)
         except SysidError as error:
             return (f"its tracking bound cannot be proven: {error}",)
         self._bounds[plan.certificate.plan_hash] = found
-        return (*self._understated(plan, found), *self._unstoppable(plan, history))
+        return (*self._understated(plan, found), *self._unstoppable(plan, history, settings))
 
-    def _unstoppable(self, plan: CertifiedPlan, history: TrackingHistory | None) -> tuple[str, ...]:
+    def _unstoppable(
+        self, plan: CertifiedPlan, history: TrackingHistory | None, settings: RobustSettings
+    ) -> tuple[str, ...]:
         """Problems of stops along the path that begin at the chosen times."""
         certificate, path, problems = plan.certificate, plan.trajectory, []
         stated = (certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound)
@@ -66,7 +64,7 @@ class BoundRechecker:
                 ("torque", "Nm", factor * certificate.torque_bound),
             )
             try:
-                found = self._prove(plan, stop, history)
+                found = self._prove(plan, stop, history, settings)
             except SysidError as error:
                 problems.append(f"the tracking bound of its stop at {begin:.3f} s cannot be proven: {error}")
                 continue
@@ -81,10 +79,11 @@ class BoundRechecker:
                     )
         return tuple(problems)
 
-    def _prove(self, plan: CertifiedPlan, path: Trajectory, history: TrackingHistory | None) -> TrackingBound:
-        control = plan.certificate.control
-        settings = self._settings or RobustSettings.from_law(control.law)
-        return bound_motion(self._robot, plan.boxes, control.nominal_payload, path, history, settings)
+    def _prove(
+        self, plan: CertifiedPlan, path: Trajectory, history: TrackingHistory | None, settings: RobustSettings
+    ) -> TrackingBound:
+        payload = plan.certificate.control.nominal_payload
+        return bound_motion(self._robot, plan.boxes, payload, path, history, settings)
 
     def _understated(self, plan: CertifiedPlan, found: TrackingBound) -> tuple[str, ...]:
         certificate, problems = plan.certificate, []

@@ -7,7 +7,7 @@ from enum import Enum
 
 import numpy as np
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.errors import ParameterOutOfRange, require_ranges
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.fri.enums import FriVersion
 
@@ -101,10 +101,7 @@ class FriSettings:
     compensation_tolerance: float = 3.0
 
     def __post_init__(self) -> None:
-        for name, (lower, upper) in _RANGES.items():
-            value = getattr(self, name)
-            if not lower <= value <= upper:
-                raise ParameterOutOfRange(name, value, f"{lower} to {upper}")
+        require_ranges(self, _RANGES)
         if not 0.001 <= self.period <= 0.01:
             raise ParameterOutOfRange("period [s]", self.period, "0.001 to 0.01: FRI commands at 100 Hz to 1 kHz")
         if self.setup is TorqueSetup.OVERLAY and self.period > 0.005:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.kortex.arm import KortexArm
@@ -41,8 +39,5 @@ def build_kortex_loop(setup: KortexSetup) -> ControlLoop:
     arm = KortexArm(robot, setup.kortex)
     controller = build_controller(setup.controller, robot)
     loop = ControlLoop(arm, controller, robot, setup.loop)
-    # The first evaluation takes milliseconds longer than all others, which the watchdog of the base would see.
-    rest = np.zeros(robot.n)
-    controller.compute(robot.home, rest, robot.home, rest, rest)
-    controller.reset()
+    loop.warm_up()
     return loop

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.errors import ParameterOutOfRange, require_ranges
+from sysid_ros.drivers.velocity_estimate import VelocitySource
 
 PORT, PORT_REALTIME = 10000, 10001
 """TCP port of all services and UDP port of the cyclic one."""
@@ -18,17 +19,6 @@ class Api(Enum):
 
     NATIVE = "native"
     VENDOR = "vendor"
-
-
-class VelocitySource(Enum):
-    """Where velocities come from.
-
-    ``FEEDBACK``: the base sends them; ``sensors.velocity_error`` of the robot file has to bound their error.
-    ``POSITIONS``: they are computed from positions, with a bound that is proven and much larger.
-    """
-
-    FEEDBACK = "feedback"
-    POSITIONS = "positions"
 
 
 class StampSource(Enum):
@@ -114,10 +104,7 @@ class KortexSettings:
     """Time between two requests [s]; the base wants 1 kHz."""
 
     def __post_init__(self) -> None:
-        for name, (lower, upper) in _RANGES.items():
-            value = getattr(self, name)
-            if not lower <= value <= upper:
-                raise ParameterOutOfRange(name, value, f"{lower} to {upper}")
+        require_ranges(self, _RANGES)
         if not self.robot_ip:
             raise ParameterOutOfRange("robot_ip", "", "the address of the base")
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from sysid_ros.core.control import build_controller
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.drivers.fri.build import build_control
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.mock import load_payload
@@ -45,12 +43,9 @@ def build_ros2_control_loop(setup: Ros2ControlSetup, open_link: OpenLink) -> Con
     robot = load_robot(setup.model)
     load = load_payload(robot, setup.controller_load)
     arm = Ros2ControlArm(robot, replace(setup.connection, controller_load=load), open_link)
-    controller = build_control(setup.controller, robot, arm.period)
+    controller = build_controller(setup.controller, robot, arm.period)
     loop = ControlLoop(arm, controller, robot, setup.loop)
-    # The first evaluation takes milliseconds longer than all others; nobody waits for it now.
-    rest = np.zeros(robot.n)
-    controller.compute(robot.home, rest, robot.home, rest, rest)
-    controller.reset()
+    loop.warm_up()
     return loop
 
 

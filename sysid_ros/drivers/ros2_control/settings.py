@@ -7,9 +7,9 @@ from enum import Enum
 
 import numpy as np
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.errors import ParameterOutOfRange, require_ranges
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.kortex.settings import VelocitySource
+from sysid_ros.drivers.velocity_estimate import VelocitySource
 
 
 class Interface(Enum):
@@ -94,10 +94,7 @@ class Ros2ControlSettings:
     missing_share: float = 0.05
 
     def __post_init__(self) -> None:
-        for name, (lower, upper) in _RANGES.items():
-            value = getattr(self, name)
-            if not lower <= value <= upper:
-                raise ParameterOutOfRange(name, value, f"{lower} to {upper}")
+        require_ranges(self, _RANGES)
         if not 0.0005 <= self.period <= 0.02:
             raise ParameterOutOfRange("period [s]", self.period, "0.0005 to 0.02: states at 50 Hz to 2 kHz")
         if self.controller_load is not None and np.shape(self.controller_load) != (10,):

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.kortex.settings import VelocitySource
 from sysid_ros.drivers.ros2_control.joint_states import JointReader, JointStates, JointStatesUnusable, Reading
 from sysid_ros.drivers.ros2_control.link import JointLink
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.stamps import Arrival, StampWatch
-from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
+from sysid_ros.drivers.velocity_estimate import VelocityEstimate, VelocitySource, require_velocity_error
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from fri_bench import ROBOT
 
-from sysid_ros.core.control import RobustSettings
+from sysid_ros.core.control import RobustSettings, build_controller
 from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
-from sysid_ros.drivers.fri.build import FriSetup, build_control, build_fri_loop
+from sysid_ros.drivers.fri.build import FriSetup, build_fri_loop
 from sysid_ros.drivers.fri.emulator.__main__ import main
 from sysid_ros.drivers.fri.enums import FriVersion
 from sysid_ros.drivers.fri.settings import FriSettings
@@ -87,13 +87,13 @@ def test_a_refusal_to_take_over_reaches_the_caller_in_words(port):
 
 
 def test_laws_for_other_periods_have_other_names():
-    assert build_control("robust", ROBOT, 0.001).law != build_control("robust", ROBOT, 0.002).law
-    assert build_control("gravity_pid", ROBOT, 0.002).settings.period == 0.002
+    assert build_controller("robust", ROBOT, 0.001).law != build_controller("robust", ROBOT, 0.002).law
+    assert build_controller("gravity_pid", ROBOT, 0.002).settings.period == 0.002
     # What the planner reads from the law is what the driver runs.
-    control = build_control("robust", ROBOT, 0.002)
+    control = build_controller("robust", ROBOT, 0.002)
     assert RobustSettings.from_law(control.law) == control.settings and control.settings.period == 0.002
     with pytest.raises(Exception, match="one of robust, gravity_pid"):
-        build_control("bang_bang", ROBOT, 0.001)
+        build_controller("bang_bang", ROBOT, 0.001)
 
 
 def test_the_emulator_refuses_in_one_sentence(capsys):

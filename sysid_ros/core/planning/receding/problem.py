@@ -171,12 +171,11 @@ class PlanProblem:
         settings, margins = self.model.settings, self._margins
         start, duration = self.request.start, settings.duration
         basis = MotionBasis.of(start, duration, np.linspace(0.0, duration, samples))
-        is_ahead = np.arange(samples) < 0
         if not self.request.is_last:
             # A state from which the limits leave no way to rest is no use, however exciting the way there.
             times = np.linspace(0.0, duration, _CONTINUATION + 1)[1:]
             basis = basis.joined(MotionBasis.continuation(start, duration, settings.planning_time, times))
-            is_ahead = np.arange(basis.times.size) >= samples
+        is_ahead = np.arange(basis.times.size) >= samples
         torque_limit = margins.torque_limit(self.model.robot.limits)
         torque_limits = torque_limit * (1.0 - margins.reserve.torque * is_ahead[:, None])
         clearances = self.request.scene.clearance + margins.distance + margins.reserve.distance * is_ahead
