@@ -285,8 +285,10 @@ class ControlLoop:
 
     def _describe(self) -> str:
         """Why the loop is in its mode, and at rest why it would refuse to move."""
-        is_told = self._mode is not LoopMode.HOLD or not self._effort_fault or self._effort_fault in self._reason
-        return self._reason if is_told else f"{self._reason}; no motion may start: {self._effort_fault}"
+        if self._mode is not LoopMode.HOLD or not self._effort_fault:
+            return self._reason
+        fault = "that lasts" if self._effort_fault in self._reason else self._effort_fault
+        return f"{self._reason}; no motion may start: {fault}"
 
     @property
     def _is_undisturbed(self) -> bool:
@@ -310,7 +312,8 @@ class ControlLoop:
         if reference.trajectory is not None and reference.is_finished:
             self._come_to_rest()
         tau = self._compute_torque(is_valid)
-        self._rested = self._rested + self.arm.period if self._is_undisturbed else 0.0
+        is_resting = self._is_undisturbed and not self._effort_fault
+        self._rested = self._rested + self.arm.period if is_resting else 0.0
         if not self._is_given_up:
             self.arm.command(tau)
         self._torque_check.note(tau)
@@ -412,6 +415,9 @@ class ControlLoop:
     def _compute_torque(self, is_valid: bool) -> Array:
         """The torque to send, (n,) [Nm]; not a number where the arm has been given up."""
         reference, output = self._reference, self._output
+        # In motion the tracking bound needs what is learnt. At rest nothing does, and a motor that does not obey would
+        # let it grow without end.
+        self._controller.is_learning = self._mode is not LoopMode.HOLD or not self._effort_fault
         if self._mode is not LoopMode.FAULT:
             try:
                 tau = self._controller.compute(self._q, self._v, reference.q, reference.v, reference.a)

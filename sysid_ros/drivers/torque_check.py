@@ -55,7 +55,7 @@ class TorqueCheck:
         if self._right >= _FORGIVEN * self._cycles:
             self._fault = ""
         joint = int(self._wrong.argmax())
-        if self._wrong[joint] >= self._cycles:
+        if self._wrong[joint] >= self._cycles and not self._fault:  # the first finding stays, not new words every cycle
             self._fault = self._describe(joint, tau[joint], allowed[joint])
         return self._fault
 

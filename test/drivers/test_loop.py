@@ -511,6 +511,25 @@ def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses
     start_move(loop, -0.1, bound=0.09)
 
 
+def test_a_motor_that_does_not_obey_is_not_asked_for_more_and_more(robot):
+    loop = build_mock_loop(MockSetup(noise="none"))
+    loop.connect()
+    run(loop, 1.0)
+    # Friction holds the arm, a little away from where it should be, whatever is commanded.
+    read, held = loop.arm.read, loop.arm.read()
+    q = held.q + 2e-3
+    loop.arm.read = lambda: replace(read(), q=q, v=np.zeros(robot.n), tau=held.tau + 0.5)
+    samples = run(loop, 3.0)
+    assert loop.mode is LoopMode.HOLD and "no motion may start: the torque of joint_" in loop.status().reason
+    assert loop.status().rested == 0.0
+    commanded = np.array([sample.tau_command for sample in samples[100:]])
+    assert np.ptp(commanded, axis=0).max() < 1e-9
+    loop.arm.read = lambda: replace(read(), q=q, v=np.zeros(robot.n), tau=loop._output.last)
+    commanded = np.array([sample.tau_command for sample in run(loop, 2.0)])
+    assert "no motion" not in loop.status().reason and loop.status().rested > 0.5
+    assert np.ptp(commanded, axis=0).min() > 0.01  # it learns again
+
+
 @pytest.mark.parametrize("delay", [40, 100])
 def test_late_commands_end_at_rest(loop, delay):
     start_move(loop)

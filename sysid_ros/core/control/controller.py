@@ -18,9 +18,12 @@ class Controller(Protocol):
 
     Attributes:
         law: Its name and settings in words; certificates name the law that their tracking bound is for.
+        is_learning: Whether it learns from errors, as by an integral. The loop switches that off where the arm may not
+            get the torque that is computed: what is learnt then would act all at once when it does again.
     """
 
     law: str
+    is_learning: bool
 
     def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
         """Computes the torque.

@@ -68,7 +68,7 @@ class GravityPid:
     def __init__(self, robot: RobotModel, settings: PidSettings | None = None):
         self.robot = robot
         self.settings = settings or PidSettings()
-        self.law = self.settings.law
+        self.law, self.is_learning = self.settings.law, True
         self._use(ControlModel.of_boxes(robot))
         inertia = np.diag(self._dynamics.inertia(robot.home))
         self._kp = self.settings.frequency**2 * inertia
@@ -111,8 +111,9 @@ class GravityPid:
         tau += self._kp * e + self._kd * (v_d - v) + self._integral
         if not np.isfinite(tau).all():
             raise ParameterOutOfRange("measurements and references", [q, v, q_d, v_d], "finite numbers")
-        step = self.settings.period * self.settings.integral_gain * self._kp * e
-        self._integral = np.clip(self._integral + step, -self._integral_limit, self._integral_limit)
+        if self.is_learning:
+            step = self.settings.period * self.settings.integral_gain * self._kp * e
+            self._integral = np.clip(self._integral + step, -self._integral_limit, self._integral_limit)
         return tau
 
     def _use(self, model: ControlModel) -> None:

@@ -54,7 +54,7 @@ class RobustController:
     def __init__(self, robot: RobotModel, settings: RobustSettings | None = None):
         self.robot = robot
         self.settings = settings or RobustSettings()
-        self.law = self.settings.law
+        self.law, self.is_learning = self.settings.law, True
         self._limit: Array = robot.limits.tau_max
         self._error_limit: Array | None = None
         self._model = ControlModel.of_boxes(robot)
@@ -141,7 +141,7 @@ class RobustController:
         coulomb, viscous, _, offset = self._friction
         tau = self._dynamics.torque(q, v, v_a, feedback + self._eta)
         tau += coulomb * gains.friction_share(v_d) + viscous * v + offset
-        if self._note(e, tau):
+        if self._note(e, tau) and self.is_learning:
             self._eta = self._eta + gains.period * gains.integral_gain * gains.bandwidth * r
         return tau
 

@@ -40,7 +40,10 @@ class LastingHold:
     def __init__(self, robot: RobotModel, period: float, gravity: Callable[[Array], Array]):
         self._robot = robot
         self._gravity = gravity
-        self._friction = robot.friction(robot.theta_nominal)[:, :2].T
+        friction, sensors = robot.friction(robot.theta_nominal), robot.sensors
+        self._friction = friction[:, :2].T
+        self._disagreement = friction[:, 0] + np.abs(friction[:, 3]) + sensors.effort_absolute_error
+        self._sent: Array | None = None
         self._creep_speed = _CREEP_SPEED + robot.sensors.velocity_error
         self._rest_speed = _REST_SPEED + robot.sensors.velocity_error
         self._rate = min(_HOLD_RATE, _RATE_TIMES_PERIOD / period)
@@ -52,12 +55,23 @@ class LastingHold:
 
     def note(self, state: ArmState, tau: Array) -> None:
         """Takes in a cycle of the loop: the latest state and the whole torque that was commanded, (n,) [Nm]."""
-        if (np.abs(state.v) > self._rest_speed).any():
+        if (np.abs(state.v) > self._rest_speed).any() or not self._is_obeyed(state.tau):
             self._latest.clear()
         else:
             # A joint that still creeps is pushed against its friction, which must not go on once it is not watched.
             coulomb, viscous = self._friction
             self._latest.append(tau - coulomb * np.tanh(state.v / self._creep_speed) - viscous * state.v)
+        self._sent = tau
+
+    def _is_obeyed(self, effort: Array) -> bool:
+        """Whether efforts (n,) [Nm] are those of the last command, as far as friction and sensors let one say.
+
+        A controller that hangs goes on with an old command; what it is sent meanwhile does not hold the arm.
+        """
+        if self._sent is None:
+            return True
+        allowed = self._disagreement + self._robot.sensors.effort_relative_error * np.abs(effort)
+        return bool((np.abs(effort - self._sent) <= allowed).all())
 
     @property
     def settled(self) -> Array | None:
@@ -71,7 +85,7 @@ class LastingHold:
         it carries. Else only the model's gravity is known.
         """
         robot = self._robot
-        self._anchor = np.array(q)
+        self._anchor, self._sent = np.array(q), None
         self._gravity_there = self._gravity(q)
         self._balance = self.settled if self.settled is not None else self._gravity_there
         inertia = np.diag(pin.crba(robot.pin_model, robot.pin_model.createData(), q))

@@ -54,6 +54,9 @@ def test_the_forward_controller_keeps_the_last_good_command_for_ever(robot):
     controller.is_dead = True
     assert controller.take([0.0] * 7) == "" and controller.taken == 1
     np.testing.assert_array_equal(controller.command, expected)
+    controller.is_dead = False  # started anew
+    assert controller.command is None
+    assert controller.take(range(7)) == "" and controller.taken == 2
 
 
 def test_orders_that_cannot_be_are_refused(robot):

@@ -296,6 +296,27 @@ def test_an_arm_that_is_held_is_held_while_it_is_taken_over_again_and_after_a_re
     assert np.abs(link.hardware.q - place).max() < 0.02
 
 
+def test_commands_that_were_not_obeyed_are_no_memory_of_what_holds_the_arm(robot):
+    link = link_to(robot)
+    arm = make_arm(robot, link)
+    arm.connect()
+    balance = link.hardware._true.gravity(link.hardware.q) + link.hardware._friction[:, 3]
+    for _ in range(300):
+        arm.read()
+        arm.command(balance)
+    place = np.array(link.hardware.q)
+    link.controller.is_dead = True  # the last command goes on holding the arm, whatever is sent
+    for _ in range(300):
+        arm.read()
+        arm.command(balance + 0.5 * robot.limits.tau_max)
+    link.controller.is_dead = False
+    arm.stop("enough")
+    for _ in range(3000):
+        arm.read()
+    assert speed(link) < 1e-3
+    assert np.abs(link.hardware.q - place).max() < 0.05
+
+
 def test_a_hold_pulls_an_arm_that_was_moved_back_slowly(robot):
     link = link_to(robot)
     arm = make_arm(robot, link)
@@ -372,7 +393,7 @@ def test_an_alarm_of_the_arm_ends_commands(robot):
 
 
 def test_computed_velocities_are_inexact_after_a_gap_and_the_loop_leaves_them_out(lbr):
-    from sysid_ros.drivers.kortex.settings import VelocitySource
+    from sysid_ros.drivers.velocity_estimate import VelocitySource
 
     link = link_to(lbr, noise=Noise.UNIFORM)
     link.broadcaster.faults = BroadcastFaults(not_measured=("velocity",))

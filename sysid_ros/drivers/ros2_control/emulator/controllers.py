@@ -101,7 +101,7 @@ class ForwardController:
 
     Attributes:
         joints: The same.
-        is_dead: Whether it has stopped taking commands, as a controller whose process hangs.
+        taken: How many commands it took.
 
     Raises:
         JointNotFound: A joint is not one of the model.
@@ -114,14 +114,29 @@ class ForwardController:
                 raise JointNotFound(name, robot.joint_names)
         self._places = [robot.joint_names.index(name) for name in self.joints]
         self._n = robot.n
-        self.is_dead = False
         self.taken = 0
+        self._is_dead = False
         self._command: Array | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it has stopped taking commands, as a controller whose process hangs; the last one stays in force.
+
+        Alive again it has no command: it was started anew, and until the first one the hardware holds the arm.
+        """
+        return self._is_dead
+
+    @is_dead.setter
+    def is_dead(self, value: bool) -> None:
+        """Lets it die, or starts it anew."""
+        if self._is_dead and not value:
+            self._command = None
+        self._is_dead = value
 
     def take(self, data: Sequence[float]) -> str:
         """Takes a command, [Nm] in the order of its joints; returns what it complains about."""
         values = np.array(data, dtype=float)
-        if self.is_dead:
+        if self._is_dead:
             return ""
         if not np.isfinite(values).all():
             return "Non-finite value received. Dropping message"
