@@ -13,6 +13,8 @@ from sysid_ros.core.errors import SysidError
 
 Array = NDArray[np.float64]
 
+_FIELDS = ("stamps", "sequence", "q", "v", "tau")
+
 
 class InvalidSamples(SysidError):
     """A block of samples that cannot be used.
@@ -79,8 +81,9 @@ class SampleBlock:
 
     def _check_values(self) -> None:
         for name in ("q", "v", "tau"):
-            bad = np.argwhere(~np.isfinite(getattr(self, name)))
-            if bad.size:
+            finite = np.isfinite(getattr(self, name))
+            if not finite.all():
+                bad = np.argwhere(~finite)
                 raise InvalidSamples(name, f"is not finite at sample {bad[0, 0]}, joint {bad[0, 1]} (counted from 0)")
         for name in ("stamps", "sequence"):
             values = getattr(self, name)
@@ -106,7 +109,15 @@ class SampleBlock:
     def slice(self, start: int | None = None, stop: int | None = None) -> SampleBlock:
         """The samples ``start`` (included) to ``stop`` (excluded), with Python's rules for both."""
         part = slice(start, stop)
-        return SampleBlock(self.stamps[part], self.sequence[part], self.q[part], self.v[part], self.tau[part])
+        return SampleBlock._of_valid(*(getattr(self, name)[part] for name in _FIELDS))
+
+    @classmethod
+    def _of_valid(cls, *arrays: NDArray) -> SampleBlock:
+        """A block of read-only arrays that are known to be valid: parts of a block, or whole ones that were checked."""
+        block = object.__new__(cls)
+        for name, array in zip(_FIELDS, arrays, strict=True):
+            object.__setattr__(block, name, array)
+        return block
 
     @classmethod
     def empty(cls, n: int) -> SampleBlock:
@@ -125,8 +136,18 @@ class SampleBlock:
             raise InvalidSamples("blocks", "are none; at least one is needed")
         if len({block.n for block in blocks}) > 1:
             raise InvalidSamples("q", f"has different joint counts: {sorted({block.n for block in blocks})}")
-        fields = ("stamps", "sequence", "q", "v", "tau")
-        return cls(*(np.concatenate([getattr(block, name) for block in blocks]) for name in fields))
+        full = [block for block in blocks if len(block)]
+        if len(full) < 2:
+            return full[0] if full else blocks[0]
+        for before, after in itertools.pairwise(full):
+            for name in ("stamps", "sequence"):
+                last, first = getattr(before, name)[-1], getattr(after, name)[0]
+                if first <= last:
+                    raise InvalidSamples(name, f"must increase, but a block begins with {first} after {last}")
+        arrays = [np.concatenate([getattr(block, name) for block in full]) for name in _FIELDS]
+        for array in arrays:
+            array.setflags(write=False)
+        return cls._of_valid(*arrays)
 
 
 def split_into_blocks(
