@@ -32,9 +32,12 @@ from sysid_ros.ros.conversions import (
     stamp_from_message,
     truth_from_message,
 )
+from sysid_ros.ros.inbox import Inbox
 
 _ALL_OF_THEM = 2**63 - 1
 _REMEMBERED_PLANS = 16
+_JOINT_STATES_PERIOD = 0.05
+"""How often joint states are fetched [s]; fewer must come meanwhile than can wait."""
 
 
 @dataclass
@@ -97,9 +100,8 @@ class SuiteWatch:
         node.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
         node.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
         node.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
-        node.create_subscription(
-            JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER, raw=True
-        )
+        self._joint_states = Inbox(node, JointState, "joint_states", qos.JOINT_STATES_SUBSCRIBER, raw=True)
+        node.create_timer(_JOINT_STATES_PERIOD, self._take_joint_states)
         node.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         node.create_subscription(String, "robot_description", self._take_description, qos.LATCHED)
 
@@ -222,12 +224,14 @@ class SuiteWatch:
         with self._lock:
             self._keep("robot_description", message)
 
-    def _take_joint_state(self, message: bytes) -> None:
-        # For the recording alone, so it stays as it came.
+    def _take_joint_states(self) -> None:
+        # For the recording alone, so they stay as they came; some arms send a thousand per second.
+        messages = self._joint_states.take()
         with self._lock:
             if self._recorder is not None:
                 topic = self._node.resolve_topic_name("joint_states")
-                self._recorder.write(topic, "sensor_msgs/msg/JointState", message, self._now_ns)
+                for message in messages:
+                    self._recorder.write(topic, "sensor_msgs/msg/JointState", message, self._now_ns)
 
     def _keep(self, topic: str, message: Any) -> None:
         self._latched[topic] = message

@@ -10,9 +10,11 @@ import argparse
 import signal
 import sys
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 
+import numpy as np
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -34,9 +36,11 @@ from sysid_ros.drivers.ros2_control.settings import TorqueCommand
 from sysid_ros.drivers.sensor_simulation import Noise
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import stamp_to_message
+from sysid_ros.ros.inbox import Inbox
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter
 
-_SPIN_SECONDS = 0.05
+_SERVE_SECONDS = 0.02
+"""How often the parameter services of both nodes are served [s]: an executor costs a third of a period at 1 kHz."""
 _REST_SECONDS = 2.0
 """How long the arm rests before the motion of ``--motion`` begins [s]."""
 
@@ -124,10 +128,11 @@ class Ros2ControlEmulator:
         self._command_node = Node("effort_controller", namespace=namespace)
         self._command_node.declare_parameter("joints", list(self._controller.joints))
         self._command_node.declare_parameter("interface_name", "effort")
-        self._command_node.create_subscription(Float64MultiArray, "~/commands", self._take, qos.EFFORT_COMMANDS)
+        self._commands = Inbox(self._command_node, Float64MultiArray, "~/commands", qos.EFFORT_COMMANDS)
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self._state_node)
         self._executor.add_node(self._command_node)
+        self._served_at = time.monotonic()
 
     @property
     def is_answered(self) -> bool:
@@ -164,22 +169,30 @@ class Ros2ControlEmulator:
             hardware.apply(self._controller.command)
 
     def _wait(self, deadline: float, taken: int) -> None:
-        """Serves until the deadline, and then, with patience, until the state has been answered.
+        """Sleeps until the deadline, and then, with patience, waits until the state has been answered.
 
         Without the patience a state that is not answered in time is answered one period later, as on a real arm.
         """
-        while (remaining := deadline - time.monotonic()) > 0.0:
-            self._executor.spin_once(timeout_sec=min(remaining, _SPIN_SECONDS))
-        self._executor.spin_once(timeout_sec=0.0)
+        self._serve()
+        time.sleep(max(0.0, deadline - time.monotonic()))
+        self._take()
         end = deadline + self._patience
         while self._is_answered and self._controller.taken == taken and time.monotonic() < end:
-            self._executor.spin_once(timeout_sec=_SPIN_SECONDS)
+            self._commands.wait(_SERVE_SECONDS)
+            self._take()
+            self._serve()
         self._is_answered = self._controller.taken != taken
 
-    def _take(self, message: Float64MultiArray) -> None:
-        complaint = self._controller.take(message.data)
-        if complaint:
-            self._command_node.get_logger().warning(complaint, throttle_duration_sec=1.0)
+    def _take(self) -> None:
+        for message in self._commands.take():
+            complaint = self._controller.take(message.data)
+            if complaint:
+                self._command_node.get_logger().warning(complaint, throttle_duration_sec=1.0)
+
+    def _serve(self) -> None:
+        if time.monotonic() - self._served_at > _SERVE_SECONDS:
+            self._executor.spin_once(timeout_sec=0.0)
+            self._served_at = time.monotonic()
 
     def _change_faults(self, values: BroadcasterParameters) -> None:
         self._broadcaster.faults = values.faults()
@@ -188,9 +201,8 @@ class Ros2ControlEmulator:
 
 def to_message(states: JointStates) -> JointState:
     """States as a ``sensor_msgs/JointState``."""
-    message = JointState(
-        name=list(states.names), position=states.position, velocity=states.velocity, effort=states.effort
-    )
+    columns = (array("d", np.asarray(values).tobytes()) for values in (states.position, states.velocity, states.effort))
+    message = JointState(name=list(states.names), **dict(zip(FIELDS, columns, strict=True)))
     message.header.stamp = stamp_to_message(states.stamp_ns)
     return message
 

@@ -1,7 +1,7 @@
 """The topics of an arm under ros2_control, for the process of the torque loop: the ROS side of a ``JointLink``.
 
 The loop's process has a ROS context and a node of its own. The loop asks for states when it wants one, and nothing else
-runs in this node: no executor, no timers, no parameter services. Messages are taken as ``rclpy.wait_for_message`` does.
+runs in this node: no executor, no timers, no parameter services.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import rclpy
 from rcl_interfaces.srv import GetParameters
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
-from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import JointState
@@ -29,6 +28,7 @@ from sysid_ros.drivers.ros2_control.joint_states import JointStates
 from sysid_ros.drivers.ros2_control.link import ControllerInfo
 from sysid_ros.drivers.ros2_control.settings import Interface
 from sysid_ros.ros import qos
+from sysid_ros.ros.inbox import Inbox
 
 NODE_NAME = "arm_driver_loop"
 _COMMANDING_ACTIVE = 4
@@ -109,10 +109,7 @@ class RosJointLink:
         )  # fmt: skip
         self._queue: deque[JointStates] = deque(maxlen=_OLDEST_ANSWERED if setup.commands else _OLDEST_WATCHED)
         state_type, self._convert = self._state_type()
-        self._subscription = self._node.create_subscription(
-            state_type, setup.states, self._keep, qos.JOINT_STATES_SUBSCRIBER
-        )
-        self._wait_set = rclpy_implementation.WaitSet(1, 0, 0, 0, 0, 0, self._context.handle)
+        self._inbox = Inbox(self._node, state_type, setup.states, qos.JOINT_STATES_SUBSCRIBER)
         self._command: Any = None
         self._publisher = None
         if setup.commands:
@@ -129,10 +126,7 @@ class RosJointLink:
         """The next message."""
         self._drain()
         if not self._queue and timeout > 0.0:
-            self._wait_set.clear_entities()
-            with self._subscription.handle:
-                self._wait_set.add_subscription(self._subscription.handle)
-                self._wait_set.wait(round(1e9 * timeout))
+            self._inbox.wait(timeout)
             self._drain()
         return self._queue.popleft() if self._queue else None
 
@@ -149,12 +143,7 @@ class RosJointLink:
         return f"{self._setup.states} is published by {names}, but nothing arrives"
 
     def _drain(self) -> None:
-        with self._subscription.handle:
-            while (taken := self._subscription.handle.take_message(self._subscription.msg_type, False)) is not None:
-                self._keep(taken[0])
-
-    def _keep(self, message: Any) -> None:
-        self._queue.append(self._convert(message))
+        self._queue.extend(map(self._convert, self._inbox.take()))
 
     def _state_type(self) -> tuple[type, Any]:
         if self._setup.interface is Interface.LBR:

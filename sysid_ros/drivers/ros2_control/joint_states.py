@@ -117,7 +117,7 @@ class JointReader:
         if len(values) != len(states.names):
             hint = _VELOCITY_HINT if field == "velocity" else ""
             raise JointStatesUnusable(f"{field} has {len(values)} entries for {len(states.names)} joints{hint}")
-        return np.array([values[place] for place in self._places], dtype=float)
+        return np.asarray(values, dtype=float)[self._places]
 
     def _pick_finite(self, field: str, states: JointStates, values: Sequence[float]) -> Array:
         picked = self._pick(field, states, values)

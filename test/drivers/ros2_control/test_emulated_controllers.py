@@ -21,12 +21,12 @@ def test_states_come_in_the_broadcasters_order_with_nan_for_what_is_not_measured
     broadcaster = Broadcaster(robot, order)
     (message,) = broadcaster.messages(measured())
     assert message.names == order and message.stamp_ns == 5
-    assert message.position == [0.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0]
+    assert list(message.position) == [0.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0]
     assert np.isnan(message.effort[0]) and message.effort[1] == 106.0
     broadcaster.faults = BroadcastFaults(not_measured=("velocity",), renamed=("joint_7",), left_out=("effort",))
     (message,) = broadcaster.messages(measured())
     assert np.isnan(message.velocity).all() and len(message.velocity) == 8
-    assert message.effort == [] and message.names[1] == "joint_7_renamed"
+    assert len(message.effort) == 0 and message.names[1] == "joint_7_renamed"
 
 
 def test_messages_can_be_lost_and_come_twice(robot):

@@ -57,11 +57,13 @@ class Broadcaster:
     """
 
     def __init__(self, robot: RobotModel, order: Sequence[str] = ()):
-        self._robot = robot
         self._order = tuple(order) or robot.joint_names
         missing = sorted(set(robot.joint_names) - set(self._order))
         if missing:
             raise ParameterOutOfRange("order of joint states", ", ".join(self._order), f"with {', '.join(missing)} too")
+        self._places = [self._order.index(name) for name in robot.joint_names]
+        # Joints of others: a gripper that measures no effort.
+        self._others = {field: np.full(len(self._order), np.nan if field == "effort" else 0.0) for field in FIELDS}
         self.faults = BroadcastFaults()
         self._count = 0
 
@@ -71,25 +73,19 @@ class Broadcaster:
         self._count += 1
         if faults.is_silent or (faults.drop_every and self._count % faults.drop_every == 0):
             return []
-        joints = {name: place for place, name in enumerate(self._robot.joint_names)}
         columns = {}
         for field, values in zip(FIELDS, (measured.q, measured.v, measured.tau), strict=True):
-            is_known = field not in faults.not_measured
-            row = [float(values[joints[name]]) if name in joints and is_known else _else(field) for name in self._order]
-            if not is_known:
-                row = [np.nan] * len(row)
-            columns[field] = [] if field in faults.left_out else row
+            row = self._others[field].copy()
+            row[self._places] = values
+            columns[field] = np.empty(0) if field in faults.left_out else row
+            if field in faults.not_measured:
+                row[:] = np.nan
         for name in faults.nan_efforts:
-            if columns["effort"]:
+            if columns["effort"].size:
                 columns["effort"][self._order.index(name)] = np.nan
         names = tuple(f"{name}_renamed" if name in faults.renamed else name for name in self._order)
         message = JointStates(measured.stamp_ns, names, *columns.values())
         return [message, message] if faults.repeats else [message]
-
-
-def _else(field: str) -> float:
-    """What joints of others say: a gripper that measures no effort."""
-    return np.nan if field == "effort" else 0.0
 
 
 class ForwardController:
