@@ -26,8 +26,13 @@ _ROOM = 4.0
 _ROUNDS = 8
 """Rounds in which errors of a window may reach their bounds."""
 _EXACT = 1e-9
-_TOLERANCE = 1e-3
+_TOLERANCES = (0.1, 1e-3)
+"""Of the programme: the first is enough where all rows agree well or not at all."""
+_NEGLIGIBLE = 1e-3
 _MAX_STEPS = 60
+MEMORY = 100
+"""Windows that are kept for this as they are, while the bounds go on with compacted ones: compacted rows say what
+matters for the bounds, but less of what a window with another payload would contradict."""
 
 
 @dataclass(frozen=True)
@@ -35,29 +40,32 @@ class Explanation:
     """Unknowns within their bounds that agree with all rows so far.
 
     Attributes:
-        x: The target relative to the centre of its box, (P,).
+        target: The target, (P,).
         delta: The shared nuisance, (M,).
         end: Velocity errors at the last instant, (m,).
         stamp: That instant [ns].
     """
 
-    x: Array
+    target: Array
     delta: Array
     end: Array
     stamp: int
 
     def extended(self, window: Problem, start: int, stop: int) -> Explanation | None:
-        """The explanation with one more window, None if its errors would have to be too large.
+        """The explanation with one more window, None if its errors would have to be too large or the box is left.
 
         The errors are those with the smallest sum of squares, in units of their bounds; others might do.
 
         Args:
-            window: The rows of one window, centred as those before.
+            window: The rows of one window.
             start: Its start [ns]; where that is ``stamp`` the velocity errors are known.
             stop: Its end [ns].
         """
         ends = window.ends * window.end_radius  # in units of the bounds
-        rest = window.r - window.y @ self.x - window.b @ self.delta
+        x = self.target - window.center
+        if np.any(np.abs(x) > window.radius):
+            return None
+        rest = window.r - window.y @ x - window.b @ self.delta
         free = ends[:, 1]
         if start == self.stamp:
             rest = rest - window.ends[:, 0] @ self.end
@@ -68,7 +76,7 @@ class Explanation:
             return None
         first = free.shape[1] - ends.shape[2]
         end = sizes[first : free.shape[1]] * window.end_radius
-        return Explanation(self.x, self.delta, end, stop)
+        return Explanation(self.target, self.delta, end, stop)
 
 
 def _solve_within(matrix: Array, rest: Array) -> Array | None:
@@ -96,16 +104,12 @@ def _solve_within(matrix: Array, rest: Array) -> Array | None:
 
 
 class Agreement:
-    """Keeps an explanation of all rows; to be forgotten when the box of the target or the rows are replaced."""
+    """Keeps an explanation of all rows."""
 
     def __init__(self) -> None:
         self._explanation: Explanation | None = None
         self.searches = 0
         """How often all rows were looked at so far."""
-
-    def forget(self) -> None:
-        """Starts again; the next window asks for a linear programme."""
-        self._explanation = None
 
     def contradiction(self, window: Problem, rows: Rows, build_all: Callable[[], Problem]) -> Array | None:
         """A combination of all rows that proves that they cannot be true together, (R,); None where none was found.
@@ -140,25 +144,30 @@ def explain_rows(problem: Problem, stamp: int) -> tuple[Explanation | None, Arra
     Returns:
         The explanation and the combination of rows that proves the contradiction, (R,), either or both None.
     """
-    chain = RowChain(problem, negligible=_TOLERANCE)
+    chain = RowChain(problem, negligible=_NEGLIGIBLE)
     right = problem.r[:, None] / chain.error[:, None]
     z = chain.transposed(chain.factorise(np.ones((chain.size, 1))).solve(right))
     if np.all(np.abs(z) <= 1.0) and np.all(np.abs(chain.times(z) - right) <= _EXACT):
         x, delta, _, end = chain.values(z[:, 0])
-        return Explanation(x, delta, end, stamp), None
+        return Explanation(problem.center + x, delta, end, stamp), None
     return _explain_by_programme(problem, stamp)
 
 
 def _explain_by_programme(problem: Problem, stamp: int) -> tuple[Explanation | None, Array | None]:
-    chain = RowChain(problem, extra=-_ROOM * problem.r[:, None], negligible=_TOLERANCE)
-    cost = np.zeros((chain.shared.shape[1], 1))
+    chain = RowChain(problem, extra=-_ROOM * problem.r[:, None], negligible=_NEGLIGIBLE)
+    cost, dual = np.zeros((chain.shared.shape[1], 1)), None
     cost[-1] = -1.0
-    solution = solve(chain, np.zeros(len(problem.r)), cost, _TOLERANCE, _MAX_STEPS)
-    combination = solution.dual[:, 0] / chain.error
-    if np.all(np.isfinite(combination)) and contradiction_margin(problem, combination) > 0.0:
-        return None, combination
-    x, delta, extra, end = chain.values(solution.variables[:, 0])
-    size = _ROOM * float(extra[0])
-    if not size >= 1.0:
-        return None, None
-    return Explanation(x / size, delta / size, end / size, stamp), None
+    for tolerance in _TOLERANCES:
+        solution = solve(chain, np.zeros(len(problem.r)), cost, tolerance, _MAX_STEPS, dual, maxima=False)
+        dual = solution.dual
+        combination = dual[:, 0] / chain.error
+        if np.all(np.isfinite(combination)) and contradiction_margin(problem, combination) > 0.0:
+            return None, combination
+        z = solution.variables[:, 0]
+        x, delta, extra, end = chain.values(z)
+        size = _ROOM * float(extra[0])
+        # What is missing of the rows must not be what makes them agree.
+        missing = np.abs(chain.times(z[:, None])).max()
+        if size * (1.0 - missing) >= 1.0:
+            return Explanation(problem.center + x / size, delta / size, end / size, stamp), None
+    return None, None

@@ -45,7 +45,8 @@ class Bounds:
         is_rigorous: Whether they contain the truth whenever the assumptions hold.
         multipliers: Matrix behind the bounds, (K, R), or (2 K, R) with rows for lower and upper bounds by themselves;
             None if there is none.
-        cuts: Cuts of the cone of physically consistent bodies for the next bounds, (K, 10); None if there are none.
+        cuts: Cuts of the cone of physically consistent bodies for the next bounds, (C, 10); None if there are none.
+        cut_multipliers: What belongs to the cuts in the matrix, (2 K, C); None if there are none.
         contradiction: A combination of the rows that proves that no target agrees with the data, (R,), or None.
         notice: What went wrong on the way; empty if nothing did.
     """
@@ -57,6 +58,7 @@ class Bounds:
     values: Array | None = None
     multipliers: Array | None = None
     cuts: Array | None = None
+    cut_multipliers: Array | None = None
     contradiction: Array | None = None
     notice: str = ""
 
@@ -71,8 +73,8 @@ def compute_bounds(
     unknowns: Unknowns,
     settings: EstimatorSettings,
     start: Array,
-    previous: Array | None = None,
-    cuts: Array | None = None,
+    previous: Bounds | None = None,
+    chosen: NDArray[np.bool_] | None = None,
 ) -> Bounds:
     """Bounds of the objectives by the method of the settings.
 
@@ -81,8 +83,9 @@ def compute_bounds(
         unknowns: Names of the entries of the shared nuisance.
         settings: Method and its settings.
         start: Log-Cholesky coordinates of a plausible target, (10,); used by methods that need a fit.
-        previous: ``multipliers`` of earlier bounds from the first of the rows, or None.
-        cuts: ``cuts`` of earlier bounds, or None to begin; used by ``set_membership``.
+        previous: Earlier bounds from the first of the rows, or None.
+        chosen: The objectives that ``set_membership`` solves anew, (K,); the others keep what the multipliers of
+            ``previous`` prove. None: all.
 
     Raises:
         FitNotConverged: The method needs a fit and it did not converge.
@@ -90,9 +93,12 @@ def compute_bounds(
     """
     if settings.method == "set_membership":
         has_cuts = settings.use_cone and bool(unknowns.target.body)
-        if has_cuts and cuts is None:
-            cuts = seed_cuts(unknowns.nominal)
-        sided = bound_by_membership(problem, settings.bound_tolerance, cuts, settings.reweightings, previous)
+        multipliers, cuts, cut_multipliers = None, seed_cuts(unknowns.nominal) if has_cuts else None, None
+        if previous is not None:
+            multipliers, cuts, cut_multipliers = previous.multipliers, previous.cuts, previous.cut_multipliers
+        sided = bound_by_membership(
+            problem, settings.bound_tolerance, cuts, settings.reweightings, multipliers, cut_multipliers, chosen
+        )
         contradiction = sided.contradiction
         return Bounds(
             lower=sided.lower,
@@ -101,11 +107,12 @@ def compute_bounds(
             is_rigorous=True,
             multipliers=sided.multipliers,
             cuts=sided.cuts if has_cuts else None,
+            cut_multipliers=sided.cut_multipliers if has_cuts else None,
             contradiction=None if contradiction is None else contradiction[-len(problem.r) :],
             notice=sided.notice,
         )
     if settings.method == "left_inverse":
-        inverse = choose_inverse(problem, settings.reweightings, previous)
+        inverse = choose_inverse(problem, settings.reweightings, None if previous is None else previous.multipliers)
         linear = bound_with(problem, inverse)
         lower = np.nextafter(linear.center - linear.half_width, -np.inf)
         upper = np.nextafter(linear.center + linear.half_width, np.inf)

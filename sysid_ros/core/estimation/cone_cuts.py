@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 _PSEUDO = np.stack([pseudo_inertia(unit) for unit in np.eye(10)])
 _LENGTH = 0.2
 """Length [m] that makes masses, first and second moments comparable when eigenvectors are taken; any would do."""
-_NOTICEABLE = 1e-6
+_NOTICEABLE = 1e-4
 """Eigenvalues above this part of the largest, below zero, are left alone."""
 _ROUNDING = 1e-12
 _COLUMN = ERROR_TERMS.index("rounding")

@@ -32,13 +32,13 @@ _PATIENCE = 8
 
 @dataclass(frozen=True)
 class Solution:
-    """Approximate solutions of 2 P linear programmes: first the minima of P costs, then their maxima.
+    """Approximate solutions of S linear programmes: P minima, or first the minima of P costs, then their maxima.
 
     Attributes:
-        variables: The variables z at the solutions, (T, 2 P), those of ``RowChain.shared`` first.
-        dual: Multipliers of the rows, (R, 2 P): for any l ``r l - |c - A^T l|_1`` is a lower bound of the minimum of
+        variables: The variables z at the solutions, (T, S), those of ``RowChain.shared`` first.
+        dual: Multipliers of the rows, (R, S): for any l ``r l - |c - A^T l|_1`` is a lower bound of the minimum of
             c z, and with -c for the maxima.
-        gap: Distance of the objective from that bound, with what is missing of feasibility, (2 P,).
+        gap: Distance of the objective from that bound, with what is missing of feasibility, (S,).
         steps: Steps taken.
     """
 
@@ -49,7 +49,13 @@ class Solution:
 
 
 def solve(
-    chain: RowChain, r: Array, costs: Array, tolerance: float, max_steps: int, start: Array | None = None
+    chain: RowChain,
+    r: Array,
+    costs: Array,
+    tolerance: float,
+    max_steps: int,
+    start: Array | None = None,
+    maxima: bool = True,
 ) -> Solution:
     """Solves the programmes, or as much of them as ``max_steps`` allows.
 
@@ -57,17 +63,20 @@ def solve(
         chain: The matrix A.
         r: Right-hand side, (R,).
         costs: Costs of the first variables, (k, P); the others cost nothing.
-        tolerance: A programme is solved when its gap is below this part of the distance of maximum and minimum.
+        tolerance: A programme is solved when its gap is below this part of the distance of maximum and minimum; of
+            the minimum itself where that is all that is asked for.
         max_steps: Largest number of steps.
-        start: Multipliers to start from, (R, 2 P), or None.
+        start: Multipliers to start from, (R, S), or None.
+        maxima: Whether the maxima are asked for too.
     """
     half = costs.shape[1]
-    price = np.concatenate([costs, -costs], axis=1)
+    price = np.concatenate([costs, -costs], axis=1) if maxima else costs
+    count = price.shape[1]
     with np.errstate(all="ignore"):  # what overflows is dropped as not finite
         state = _State.start(chain, r, price, start)
-        best, dual, gap = state.z.copy(), state.dual.copy(), np.full(2 * half, np.inf)
-        objective, progress = np.tile(-1.0, 2 * half), np.zeros(2 * half, dtype=int)
-        active, steps, factorise = np.arange(2 * half), 0, chain.factorise
+        best, dual, gap = state.z.copy(), state.dual.copy(), np.full(count, np.inf)
+        objective, progress = np.tile(-1.0, count), np.zeros(count, dtype=int)
+        active, steps, factorise = np.arange(count), 0, chain.factorise
         while True:
             present, value = state.gap(), state.objective()
             is_better = present < gap[active]
@@ -75,8 +84,8 @@ def solve(
             dual[:, better], gap[better] = state.dual[:, is_better], present[is_better]
             best[:, better] = state.z[:, is_better]
             objective[better], progress[better] = value[is_better], steps
-            width = np.maximum(np.abs(objective[:half] + objective[half:]), 1e-12)
-            is_open = (gap > tolerance * np.tile(width, 2))[active]
+            width = np.tile(objective[:half] + objective[half:], 2) if maxima else objective
+            is_open = (gap > tolerance * np.maximum(np.abs(width), 1e-12))[active]
             is_open &= np.isfinite(present) & (steps - progress[active] < _PATIENCE)
             if steps >= max_steps or not np.any(is_open):
                 return Solution(best, dual, gap, steps)

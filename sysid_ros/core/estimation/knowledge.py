@@ -36,6 +36,11 @@ class Knowledge:
         """What is known before any data."""
         return cls(target, target.prior, hull(target.objectives, target.prior))
 
+    def gain(self, lower: Array, upper: Array) -> Array:
+        """By how much bounds of the objectives, (K,) each, shrink their ranges, as a part of these, (K,)."""
+        shrunk = np.maximum(lower - self.ranges.lower, 0.0) + np.maximum(self.ranges.upper - upper, 0.0)
+        return shrunk / np.maximum(self.ranges.upper - self.ranges.lower, 1e-300)
+
     def narrowed(self, lower: Array, upper: Array) -> Knowledge | None:
         """With bounds of the objectives from data, (K,) each; None where nothing is left."""
         if np.any(lower > upper):

@@ -21,11 +21,12 @@ from sysid_ros.core.estimation.row_chain import RowChain
 Array = NDArray[np.float64]
 
 _MAX_STEPS = 60
-_NEGLIGIBLE = 0.1
-"""Shared errors below this part of the tolerance, all together, do not guide the programmes."""
+_NEGLIGIBLE, _NEGLIGIBLE_AT_MOST = 50.0, 0.1
+"""Shared errors that together stay below this multiple of the tolerance, in units of the independent error of every
+row, do not guide the programmes. They always count in the bounds, where that costs a hundredth of it, as measured."""
 _UNSOLVED = 1e-2
 """With a gap above this, relative to half widths, and above a few times the tolerance there may be no solution."""
-_UNUSED = 1e-5
+_UNUSED = 1e-4
 """Cuts that matter less for all bounds, relative to half widths, are left out the next time."""
 
 
@@ -39,7 +40,8 @@ class SidedBounds:
         below: What the rows behind the lower bounds give.
         above: What the rows behind the upper bounds give.
         multipliers: The rows, lower bounds first, (2 K, R).
-        cuts: Inequalities for the next bounds, (K, 10): those that mattered, and those that would now.
+        cuts: Inequalities for the next bounds, (C, 10): those that mattered, and those that would now.
+        cut_multipliers: The part of the rows that belongs to these cuts, (2 K, C).
         notice: What went wrong on the way; empty if nothing did. The bounds hold in any case.
         contradiction: A combination of cuts and rows that proves that no target agrees with them, or None.
     """
@@ -50,6 +52,7 @@ class SidedBounds:
     above: LinearBounds
     multipliers: Array
     cuts: Array
+    cut_multipliers: Array
     notice: str = ""
     contradiction: Array | None = None
 
@@ -60,7 +63,7 @@ class SidedBounds:
         Args:
             problem: The problem.
             candidates: Matrices for the lower and the upper bounds, (K, R) each; rows not finite do not count.
-            cuts: Number of rows at the beginning that are no data and do not show in the shares and multipliers.
+            cuts: Number of rows at the beginning that are no data and do not show in the shares.
         """
         rows, ends = [], []
         for side, sign in ((0, 1.0), (1, -1.0)):
@@ -71,7 +74,8 @@ class SidedBounds:
         errors = problem.errors.copy()
         errors[:cuts] = 0.0
         below, above = (bound_with(replace(problem, errors=errors), matrix) for matrix in rows)
-        return cls(*ends, below, above, np.concatenate(rows)[:, cuts:], np.zeros((0, 10)))
+        matrix = np.concatenate(rows)
+        return cls(*ends, below, above, matrix[:, cuts:], np.zeros((0, 10)), matrix[:, :cuts])
 
 
 def bound_by_membership(
@@ -80,39 +84,54 @@ def bound_by_membership(
     cuts: Array | None = None,
     reweightings: int = 0,
     previous: Array | None = None,
+    cut_multipliers: Array | None = None,
+    chosen: NDArray[np.bool_] | None = None,
 ) -> SidedBounds:
     """The smallest box of the objectives that the rows allow, widened by at most about ``tolerance`` of its width.
 
     Args:
         problem: The rows, centred on what is known beforehand.
         tolerance: Largest gap of the linear programmes relative to the width of the bounds [-].
-        cuts: Inequalities ``cuts theta >= 0`` that hold for every target, (K, 10), or None.
+        cuts: Inequalities ``cuts theta >= 0`` that hold for every target, (C, 10), or None.
         reweightings: Steps towards the best left inverse, which stands in where the linear programmes fail.
         previous: Multipliers of earlier bounds for the first r rows, (2 K, r), or None. They prove the same bounds
             again, and the programmes start from them.
+        cut_multipliers: The same for the cuts, (2 K, C), or None.
+        chosen: The objectives whose programmes are solved, (K,); the others keep what ``previous`` proves. None: all.
     """
+    count = len(problem.objectives)
     cuts = np.zeros((0, 10)) if cuts is None else cuts
     whole = add_cuts(problem, cuts) if len(cuts) else problem
+    of_cuts = np.zeros((2 * count, len(cuts))) if cut_multipliers is None else cut_multipliers
     if previous is None:
-        start = choose_inverse(problem, 0)
-        start = np.concatenate([start, start])
+        inverse = choose_inverse(problem, 0)
+        start = np.concatenate([of_cuts, np.tile(inverse, (2, 1))], axis=1)
     else:
-        start = np.pad(previous, ((0, 0), (0, len(problem.r) - previous.shape[1])))
-    solution, multipliers = solve_programmes(whole, tolerance, start=_pad(start, len(cuts)))
+        start = np.concatenate([of_cuts, previous], axis=1)
+        start = np.pad(start, ((0, 0), (0, len(whole.r) - start.shape[1])))
+    chosen = np.ones(count, dtype=bool) if chosen is None or previous is None else chosen
+    both = np.tile(chosen, 2)
+    part = replace(whole, objectives=whole.objectives[chosen])
+    solution, found = solve_programmes(part, tolerance, start=start[both])
+    multipliers = start.copy()
+    multipliers[both] = found
     notice, contradiction = "", None
     if np.any(solution.gap > max(_UNSOLVED, 4.0 * tolerance)):
         contradiction = find_contradiction(whole, multipliers)
-    candidates = [multipliers, _pad(start, len(cuts))]
+    candidates = [multipliers, start]
     if contradiction is None and not np.all(np.isfinite(solution.gap)):
         inverse = choose_inverse(problem, reweightings)
-        candidates.append(_pad(np.concatenate([inverse, inverse]), len(cuts)))
+        candidates.append(np.pad(np.tile(inverse, (2, 1)), ((0, 0), (len(cuts), 0))))
         notice = "a linear programme of the bounds failed; the left inverse stands in for it"
     sided = SidedBounds.best_of(whole, [tuple(np.split(one, 2)) for one in candidates], len(cuts))
-    is_used = np.any(np.abs(solution.dual[: len(cuts)]) > _UNUSED, axis=1)
     if len(cuts):
+        sizes = np.abs(sided.cut_multipliers) * whole.error[: len(cuts)]
+        is_used = np.any(sizes > _UNUSED * np.tile(_scale(problem), 2)[:, None], axis=0)
         vertices = problem.center + solution.variables[: problem.center.size].T * problem.radius
-        cuts = np.concatenate([cuts[is_used], find_cuts(vertices)])
-    return replace(sided, notice=notice, contradiction=contradiction, cuts=cuts)
+        more = find_cuts(vertices)
+        of_cuts = np.pad(sided.cut_multipliers[:, is_used], ((0, 0), (0, len(more))))
+        sided = replace(sided, cuts=np.concatenate([cuts[is_used], more]), cut_multipliers=of_cuts)
+    return replace(sided, notice=notice, contradiction=contradiction)
 
 
 def solve_programmes(
@@ -130,10 +149,9 @@ def solve_programmes(
         The solution, whose first P variables are ``x / radius``, and the rows of multipliers for the lower and the
         upper bounds, (2 K, R).
     """
-    chain = RowChain(problem, negligible=_NEGLIGIBLE * tolerance)
+    chain = RowChain(problem, negligible=min(_NEGLIGIBLE * tolerance, _NEGLIGIBLE_AT_MOST))
     # Objectives are scaled so that they stay between -1 and 1 over the box.
-    costs = (problem.objectives * problem.radius).T
-    scale = np.maximum(np.abs(costs).sum(axis=0), 1e-300)
+    costs, scale = (problem.objectives * problem.radius).T, _scale(problem)
     dual, count = None, scale.size
     if start is not None:
         signs = np.repeat([1.0, -1.0], count)
@@ -159,7 +177,8 @@ def find_contradiction(problem: Problem, multipliers: Array | None = None) -> Ar
     chain = RowChain(problem, extra=-problem.r[:, None])
     cost = np.zeros((chain.shared.shape[1], 1))
     cost[-1] = -1.0
-    candidates.append(solve(chain, np.zeros(len(problem.r)), cost, 1e-3, _MAX_STEPS).dual[:, 0] / chain.error)
+    solution = solve(chain, np.zeros(len(problem.r)), cost, 1e-3, _MAX_STEPS, maxima=False)
+    candidates.append(solution.dual[:, 0] / chain.error)
     candidates = [candidate for candidate in candidates if np.all(np.isfinite(candidate)) and np.any(candidate)]
     margins = [contradiction_margin(problem, candidate) for candidate in candidates]
     if not candidates or max(margins) <= 0.0:
@@ -182,9 +201,9 @@ def contradiction_margin(problem: Problem, combination: Array) -> float:
     return (value - float(allowed)) / max(value, 1e-300)
 
 
-def _pad(matrix: Array, count: int) -> Array:
-    """The matrix with columns of zeros for so many rows before the others."""
-    return np.pad(matrix, ((0, 0), (count, 0)))
+def _scale(problem: Problem) -> Array:
+    """Largest magnitude of each objective over the box, relative to its middle, (K,)."""
+    return np.maximum(np.abs(problem.objectives) @ problem.radius, 1e-300)
 
 
 def _finite(matrix: Array) -> Array:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.agreement import Agreement
+from sysid_ros.core.estimation.agreement import MEMORY, Agreement
 from sysid_ros.core.estimation.bounds import Bounds, compute_bounds, describe_guarantee
 from sysid_ros.core.estimation.compaction import OF_BOUNDS, compact
 from sysid_ros.core.estimation.cone_cuts import add_cuts
@@ -21,6 +21,7 @@ from sysid_ros.core.estimation.point import LinearEstimator, PointEstimator
 from sysid_ros.core.estimation.problem import Problem
 from sysid_ros.core.estimation.rows import Rows
 from sysid_ros.core.estimation.samples import SampleBlock
+from sysid_ros.core.estimation.schedule import Schedule
 from sysid_ros.core.estimation.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.stream import SampleStream, Window
 from sysid_ros.core.estimation.target import Target
@@ -79,8 +80,9 @@ class StreamingEstimator:
 
     def _forget(self) -> None:
         self._rows: list[Rows] = []
-        self._multipliers: Array | None = None
-        self._cuts: Array | None = None
+        self._memory: list[Rows] = []
+        self._bounds: Bounds | None = None
+        self._schedule = Schedule(len(self._unknowns.target.objectives))
         self._known = Knowledge.of_prior(self._unknowns.target)
         self._agreement = Agreement()
         self._point: PointEstimator | LinearEstimator = LinearEstimator()
@@ -164,6 +166,7 @@ class StreamingEstimator:
         if contradiction:
             return self._handle_contradiction(contradiction)
         self._rows.append(rows)
+        self._memory = [*self._memory, rows][-max(MEMORY, self._settings.max_windows) :]
         mean = rows.y / rows.duration[:, None]
         self._gram += mean.T @ mean
         self._windows += 1
@@ -177,27 +180,34 @@ class StreamingEstimator:
         """What contradicts if a window does not agree with those before it; empty if it does."""
         if self._settings.method == "sensitivity":  # guarantees nothing, so nothing contradicts it
             return ""
-        everything = Rows.stack([*self._rows, rows])
-        cuts = np.zeros((0, 10)) if self._cuts is None else self._cuts
+        compacted = [part for part in self._rows if part.window[0] < 0]
+        parts = [*compacted, *self._memory, rows]
+        cuts = np.zeros((0, 10)) if self._bounds is None or self._bounds.cuts is None else self._bounds.cuts
 
         def build_all() -> Problem:
-            problem = self._problem(everything)
+            problem = self._problem(Rows.stack(parts))
             return add_cuts(problem, cuts) if len(cuts) else problem
 
         found = self._agreement.contradiction(window, rows, build_all)
-        return "" if found is None else self._explain(self._problem(everything), everything, found[len(cuts) :])
+        if found is None:
+            return ""
+        everything = Rows.stack(parts)
+        return self._explain(self._problem(everything), everything, found[len(cuts) :])
 
     def _update(self) -> list[str]:
+        due = self._schedule.due()
         outcome = self._evaluate(self._point)
         if outcome.known is None:
             return self._handle_contradiction(outcome.estimate.alarm)
+        if outcome.bounds is not None:
+            self._schedule.note(due, self._known.gain(outcome.bounds.lower, outcome.bounds.upper))
+            self._bounds = outcome.bounds
         self._known, self._latest = outcome.known, outcome.estimate
-        self._multipliers, self._cuts = outcome.multipliers, outcome.cuts
-        self._agreement.forget()  # box and rows are others now
         self._shorten()
         if self._on_update:
             self._on_update(outcome.estimate)
-        return [text for text in (outcome.estimate.alarm, outcome.notice) if text]
+        notice = "" if outcome.bounds is None else outcome.bounds.notice
+        return [text for text in (outcome.estimate.alarm, notice) if text]
 
     def _evaluate(self, point: PointEstimator | LinearEstimator) -> _Outcome:
         """Bounds and point estimate of all rows; changes nothing but the warm start of ``point``."""
@@ -206,9 +216,10 @@ class StreamingEstimator:
             shares = {"prior": known.ranges.radius}
             return _Outcome(known, self._make(self._unknowns.nominal, known, shares, ""))
         rows = Rows.stack(self._rows)
-        problem = self._problem(rows)
+        problem, narrowed, bounds = self._problem(rows), known, None
         try:
-            bounds = compute_bounds(problem, self._unknowns, self._settings, point.start, self._multipliers, self._cuts)
+            due = self._schedule.due()
+            bounds = compute_bounds(problem, self._unknowns, self._settings, point.start, self._bounds, due)
             narrowed = self._combine(bounds)
             if narrowed is None or find_contradictions(problem).size:
                 return _Outcome(None, self._no_estimate(self._explain(problem, rows, bounds.contradiction)))
@@ -219,9 +230,9 @@ class StreamingEstimator:
             return _Outcome(None, self._no_estimate(f"{failure}; {self._explain(problem, rows)}"))
         except FitNotConverged as failure:
             nothing = np.full(self._unknowns.nominal.size, np.nan)
-            return _Outcome(known, self._make(nothing, known, {}, str(failure)))
+            return _Outcome(narrowed, self._make(nothing, narrowed, {}, str(failure)), bounds)
         estimate = self._make(values, narrowed, bounds.shares, "")
-        return _Outcome(narrowed, estimate, bounds.multipliers, bounds.cuts, bounds.notice)
+        return _Outcome(narrowed, estimate, bounds)
 
     def _combine(self, bounds: Bounds) -> Knowledge | None:
         if not bounds.is_rigorous:
@@ -240,15 +251,15 @@ class StreamingEstimator:
             return
         keep = max(1, self._settings.max_windows // 2)
         old, recent = Rows.stack(self._rows[:-keep]), self._rows[-keep:]
-        multipliers = None
         if self._settings.method != "sensitivity":
-            of_bounds = self._multipliers[:, : len(old)]
+            multipliers = self._bounds.multipliers
             # The combinations behind sided bounds say more than a left inverse, however good.
             steps = 0 if self._settings.method == "set_membership" else self._settings.reweightings
-            compacted, multipliers = compact(old, self._problem(old), steps, of_bounds)
+            compacted, combined = compact(old, self._problem(old), steps, multipliers[:, : len(old)])
             recent = [compacted, *recent]
-            multipliers = np.concatenate([multipliers, self._multipliers[:, len(old) :]], axis=1)
-        self._rows, self._multipliers = recent, multipliers
+            multipliers = np.concatenate([combined, multipliers[:, len(old) :]], axis=1)
+            self._bounds = replace(self._bounds, multipliers=multipliers)
+        self._rows = recent
 
     def _handle_contradiction(self, text: str) -> list[str]:
         if self._settings.detect_payload_change and self._windows:
@@ -314,10 +325,8 @@ class StreamingEstimator:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """An estimate and what is known with it (None where no target agrees with everything), and what the next needs."""
+    """An estimate, what is known with it (None where no target agrees with everything) and the bounds behind it."""
 
     known: Knowledge | None
     estimate: ParameterEstimate
-    multipliers: Array | None = None
-    cuts: Array | None = None
-    notice: str = ""
+    bounds: Bounds | None = None

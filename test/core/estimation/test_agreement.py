@@ -105,17 +105,17 @@ def test_an_explanation_agrees_with_all_rows(robot, tools, dumbbell):
             assert combination is None and explanation is not None
         else:
             extended += 1
-            rest = window.r - window.y @ explanation.x - window.b @ explanation.delta
+            rest = window.r - window.y @ (explanation.target - window.center) - window.b @ explanation.delta
             rest -= window.ends[:, 0] @ before.end + window.ends[:, 1] @ explanation.end
             assert np.all(np.abs(rest) <= window.error * (1 + 1e-6))
         assert explanation.stamp == int(rows.stop[0])
         assert np.all(np.abs(explanation.end) <= window.end_radius * (1 + 1e-9))
-        assert np.all(np.abs(explanation.x) <= everything.radius * (1 + 1e-9))
+        assert np.all(np.abs(explanation.target - everything.center) <= everything.radius * (1 + 1e-9))
         assert np.all(np.abs(explanation.delta) <= everything.delta_radius * (1 + 1e-9))
         # With some velocity errors before, all rows so far are met by this target and this arm.
         radii = np.concatenate([everything.end_radii, everything.error])
         matrix = scipy.sparse.hstack([everything.end_matrix, scipy.sparse.eye_array(len(everything.r))])
-        rest = everything.r - everything.y @ explanation.x - everything.b @ explanation.delta
+        rest = everything.r - everything.y @ (explanation.target - everything.center) - everything.b @ explanation.delta
         outcome = linprog(
             np.zeros(radii.size), A_eq=matrix, b_eq=rest, bounds=np.stack([-radii, radii], axis=1) * 1.001
         )

@@ -320,3 +320,40 @@ def test_a_smaller_box_gives_smaller_bounds(case, dumbbell):
     narrow = bound_by_membership(centred(case, box), 1e-4)
     assert np.all(narrow.upper - narrow.lower <= (wide.upper - wide.lower) * (1 + 1e-4))
     assert np.all((narrow.lower <= dumbbell) & (dumbbell <= narrow.upper))
+
+
+class TestChosen:
+    """Bounds of some objectives solved anew, the others kept."""
+
+    def test_chosen_ones_are_solved_and_the_others_keep_their_bounds(self, case, robot):
+        seeds = seed_cuts(robot.payload_prior.nominal)
+        first = bound_by_membership(centred(case, part=slice(0, 70)), 1e-4, seeds)
+        whole = centred(case)
+        chosen = np.isin(np.arange(10), (0, 3, 6))
+        carried = {"previous": first.multipliers, "cut_multipliers": first.cut_multipliers}
+        some = bound_by_membership(whole, 1e-4, first.cuts, **carried, chosen=chosen)
+        full = bound_by_membership(whole, 1e-4, first.cuts, **carried)
+        width = full.upper - full.lower
+        for bounds, sign in (("lower", 1.0), ("upper", -1.0)):
+            one, all_of_them, old = (sign * getattr(b, bounds) for b in (some, full, first))
+            assert np.all(np.abs(one - all_of_them)[chosen] <= 1e-3 * width[chosen])
+            # What the multipliers proved for fewer rows they prove for more, cuts included.
+            assert np.all(one >= old - 1e-3 * width) and np.all(one <= all_of_them + 1e-3 * width)
+        assert np.any((some.upper - some.lower)[~chosen] > 1.01 * width[~chosen])
+
+    def test_cuts_that_others_need_are_kept(self, case, problem, robot):
+        first = bound_by_membership(problem, 1e-4, seed_cuts(robot.payload_prior.nominal))
+        carried = {"previous": first.multipliers, "cut_multipliers": first.cut_multipliers}
+        chosen = np.arange(10) == 0
+        some = bound_by_membership(problem, 1e-4, first.cuts, **carried, chosen=chosen)
+        again = bound_by_membership(
+            problem,
+            1e-4,
+            some.cuts,
+            previous=some.multipliers,
+            cut_multipliers=some.cut_multipliers,
+            chosen=chosen,
+        )
+        width = first.upper - first.lower
+        assert np.all(again.upper - again.lower <= width * (1 + 1e-3))
+        assert some.cut_multipliers.shape == (20, len(some.cuts))
