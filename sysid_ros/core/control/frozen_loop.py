@@ -9,14 +9,16 @@ where L is the integral gain and the feedback of sample k acts from ``delay`` af
 delay and integral are exact. Where the velocity is the difference of the last two positions, ``de_k`` is the difference
 of the last two ``e`` over the period, which is exact, too: then only errors of positions enter.
 An error is the integral over the past of the disturbance times a weight g_E that depends on its age. Kernels are the
-magnitudes of these weights: of the nominal loop (E = 1), of the largest difference of any loop to it, and the largest
-of all, summed over bins of age. See docs/control.md.
+magnitudes of these weights, summed over bins of age: of the middle of the range they have over all loops, of half that
+range, and the largest of all. See docs/control.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,12 +62,12 @@ class Kernel:
     """How one kind of input acts on the four outputs, by bins of age, (B, 4) each; (4,) where summed over all ages.
 
     Attributes:
-        nominal: In the nominal loop.
-        deviation: Largest difference of any loop to the nominal one.
+        center: Magnitude of the middle between the smallest and the largest weight of any loop.
+        deviation: Largest difference of any loop to that: half of the range.
         largest: Largest of any loop.
     """
 
-    nominal: Array
+    center: Array
     deviation: Array
     largest: Array
 
@@ -85,7 +87,7 @@ class LoopKernels:
         travel_age: The same, each movement times its age, (B, 4).
         teeth: Steps of these weights at the samples, times a quarter of a period, (B, 4).
         teeth_age: The same, each step times its age, (B, 4).
-        memory_change: Part of the nominal feedback that may be off because the inertia has changed since [-].
+        memory_change: Part of the feedback of the middle that may be off because the inertia has changed since [-].
         bin: Width of a bin [s].
     """
 
@@ -125,8 +127,8 @@ def loop_kernels(
         raise BoundNotAvailable(
             "the smallest possible inertia is not positive in every direction; narrow the parameter boxes"
         )
-    lower = int(np.floor(np.log(min(ratios[0], 1.0)) / np.log(_FINE)))
-    upper = int(np.ceil(np.log(max(ratios[1], 1.0)) / np.log(_FINE)))
+    lower = int(np.floor(np.log(ratios[0]) / np.log(_FINE)))
+    upper = int(np.ceil(np.log(ratios[1]) / np.log(_FINE)))
     most = min(most, growth * memory(settings))
     growth, most = float(np.ceil(4.0 * growth) / 4.0), float(np.ceil(10.0 * most) / 10)
     return _cached_kernels(settings, lower, upper, growth, most, is_difference)
@@ -146,12 +148,12 @@ def _samples(settings: RobustSettings) -> int:
 def _cached_kernels(
     settings: RobustSettings, lower: int, upper: int, growth: float, most: float, is_difference: bool
 ) -> LoopKernels:
-    powers = sorted({lower, *range(lower, upper, _STRIDE), upper} - {0})
+    powers = (*range(lower, upper, _STRIDE), upper)
     delays = np.unique(np.linspace(0.0, settings.delay, _DELAYS))
     kernels = []
     for delay in delays:
-        responses = _loops(settings, float(delay), is_difference).responses((0, *powers))
-        kernels.append(_kernels(responses, _FINE ** np.array([0, *powers]), settings, growth, most))
+        responses = _loops(settings, float(delay), is_difference).responses(powers)
+        kernels.append(_kernels(responses, _FINE ** np.array(powers), settings, growth, most))
     return _worst(kernels)
 
 
@@ -180,7 +182,7 @@ def _loops(settings: RobustSettings, delay: float, is_difference: bool) -> _Loop
 
 @dataclass(frozen=True)
 class _Responses:
-    """Responses of all ratios at the samples after an input, each (ratios, N, 3), the nominal loop first.
+    """Responses of all ratios at the samples after an input, each (ratios, N, 3).
 
     Attributes:
         late: To an impulse at the end of the sampling interval before the first sample.
@@ -273,7 +275,7 @@ def _kernels(responses: _Responses, ratios: Array, settings: RobustSettings, gro
 
     start = np.stack([np.zeros_like(ratios), np.zeros_like(ratios), -np.ones_like(ratios), -1.0 / ratios], axis=1)
     before = np.concatenate([start[:, None], steps[:, :-1]], axis=1)
-    larger = np.where(np.abs(before) > np.abs(steps), before, steps)
+    reached = _range(np.concatenate([before, steps]))  # a step response is between these in a period
     # Between the two ends of an interval the response is linear, so the trapezoid is not below its magnitude.
     rough = _sum_magnitudes(0.5 * period, weight, late, early)
     rough.largest[0, ACCELERATION] += 1.0 / ratios.min()  # a disturbance accelerates at once
@@ -282,31 +284,46 @@ def _kernels(responses: _Responses, ratios: Array, settings: RobustSettings, gro
     travel = weight[:-1] * np.abs(np.diff(corners, axis=1)).max(axis=0)
     teeth = 0.25 * period * weight[:-1] * np.abs(early[:, :-1] - late[:, 1:]).max(axis=0)
     errors = [_sum_magnitudes(1.0, weight, x) for x in (velocity, position)]
+    remembered = 0.5 * sum(np.abs(_range(x).center[:, FEEDBACK]) for x in (late, early))
     return LoopKernels(
         rough=rough,
-        smooth=_sum_magnitudes(period, weight, larger),
-        step=Kernel(
-            _largest_in_bins(np.abs(larger[0])),
-            _largest_in_bins(weight * np.abs(larger - larger[0]).max(axis=0)),
-            _largest_in_bins(weight * np.abs(larger).max(axis=0)),
-        ),
+        smooth=_weighted([reached], period, weight, _sum_bins),
+        step=_weighted([reached], 1.0, weight, _largest_in_bins),
         velocity_error=_total(errors[0]),
         position_error=_total(errors[1]),
         travel=_sum_bins(travel),
         travel_age=_sum_bins(travel * ages[:-1]),
         teeth=_sum_bins(teeth),
         teeth_age=_sum_bins(teeth * ages[:-1]),
-        memory_change=float((period * (weight[:, 0] ** 2 - 1.0) * np.abs(late[0, :, FEEDBACK])).sum()),
+        memory_change=float((period * (weight[:, 0] ** 2 - 1.0) * remembered).sum()),
         bin=BIN * period,
     )
 
 
+class _Range(NamedTuple):
+    """Ranges of weights over all loops: any loop's is within ``half`` of ``center``, (N, 4) each."""
+
+    center: Array
+    half: Array
+
+
+def _range(weights: Array) -> _Range:
+    """Over all loops, (loops, N, 4)."""
+    lower, upper = weights.min(axis=0), weights.max(axis=0)
+    return _Range(0.5 * (lower + upper), 0.5 * (upper - lower))
+
+
 def _sum_magnitudes(scale: float, growth: Array, *weights: Array) -> Kernel:
-    """Sums magnitudes (ratios, N, 4) over bins; the nominal loop, whose inertia is known, does not grow."""
-    nominal = sum(scale * np.abs(one[0]) for one in weights)
-    deviation = sum(scale * growth * np.abs(one - one[0]).max(axis=0) for one in weights)
-    largest = sum(scale * growth * np.abs(one).max(axis=0) for one in weights)
-    return Kernel(*(_sum_bins(x) for x in (nominal, deviation, largest)))
+    """Sums magnitudes of weights (ratios, N, 4) over bins."""
+    return _weighted([_range(one) for one in weights], scale, growth, _sum_bins)
+
+
+def _weighted(ranges: list[_Range], scale: float, growth: Array, gather: Callable[[Array], Array]) -> Kernel:
+    """Gathers magnitudes in bins; the middle is the same number in all directions, so it does not grow."""
+    center = sum(scale * np.abs(one.center) for one in ranges)
+    deviation = sum(scale * growth * one.half for one in ranges)
+    largest = sum(scale * growth * (np.abs(one.center) + one.half) for one in ranges)
+    return Kernel(*(gather(x) for x in (center, deviation, largest)))
 
 
 def _sum_bins(values: Array) -> Array:
@@ -319,7 +336,7 @@ def _largest_in_bins(values: Array) -> Array:
 
 
 def _total(kernel: Kernel) -> Kernel:
-    return Kernel(kernel.nominal.sum(axis=0), kernel.deviation.sum(axis=0), kernel.largest.sum(axis=0))
+    return Kernel(kernel.center.sum(axis=0), kernel.deviation.sum(axis=0), kernel.largest.sum(axis=0))
 
 
 def _worst(kernels: list[LoopKernels]) -> LoopKernels:
@@ -332,7 +349,7 @@ def _worst(kernels: list[LoopKernels]) -> LoopKernels:
 
     def of(name: str) -> Kernel:
         parts = [getattr(one, name) for one in kernels]
-        return Kernel(*(largest([getattr(part, x) for part in parts]) for x in ("nominal", "deviation", "largest")))
+        return Kernel(*(largest([getattr(part, x) for part in parts]) for x in ("center", "deviation", "largest")))
 
     return LoopKernels(
         **{name: of(name) for name in ("rough", "smooth", "step", "velocity_error", "position_error")},

@@ -228,7 +228,7 @@ def _take_over(analysis: TubeAnalysis, tube: Tube, loop: Loop) -> tuple[Array, f
     step, size = loop.kernels.step, analysis.smooth.size
     now = analysis.samples.past
     norm = np.sqrt(1.0 + loop.shift) * size.norm[0]
-    entries = step.nominal[:, None] * size.entries[0][:, None] + step.deviation[:, None] * loop.lever[0][:, None] * norm
+    entries = step.center[:, None] * size.entries[0][:, None] + step.deviation[:, None] * loop.lever[0][:, None] * norm
     joints = np.stack([tube.position[now:].max(axis=0), tube.velocity[now:].max(axis=0)], axis=-1)
     norms = np.stack([tube.position_norm[now:].max(), tube.velocity_norm[now:].max()])
     over = np.all(entries[..., [POSITION, VELOCITY]] <= _SETTLED * joints, axis=(1, 2))

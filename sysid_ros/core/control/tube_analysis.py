@@ -2,10 +2,10 @@
 
 Each output y (position, velocity or feedback) of joint j at any time is at most
 
-    sum over inputs and over the past of  nominal kernel * |input_j|  +  sqrt((M^-1)_jj) deviation kernel * |input|,
+    sum over inputs and over the past of  center kernel * |input_j|  +  sqrt((M^-1)_jj) deviation kernel * |input|,
 
-with the kernels of :mod:`frozen_loop`: the response of the nominal loop acts joint by joint, and only what the true
-inertia changes about it may move energy from one joint to another. docs/control.md has the proof.
+with the kernels of :mod:`frozen_loop`: the middle of the responses there may be acts joint by joint, and only what the
+true inertia changes about it may move energy from one joint to another. docs/control.md has the proof.
 """
 
 from __future__ import annotations
@@ -296,10 +296,10 @@ class TubeAnalysis:
         lever = np.sqrt((1.0 + loop.shift) * self._diagonals[0])
         magnitude = (1.0 + loop.shift) * self._magnitude
         causes = {name: values[..., FEEDBACK] for name, values in loop.causes.items()}
-        # Through the nominal loop, friction acts on its own joint; but for what the inertia changes while remembered.
-        nominal = loop.kernels.rough.nominal[:, FEEDBACK]
-        friction = recall(nominal, loop.friction_torque)
-        changed = (loop.kernels.memory_change + nominal.sum() * loop.shift) * loop.friction_norm.max()
+        # Through the middle, friction acts on its own joint; but for what the inertia changes while remembered.
+        center = loop.kernels.rough.center[:, FEEDBACK]
+        friction = recall(center, loop.friction_torque)
+        changed = (loop.kernels.memory_change + center.sum() * loop.shift) * loop.friction_norm.max()
         known = np.einsum("tij,tj->ti", magnitude, causes["sensors"] + causes["model"])
         coupled = (causes["coupling"] + causes["errors themselves"]) / loop.lever
         parts = friction + known + lever * (coupled + changed)
@@ -335,22 +335,22 @@ class TubeAnalysis:
     ) -> tuple[dict[str, Array], Array]:
         """Bounds of the outputs of each joint by cause, and of their norms."""
         n, jumps, smooth = self.robot.n, self.smooth.jumps, kernels.smooth
-        model = recall(smooth.nominal, self._rate.entries)
+        model = recall(smooth.center, self._rate.entries)
         sensors = np.zeros((self.intervals, n, 4))
         own = self._own(tube, kernels, ratios, caused, rate)
         coupled = recall(kernels.rough.deviation, friction.norm) + grown * recall(smooth.deviation, self._rate.norm)
         norms = recall(kernels.rough.largest, friction.norm) + grown * recall(smooth.largest, self._rate.norm) + own
         measuring = (kernels.velocity_error, kernels.position_error)
         for (error, norm), kernel in zip(self._feedback_errors(tube), measuring, strict=True):
-            sensors += np.broadcast_to(error, n)[:, None] * kernel.nominal
+            sensors += np.broadcast_to(error, n)[:, None] * kernel.center
             coupled += grown * norm[:, None] * kernel.deviation
             norms += grown * norm[:, None] * kernel.largest
         for index, interval in enumerate(self._jumps):
-            model += self._after(interval, kernels.step.nominal)[:, None] * jumps.entries[index][:, None]
+            model += self._after(interval, kernels.step.center)[:, None] * jumps.entries[index][:, None]
             coupled += grown * self._after(interval, kernels.step.deviation) * jumps.norm[index]
             norms += grown * self._after(interval, kernels.step.largest) * jumps.norm[index]
         causes = {
-            "friction": recall(kernels.rough.nominal, friction.entries),
+            "friction": recall(kernels.rough.center, friction.entries),
             "model": model,
             "sensors": sensors,
             "coupling": lever[..., None] * coupled[:, None],

@@ -116,7 +116,7 @@ def test_chain_stays_inside_while_the_boxes_shrink(robot, tools, noise, delay, s
     assert np.all(reached.max(axis=0) > 0.05)  # not vacuous
     # What is known of the payload at the end makes the last bound the smallest, once the change is over.
     after = tracking_bound(robot, models[-1], robot.home)
-    assert np.all(after.torque < stages[0].bound.torque)
+    assert after.torque.sum() < 0.9 * stages[0].bound.torque.sum()
 
 
 def test_history_adds_what_the_plan_before_leaves(robot):
