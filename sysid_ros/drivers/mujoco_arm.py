@@ -202,13 +202,15 @@ class MujocoArm(SimulatedArm):
         stamp, q, v, tau = self._sensors.measure(self._stamp_ns, np.array(data.qpos), np.array(data.qvel), effort)
         for joint, position in self._frozen.items():
             q[joint], v[joint] = position, 0.0
+        is_exact = True
         if self._velocity is not None:
             v = self._velocity.update(stamp, q)
+            is_exact = self._velocity.is_exact
         for name in self._faults.nan_torques:
             tau[self.joint_names.index(name)] = np.nan
         for name in self._faults.nan_positions:
             q[self.joint_names.index(name)] = np.nan
-        return ArmState(stamp, q, v, tau)
+        return ArmState(stamp, q, v, tau, is_exact=is_exact)
 
     def _is_dropped(self) -> bool:
         faults = self._faults

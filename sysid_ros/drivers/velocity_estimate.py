@@ -117,36 +117,48 @@ class VelocityEstimate:
     def __init__(self, plan: VelocityPlan, period: float):
         self._periods, self._is_nominal = plan.periods, plan.is_nominal
         self._joints = np.arange(plan.periods.size)
-        self._length = int(plan.periods.max()) + 1
+        self._longest = int(plan.periods.max())
         self._period = period
         self.reset()
 
     def reset(self) -> None:
         """Forgets all readings; the arm is taken to have rested before the next one."""
-        self._stamps = np.zeros(self._length, dtype=np.int64)
-        self._readings = np.zeros((self._length, self._periods.size))
-        self._count = 0
+        length = self._longest + 1
+        self._stamps = np.zeros(length, dtype=np.int64)
+        self._readings = np.zeros((length, self._periods.size))
+        self._count = self._inexact_left = 0
 
-    def update(self, stamp_ns: int, q: Array) -> Array:
+    @property
+    def is_exact(self) -> bool:
+        """Whether the latest velocities are within the error of the plan: no average reaches across a gap."""
+        return self._inexact_left == 0
+
+    def update(self, stamp_ns: int, q: Array, is_next: bool = True) -> Array:
         """Takes a reading.
 
         Args:
             stamp_ns: When it was taken [ns], later than the one before.
             q: Positions, (n,) [rad].
+            is_next: False where it is known that not one period lies between this reading and the one before. It is
+                seen from the stamps, too.
 
         Returns:
             Velocities, (n,) [rad/s]. Across a missing reading the averaging time grows, and with it the error.
         """
-        length = self._length
+        length = self._longest + 1
+        self._inexact_left = max(0, self._inexact_left - 1)
         if self._count == 0:
             steps = np.arange(length, 0, -1) - 1
             self._stamps[:] = stamp_ns - np.round(steps * self._period * 1e9).astype(np.int64)
             self._readings[:] = q
         else:
+            is_next = is_next and round(1e-9 * (stamp_ns - int(self._stamps[-1])) / self._period) == 1
             self._stamps[:-1], self._readings[:-1] = self._stamps[1:].copy(), self._readings[1:].copy()
             self._stamps[-1], self._readings[-1] = stamp_ns, q
+        if not is_next:
+            self._inexact_left = self._longest
         self._count += 1
-        past = length - 1 - self._periods
+        past = self._longest - self._periods
         elapsed = 1e-9 * (stamp_ns - self._stamps[past])
         if self._is_nominal:
             elapsed = self._period * np.maximum(np.round(elapsed / self._period), 1.0)

@@ -9,6 +9,7 @@ from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.velocity_estimate import (
     VelocityEstimate,
+    VelocityPlan,
     largest_acceleration,
     plan_velocity,
     require_velocity_error,
@@ -114,3 +115,31 @@ def test_settings_that_promise_more_are_refused_with_what_to_write():
         require_velocity_error(robot, 0.001)
     with pytest.raises(ParameterOutOfRange, match="period"):
         plan_velocity(ROBOT, 0.0)
+
+
+def test_it_is_told_which_velocities_reach_across_a_gap():
+    period, step = 0.001, 1_000_000
+    averaged = VelocityPlan(np.array([1, 3, 2]), np.ones(3))
+    estimate = VelocityEstimate(averaged, period)
+    told = []
+    for k in [0, 1, 2, 4, 5, 6, 7, 8]:
+        estimate.update(10**9 + k * step, np.zeros(3))
+        told.append(estimate.is_exact)
+    assert told == [True, True, True, False, False, False, True, True]
+    estimate.update(10**9 + 9 * step, np.zeros(3), is_next=False)  # the stamps do not show it
+    assert not estimate.is_exact
+    estimate.reset()
+    estimate.update(10**9 + 30 * step, np.zeros(3))
+    assert estimate.is_exact
+
+
+def test_velocities_across_a_gap_can_be_worse_than_the_bound():
+    period = 0.001
+    plan, limit = plan_velocity(ROBOT, period), largest_acceleration(ROBOT)
+    estimate, wrong = VelocityEstimate(plan, period), []
+    for k in [0, 1, 2, 3, 6, 7]:  # the largest acceleration throughout
+        t = k * period
+        found = estimate.update(10**9 + round(1e9 * t), 0.5 * limit * t**2)
+        wrong.append((np.abs(found - limit * t) > plan.error).any())
+        assert estimate.is_exact != wrong[-1]
+    assert wrong == [False, False, False, False, True, False]

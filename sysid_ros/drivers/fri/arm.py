@@ -22,6 +22,7 @@ from sysid_ros.drivers.fri.enums import (
 )
 from sysid_ros.drivers.fri.link import FriLink
 from sysid_ros.drivers.fri.messages import Monitoring
+from sysid_ros.drivers.fri.session import SEQUENCE_MODULUS
 from sysid_ros.drivers.fri.settings import FriSettings, PositionSent, TorqueSetup
 from sysid_ros.drivers.fri.takeover import (
     check_compensation,
@@ -29,6 +30,7 @@ from sysid_ros.drivers.fri.takeover import (
     wait_for_controller,
     wait_for_torque_mode,
 )
+from sysid_ros.drivers.network.counters import LARGEST_GAP
 from sysid_ros.drivers.network.udp import UdpEndpoint
 from sysid_ros.drivers.takeover import hold_and_probe
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
@@ -69,6 +71,8 @@ class FriArm(Arm):
         self._last: ArmState | None = None
         self._is_commanding = False
         self._offset_ns: int | None = None
+        self._sequence: int | None = None
+        self._missed = 0
         self._sent = np.zeros(JOINTS)
         self._first: ArmState | None = None
         self._closed_health: dict[str, object] = {}
@@ -104,6 +108,8 @@ class FriArm(Arm):
             return self._miss_cycle(link)
         if self._is_commanding:
             self._require_torque_mode(link, message)
+        if message.q is None:  # in IDLE a message need not say where the arm is
+            return self._miss_cycle(link)
         state = self._measure(message)
         if not self._is_commanding and not message.state.is_commanding:
             link.answer()  # keeps the session alive; in a commanding state silence ends the motion
@@ -153,9 +159,9 @@ class FriArm(Arm):
             modelled = self._compensation.gravity(position)
             check_compensation(link, settings, robot, effort, modelled)
         message = wait_for_torque_mode(link, settings)
-        self._offset_ns = None
+        self._offset_ns = self._sequence = self._last = None
+        self._missed = 0
         self._velocity.reset()
-        self._last = None
         self._sent = np.array(message.q)
         self._is_commanding = True
         # The loop answers the message that the test ends with: between two answers there must be no pause.
@@ -189,9 +195,22 @@ class FriArm(Arm):
         if self._offset_ns is None:
             self._offset_ns = now_ns - stamp
         stamp += self._offset_ns
-        velocity = self._velocity.update(stamp, message.q)
-        self._last = ArmState(stamp, message.q, velocity, self._sign * message.tau, True, self._faults(message))
+        lost = self._count_lost(message)
+        missed, self._missed = max(0, int(np.ceil(lost)) - self._missed), 0
+        velocity = self._velocity.update(stamp, message.q, is_next=lost == 0.0)
+        self._last = ArmState(
+            stamp, message.q, velocity, self._sign * message.tau, True, self._faults(message), missed,
+            self._velocity.is_exact,
+        )  # fmt: skip
         return self._last
+
+    def _count_lost(self, message: Monitoring) -> float:
+        """How many periods are missing between this message and the last one that was used, lost or overtaken [-]."""
+        last, self._sequence = self._sequence, message.sequence
+        if last is None:
+            return 0.0
+        steps = min((message.sequence - last) % SEQUENCE_MODULUS, LARGEST_GAP)  # counters may have begun again
+        return steps / max(1, message.receive_multiplier) - 1.0
 
     def _faults(self, message: Monitoring) -> tuple[str, ...]:
         if not self._is_commanding:
@@ -209,11 +228,12 @@ class FriArm(Arm):
         return tuple(faults)
 
     def _miss_cycle(self, link: FriLink) -> ArmState:
+        self._missed += 1
         silence = link.arrivals.silence
         if self._last is None or silence > self.settings.session_timeout:
             self._is_commanding = False
             raise ArmLost(f"no message of the controller for {silence:.3f} s ({link.describe_silence()})")
-        return replace(self._last, ok=False)
+        return replace(self._last, ok=False, missed=0)
 
     # Commands
 

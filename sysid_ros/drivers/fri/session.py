@@ -24,7 +24,8 @@ from sysid_ros.drivers.fri.errors import FriDecodeError
 from sysid_ros.drivers.fri.messages import Command, Monitoring
 from sysid_ros.drivers.network.counters import Arrival, SequenceCounts, SequenceWatch
 
-_MODULUS = 1 << 32
+SEQUENCE_MODULUS = 1 << 32
+"""Counters of messages begin again at 0 there."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class FriSession:
         elif self._codec.version.mirrors_in_monitoring:
             position = message.q_commanded
         command = Command(self._sequence, message.sequence, position, torque, wrench)
-        self._sequence = (self._sequence + 1) % _MODULUS
+        self._sequence = (self._sequence + 1) % SEQUENCE_MODULUS
         self._events["answered"] += 1
         return self._codec.encode_command(command)
 

@@ -266,7 +266,8 @@ class KortexArm(Arm):
         q = self._unwrapper.update(feedback.q)
         v = np.radians(feedback.v) if self._velocity is None else self._velocity.update(stamp, q)
         tau = self.robot.sensors.effort_sign * feedback.tau
-        self.latest = ArmState(stamp, q, v, tau, True, self._faults(feedback, elapsed))
+        is_exact = self._velocity is None or self._velocity.is_exact
+        self.latest = ArmState(stamp, q, v, tau, True, self._faults(feedback, elapsed), is_exact=is_exact)
 
     def _stamp(self) -> int:
         """Stamp of the state that the last request brought [ns], later than all before."""

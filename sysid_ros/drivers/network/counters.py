@@ -8,7 +8,7 @@ from enum import Enum
 _MODULUS = 1 << 32
 _RESTART_RUN = 3
 """So many datagrams in a row that count on from a step back mean that the sender has started anew."""
-_LARGEST_GAP = 10_000
+LARGEST_GAP = 10_000
 """A larger step is not believed at once: it can be a corrupted counter."""
 
 
@@ -62,7 +62,7 @@ class SequenceWatch:
         if step == 0:
             self._duplicated += 1
             return Arrival.OLD
-        if step <= _LARGEST_GAP:
+        if step <= LARGEST_GAP:
             self._lost += step - 1
             self._gaps += step > 1
             return self._accept(counter)

@@ -58,8 +58,6 @@ class JointStream:
         self._reader = JointReader(robot, not is_computed)
         plan = require_velocity_error(robot, settings.period) if is_computed else None
         self._velocity = None if plan is None else VelocityEstimate(plan, settings.period)
-        self._averaged = 0 if plan is None else int(plan.periods.max())
-        self._inexact_left = 0
         self._heard_at = link.now()
         self._others = self._unusable = 0
         self._longest = 0.0
@@ -135,16 +133,10 @@ class JointStream:
         now = self._link.now()
         self._longest = max(self._longest, now - self._heard_at)
         self._heard_at = now
-        watch, velocity = self._watch, self._velocity
-        if velocity is None:
-            v = reading.v
-        else:
+        watch, velocity, v, is_exact = self._watch, self._velocity, reading.v, True
+        if velocity is not None:
             if arrival is Arrival.RESTART:
                 velocity.reset()
-            if watch.missed or arrival is Arrival.RESTART:
-                # Averages that reach across a gap are longer, and so less exact, than planned.
-                self._inexact_left = self._averaged
-            v = velocity.update(reading.stamp_ns, reading.q)
-        is_exact = self._inexact_left == 0
-        self._inexact_left = max(0, self._inexact_left - 1)
+            v = velocity.update(reading.stamp_ns, reading.q, is_next=arrival is not Arrival.RESTART)
+            is_exact = velocity.is_exact
         return Measured(reading.stamp_ns, reading.q, v, reading.tau, watch.missed, watch.gap, is_exact, alarm)

@@ -269,7 +269,7 @@ def test_after_a_stop_the_controller_holds_and_the_arm_can_be_taken_over_again(r
     emulator, loop = running
     q = emulator.controller.arm.q
     loop.arm.stop("test")
-    for _ in range(100):
+    for _ in range(50):  # the motion ends after 6 ms, and is started again after 0.2 s
         loop.arm.read()
     assert not emulator.controller.state.is_commanding
     assert "no answer" in emulator.controller.last_error

@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run
 
+from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.estimation.stream import SampleStream
 from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.fri.arm import FriArm
-from sysid_ros.drivers.fri.enums import FriVersion
+from sysid_ros.drivers.fri.codec import FriCodec
+from sysid_ros.drivers.fri.enums import FriVersion, Quality, SessionState
+from sysid_ros.drivers.fri.messages import Monitoring
 from sysid_ros.drivers.fri.settings import FriSettings
+from sysid_ros.drivers.loop_samples import collect_samples
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
 from sysid_ros.drivers.network.faults import FaultyDirection, NetworkFaults
 from sysid_ros.drivers.network.relay import FaultyRelay
@@ -45,6 +50,7 @@ class Memory:
         self.to_client, self.to_server = deque(), []
         self.fastest = self.farthest = 0.0
         self.time = 0.0
+        self.velocities = {}
         self.change(NetworkFaults())
 
     def change(self, faults, seed=0):
@@ -59,6 +65,7 @@ class Memory:
             self.flying.append((self.time + one.delay, True, one.data))
         self.land()
         arm = self.controller.arm
+        self.velocities[round(arm.stamp_ns / (1e9 * PERIOD))] = arm.v
         self.fastest = max(self.fastest, float((np.abs(arm.v) / ROBOT.limits.v_max).max()))
         self.farthest = max(self.farthest, float(np.abs(arm.q - ROBOT.home).max()))
 
@@ -89,14 +96,68 @@ class Memory:
         pass
 
 
+class LosesEvery:
+    """A direction that loses every n-th datagram."""
+
+    def __init__(self, n, direction):
+        self.n, self.direction, self.count = n, direction, 0
+
+    def pass_on(self, data):
+        self.count += 1
+        return self.direction.pass_on(data) if self.count % self.n else []
+
+
 class MemoryArm(FriArm):
     def __init__(self, memory, version):
         self.memory = memory
-        times = {"rest_time": 0.05, "hold_time": 0.05, "connect_timeout": 1.5}
+        times = {"rest_time": 0.05, "hold_time": 0.05, "connect_timeout": 1.5, "late_limit": 10.0}
         super().__init__(ROBOT, FriSettings(version=version, period=PERIOD, **times))
 
     def _open(self):
         return self.memory
+
+
+def test_what_is_learnt_never_reaches_across_a_lost_message():
+    """Stamps of every window follow each other, and its velocities are as good as the robot file promises."""
+    controller = make_controller(payload="0.6")
+    memory = Memory(controller)
+    arm = MemoryArm(memory, FriVersion.V1_15)
+    loop = make_loop(arm)
+    loop.connect()
+    run(loop, 0.4)
+    start_move(loop, 1.0)
+    memory.down = LosesEvery(61, memory.down)
+    block = collect_samples(run(loop, 0.8), 7).block
+    assert arm.health()["messages lost"] == 6
+    assert loop.status().invalid_cycles == 0  # the next message is there before the cycle has waited long enough
+    windows, notices = SampleStream(ROBOT, EstimatorSettings()).add(block)
+    assert len(windows) == 6
+    speed = []
+    for window in windows:
+        part = window.block
+        assert (np.abs(np.diff(part.stamps) * 1e-9 / PERIOD - 1.0) < 0.1).all()
+        true = [memory.velocities[round((stamp - arm._offset_ns) / (1e9 * PERIOD))] for stamp in part.stamps]
+        assert (np.abs(part.v - true) <= ROBOT.sensors.velocity_error).all()
+        speed.append(np.abs(part.v).max())
+    assert max(speed) > 0.1
+    assert notices[0].startswith("12 samples missing (6 places")  # those lost, and those whose velocities are worse
+    loop.release("test")
+
+
+def test_messages_in_idle_need_not_say_where_the_arm_is():
+    controller = make_controller()
+    memory = Memory(controller)
+    loop = make_loop(MemoryArm(memory, FriVersion.V1_15))
+    loop.connect()
+    run(loop, 0.1)
+    codec, last = FriCodec(FriVersion.V1_15), controller._sequence
+    for k in range(1, 4):
+        message = Monitoring(last + k, 0, SessionState.IDLE, Quality.POOR, PERIOD)
+        memory.to_client.append(codec.encode_monitoring(message))
+        assert (loop.step() is None) == (k == 1)  # the arm is lost, and then only read
+    status = loop.status()
+    assert status.mode is LoopMode.FAULT and "fell back to IDLE" in status.reason
+    loop.release("test")
 
 
 def start_move(loop, direction):
