@@ -37,7 +37,7 @@ Array = np.ndarray
 NOISES = (Noise.UNIFORM, Noise.ADVERSARIAL, Noise.GAIN)
 ESTIMATOR = "estimator"
 METHODS = ("set_membership", "left_inverse", "sensitivity")
-LOOP, EXACT, EMPTY, ONE_JOINT, SHORT, SLOW, SATURATED, WORST, LINK, ALL_LINKS = KINDS = (
+LOOP, EXACT, EMPTY, ONE_JOINT, SHORT, SLOW, SATURATED, WORST, LINK, ALL_LINKS, LONG = KINDS = (
     "control loop",
     "exact motion",
     "no payload",
@@ -48,15 +48,17 @@ LOOP, EXACT, EMPTY, ONE_JOINT, SHORT, SLOW, SATURATED, WORST, LINK, ALL_LINKS = 
     "worst signs",
     "any link",
     "all links",
+    "long stream",
 )
-PAYLOAD_KINDS = KINDS[:8]
+PAYLOAD_KINDS = (*KINDS[:8], LONG)
 """``control loop``: recorded by the loop with the MuJoCo arm. The others follow a motion exactly (``_synthetic``):
 ``exact motion`` at 1 kHz; a payload of mass 0; all joints but one at rest; a piece of 0.5 s from somewhere in the
 motion; 100 Hz; every error of every sample at one of its limits; errors of torques and velocities and all parameters
 of the arm at those limits that move the bounds of one parameter
 furthest, out of those whose bounds the data narrow to less than half; ``any link``: an object on a random link, the
 hand may hold a payload; ``all links``: the base parameters of all bodies, some with friction far outside its box. For
-the last two only the estimator runs, and its bounds are of what joint torques can tell."""
+these two only the estimator runs, and its bounds are of what joint torques can tell. ``long stream``: four times the
+data, so that windows are compacted and bounds renewed in turns."""
 
 HARMONICS = 5
 DONE = "trajectory done"
@@ -115,6 +117,7 @@ def run_trial(robot: RobotModel, kind: str, seed: int, seconds: float) -> dict:
     noise = NOISES[(seed // 2) % len(NOISES)]
     labels = {"noise": noise.value, "arm": "corners" if is_corner else "inside"}
     settings = EstimatorSettings()
+    seconds = 4.0 * seconds if kind == LONG else seconds
     stop = ""
     if kind in (LINK, ALL_LINKS):
         entry = {"robot": robot.name, "kind": kind, "seed": seed, **labels, "stop": stop}

@@ -45,7 +45,7 @@ class Bounds:
         is_rigorous: Whether they contain the truth whenever the assumptions hold.
         multipliers: Matrix behind the bounds, (K, R), or (2 K, R) with rows for lower and upper bounds by themselves;
             None if there is none.
-        cuts: Cuts of the cone of physically consistent bodies for the next bounds, (C, 10); None if there are none.
+        cuts: Cuts of the cone of physically consistent bodies for the next bounds, (C, P); None if there are none.
         cut_multipliers: What belongs to the cuts in the matrix, (2 K, C); None if there are none.
         contradiction: A combination of the rows that proves that no target agrees with the data, (R,), or None.
         notice: What went wrong on the way; empty if nothing did.
@@ -92,8 +92,9 @@ def compute_bounds(
         ParameterOutOfRange: The method is unknown.
     """
     if settings.method == "set_membership":
-        has_cuts = settings.use_cone and bool(unknowns.target.body)
-        multipliers, cuts, cut_multipliers = None, seed_cuts(unknowns.nominal) if has_cuts else None, None
+        has_cuts = settings.use_cone
+        cuts = seed_cuts(unknowns.nominal, problem.bodies) if has_cuts else None
+        multipliers, cut_multipliers = None, None
         if previous is not None:
             multipliers, cuts, cut_multipliers = previous.multipliers, previous.cuts, previous.cut_multipliers
         sided = bound_by_membership(
@@ -137,7 +138,7 @@ def describe_guarantee(settings: EstimatorSettings) -> str:
     text = _ASSUMPTIONS + special.format(hand=hand)
     if settings.method == "set_membership":
         text += f". {_SMALLEST}"
-        if settings.use_cone and settings.body != ALL_BODIES:
+        if settings.use_cone:
             text += "; bodies that are not physically consistent are cut off in part"
     if settings.left_out_terms:
         left_out = ", ".join(settings.left_out_terms)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.estimation.problem import Problem
 from sysid_ros.core.estimation.settings import ERROR_TERMS
 from sysid_ros.core.model.inertia import pseudo_inertia
+from sysid_ros.core.model.robot import INERTIAL
 
 Array = NDArray[np.float64]
 
@@ -25,12 +26,18 @@ _ROUNDING = 1e-12
 _COLUMN = ERROR_TERMS.index("rounding")
 
 
-def seed_cuts(nominal: Array) -> Array:
-    """Cuts to begin with, (K, 10): second moments along the axes and between them, about the origin and a CoM.
+def seed_cuts(nominal: Array, bodies: int = 1) -> Array:
+    """Cuts to begin with, (C, P): second moments along the axes and between them, about the origins and the CoMs.
 
     Args:
-        nominal: A physically consistent target, (10,).
+        nominal: A target of physically consistent bodies, (P,).
+        bodies: Of how many bodies it holds the parameters; they come first.
     """
+    parts = nominal[: INERTIAL * bodies].reshape(bodies, INERTIAL)
+    return np.concatenate([_placed(_seed(part), b, nominal.size) for b, part in enumerate(parts)])
+
+
+def _seed(nominal: Array) -> Array:
     com = nominal[1:4] / max(float(nominal[0]), 1e-6)
     axes = np.eye(3)
     directions = [*axes, *(axes[a] + sign * axes[b] for a, b in ((0, 1), (0, 2), (1, 2)) for sign in (-1.0, 1.0))]
@@ -38,18 +45,32 @@ def seed_cuts(nominal: Array) -> Array:
     return np.stack([_cut(z) for z in points])
 
 
-def find_cuts(thetas: Array) -> Array:
-    """Cuts that given targets (J, 10) violate the most, (K, 10)."""
+def find_cuts(thetas: Array, bodies: int = 1) -> Array:
+    """Cuts that given targets (J, P) violate the most, (C, P); see :func:`seed_cuts`."""
+    thetas = thetas[np.all(np.isfinite(thetas), axis=1)]
+    parts = thetas[:, : INERTIAL * bodies].reshape(len(thetas), bodies, INERTIAL)
+    return np.concatenate([_placed(_violated(parts[:, b]), b, thetas.shape[1]) for b in range(bodies)])
+
+
+def _violated(thetas: Array) -> Array:
+    """Cuts that parameters of one body (J, 10) violate, (C, 10)."""
     scale = np.array([1.0, 1.0, 1.0, _LENGTH])  # the last row and column hold first moments and mass
-    cuts = [np.zeros((0, 10))]
-    for theta in thetas[np.all(np.isfinite(thetas), axis=1)]:
-        values, vectors = np.linalg.eigh(np.tensordot(theta, _PSEUDO, axes=1) * np.outer(scale, scale))
-        cuts += [_cut(z)[None] for z in vectors[:, values < -_NOTICEABLE * abs(values[-1])].T * scale]
+    values, vectors = np.linalg.eigh(np.tensordot(thetas, _PSEUDO, axes=1) * np.outer(scale, scale))
+    cuts = [np.zeros((0, INERTIAL))]
+    for one, directions in zip(values, vectors, strict=True):
+        cuts += [_cut(z)[None] for z in directions[:, one < -_NOTICEABLE * abs(one[-1])].T * scale]
     return np.concatenate(cuts)
 
 
+def _placed(cuts: Array, body: int, size: int) -> Array:
+    """Cuts of one body (C, 10) as cuts of the whole target, (C, P)."""
+    result = np.zeros((len(cuts), size))
+    result[:, INERTIAL * body : INERTIAL * (body + 1)] = cuts
+    return result
+
+
 def add_cuts(problem: Problem, cuts: Array) -> Problem:
-    """The problem with cuts ``a theta >= 0`` (K, 10) as rows before the others.
+    """The problem with cuts ``a theta >= 0`` (C, P) as rows before the others.
 
     Over the box ``a theta`` stays below some ``2 s``, so a cut is the row ``a theta = s + e`` with ``|e| <= s``; that
     only the lower end of e matters needs no special care.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.estimation.rows import Rows
 from sysid_ros.core.estimation.settings import ERROR_TERMS
+from sysid_ros.core.model.robot import INERTIAL
 
 Array = NDArray[np.float64]
 
@@ -119,6 +120,11 @@ class Problem:
             ends=self.ends[..., ends],
             end_radius=self.end_radius[ends],
         )
+
+    @property
+    def bodies(self) -> int:
+        """Number of bodies whose inertial parameters come first in the target; friction may follow."""
+        return min(self.center.size // INERTIAL, self.joints)
 
     @property
     def error(self) -> Array:

@@ -40,7 +40,7 @@ class SidedBounds:
         below: What the rows behind the lower bounds give.
         above: What the rows behind the upper bounds give.
         multipliers: The rows, lower bounds first, (2 K, R).
-        cuts: Inequalities for the next bounds, (C, 10): those that mattered, and those that would now.
+        cuts: Inequalities for the next bounds, (C, P): those that mattered, and those that would now.
         cut_multipliers: The part of the rows that belongs to these cuts, (2 K, C).
         notice: What went wrong on the way; empty if nothing did. The bounds hold in any case.
         contradiction: A combination of cuts and rows that proves that no target agrees with them, or None.
@@ -92,7 +92,7 @@ def bound_by_membership(
     Args:
         problem: The rows, centred on what is known beforehand.
         tolerance: Largest gap of the linear programmes relative to the width of the bounds [-].
-        cuts: Inequalities ``cuts theta >= 0`` that hold for every target, (C, 10), or None.
+        cuts: Inequalities ``cuts theta >= 0`` that hold for every target, (C, P), or None.
         reweightings: Steps towards the best left inverse, which stands in where the linear programmes fail.
         previous: Multipliers of earlier bounds for the first r rows, (2 K, r), or None. They prove the same bounds
             again, and the programmes start from them.
@@ -100,7 +100,9 @@ def bound_by_membership(
         chosen: The objectives whose programmes are solved, (K,); the others keep what ``previous`` proves. None: all.
     """
     count = len(problem.objectives)
-    cuts = np.zeros((0, 10)) if cuts is None else cuts
+    cuts = np.zeros((0, problem.center.size)) if cuts is None else cuts
+    if cut_multipliers is None:  # those that hold everywhere in the box say nothing
+        cuts = cuts[cuts @ problem.center < np.abs(cuts) @ problem.radius * (1.0 + 1e-9)]
     whole = add_cuts(problem, cuts) if len(cuts) else problem
     of_cuts = np.zeros((2 * count, len(cuts))) if cut_multipliers is None else cut_multipliers
     if previous is None:
@@ -128,7 +130,7 @@ def bound_by_membership(
         sizes = np.abs(sided.cut_multipliers) * whole.error[: len(cuts)]
         is_used = np.any(sizes > _UNUSED * np.tile(_scale(problem), 2)[:, None], axis=0)
         vertices = problem.center + solution.variables[: problem.center.size].T * problem.radius
-        more = find_cuts(vertices)
+        more = find_cuts(vertices, problem.bodies)
         of_cuts = np.pad(sided.cut_multipliers[:, is_used], ((0, 0), (0, len(more))))
         sided = replace(sided, cuts=np.concatenate([cuts[is_used], more]), cut_multipliers=of_cuts)
     return replace(sided, notice=notice, contradiction=contradiction)

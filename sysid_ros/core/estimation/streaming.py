@@ -182,7 +182,7 @@ class StreamingEstimator:
             return ""
         compacted = [part for part in self._rows if part.window[0] < 0]
         parts = [*compacted, *self._memory, rows]
-        cuts = np.zeros((0, 10)) if self._bounds is None or self._bounds.cuts is None else self._bounds.cuts
+        cuts = () if self._bounds is None or self._bounds.cuts is None else self._bounds.cuts
 
         def build_all() -> Problem:
             problem = self._problem(Rows.stack(parts))

@@ -242,6 +242,18 @@ class TestCone:
             assert bool(len(cuts)) != is_physically_consistent(theta)
             assert np.all(cuts @ theta < 0.0)
 
+    def test_cuts_of_several_bodies_concern_one_each(self, robot):
+        rng = np.random.default_rng(0)
+        bodies = np.array([from_pseudo_inertia(root @ root.T) for root in rng.normal(size=(60, 4, 4))]).reshape(20, 30)
+        targets = np.concatenate([bodies, rng.normal(size=(20, 4))], axis=1)  # friction comes behind
+        none = rng.normal(size=(20, 34))
+        cuts = np.concatenate([seed_cuts(targets[0], 3), find_cuts(none, 3)])
+        assert len(cuts) > 100 and not np.any(cuts[:, 30:])
+        assert np.all(np.count_nonzero(np.any(cuts[:, :30].reshape(-1, 3, 10), axis=2), axis=1) == 1)
+        assert np.all(targets @ cuts.T >= -1e-12 * np.abs(targets) @ np.abs(cuts.T))
+        violated = [find_cuts(one[None], 3) @ one for one in none]
+        assert all(np.all(values < 0.0) and len(values) for values in violated)
+
     def test_cuts_narrow_the_bounds_and_keep_the_truth(self, problem, dumbbell, robot):
         plain = bound_by_membership(problem, 1e-4)
         bounds = bound_by_membership(problem, 1e-4, seed_cuts(robot.payload_prior.nominal))
