@@ -11,7 +11,7 @@ from sysid_ros.core.estimation.streaming import EstimatorSettings, StreamingEsti
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
-FAST = EstimatorSettings(update_windows=5, max_windows=150, bound_tolerance=1e-3)
+FAST = EstimatorSettings(update_windows=8, max_windows=150, bound_tolerance=1e-3)
 LIGHT = from_com_form(0.5, [0.01, 0.0, -0.2], 0.002 * np.eye(3))
 
 
@@ -33,7 +33,7 @@ def later(block, seconds, counter):
     return dataclasses.replace(block, stamps=block.stamps + round(seconds * 1e9), sequence=block.sequence + counter)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_truth_is_inside_in_closed_loop_simulations(robot, tools, seed):
     """Payload, robot parameters (every other time at corners), noise (half of it adversarial) and motion at random."""
     rng = np.random.default_rng(seed)
@@ -51,6 +51,7 @@ def test_the_truth_is_inside_in_closed_loop_simulations(robot, tools, seed):
 
 
 def test_results_do_not_depend_on_the_blocks(robot, recording):
+    recording = recording.slice(0, 1750)
     whole, history, residual = estimate_from_samples(robot, [recording], FAST)
     rng = np.random.default_rng(0)
     cuts = np.sort(rng.choice(np.arange(1, len(recording)), 40, replace=False))
@@ -58,17 +59,17 @@ def test_results_do_not_depend_on_the_blocks(robot, recording):
     pieces, again, residual_again = estimate_from_samples(robot, blocks, FAST)
     for name in ("values", "lower", "upper"):
         np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))
-    assert len(again) == len(history) == 4
+    assert len(again) == len(history) == 2
     np.testing.assert_array_equal(residual.measured, residual_again.measured)
 
 
 def test_looking_at_the_estimate_does_not_change_it(robot, recording):
-    estimates = []
+    recording, estimates = recording.slice(0, 1950), []
     for look in (False, True):
         estimator = StreamingEstimator(robot, FAST)
         for first in range(0, len(recording), 20):
             estimator.add(recording.slice(first, first + 20))
-            if look and first % 60 == 0:
+            if look and first % 480 == 0:
                 estimator.estimate()
         estimates.append(estimator.estimate())
     for name in ("values", "lower", "upper"):
@@ -243,7 +244,7 @@ def test_compaction_costs_little(robot, tools, dumbbell):
     block = record(robot, tools, dumbbell, seed=4, duration=4.6)
     widths = []
     for max_windows in (1000, EstimatorSettings().max_windows):
-        settings = EstimatorSettings(max_windows=max_windows, bound_tolerance=1e-4)
+        settings = EstimatorSettings(max_windows=max_windows)
         estimate, history, _ = estimate_from_samples(robot, [block], settings)
         assert len(history) == 3 and all(item.contains(dumbbell) for item in history)
         widths.append(estimate.half_width)
@@ -270,6 +271,6 @@ def test_a_wrong_robot_box_is_what_the_guarantee_depends_on(robot, tools, dumbbe
     lost = 0
     for seed in range(3):
         block = tools.record(robot, theta, dumbbell, tools.FourierMotion(robot, seed), 1.5)
-        estimate, _, _ = estimate_from_samples(robot, [block], FAST)
+        estimate, _, _ = estimate_from_samples(robot, [block], dataclasses.replace(FAST, update_windows=15))
         lost += not estimate.contains(dumbbell)
     assert lost >= 2
