@@ -7,7 +7,8 @@ A problem says ``y x + b delta + v eta = r + e`` and asks for ``c x``. For every
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,15 @@ class LinearBounds:
     by_ends: Array
     by_prior: Array
     by_rounding: Array
+
+    def select(self, index: NDArray) -> LinearBounds:
+        """Those of some objectives."""
+        return LinearBounds(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    @classmethod
+    def stack(cls, parts: Sequence[LinearBounds]) -> LinearBounds:
+        """Bounds of one after the other."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
 
 def bound_with(problem: Problem, inverse: Array) -> LinearBounds:

@@ -26,7 +26,7 @@ _NEGLIGIBLE, _NEGLIGIBLE_AT_MOST = 50.0, 0.1
 row, do not guide the programmes. They always count in the bounds, where that costs a hundredth of it, as measured."""
 _UNSOLVED = 1e-2
 """With a gap above this, relative to half widths, and above a few times the tolerance there may be no solution."""
-_UNUSED = 1e-4
+_UNUSED = 1e-3
 """Cuts that matter less for all bounds, relative to half widths, are left out the next time."""
 
 
@@ -65,17 +65,20 @@ class SidedBounds:
             candidates: Matrices for the lower and the upper bounds, (K, R) each; rows not finite do not count.
             cuts: Number of rows at the beginning that are no data and do not show in the shares.
         """
-        rows, ends = [], []
+        rows, ends, sides = [], [], []
         for side, sign in ((0, 1.0), (1, -1.0)):
-            matrices = np.stack([_finite(candidate[side]) for candidate in candidates])
-            values = np.stack([sign * b.center - b.half_width for b in (bound_with(problem, m) for m in matrices)])
-            rows.append(matrices[np.argmax(values, axis=0), np.arange(values.shape[1])])
+            matrices = [_finite(candidate[side]) for candidate in candidates]
+            bounds = [bound_with(problem, matrix) for matrix in matrices]
+            values = np.stack([sign * b.center - b.half_width for b in bounds])
+            best = np.argmax(values, axis=0) * values.shape[1] + np.arange(values.shape[1])
+            rows.append(np.concatenate(matrices)[best])
             ends.append(sign * np.nextafter(values.max(axis=0), -np.inf))
-        errors = problem.errors.copy()
-        errors[:cuts] = 0.0
-        below, above = (bound_with(replace(problem, errors=errors), matrix) for matrix in rows)
+            found = LinearBounds.stack(bounds).select(best)
+            of_cuts = np.abs(rows[-1][:, :cuts]) @ problem.errors[:cuts]
+            by_rows, half_width = np.maximum(found.by_rows - of_cuts, 0.0), found.half_width - of_cuts.sum(axis=1)
+            sides.append(replace(found, by_rows=by_rows, half_width=half_width))
         matrix = np.concatenate(rows)
-        return cls(*ends, below, above, matrix[:, cuts:], np.zeros((0, 10)), matrix[:, :cuts])
+        return cls(*ends, *sides, matrix[:, cuts:], np.zeros((0, problem.center.size)), matrix[:, :cuts])
 
 
 def bound_by_membership(

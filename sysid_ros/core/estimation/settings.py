@@ -126,7 +126,7 @@ class EstimatorSettings:
     sensitivity_spacing: float = 0.02
     update_windows: int = 15
     max_windows: int = 40
-    bound_tolerance: float = 1e-3
+    bound_tolerance: float = 5e-3
     use_cone: bool = True
     reweightings: int = 3
     prior_weight: float = 1e-3
