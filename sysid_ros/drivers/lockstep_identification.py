@@ -139,7 +139,7 @@ class LockstepBackend:
         self._box: Box | None = None
         # What the controller takes for true stays the same while bounds shrink: changing it would cost tracking bound.
         self._nominal = loop.model.payload
-        self._parts: dict[str, PlanAttempt] = {}
+        self._parts: dict[tuple[str, str], PlanAttempt] = {}
 
     def change_scene(self, scene: Scene) -> None:
         """Another scene is seen: the loop brakes where the present motion was not certified for it."""
@@ -210,16 +210,16 @@ class LockstepBackend:
         if part is None:
             raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, reason)
         trajectory, certificate = part.plan.trajectory, part.plan.certificate
-        self._parts[trajectory.hash()] = attempt
         motion = PlannedMotion(trajectory, part.condition_number)
-        return PlannedPart(
-            motion, certificate, self._planner.settings.planning_time, part.information - np.asarray(information)
-        )
+        gained = part.information - np.asarray(information)
+        planned = PlannedPart(motion, certificate, self._planner.settings.planning_time, gained)
+        self._parts[planned.key] = attempt
+        return planned
 
     def execute_next(self, part: PlannedPart, before: PlannedPart | None) -> None:
         """See :class:`IdentificationBackend`."""
         trajectory, certificate = part.motion.trajectory, part.certificate
-        knowledge = self._parts.pop(trajectory.hash()).payload
+        knowledge = self._parts.pop(part.key).payload
         continuation = None
         if before is not None:
             model = self._model_of(knowledge)

@@ -180,7 +180,7 @@ class RosBackend:
         self._takeovers: dict[str, float] = {}  # plans by hash: time of the plan before at which they take over [s]
         self._begins: dict[str, float] = {}  # plans by hash: when they begin, monotonic [s]
         self._plans = 0
-        self._part_messages: dict[str, tuple[CertifiedTrajectory, EstimateMessage]] = {}
+        self._part_messages: dict[tuple[str, str], tuple[CertifiedTrajectory, EstimateMessage]] = {}
         self.unrest = ""
 
     @property
@@ -225,7 +225,14 @@ class RosBackend:
     def check_ready(self) -> None:
         """See :class:`IdentificationBackend`."""
         watch = self._watch
-        if not self._wait_until(lambda: time.monotonic() - watch.status_time < STATUS_SILENCE):
+
+        def is_heard() -> bool:
+            return time.monotonic() - watch.status_time < STATUS_SILENCE
+
+        is_there = self._wait_until(is_heard)
+        if not is_there and watch.status is not None and watch.status.is_taking_over:
+            is_there = self._wait_until(is_heard, TAKE_OVER_TIMEOUT)  # it says nothing until the arm has answered
+        if not is_there:
             error = self._silence("arm_driver/status", "driver status", qos.STATUS)
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
         self._wait_for_hold()
@@ -408,14 +415,15 @@ class RosBackend:
         )
         if certificate is None:
             raise IdentificationFailed(failed, "the safe planner sent a plan without a certificate")
-        self._part_messages[trajectory.hash()] = (response.plan, request.estimate)
         gained = np.array(response.information).reshape(10, 10) - np.array(request.information).reshape(10, 10)
         motion = PlannedMotion(trajectory, float(response.condition_number))
-        return PlannedPart(motion, certificate, float(response.takeover_time), gained)
+        part = PlannedPart(motion, certificate, float(response.takeover_time), gained)
+        self._part_messages[part.key] = (response.plan, request.estimate)
+        return part
 
     def execute_next(self, part: PlannedPart, before: PlannedPart | None) -> None:
         """See :class:`IdentificationBackend`."""
-        plan, estimate = self._part_messages.pop(part.motion.trajectory.hash())
+        plan, estimate = self._part_messages.pop(part.key)
         request = ExecuteTrajectory.Request(plan=plan)
         if before is not None:
             request.continues_plan = before.motion.trajectory.hash()
@@ -438,7 +446,14 @@ class RosBackend:
             self._ended_time += self._takeovers[wanted]
             self._plan_hash = self._uncounted_hash = wanted
             self._present_time = 0.0
+            self._correct_begin(wanted)
         return True
+
+    def _correct_begin(self, wanted: str) -> None:
+        """A plan begins in the time of the arm, which passes more slowly than real time where an emulated one waits."""
+        watch, plan = self._watch, self._own_plans().get(wanted)
+        if plan is not None and watch.status.plan_hash == wanted:
+            self._begins[wanted] = watch.status_time - watch.status.progress * plan.duration
 
     def motion_state(self) -> MotionState:
         """See :class:`IdentificationBackend`."""

@@ -175,6 +175,12 @@ class PlannedPart:
     takeover_time: float
     gained: NDArray[np.float64]
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Hashes of its trajectory and of the plan it takes over from: an arm that cannot move rests twice alike."""
+        control = self.certificate.control
+        return self.motion.trajectory.hash(), "" if control is None else control.after
+
 
 class IdentificationBackend(Protocol):
     """The arm, the planners and the estimator as the procedure needs them.
