@@ -36,8 +36,12 @@ help:
 demo: install
 	@$(BIN)/python -m sysid_ros.runner --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD)
 
+# What only computes shares the cores; what runs in real time has them to itself.
+COMPUTING := test/core test/export
+
 test: install
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(COMPUTING); computed=$$?; \
+	  $(BIN)/python -m pytest $(COMPUTING:%=--ignore=%) && exit $$computed
 
 lint: install
 	@$(BIN)/ruff check .
