@@ -370,7 +370,7 @@ def run_trial(
             event(running)
 
     backend = LockstepBackend(
-        loop, planner, estimator, trial.scene, LockstepSettings(trial.planning_times, time_limit), note
+        loop, planner, estimator, trial.scene, LockstepSettings(trial.planning_times, time_limit, max(10.0, time_limit)), note
     )
     outcome = Outcome(trial.seed, dict(trial.labels))
     running = Running(
