@@ -16,8 +16,8 @@ import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
 
+from _network import processor_time
 from _table import describe_machine, print_table
 
 from sysid_ros.core.errors import SysidError
@@ -61,12 +61,6 @@ class Arm:
     def __exit__(self, *_: object) -> None:
         self._process.stdin.close()
         self._process.wait()
-
-
-def processor_time(pid: int) -> float:
-    """Processor time a process has used [s]."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def loop_row(name: str, rate: float, seconds: float, controller: str = "robust", is_monitor: bool = False) -> tuple:

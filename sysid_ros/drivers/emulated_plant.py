@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import mujoco
 import numpy as np
 import pinocchio as pin
 
 from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.mujoco_model import build_mujoco_model, set_inertial_parameters
+from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
 
 PERIOD = 0.001
 """Period of an emulated controller's own loop [s]."""
@@ -19,14 +22,26 @@ _HOLD_RATE = 40.0
 """Natural frequency of the position controller [rad/s]."""
 
 
-def require_sign(name: str, value: float) -> None:
-    """Refuses a sign that is none.
+@dataclass(frozen=True)
+class PlantSettings:
+    """How an arm is simulated.
 
-    Raises:
-        ParameterOutOfRange: With the name and the value.
+    Attributes:
+        noise: How the sensors use their allowed errors.
+        seed: Of their errors.
+        measured_sign: Sign of the torque that is reported, 1 or -1; -1 is the reaction, as KUKA and Kinova report it.
+        command_sign: Sign with which torques are applied, 1 or -1.
     """
-    if value not in (-1.0, 1.0):
-        raise ParameterOutOfRange(name, value, "-1 or 1")
+
+    noise: Noise = Noise.UNIFORM
+    seed: int = 0
+    measured_sign: float = -1.0
+    command_sign: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("measured_sign", "command_sign"):
+            if getattr(self, name) not in (-1.0, 1.0):
+                raise ParameterOutOfRange(name, getattr(self, name), "-1 or 1")
 
 
 class EmulatedPlant:
@@ -36,10 +51,13 @@ class EmulatedPlant:
         robot: What is known of the arm.
         theta: Its true parameters, (14 n,).
         payload: Its true payload about the frame of the last joint, (10,); None for none.
+        settings: How it is simulated.
     """
 
-    def __init__(self, robot: RobotModel, theta: Array, payload: Array | None = None):
-        self.robot, self.theta = robot, np.array(theta, dtype=float)
+    def __init__(self, robot: RobotModel, theta: Array, payload: Array | None, settings: PlantSettings):
+        self.robot, self.theta, self.settings = robot, np.array(theta, dtype=float), settings
+        self._sensors = SensorSimulation(robot.sensors, settings.noise, settings.seed)
+        self._is_link_side = robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
         self._friction = robot.friction(self.theta)
         self._armature = robot.friction(robot.theta_nominal)[:, 2]
         self._model = build_mujoco_model(robot, self.theta, payload, PERIOD / _SUBSTEPS)

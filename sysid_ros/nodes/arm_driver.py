@@ -264,8 +264,10 @@ class ArmDriverNode(LifecycleNode):
             self._loop.start()
             self._begin()
         except Exception as error:  # noqa: BLE001 - rclpy would swallow it
-            self.get_logger().fatal(f"the arm cannot be taken over: {error}")
+            text = f"the arm cannot be taken over: {error}"
+            self.get_logger().fatal(text)
             self._release("the driver could not be activated")
+            self._publish_no_loop(DriverStatus.MODE_FAULT, DriverStatus.CODE_HARDWARE, text)
             return TransitionCallbackReturn.FAILURE
         self.get_logger().info(
             f"{'monitoring' if self._config.values.is_monitor else 'holding'} {self._robot.name} "

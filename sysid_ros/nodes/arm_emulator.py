@@ -95,6 +95,10 @@ class ArmEmulatorParameters(RobotParameters):
     command_joints: tuple[str, ...] = parameter(
         (), "", "ros2_control: joints in the order of the commands; empty for the model's", read_only=True
     )
+    real_time_factor: float = parameter(
+        1.0, "-", "LBR, ros2_control: how fast emulated time passes; below 1 where processors are few", lower=0.01,
+        upper=1.0, read_only=True,
+    )  # fmt: skip
     patience: float = parameter(
         0.0, "s", "How long emulated time waits for a slow driver", lower=0.0, upper=10.0, read_only=True
     )
@@ -121,6 +125,7 @@ class ArmEmulatorParameters(RobotParameters):
             options |= {
                 "version": self.fri_version, "port": self.port_id, "send-period": self.send_period,
                 "load": self.controller_load, "friction-compensation": self.friction_compensation,
+                "real-time-factor": self.real_time_factor,
             }  # fmt: skip
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         module = f"sysid_ros.drivers.{'kortex' if is_kinova else 'fri'}.emulator"
@@ -129,6 +134,7 @@ class ArmEmulatorParameters(RobotParameters):
     def _ros2_control_command(self, options: dict[str, object], namespace: str) -> list[str]:
         options = {
             **options, "update-rate": self.update_rate, "torque-command": self.torque_command, "namespace": namespace,
+            "real-time-factor": self.real_time_factor,
             "state-joints": ",".join(self.state_joints), "command-joints": ",".join(self.command_joints),
         }  # fmt: skip
         words = [f"--{name}={value}" for name, value in options.items()]

@@ -105,7 +105,7 @@ def build_result(
         truth=records.truth if estimate.target == "payload" else None,
         settings={**asdict(settings), "stopped because": outcome.stop_reason if outcome is not None else "alarm"},
         versions=versions(),
-        warnings=robot.warnings,
+        warnings=(*robot.warnings, *filter(None, [records.timing_doubt])),
     )
 
 

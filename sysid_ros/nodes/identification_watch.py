@@ -22,6 +22,7 @@ from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.certificate import Certificate
 from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.export.recording import FIRST_STAMP, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
@@ -51,6 +52,7 @@ class Records:
         information: Gram matrix of the windows, (10, 10).
         truth: True payload of a simulated arm, (10,), None on hardware.
         timing: How long each part took [s].
+        timing_doubt: Why the timing that certificates assume was not ensured while the arm moved; empty if it was.
     """
 
     samples: list[Samples] = field(default_factory=list)
@@ -59,6 +61,17 @@ class Records:
     information: NDArray[np.float64] = field(default_factory=lambda: np.zeros((10, 10)))
     truth: NDArray[np.float64] | None = None
     timing: dict[str, float] = field(default_factory=dict)
+    timing_doubt: str = ""
+
+
+def find_timing_doubt(status: DriverStatus) -> str:
+    """Why it is not ensured that torques act within one period, as certificates assume; empty where it is."""
+    unknown = "that torques act within one period, as the certificates of its motions assume, is not known"
+    if NO_GUARANTEE in status.text:
+        return f"the arm was moved {NO_GUARANTEE}: {unknown}"
+    if not (status.real_time_scheduling or status.is_simulated):
+        return f"the driver of the arm had no real-time scheduling: {unknown}"
+    return ""
 
 
 class SuiteWatch:
@@ -189,6 +202,8 @@ class SuiteWatch:
             self.status, self.status_time = status, time.monotonic()
             if status.plan_hash and status.plan_hash not in self.followed:
                 self.followed.append(status.plan_hash)
+            if self.is_moving:
+                self.records.timing_doubt = find_timing_doubt(status) or self.records.timing_doubt
             self._record("arm_driver/status", status, stamp_from_message(status.header.stamp))
 
     def _take_estimate(self, message: EstimateMessage) -> None:

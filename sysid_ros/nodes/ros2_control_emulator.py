@@ -12,7 +12,7 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import numpy as np
 import rclpy
@@ -26,7 +26,14 @@ from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.emulator_end import UntilHandedBack
-from sysid_ros.drivers.mock import TRUTHS, draw_truth, load_payload
+from sysid_ros.drivers.emulator_options import (
+    add_arm_options,
+    add_program_options,
+    add_real_time_factor,
+    pick,
+    require_real_time_factor,
+)
+from sysid_ros.drivers.mock import draw_truth, load_payload
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.ros2_control.emulator.controllers import FIELDS, Broadcaster, BroadcastFaults, ForwardController
 from sysid_ros.drivers.ros2_control.emulator.motion import HomeMotion
@@ -83,6 +90,7 @@ class EmulatorSetup:
         command_joints: Joints in the order of the commands; empty for the model's.
         motion: Whether a controller of its own moves the arm; commands have no effect then.
         patience: How long emulated time waits for the answer of a slow driver [s].
+        real_time_factor: How fast emulated time passes [-]; stamps and periods are in emulated time.
         plant: The simulation.
     """
 
@@ -93,6 +101,7 @@ class EmulatorSetup:
     command_joints: tuple[str, ...] = ()
     motion: bool = False
     patience: float = 0.0
+    real_time_factor: float = 1.0
     plant: PlantSettings = field(default_factory=PlantSettings)
 
 
@@ -110,6 +119,7 @@ class Ros2ControlEmulator:
     def __init__(self, setup: EmulatorSetup, namespace: str = ""):
         if not 0.0 <= setup.patience <= 10.0:
             raise ParameterOutOfRange("patience [s]", setup.patience, "0 to 10")
+        require_real_time_factor(setup.real_time_factor)
         robot: RobotModel = load_robot(setup.robot)
         truth = draw_truth(robot, setup.truth, setup.plant.seed)
         self._hardware = EmulatedHardware(
@@ -119,6 +129,7 @@ class Ros2ControlEmulator:
         self._controller = ForwardController(robot, setup.command_joints)
         self._motion = HomeMotion(robot, setup.plant.seed, start=_REST_SECONDS) if setup.motion else None
         self._patience, self._period = setup.patience, setup.plant.period
+        self._real_period = self._period / setup.real_time_factor
         self._is_answered = False
         self._start_ns = self._hardware.stamp_ns
         self._state_node = Node("joint_state_broadcaster", namespace=namespace)
@@ -145,9 +156,9 @@ class Ros2ControlEmulator:
         while is_wanted():
             taken = self._controller.taken
             self._update()
-            deadline += self._period
+            deadline += self._real_period
             self._wait(deadline, taken)
-            deadline = max(deadline, time.monotonic() - self._period)
+            deadline = max(deadline, time.monotonic() - self._real_period)
 
     def close(self) -> None:
         """Ends both nodes."""
@@ -212,25 +223,17 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sysid_ros2_control_emulator", description="Emulates an arm under ros2_control with an effort controller."
     )
-    setup, plant = EmulatorSetup(), PlantSettings()
-    add = parser.add_argument
-    add("--robot", default=setup.robot, help="robot: a name from config/ or a YAML file (default: %(default)s)")
-    add("--truth", default=setup.truth, choices=TRUTHS, help="how the arm's own parameters are chosen")
-    add("--payload", default=setup.payload, help="what the arm holds: a name from payloads.yaml, a mass [kg] or none")
-    add("--noise", default=plant.noise.value, choices=[n.value for n in Noise], help="errors of the sensors")
-    add("--seed", type=int, default=0, help="seed of truth, noise and motion")
+    setup, plant, add = EmulatorSetup(), PlantSettings(), parser.add_argument
+    add_arm_options(parser, setup.robot, "a name from config/ or a YAML file", "the one the robot file expects")
     add("--update-rate", type=float, default=1.0 / plant.period, help="rate of the controllers [Hz] (default: 1000)")
     commands = [t.value for t in TorqueCommand if t is not TorqueCommand.UNSET]
     add("--torque-command", default=plant.torque_command.value, choices=commands, help="what is added to commands")
-    add("--measured-sign", type=float, default=0.0, help="sign of the efforts; 0 for the one the robot file expects")
-    add("--command-sign", type=float, default=plant.command_sign, help="sign with which commands are applied")
     add("--state-joints", default="", help="joints in the order of the states, others among them (a,b,c)")
     add("--command-joints", default="", help="joints in the order of the commands (a,b,c)")
     add("--motion", action="store_true", help="a controller of its own moves the arm about home")
-    add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow driver [s] (default: 0)")
+    add_real_time_factor(parser)
     add("--namespace", default="", help="ROS namespace")
-    add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
-    add("--while-stdin", action="store_true", help="end when the standard input is closed, as by a parent that dies")
+    add_program_options(parser)
     return parser
 
 
@@ -240,15 +243,14 @@ def setup_of(options: argparse.Namespace) -> EmulatorSetup:
     Raises:
         SysidError: A value is not allowed.
     """
-    sign = options.measured_sign or load_robot(options.robot).sensors.effort_sign
-    plant = PlantSettings(
-        Noise(options.noise), options.seed, 1.0 / options.update_rate, TorqueCommand(options.torque_command), sign,
-        options.command_sign,
-    )  # fmt: skip
-    values = {one.name: getattr(options, one.name) for one in fields(EmulatorSetup) if one.name != "plant"}
-    for name in ("state_joints", "command_joints"):
-        values[name] = tuple(filter(None, values[name].split(",")))
-    return EmulatorSetup(**values, plant=plant)
+    values = vars(options) | {
+        "noise": Noise(options.noise),
+        "period": 1.0 / options.update_rate,
+        "torque_command": TorqueCommand(options.torque_command),
+        "measured_sign": options.measured_sign or load_robot(options.robot).sensors.effort_sign,
+        **{name: tuple(filter(None, getattr(options, name).split(","))) for name in ("state_joints", "command_joints")},
+    }
+    return EmulatorSetup(**pick(EmulatorSetup, values), plant=PlantSettings(**pick(PlantSettings, values)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -228,6 +228,7 @@ class ChainBackend(FakeBackend):
         super().__init__(widths=widths, **options)
         self._missing, self._refused = set(missing), set(refused)
         self._numbers, self._clock = 0, 0.0
+        self.speed = lambda clock: 1.0  # how fast the time of the arm passes
         self._following: list[tuple[float, PlannedPart]] = []  # when each begins
         self.asked: list[tuple] = []
 
@@ -265,10 +266,12 @@ class ChainBackend(FakeBackend):
         begins, part = self._following[-1]
         is_moving = self._clock < begins + part.motion.trajectory.duration - 1e-9
         self.is_at_rest = not is_moving
-        return MotionState(is_moving, self._fail_at == "motion", 0.5, "joint_4 left its tracking bound")
+        first, followed = self._following[0]
+        progress = (self._clock - first) / followed.motion.trajectory.duration
+        return MotionState(is_moving, self._fail_at == "motion", progress, "joint_4 left its tracking bound")
 
     def wait(self, duration):
-        self._clock += duration
+        self._clock += self.speed(self._clock) * duration
 
 
 CHAIN = IdentificationSettings(strategy="receding", max_motion_time=7.5, shrink_threshold=0.0)
@@ -320,6 +323,18 @@ def test_a_failed_chain_names_its_reason():
     with pytest.raises(IdentificationFailed, match="joint_4 left its tracking bound") as caught:
         run_identification(ChainBackend(fail_at="motion"), CHAIN)
     assert caught.value.code == IdentificationErrorCode.EXECUTION_FAILED
+
+
+def test_an_arm_whose_time_passes_slowly_is_waited_for_and_one_that_stands_still_is_not():
+    backend = ChainBackend()
+    backend.speed = lambda clock: 0.3
+    outcome = run_identification(backend, CHAIN)
+    assert len(outcome.motions) == 4 and backend.is_at_rest
+    backend = ChainBackend()
+    backend.speed = lambda clock: 1.0 if clock < 2.0 else 0.0
+    with pytest.raises(IdentificationFailed, match="has not come to the end of a plan in") as caught:
+        run_identification(backend, CHAIN)
+    assert caught.value.code == IdentificationErrorCode.TIMEOUT and backend.calls[-1] == "brake"
 
 
 # Moves

@@ -30,6 +30,10 @@ class Watched:
     def wait(self, duration):
         self.time += duration
 
+    def settle(self, duration):
+        self.calls.append("settle")
+        self.time += duration
+
     def brake(self, reason):
         self.calls.append("brake")
 
@@ -51,7 +55,7 @@ def settings(**changes):
 def test_the_arm_is_watched_for_as_long_as_asked_and_never_moved():
     arm, progress = Watched(), []
     outcome = run_identification(arm, settings(), on_progress=progress.append)
-    assert arm.calls == ["check_ready", "reset_estimate"]
+    assert arm.calls == ["check_ready", "reset_estimate", "settle"]
     assert arm.time == pytest.approx(5.0) and outcome.stop_reason == "the arm was watched for 5 s"
     assert outcome.motions == () and outcome.motion_time == 0.0
     assert outcome.estimate.upper[0] == pytest.approx(1.0 + 1.0 / 6.0)

@@ -22,7 +22,6 @@ from sysid_ros.core.control import RobustSettings
 from sysid_ros.core.planning.certificate import AssumedControl, Certificate, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.network.udp import UdpEndpoint
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message, scene_to_message
 from sysid_ros.ros.waiting import call_service, wait_until
@@ -35,14 +34,6 @@ TRANSITIONS = {
     "deactivate": Transition.TRANSITION_DEACTIVATE,
     "cleanup": Transition.TRANSITION_CLEANUP,
 }
-
-
-def free_port():
-    """A port on loopback that nobody uses."""
-    endpoint = UdpEndpoint("127.0.0.1")
-    port = endpoint.address[1]
-    endpoint.close()
-    return port
 
 
 class Bench:

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import Bench, DriverProbe, free_port
+from node_bench import Bench, DriverProbe
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.scene import Scene
+from sysid_ros.drivers.network.udp import free_port
 from sysid_ros.nodes.arm_driver import ArmDriverNode
 from sysid_ros.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.ros import qos

@@ -18,11 +18,15 @@ from sysid_ros.core.identification import (
     IdentificationFailed,
     IdentificationSettings,
 )
+from sysid_ros.export.payload import notices
 from sysid_ros.nodes import identification_goal
 from sysid_ros.nodes.identification import IdentificationNode
-from sysid_ros.nodes.identification_files import prepare_folder
+from sysid_ros.nodes.identification_files import build_result, prepare_folder
 from sysid_ros.nodes.identification_goal import settings_of
+from sysid_ros.nodes.identification_watch import Records, find_timing_doubt
 from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import Samples
+from sysid_ros.terminal import result_table
 
 Result = Identify.Result
 
@@ -115,6 +119,27 @@ def test_silent_and_strange_drivers_are_named(bench, goals):
     assert result.error_code == Result.DRIVER_NOT_READY
     assert "the arm has a fault: the driver says 'the brakes hold'; remove the cause" in result.error_text
     bench.node.destroy_timer(driver._timer)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "doubt"),
+    [
+        ("following a (over ros2_control, without real-time guarantees)", {"is_simulated": True}, "over ros2_control"),
+        ("following a", {}, "the driver of the arm had no real-time scheduling"),
+        ("following a", {"real_time_scheduling": True}, ""),
+        ("following a", {"is_simulated": True}, ""),
+    ],
+)
+def test_a_result_says_where_the_timing_of_its_motions_was_not_ensured(robot, outcome, text, fields, doubt):
+    found = find_timing_doubt(DriverStatus(text=text, **fields))
+    assert doubt in found and bool(doubt) == bool(found)
+    part = Samples(
+        np.arange(1, 3), np.arange(1, 3), *np.zeros((7, 2, robot.n)), np.ones(2, bool), np.zeros(2, np.uint8), 0, 0
+    )
+    records = Records(samples=[part], estimates=[(2, outcome.estimate)], timing_doubt=found)
+    result = build_result(robot, outcome, records, IdentificationSettings())
+    told = "torques act within one period" in " ".join(result_table(result).split())
+    assert told == bool(doubt) and (found in notices(result)) == bool(doubt)
 
 
 @pytest.fixture

@@ -4,13 +4,15 @@ import sys
 
 import numpy as np
 import pytest
+import yaml
 from diagnostic_msgs.msg import DiagnosticArray
 from node_bench import Bench, DriverProbe
 from rcl_interfaces.srv import GetParameters
 from std_srvs.srv import Trigger
+from suite_bench import GoalProbe
 
+from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus
-from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_ros.core.control import RobustSettings
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.planning.certificate import AssumedControl
@@ -22,6 +24,8 @@ from sysid_ros.nodes import ros2_control_emulator
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.nodes.arm_emulator import ArmEmulatorNode, ArmEmulatorParameters
 from sysid_ros.nodes.estimator import EstimatorNode
+from sysid_ros.nodes.identification import IdentificationNode
+from sysid_ros.nodes.identification_watch import SuiteWatch
 from sysid_ros.nodes.ros2_control_link import (
     LinkSetup,
     PackageNotInstalled,
@@ -38,7 +42,7 @@ RATE = 500.0
 PATIENT = {"heartbeat_timeout": 5.0, "commander_timeout": 5.0, "late_limit": 5.0, "cycle_timeout": 1.0}
 
 
-def make_bench(mode, robot, **driver):
+def make_bench(mode, robot, rate=RATE, **driver):
     """A bench with an emulated arm whose joints come in an order of their own, with others among them."""
     names = robot.joint_names
     lists = {
@@ -48,7 +52,8 @@ def make_bench(mode, robot, **driver):
     given = {"model": robot.name, "arm_emulator:mode": mode, "arm_emulator:payload": PAYLOAD,
              "arm_emulator:patience": 0.5, "arm_driver:mode": mode, "arm_driver:session_timeout": 3.0}  # fmt: skip
     given |= {f"arm_emulator:{name}": f"[{', '.join(values)}]" for name, values in lists.items()}
-    given |= {f"{node}:update_rate": RATE for node in ("arm_emulator", "arm_driver")}
+    given |= {f"{node}:update_rate": rate for node in ("arm_emulator", "arm_driver")}
+    given |= {"identification:strategy": "observe", "identification:service_timeout": 60.0}
     given |= {f"arm_driver:{name}": value for name, value in {**PATIENT, **driver}.items()}
     return Bench(*(word for name, value in given.items() for word in ("-p", f"{name}:={value}")))
 
@@ -103,6 +108,7 @@ def test_any_arm_is_held_moved_lost_and_held_again(commanded, robot):
     fault(bench, fault_nan_efforts=[""])
     probe.status.wait(lambda s: "no motion may start" not in s.text, after=len(probe.status.messages))
 
+    watch = SuiteWatch(bench.node, robot)
     trajectory = probe.move(distance=0.1)
     response = execute(probe, trajectory)
     assert response.accepted and "assumed by its certificate, not known" in response.message
@@ -110,6 +116,8 @@ def test_any_arm_is_held_moved_lost_and_held_again(commanded, robot):
     status, speed = probe.wait_for_rest()
     np.testing.assert_allclose(status.reference_position, trajectory.end, atol=1e-6)
     assert speed < 0.1 and status.code == DriverStatus.CODE_OK
+    # What a goal that moved the arm writes under its result.
+    assert watch.records.timing_doubt.startswith("the arm was moved over ros2_control, without real-time guarantees: ")
 
     assert execute(probe, probe.move(distance=0.1, duration=2.0)).accepted
     probe.wait_for(TRACK)
@@ -146,7 +154,10 @@ def test_a_stated_order_that_is_not_the_controllers_is_refused(robot):
         driver = bench.run(ArmDriverNode())
         driver.get_logger().fatal = said.append
         assert bench.change_state("arm_driver", "configure")
+        status = bench.listen(DriverStatus, "arm_driver/status", qos.STATUS)
         assert not bench.change_state("arm_driver", "activate")
+        told = status.wait(lambda s: s.mode == FAULT)
+        assert told.code == DriverStatus.CODE_HARDWARE and told.text == said[0]
         assert "the controller takes commands in the order joint_5, joint_6" in said[0]
         told = bench.call(GetParameters, "effort_controller/get_parameters", GetParameters.Request(names=["joints"]))
         assert list(told.values[0].string_array_value)[:2] == ["joint_5", "joint_6"]
@@ -154,11 +165,12 @@ def test_a_stated_order_that_is_not_the_controllers_is_refused(robot):
         bench.close()
 
 
-def test_an_arm_that_moves_by_itself_is_identified_and_never_commanded(robot):
-    bench = make_bench("emulated_monitor_only", robot)
+def test_an_arm_that_moves_by_itself_is_identified_and_never_commanded(robot, tmp_path):
+    bench = make_bench("emulated_monitor_only", robot, rate=200.0)
     try:
         bench.run(ArmEmulatorNode())
         bench.run(EstimatorNode())
+        bench.run(IdentificationNode())
         driver = bench.run_active(ArmDriverNode())
         probe = DriverProbe(bench, robot)
         status = probe.status.wait(lambda s: s.mode == IDLE and "monitoring; nothing is commanded" in s.text)
@@ -169,18 +181,17 @@ def test_an_arm_that_moves_by_itself_is_identified_and_never_commanded(robot):
         brake = bench.call(Trigger, "arm_driver/brake")
         assert not brake.success and "brake refused: the arm is only monitored" in brake.message
 
-        estimates = bench.listen(EstimateMessage, "estimator/estimate", qos.LATCHED)
-        prior = robot.payload_prior.box
-
-        def has_learnt(message):
-            estimate = estimate_from_message(message)
-            width = 0.8 * (prior.upper[0] - prior.lower[0])
-            return estimate is not None and estimate.upper[0] - estimate.lower[0] < width
-
-        estimate = estimate_from_message(estimates.wait(has_learnt))
+        goal = GoalProbe(bench).send(max_motion_time=4.0, results_directory=str(tmp_path))
+        result = goal.wait()
+        assert result.error_code == Identify.Result.NONE, result.error_text
+        assert any("watching the arm" in feedback.text for feedback in goal.feedback)
+        estimate, prior = estimate_from_message(result.estimate), robot.payload_prior.box
         assert estimate.is_consistent, estimate.alarm
         truth = load_payload(robot, PAYLOAD)
         assert np.all((estimate.lower <= truth) & (truth <= estimate.upper))
+        assert estimate.upper[0] - estimate.lower[0] < 0.8 * (prior.upper[0] - prior.lower[0])
+        written = yaml.safe_load((tmp_path / "estimate.yaml").read_text())
+        assert written["motions"] == [] and "the arm was watched for 4 s" in str(written)
         assert driver.count_publishers("effort_controller/commands") == 0
         assert driver.count_publishers("joint_states") == 1
     finally:
@@ -306,13 +317,15 @@ def test_switching_asks_for_one_controller_in_the_place_of_the_other(monkeypatch
 
 def test_the_emulator_takes_what_its_node_gives(tmp_path):
     values = ArmEmulatorParameters(
-        mode="emulated_monitor_only", update_rate=500.0, state_joints=("x", "joint_1"), torque_command="overlay", seed=7
-    )
+        mode="emulated_monitor_only", update_rate=500.0, state_joints=("x", "joint_1"), torque_command="overlay",
+        seed=7, real_time_factor=0.5,
+    )  # fmt: skip
     command = values.command("left")
     assert command[1:3] == ["-m", "sysid_ros.nodes.ros2_control_emulator"]
     options = ros2_control_emulator.build_parser().parse_args(command[3:])
     setup = ros2_control_emulator.setup_of(options)
     assert setup.motion and setup.state_joints == ("x", "joint_1") and setup.command_joints == ()
     assert setup.plant.period == 0.002 and setup.plant.torque_command.value == "overlay" and setup.plant.seed == 7
+    assert setup.real_time_factor == 0.5
     assert setup.plant.measured_sign == -1.0 and options.namespace == "left" and options.while_stdin
     assert ros2_control_emulator.main(["--robot", "dream", "--seconds", "0"]) == 2

@@ -33,6 +33,7 @@ class ObserveProcedure(Procedure):
             reason = self._target_is_met(backend.estimate())
             if reason:
                 return reason
-        # No waiting for the estimator to catch up: the arm may go on moving, and new data with it.
         self._report(Phase.ESTIMATING, "evaluating", 1.0)
+        backend.settle(0.0)  # with all that was seen until now, and no more: the arm may go on moving
+        self._require_consistent(backend.estimate())
         return f"the arm was watched for {longest:g} s"

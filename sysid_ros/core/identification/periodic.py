@@ -80,7 +80,7 @@ class PeriodicProcedure(Procedure):
         while True:
             self._backend.wait(POLL_PERIOD)
             elapsed += POLL_PERIOD
-            if not self._require_moving_well() and elapsed > 5 * POLL_PERIOD:
+            if not self._require_moving_well().is_moving and elapsed > 5 * POLL_PERIOD:
                 break
             if elapsed > deadline:
                 raise IdentificationFailed(

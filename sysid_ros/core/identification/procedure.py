@@ -12,6 +12,7 @@ from sysid_ros.core.identification.types import (
     IdentificationErrorCode,
     IdentificationFailed,
     IdentificationSettings,
+    MotionState,
     Phase,
     PlannedMotion,
     Progress,
@@ -21,7 +22,7 @@ from sysid_ros.core.planning.certificate import Certificate
 POLL_PERIOD = 0.1
 """Time between two looks at the arm while it moves [s]."""
 MOTION_GRACE = 2.0
-"""How much longer than planned a motion may take before it counts as failed [s]."""
+"""How much longer than planned a motion may take before it counts as failed [s], unless the arm still moves on."""
 
 
 class Procedure(ABC):
@@ -107,8 +108,8 @@ class Procedure(ABC):
             return ""
         return f"the mass interval is narrower than {target:g} kg"
 
-    def _require_moving_well(self) -> bool:
-        """Whether the arm still moves.
+    def _require_moving_well(self) -> MotionState:
+        """What the arm is doing.
 
         Raises:
             IdentificationFailed: The motion has failed, the goal is cancelled, or the data contradict the assumptions.
@@ -118,7 +119,7 @@ class Procedure(ABC):
         if state.has_failed:
             raise IdentificationFailed(IdentificationErrorCode.EXECUTION_FAILED, state.text)
         self._require_consistent(self._backend.estimate())
-        return state.is_moving
+        return state
 
     def _require_consistent(self, estimate: ParameterEstimate | None) -> None:
         if estimate is not None and not estimate.is_consistent:

@@ -140,12 +140,14 @@ class RecedingProcedure(Procedure):
     def _follow(self, part: PlannedPart, following: PlannedPart | None) -> None:
         """Returns when the next part is followed, or at rest without one."""
         deadline = part.motion.trajectory.duration + MOTION_GRACE
-        elapsed = 0.0
+        elapsed = progress = 0.0
         while True:
-            is_moving = self._require_moving_well()
+            state = self._require_moving_well()
+            if state.progress > progress:  # slowly, where the time of an emulated arm waits, but it moves on
+                deadline, progress = max(deadline, elapsed + MOTION_GRACE), state.progress
             if following is not None and self._backend.is_followed(following):
                 return
-            if not is_moving and (following is None or elapsed > 5 * POLL_PERIOD):
+            if not state.is_moving and (following is None or elapsed > 5 * POLL_PERIOD):
                 if following is None:
                     return
                 raise IdentificationFailed(

@@ -123,3 +123,11 @@ class UdpEndpoint:
             self.peer = sender
             return datagram
         return None
+
+
+def free_port() -> int:
+    """A UDP port on loopback that nobody uses just now."""
+    endpoint = UdpEndpoint("127.0.0.1")
+    port = endpoint.address[1]
+    endpoint.close()
+    return port

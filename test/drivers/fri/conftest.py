@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from sysid_ros.drivers.network.udp import free_port
+
 sys.path.insert(0, str(Path(__file__).parent))  # the stand-ins
 
 
 @pytest.fixture
 def port():
-    from fri_bench import free_port
-
     return free_port()

@@ -14,17 +14,9 @@ from sysid_ros.drivers.fri.settings import FriSettings
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.mock import draw_truth, load_payload
-from sysid_ros.drivers.network.udp import UdpEndpoint
 
 PERIOD = 0.002
 ROBOT = load_robot("kuka_lbr_med7")
-
-
-def free_port():
-    endpoint = UdpEndpoint("127.0.0.1")
-    port = endpoint.address[1]
-    endpoint.close()
-    return port
 
 
 def make_controller(payload="none", load="none", truth="random", plant=None, robot=ROBOT, **settings):

@@ -304,7 +304,7 @@ def test_every_option_of_the_command_line_reaches_the_emulator():
     assert setup_of(options) == EmulatorSetup(
         "lbr_iiwa14", "corner", "2.0", "1.0",
         ControllerSettings(FriVersion.V2_7, 0.004, 2, CommandMode.POSITION, 3.0, 4.0),
-        PlantSettings(Noise.NONE, 5, Compensation.NONE, 0.5, 200.0, 0.7, 1.0, -1.0),
+        PlantSettings(Noise.NONE, 5, 1.0, -1.0, Compensation.NONE, 0.5, 200.0, 0.7),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ The same campaign over real sockets and in real time is bench/bench_fri.py.
 """
 
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,9 +122,8 @@ def test_what_is_learnt_never_reaches_across_a_lost_message():
     """Stamps of every window follow each other, and its velocities are as good as the robot file promises."""
     controller = make_controller(payload="0.6")
     memory = Memory(controller)
-    arm = MemoryArm(memory, FriVersion.V1_15)
-    loop = make_loop(arm)
-    loop.connect()
+    loop = connected(memory)
+    arm = loop.arm
     run(loop, 0.4)
     start_move(loop, 1.0)
     memory.down = LosesEvery(61, memory.down)
@@ -147,8 +147,7 @@ def test_what_is_learnt_never_reaches_across_a_lost_message():
 def test_messages_in_idle_need_not_say_where_the_arm_is():
     controller = make_controller()
     memory = Memory(controller)
-    loop = make_loop(MemoryArm(memory, FriVersion.V1_15))
-    loop.connect()
+    loop = connected(memory)
     run(loop, 0.1)
     codec, last = FriCodec(FriVersion.V1_15), controller._sequence
     for k in range(1, 4):
@@ -158,6 +157,15 @@ def test_messages_in_idle_need_not_say_where_the_arm_is():
     status = loop.status()
     assert status.mode is LoopMode.FAULT and "fell back to IDLE" in status.reason
     loop.release("test")
+
+
+def connected(memory, version=FriVersion.V1_15):
+    """A loop that holds the arm; from then on it gives up soon where the network does not allow to take it over."""
+    arm = MemoryArm(memory, version)
+    loop, arm.settings = make_loop(arm), replace(arm.settings, connect_timeout=30.0)
+    loop.connect()
+    arm.settings = replace(arm.settings, connect_timeout=1.5)
+    return loop
 
 
 def start_move(loop, direction):
@@ -193,9 +201,7 @@ def campaign(loop, seconds):
 def test_a_bad_network_never_makes_the_arm_run_away(name, version):
     controller = make_controller(payload="0.6", version=version)
     memory = Memory(controller)
-    arm = MemoryArm(memory, version)
-    loop = make_loop(arm)
-    loop.connect()
+    loop = connected(memory, version)
     run(loop, 0.4)
     memory.change(FAULTS[name], seed=3)
     modes = campaign(loop, 2.0)

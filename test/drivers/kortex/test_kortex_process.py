@@ -15,15 +15,8 @@ from sysid_ros.drivers.kortex.build import KortexSetup, build_kortex_loop
 from sysid_ros.drivers.kortex.settings import KortexSettings, StampSource
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal, LoopSettings
-from sysid_ros.drivers.network.udp import UdpEndpoint
+from sysid_ros.drivers.network.udp import free_port
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
-
-
-def free_port():
-    endpoint = UdpEndpoint("127.0.0.1")
-    port = endpoint.address[1]
-    endpoint.close()
-    return port
 
 
 @pytest.fixture

@@ -10,17 +10,21 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 
 from sysid_ros.core.errors import SysidError
 from sysid_ros.drivers.emulator_end import UntilHandedBack
+from sysid_ros.drivers.emulator_options import (
+    add_arm_options,
+    add_program_options,
+    add_real_time_factor,
+    pick,
+)
 from sysid_ros.drivers.fri.emulator.controller import ControllerSettings
 from sysid_ros.drivers.fri.emulator.plant import Compensation, PlantSettings
 from sysid_ros.drivers.fri.emulator.server import EmulatorServer
 from sysid_ros.drivers.fri.emulator.setup import EmulatorSetup, build_controller
 from sysid_ros.drivers.fri.enums import CommandMode, FriVersion
 from sysid_ros.drivers.fri.settings import PORTS
-from sysid_ros.drivers.mock import TRUTHS
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.sensor_simulation import Noise
 
@@ -30,9 +34,8 @@ _MODES = {"position": CommandMode.POSITION, "wrench": CommandMode.WRENCH, "torqu
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(prog="sysid_fri_emulator", description="Emulates a KUKA LBR controller with FRI.")
-    robot, plant, controller = EmulatorSetup(), PlantSettings(), ControllerSettings()
-    add = parser.add_argument
-    add("--robot", default=robot.robot, help="lbr_iiwa7, lbr_iiwa14, lbr_med7 or lbr_med14 (default: %(default)s)")
+    robot, controller, add = EmulatorSetup(), ControllerSettings(), parser.add_argument
+    add_arm_options(parser, robot.robot, "lbr_iiwa7, lbr_iiwa14, lbr_med7 or lbr_med14", "KUKA's, -1")
     add("--version", default="1.15", choices=[v.value for v in FriVersion], help="version of FRI (default: 1.15)")
     add("--client", default="127.0.0.1", help="address of the client (default: %(default)s)")
     add("--port", type=int, default=PORTS[0], help="UDP port of the client (default: %(default)s)")
@@ -43,20 +46,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("--command-mode", default="torque", choices=_MODES, help="what the client commands (default: torque)")
     add("--start-time", type=float, default=controller.start_time, help="time until the motion starts [s]")
     add("--restart-time", type=float, default=controller.restart_time, help="the same after an error [s]")
-    add("--truth", default=robot.truth, choices=TRUTHS, help="how the arm's own parameters are chosen")
-    add("--payload", default=robot.payload, help="what the arm holds: a name from payloads.yaml, a mass [kg] or none")
     add("--load", default=robot.load, help="the load configured on the controller, in the same words")
-    add("--noise", default=plant.noise.value, choices=[n.value for n in Noise], help="errors of the sensors")
-    add("--seed", type=int, default=0, help="seed of truth and noise")
     add("--compensation", default="model", choices=[c.value for c in Compensation], help="what is added to torques")
     add("--friction-compensation", type=float, default=0.0, help="share of friction that is compensated, 0 to 1")
     add("--stiffness", type=float, default=0.0, help="stiffness of the joint impedance [Nm/rad] (default: 0)")
     add("--damping-ratio", type=float, default=0.0, help="its damping ratio, 0 to 1 (default: 0)")
-    add("--measured-sign", type=float, default=-1.0, help="sign of the measured torque (KUKA: -1)")
-    add("--command-sign", type=float, default=1.0, help="sign with which torques are applied (KUKA: 1)")
-    add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow client [s] (default: 0)")
-    add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
-    add("--while-stdin", action="store_true", help="end when the standard input is closed, as by a parent that dies")
+    add_real_time_factor(parser)
+    add_program_options(parser)
     return parser
 
 
@@ -71,14 +67,11 @@ def setup_of(options: argparse.Namespace) -> EmulatorSetup:
         "command_mode": _MODES[options.command_mode],
         "noise": Noise(options.noise),
         "compensation": Compensation(options.compensation),
+        "measured_sign": options.measured_sign or PlantSettings().measured_sign,
     }
-
-    def pick(kind: type) -> dict[str, object]:
-        return {one.name: values[one.name] for one in fields(kind) if one.name in values}
-
     return EmulatorSetup(
         options.robot, options.truth, options.payload, options.load,
-        ControllerSettings(**pick(ControllerSettings)), PlantSettings(**pick(PlantSettings)),
+        ControllerSettings(**pick(ControllerSettings, values)), PlantSettings(**pick(PlantSettings, values)),
     )  # fmt: skip
 
 
@@ -93,8 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         controller = build_controller(setup_of(options), say)
         server = EmulatorServer(
-            controller, (options.client, options.port), (options.bind, options.bind_port), options.patience
-        )
+            controller, (options.client, options.port), (options.bind, options.bind_port), options.patience,
+            options.real_time_factor,
+        )  # fmt: skip
     except SysidError as error:
         say(str(error))
         return 2

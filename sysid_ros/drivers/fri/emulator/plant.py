@@ -13,16 +13,19 @@ from enum import Enum
 import numpy as np
 import pinocchio as pin
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.errors import require_ranges
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers import emulated_plant
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.emulated_plant import PERIOD, EmulatedPlant, require_sign
-from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
+from sysid_ros.drivers.emulated_plant import PERIOD, EmulatedPlant
 
 _FRICTION_SPEED = 0.02
 _SAME_POSITION = 1e-4
 """A position sent that is nearer to the measured one than this switches friction compensation off [rad]."""
+
+
+_RANGES = {"friction_compensation": (0.0, 1.0), "stiffness": (0.0, 5000.0), "damping_ratio": (0.0, 1.0)}
 
 
 class Compensation(Enum):
@@ -33,38 +36,24 @@ class Compensation(Enum):
 
 
 @dataclass(frozen=True)
-class PlantSettings:
+class PlantSettings(emulated_plant.PlantSettings):
     """How arm and inner loop are simulated.
 
     Attributes:
-        noise: How the sensors use their allowed errors.
-        seed: Seed of the sensors' errors.
         compensation: What the controller adds to the client's torques.
         friction_compensation: Share of the friction it compensates while it is switched on [-], 0 to 1.
         stiffness: Stiffness of the joint impedance [Nm/rad].
         damping_ratio: Damping of the joint impedance over the critical one [-].
-        measured_sign: Sign of the measured torque it reports; -1 is KUKA's, the reaction.
-        command_sign: Sign with which it applies the client's torques; 1 is KUKA's.
     """
 
-    noise: Noise = Noise.UNIFORM
-    seed: int = 0
     compensation: Compensation = Compensation.MODEL
     friction_compensation: float = 0.0
     stiffness: float = 0.0
     damping_ratio: float = 0.0
-    measured_sign: float = -1.0
-    command_sign: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.friction_compensation <= 1.0:
-            raise ParameterOutOfRange("friction_compensation", self.friction_compensation, "0 to 1")
-        if not 0.0 <= self.stiffness <= 5000.0:
-            raise ParameterOutOfRange("stiffness [Nm/rad]", self.stiffness, "0 to 5000")
-        if not 0.0 <= self.damping_ratio <= 1.0:
-            raise ParameterOutOfRange("damping_ratio", self.damping_ratio, "0 to 1")
-        for name in ("measured_sign", "command_sign"):
-            require_sign(name, getattr(self, name))
+        super().__post_init__()
+        require_ranges(self, _RANGES)
 
 
 @dataclass(frozen=True)
@@ -124,12 +113,10 @@ class EmulatedArm(EmulatedPlant):
         settings: PlantSettings | None = None,
         stamp_ns: int = 0,
     ):
-        super().__init__(robot, theta, payload)
-        self.settings = settings or PlantSettings()
+        super().__init__(robot, theta, payload, settings or PlantSettings())
         self._own = ArmDynamics(robot, robot.theta_nominal, load)
         self._load = load
         self._flange = robot.pin_model.getFrameId(robot.flange_frame)
-        self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
         self._stamp_ns = stamp_ns
 
     @property

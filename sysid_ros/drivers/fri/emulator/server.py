@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from sysid_ros.drivers.emulator_options import require_real_time_factor
 from sysid_ros.drivers.fri.emulator.controller import FriController
 from sysid_ros.drivers.fri.enums import SessionState
 from sysid_ros.drivers.network.udp import Address, UdpEndpoint
@@ -22,6 +23,7 @@ class EmulatorServer:
         bind: Own address and port; port 0 takes any.
         patience: How long a cycle waits for the answer to the message before it [s]. 0 is a real controller. More lets
             simulated time slip instead of ending the motion where the computer is busy.
+        real_time_factor: How fast simulated time passes [-].
         is_paced: Whether cycles keep to the clock; without, and with patience, they run as fast as the client answers.
 
     Raises:
@@ -34,13 +36,16 @@ class EmulatorServer:
         client: Address,
         bind: Address = ("127.0.0.1", 0),
         patience: float = 0.0,
+        real_time_factor: float = 1.0,
         is_paced: bool = True,
     ):
         self._controller = controller
         self._client = client
         self._endpoint = UdpEndpoint(*bind, peer=client)
         self._patience = patience
-        self._pacer = Pacer(controller.settings.send_period, catches_up=False) if is_paced else None
+        require_real_time_factor(real_time_factor)
+        period = controller.settings.send_period / real_time_factor
+        self._pacer = Pacer(period, catches_up=False) if is_paced else None
         self._was_answered = False
         self.slipped = 0.0
 

@@ -10,16 +10,15 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 
 from sysid_ros.core.errors import SysidError
 from sysid_ros.drivers.emulator_end import UntilHandedBack
+from sysid_ros.drivers.emulator_options import add_arm_options, add_program_options, pick
 from sysid_ros.drivers.kortex.emulator.base import BaseSettings
 from sysid_ros.drivers.kortex.emulator.plant import PlantSettings
 from sysid_ros.drivers.kortex.emulator.server import EmulatorServer
 from sysid_ros.drivers.kortex.emulator.setup import EmulatorSetup, build_base
 from sysid_ros.drivers.kortex.settings import PORT, PORT_REALTIME
-from sysid_ros.drivers.mock import TRUTHS
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.sensor_simulation import Noise
 
@@ -29,25 +28,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sysid_kortex_emulator", description="Emulates the base of a Kinova Gen3 with Kortex."
     )
-    robot, plant, base = EmulatorSetup(), PlantSettings(), BaseSettings()
-    add = parser.add_argument
-    add("--robot", default=robot.robot, help="kinova_gen3 or kinova_gen3_2f85 (default: %(default)s)")
+    robot, base, add = EmulatorSetup(), BaseSettings(), parser.add_argument
+    add_arm_options(parser, robot.robot, "kinova_gen3 or kinova_gen3_2f85", "Kinova's, -1")
     add("--bind", default="127.0.0.1", help="own address (default: %(default)s)")
     add("--port", type=int, default=PORT, help="TCP port (default: %(default)s)")
     add("--port-realtime", type=int, default=PORT_REALTIME, help="UDP port (default: %(default)s)")
     add("--username", default=base.username, help="the only user (default: %(default)s)")
     add("--password", default=base.password, help="its password (default: %(default)s)")
-    add("--truth", default=robot.truth, choices=TRUTHS, help="how the arm's own parameters are chosen")
-    add("--payload", default=robot.payload, help="what the arm holds: a name from payloads.yaml, a mass [kg] or none")
-    add("--noise", default=plant.noise.value, choices=[n.value for n in Noise], help="errors of the sensors")
-    add("--seed", type=int, default=0, help="seed of truth and noise")
-    add("--measured-sign", type=float, default=-1.0, help="sign of the measured torque (Kinova: -1)")
-    add("--command-sign", type=float, default=1.0, help="sign with which torques are applied (Kinova: 1)")
     add("--watchdog-time", type=float, default=base.watchdog_time, help="time without commands until it holds [s]")
     add("--tcp-delay", type=float, default=0.02, help="how long an answer over TCP takes [s] (default: 0.02)")
-    add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow client [s] (default: 0)")
-    add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
-    add("--while-stdin", action="store_true", help="end when the standard input is closed, as by a parent that dies")
+    add_program_options(parser)
     return parser
 
 
@@ -57,14 +47,12 @@ def setup_of(options: argparse.Namespace) -> EmulatorSetup:
     Raises:
         ParameterOutOfRange: A value is not allowed.
     """
-    values = vars(options) | {"noise": Noise(options.noise)}
-
-    def pick(kind: type) -> dict[str, object]:
-        return {one.name: values[one.name] for one in fields(kind) if one.name in values}
-
+    values = vars(options) | {
+        "noise": Noise(options.noise), "measured_sign": options.measured_sign or PlantSettings().measured_sign
+    }  # fmt: skip
     return EmulatorSetup(
-        options.robot, options.truth, options.payload, BaseSettings(**pick(BaseSettings)),
-        PlantSettings(**pick(PlantSettings)),
+        options.robot, options.truth, options.payload, BaseSettings(**pick(BaseSettings, values)),
+        PlantSettings(**pick(PlantSettings, values)),
     )  # fmt: skip
 
 

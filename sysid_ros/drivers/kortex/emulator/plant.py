@@ -11,31 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.emulated_plant import PERIOD, EmulatedPlant, require_sign
-from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
-
-
-@dataclass(frozen=True)
-class PlantSettings:
-    """How the arm is simulated.
-
-    Attributes:
-        noise: How the sensors use their allowed errors.
-        seed: Of their errors.
-        measured_sign: Sign of the torque it reports; -1 is Kinova's, the reaction.
-        command_sign: Sign with which it applies torques; 1 is Kinova's.
-    """
-
-    noise: Noise = Noise.UNIFORM
-    seed: int = 0
-    measured_sign: float = -1.0
-    command_sign: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("measured_sign", "command_sign"):
-            require_sign(name, getattr(self, name))
+from sysid_ros.drivers.emulated_plant import PERIOD, EmulatedPlant, PlantSettings
 
 
 @dataclass(frozen=True)
@@ -66,10 +44,7 @@ class EmulatedArm(EmulatedPlant):
     def __init__(
         self, robot: RobotModel, theta: Array, payload: Array | None = None, settings: PlantSettings | None = None
     ):
-        super().__init__(robot, theta, payload)
-        self.settings = settings or PlantSettings()
-        self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
-        self._is_link_side = robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
+        super().__init__(robot, theta, payload, settings or PlantSettings())
 
     def advance(self, q_hold: Array, is_torque: Array, tau: Array) -> Measured:
         """Simulates one period and measures at its end.

@@ -7,40 +7,32 @@ from dataclasses import dataclass
 import numpy as np
 
 from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers import emulated_plant
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.emulated_plant import PERIOD, EmulatedPlant, require_sign
+from sysid_ros.drivers.emulated_plant import PERIOD, EmulatedPlant
 from sysid_ros.drivers.ros2_control.settings import TorqueCommand
-from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
 
 _TRACKING_RATE = 25.0
 """Natural frequency with which the emulated trajectory controller follows its reference [rad/s]."""
 
 
 @dataclass(frozen=True)
-class PlantSettings:
+class PlantSettings(emulated_plant.PlantSettings):
     """How the arm is simulated.
 
     Attributes:
-        noise: How the sensors use their allowed errors.
-        seed: Of their errors.
         period: Time between two updates of the controllers [s], a multiple of 0.001.
         torque_command: What the hardware adds to an effort command.
-        measured_sign: Sign of the efforts it reports, 1 or -1.
-        command_sign: Sign with which it applies commands, 1 or -1.
     """
 
-    noise: Noise = Noise.UNIFORM
-    seed: int = 0
+    measured_sign: float = 1.0
     period: float = 0.001
     torque_command: TorqueCommand = TorqueCommand.FULL
-    measured_sign: float = 1.0
-    command_sign: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("measured_sign", "command_sign"):
-            require_sign(name, getattr(self, name))
+        super().__post_init__()
         if self.steps < 1 or abs(self.steps * PERIOD - self.period) > 1e-9 or self.steps > 20:
             raise ParameterOutOfRange("period [s]", self.period, "a multiple of 0.001, up to 0.02")
         if self.torque_command is TorqueCommand.UNSET:
@@ -88,11 +80,8 @@ class EmulatedHardware(EmulatedPlant):
         settings: PlantSettings | None = None,
         stamp_ns: int = 0,
     ):
-        super().__init__(robot, theta, payload)
-        self.settings = settings or PlantSettings()
+        super().__init__(robot, theta, payload, settings or PlantSettings())
         self._own = ArmDynamics(robot, robot.theta_nominal, None)
-        self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
-        self._is_link_side = robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
         self._held = np.array(robot.home)
         self._start_ns = stamp_ns
         self._updates = 0
