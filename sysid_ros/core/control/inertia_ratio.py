@@ -12,13 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.control.inertia_columns import inertia_columns
 from sysid_ros.core.control.uncertainty import InertialUncertainty
-from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
 
 Array = NDArray[np.float64]
 
 _ROUNDING = 1e-9
+_IS_POSITIVE = np.isin(np.arange(INERTIAL), [0, 4, 6, 9])
+"""Parameters of a body that make an inertia without negative eigenvalues: mass and moments about the axes."""
 _STEP = 0.02
 """Step of the differences in position [rad]."""
 
@@ -75,9 +77,12 @@ def inertia_ratios(
     columns, payloads = inertia_columns(robot, q), uncertainty.payloads
     nominal = np.einsum("sabl,sl->sab", columns, uncertainty.nominal(payload))
     factor = np.linalg.inv(np.linalg.cholesky(nominal))
-    uncertain = np.flatnonzero(uncertainty.radius)
-    parts = magnitude(congruence(factor, columns[..., uncertain]))
-    spread = np.tensordot(parts, uncertainty.radius[uncertain], (1, 0))
+    radius, positive = uncertainty.radius, np.resize(_IS_POSITIVE, uncertainty.radius.size)
+    positive[INERTIAL * robot.n :] = True  # armatures
+    others = np.flatnonzero(~positive & (radius > 0.0))
+    parts = magnitude(congruence(factor, columns[..., others]))
+    spread = np.tensordot(parts, radius[others], (1, 0))
+    spread += congruence(factor, (columns @ np.where(positive, radius, 0.0))[..., None])[:, 0]
     arm = congruence(factor, (columns @ uncertainty.arm)[..., None])[:, 0]
     last = congruence(factor, columns[..., uncertainty.last])  # (S, 10, n, n)
 
@@ -106,17 +111,3 @@ def magnitude(matrices: Array) -> Array:
 def largest_eigenvalue(matrices: Array) -> Array:
     """Largest eigenvalues of symmetric matrices (..., n, n)."""
     return np.linalg.eigvalsh(matrices)[..., -1]
-
-
-def inertia_columns(robot: RobotModel, q: Array) -> Array:
-    """The inertia by inertial parameter and armature, (S, n, n, 11 n)."""
-    count, n = q.shape
-    a = np.tile(np.concatenate([np.zeros((1, n)), np.eye(n)]), (count, 1))
-    still = np.zeros_like(a)
-    regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    values = regressor.evaluate(np.repeat(q, n + 1, axis=0), still, still, a).reshape(count, n + 1, n, -1)
-    columns = np.zeros((count, n, n, (INERTIAL + 1) * n))
-    columns[..., : INERTIAL * n] = (values[:, 1:] - values[:, :1])[..., : INERTIAL * n].transpose(0, 2, 1, 3)
-    joints = np.arange(n)
-    columns[:, joints, joints, INERTIAL * n + joints] = 1.0
-    return columns

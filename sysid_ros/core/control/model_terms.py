@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.control.inertia_ratio import congruence, inertia_columns, largest_eigenvalue
+from sysid_ros.core.control.inertia_columns import coriolis_columns, inertia_columns
+from sysid_ros.core.control.inertia_ratio import congruence, largest_eigenvalue
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.uncertainty import InertialUncertainty
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
@@ -115,8 +116,8 @@ def compute_model_terms(
     factor = np.linalg.inv(np.linalg.cholesky(inertia))  # (S, n, n), M^-1/2
     gradient = _position_gradient(regressor, q, v, a)  # (S, i, j, l)
     # x = factor^T xi with |xi| <= 1 are the velocities of norm one.
-    coriolis_columns = _coriolis_columns(regressor, q)
-    joint_coriolis = congruence(factor[:, None], coriolis_columns)  # (S, j, l, n, n)
+    christoffel = coriolis_columns(robot, q)
+    joint_coriolis = congruence(factor[:, None], christoffel)  # (S, j, l, n, n)
     coriolis = np.einsum("sxj,sjlab->sxlab", factor, joint_coriolis)
     coriolis_now = np.einsum("sjlab,sj->slab", joint_coriolis, v)
     ratios = congruence(factor, ratio_columns)  # (S, l, n, n), with the armatures
@@ -134,7 +135,7 @@ def compute_model_terms(
     inertial = slice(0, INERTIAL * n)
     columns = regressor.evaluate(q, v, v, a)[..., inertial]
     accelerations = np.linalg.solve(inertia, columns)
-    nominal_coriolis = np.einsum("sjabl,sl->sjab", coriolis_columns, theta)  # (S, j, n, n)
+    nominal_coriolis = np.einsum("sjabl,sl->sjab", christoffel, theta)  # (S, j, n, n)
     joint_inertias = nominal_coriolis + np.swapaxes(nominal_coriolis, -1, -2)  # dM/dq_j
     moving = np.einsum("sjab,sbl->sajl", joint_inertias, accelerations)
     torque_gradient = np.einsum("sijl,sl->sij", gradient, theta[:, inertial])
@@ -161,22 +162,6 @@ def compute_model_terms(
         inertia=inertia,
         torque_gradient=np.abs(torque_gradient),
     )
-
-
-def _coriolis_columns(regressor: SlotineLiRegressor, q: Array) -> Array:
-    """``C(q, e_j)`` by inertial parameter and armature (which adds nothing), (S, j, n, n, l)."""
-    count, n = q.shape
-    first, second = np.triu_indices(n)  # C(q, e_j) e_k = C(q, e_k) e_j
-    rows = 1 + first.size
-    v, v_a = np.zeros((2, rows, n))
-    v[1:], v_a[1:] = np.eye(n)[first], np.eye(n)[second]
-    states = (np.tile(state, (count, 1)) for state in (v, v_a, np.zeros((rows, n))))
-    values = regressor.evaluate(np.repeat(q, rows, axis=0), *states)
-    values = values.reshape(count, rows, n, -1)[..., : INERTIAL * n]
-    columns = np.zeros((count, n, n, n, (INERTIAL + 1) * n))
-    unit = (values[:, 1:] - values[:, :1]).transpose(1, 0, 2, 3)
-    columns[:, first, :, second, : INERTIAL * n] = columns[:, second, :, first, : INERTIAL * n] = unit
-    return columns
 
 
 def _position_gradient(regressor: SlotineLiRegressor, q: Array, v: Array, a: Array) -> Array:

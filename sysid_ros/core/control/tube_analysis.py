@@ -33,7 +33,8 @@ from sysid_ros.core.control.frozen_loop import (
     loop_kernels,
     memory,
 )
-from sysid_ros.core.control.inertia_ratio import InertiaRatio, compute_inertia_ratio, inertia_columns, inertia_ratios
+from sysid_ros.core.control.inertia_columns import inertia_columns
+from sysid_ros.core.control.inertia_ratio import InertiaRatio, compute_inertia_ratio, inertia_ratios
 from sysid_ros.core.control.memory import recall, recall_change
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
 from sysid_ros.core.control.model_terms import compute_model_terms

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 
-from sysid_ros.core.control.inertia_ratio import compute_inertia_ratio, inertia_columns, inertia_ratios, magnitude
+from sysid_ros.core.control.inertia_ratio import compute_inertia_ratio, inertia_ratios, magnitude
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
 from sysid_ros.core.control.uncertainty import inertial_uncertainties
 from sysid_ros.core.model.box import Box
@@ -27,15 +27,6 @@ def narrow(robot):
     payload = robot.payload_prior.nominal
     radius = np.array([0.2, 0.01, 0.01, 0.04, 0.01, 0.003, 0.01, 0.003, 0.003, 0.003])
     return ControlModel(robot.theta_nominal, robot.theta_box, payload, Box.around(payload, radius))
-
-
-def test_columns_make_the_inertia(robot):
-    model = ControlModel.of_boxes(robot)
-    q = np.random.default_rng(0).normal(size=(3, robot.n))
-    armature = robot.friction(model.total)[:, 2]
-    parameters = np.concatenate([model.total[: 10 * robot.n], armature])
-    expected = PassiveDynamics(robot, model.total).inertia(q)
-    np.testing.assert_allclose(inertia_columns(robot, q) @ parameters, expected, atol=1e-12)
 
 
 def ranges(robot, model, q):
