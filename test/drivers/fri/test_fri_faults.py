@@ -204,7 +204,7 @@ def test_a_bad_network_never_makes_the_arm_run_away(name, version):
     loop = connected(memory, version)
     run(loop, 0.4)
     memory.change(FAULTS[name], seed=3)
-    modes = campaign(loop, 2.0)
+    modes = campaign(loop, 1.2)
     memory.change(NetworkFaults())
     assert memory.fastest < 0.6 and memory.farthest < 0.5
     if name in ("loss 0.1 %", "reordering", "duplication", "random datagrams"):
@@ -212,8 +212,8 @@ def test_a_bad_network_never_makes_the_arm_run_away(name, version):
     if name in ("loss 20 %", "delay 50 ms", "everything is lost"):
         assert LoopMode.FAULT in modes
     # With the network back, the arm can be had again and holds.
-    for _ in range(5):
-        run(loop, 1.0)
+    for _ in range(10):
+        run(loop, 0.5)
         if not loop.is_given_up and loop.mode is LoopMode.HOLD:
             break
         try:
@@ -221,7 +221,7 @@ def test_a_bad_network_never_makes_the_arm_run_away(name, version):
         except (ArmError, LoopRefusal):
             pass
     loop.brake("test")
-    run(loop, 1.0)
+    run(loop, 0.5)
     assert loop.mode is LoopMode.HOLD and np.abs(controller.arm.v).max() < 0.02
     loop.release("test")
 
