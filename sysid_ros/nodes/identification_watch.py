@@ -35,6 +35,8 @@ from sysid_ros.ros.conversions import (
 )
 from sysid_ros.ros.inbox import Inbox
 
+MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
+"""Modes of the driver in which the arm moves."""
 _ALL_OF_THEM = 2**63 - 1
 _REMEMBERED_PLANS = 16
 _JOINT_STATES_PERIOD = 0.05
@@ -65,7 +67,9 @@ class Records:
 
 
 def find_timing_doubt(status: DriverStatus) -> str:
-    """Why it is not ensured that torques act within one period, as certificates assume; empty where it is."""
+    """Why torques may not act within one period, as certificates assume; empty where they do, or nothing moves."""
+    if status.mode not in MOVING_MODES:
+        return ""
     unknown = "that torques act within one period, as the certificates of its motions assume, is not known"
     if NO_GUARANTEE in status.text:
         return f"the arm was moved {NO_GUARANTEE}: {unknown}"
@@ -177,7 +181,7 @@ class SuiteWatch:
     @property
     def is_moving(self) -> bool:
         """Whether the driver says that the arm moves."""
-        return self.status is not None and self.status.mode in (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
+        return self.status is not None and self.status.mode in MOVING_MODES
 
     # Subscriptions
 
@@ -202,8 +206,7 @@ class SuiteWatch:
             self.status, self.status_time = status, time.monotonic()
             if status.plan_hash and status.plan_hash not in self.followed:
                 self.followed.append(status.plan_hash)
-            if self.is_moving:
-                self.records.timing_doubt = find_timing_doubt(status) or self.records.timing_doubt
+            self.records.timing_doubt = find_timing_doubt(status) or self.records.timing_doubt
             self._record("arm_driver/status", status, stamp_from_message(status.header.stamp))
 
     def _take_estimate(self, message: EstimateMessage) -> None:

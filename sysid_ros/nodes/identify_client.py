@@ -22,12 +22,13 @@ from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
 from sysid_msgs.action import Identify
-from sysid_msgs.msg import SimulationTruth
+from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.export.result import EstimateHistory, IdentificationResult
+from sysid_ros.nodes.identification_watch import find_timing_doubt
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, truth_from_message
 from sysid_ros.ros.node import StopRequest
@@ -69,7 +70,9 @@ class IdentifyClient(Node):
         self._truth: np.ndarray | None = None
         self._history: list[tuple[float, ParameterEstimate]] = []
         self.robot = robot
+        self._timing_doubt = ""
         self.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
+        self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
 
     @property
     def is_ready(self) -> bool:
@@ -87,7 +90,11 @@ class IdentifyClient(Node):
             return None
         times, estimates = zip(*self._history, strict=True) if self._history else ((), ())
         history = EstimateHistory.from_estimates(times, estimates)
-        return IdentificationResult(self.robot, estimate, history, truth=self._truth_of(estimate))
+        warnings = (self._timing_doubt,) if self._timing_doubt else ()
+        return IdentificationResult(self.robot, estimate, history, truth=self._truth_of(estimate), warnings=warnings)
+
+    def _take_status(self, status: DriverStatus) -> None:
+        self._timing_doubt = find_timing_doubt(status) or self._timing_doubt
 
     def _truth_of(self, estimate: ParameterEstimate) -> np.ndarray | None:
         # The truth that is published is that of the payload alone.

@@ -131,7 +131,8 @@ def test_silent_and_strange_drivers_are_named(bench, goals):
     ],
 )
 def test_a_result_says_where_the_timing_of_its_motions_was_not_ensured(robot, outcome, text, fields, doubt):
-    found = find_timing_doubt(DriverStatus(text=text, **fields))
+    found = find_timing_doubt(DriverStatus(mode=DriverStatus.MODE_TRACK, text=text, **fields))
+    assert not find_timing_doubt(DriverStatus(mode=DriverStatus.MODE_HOLD, text=text, **fields))
     assert doubt in found and bool(doubt) == bool(found)
     part = Samples(
         np.arange(1, 3), np.arange(1, 3), *np.zeros((7, 2, robot.n)), np.ones(2, bool), np.zeros(2, np.uint8), 0, 0
