@@ -19,7 +19,7 @@ from sysid_ros.core.identification import (
     IdentificationSettings,
 )
 from sysid_ros.export.payload import notices
-from sysid_ros.nodes import identification_goal
+from sysid_ros.nodes import identification_backend, identification_goal
 from sysid_ros.nodes.identification import IdentificationNode
 from sysid_ros.nodes.identification_files import build_result, prepare_folder
 from sysid_ros.nodes.identification_goal import settings_of
@@ -119,6 +119,22 @@ def test_silent_and_strange_drivers_are_named(bench, goals):
     assert result.error_code == Result.DRIVER_NOT_READY
     assert "the arm has a fault: the driver says 'the brakes hold'; remove the cause" in result.error_text
     bench.node.destroy_timer(driver._timer)
+
+
+def test_a_driver_that_takes_the_arm_over_is_waited_for_although_it_says_nothing(bench, goals, monkeypatch):
+    monkeypatch.setattr(identification_backend, "STATUS_SILENCE", 0.3)
+    driver = StrangeDriver(bench)
+    driver.status = DriverStatus(is_taking_over=True, text="the arm is taken over")
+    time.sleep(0.5)
+    bench.node.destroy_timer(driver._timer)
+    time.sleep(0.5)
+    goal = goals.send()
+    time.sleep(2.0)  # longer than any other driver is waited for here
+    driver.status = DriverStatus(mode=DriverStatus.MODE_FAULT, text="the arm cannot be taken over: nobody answers")
+    driver._publish()
+    result = goal.wait()
+    assert result.error_code == Result.DRIVER_NOT_READY
+    assert "the driver says 'the arm cannot be taken over: nobody answers'" in result.error_text
 
 
 @pytest.mark.parametrize(
