@@ -28,8 +28,8 @@ _ALL = "{hand}, and nothing has changed during the data"
 _EMPTY_HAND, _IN_HAND = "the hand is empty", "what the hand holds lies in the payload prior"
 
 _SMALLEST = (
-    "Each update is the smallest box around all parameters that agree with all its windows, up to the tolerance of the "
-    "solver, which can only widen it"
+    "Each bound is that of the smallest box around all parameters that agree with all windows, up to this update or at "
+    "most two before it; compacting old windows and the tolerance of the solver can only widen it"
 )
 
 
