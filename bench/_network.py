@@ -22,6 +22,7 @@ from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
 from sysid_ros.drivers.network.faults import NetworkFaults
+from sysid_ros.drivers.network.relay import FaultyRelay
 from sysid_ros.drivers.network.udp import UdpEndpoint
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
@@ -106,6 +107,15 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
         self._process.join()
+
+
+def relay(pipe: Connection, port: int) -> None:
+    """The relay, in a process of its own with real-time priority: it must not be what is measured."""
+    request_real_time()
+    with FaultyRelay(("127.0.0.1", port), seed=1) as one:
+        pipe.send(one.address[1])
+        while True:
+            one.change(pipe.recv())
 
 
 class RunningLoop:

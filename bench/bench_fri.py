@@ -26,6 +26,7 @@ from _network import (
     print_campaign,
     print_fuzz,
     processor_time,
+    relay,
     run_parts,
     watch,
 )
@@ -42,7 +43,6 @@ from sysid_ros.drivers.fri.messages import Command, Monitoring
 from sysid_ros.drivers.fri.settings import FriSettings
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.network.faults import NetworkFaults
-from sysid_ros.drivers.network.relay import FaultyRelay
 from sysid_ros.drivers.network.udp import free_port
 
 MODEL = "kuka_lbr_med7"
@@ -93,16 +93,15 @@ def run_timing(model: LoopModel, seconds: float) -> None:
 
 def fault_row(model: LoopModel, seconds: float, name: str, faults: NetworkFaults) -> list[object]:
     port, version, period = free_port(), FriVersion.V2_5, 0.002
-    relay = FaultyRelay(("127.0.0.1", port), seed=1)
-    with relay, Child(emulate, relay.address[1], version, period) as emulated:
+    with Child(relay, port) as between, Child(emulate, between.pipe.recv(), version, period) as emulated:
         with running_loop(port, version, period, connect_timeout=3.0) as process:
             time.sleep(0.3)
-            relay.change(faults)
+            between.pipe.send(faults)
             lost = move(process, model, seconds)
             health, is_alive = process.health(), process.is_alive
             mode = process.status().mode
             process.stop()
-        relay.change(NetworkFaults())
+        between.pipe.send(NetworkFaults())
         time.sleep(0.3)
         seen = emulated.finish()
     counted = [health[f"messages {what}"] for what in ("lost", "duplicated", "out of order", "malformed")]

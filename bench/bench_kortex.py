@@ -26,6 +26,7 @@ from _network import (
     print_campaign,
     print_fuzz,
     processor_time,
+    relay,
     run_parts,
     watch,
 )
@@ -49,8 +50,6 @@ from sysid_ros.drivers.kortex.messages import (
 from sysid_ros.drivers.kortex.settings import KortexSettings
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.network.faults import NetworkFaults
-from sysid_ros.drivers.network.relay import FaultyRelay
-from sysid_ros.drivers.pacing import request_real_time
 
 MODEL = "kinova_gen3_2f85"
 
@@ -63,15 +62,6 @@ def emulate(pipe: Connection) -> None:
     pipe.send((server.address[1], server.address_realtime[1]))
     faults = (text for text in said if text.startswith("faults: ") and text != "faults: none")
     watch(pipe, base.arm, server.cycle, lambda: len(list(faults)))
-
-
-def relay(pipe: Connection, port: int) -> None:
-    """The relay, in a process of its own with real-time priority: it must not be what is measured."""
-    request_real_time()
-    with FaultyRelay(("127.0.0.1", port), seed=1) as one:
-        pipe.send(one.address[1])
-        while True:
-            one.change(pipe.recv())
 
 
 def running_loop(port: int, port_realtime: int, controller: str = "robust") -> RunningLoop:
