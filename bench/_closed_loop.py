@@ -369,9 +369,8 @@ def run_trial(
         if event is not None:
             event(running)
 
-    backend = LockstepBackend(
-        loop, planner, estimator, trial.scene, LockstepSettings(trial.planning_times, time_limit, max(10.0, time_limit)), note
-    )
+    timing = LockstepSettings(trial.planning_times, time_limit, max(10.0, time_limit))
+    backend = LockstepBackend(loop, planner, estimator, trial.scene, timing, note)
     outcome = Outcome(trial.seed, dict(trial.labels))
     running = Running(
         robot, trial, arm, loop, backend, log, outcome, [Change(0, 0, trial.theta, trial.payload, trial.scene)]
