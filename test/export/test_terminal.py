@@ -22,6 +22,12 @@ class _Clock:
         return self.now
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    """Whatever terminal the tests run in."""
+    monkeypatch.setenv("COLUMNS", "120")
+
+
 def test_a_pipe_gets_one_line_per_change():
     stream, clock = io.StringIO(), _Clock()
     display = ProgressDisplay(stream, prior_mass=(0.0, 2.0), clock=clock)
