@@ -48,6 +48,7 @@ class LastingHold:
         self._rest_speed = _REST_SPEED + robot.sensors.velocity_error
         self._rate = min(_HOLD_RATE, _RATE_TIMES_PERIOD / period)
         self._latest: deque[Array] = deque(maxlen=max(5, round(_REST_SECONDS / period)))
+        self._unmodelled: Array | None = None
         self._anchor: Array | None = None
         self._balance = np.zeros(robot.n)
         self._gravity_there = np.zeros(robot.n)
@@ -56,11 +57,13 @@ class LastingHold:
     def note(self, state: ArmState, tau: Array) -> None:
         """Takes in a cycle of the loop: the latest state and the whole torque that was commanded, (n,) [Nm]."""
         if (np.abs(state.v) > self._rest_speed).any() or not self._is_obeyed(state.tau):
+            self._remember()
             self._latest.clear()
         else:
             # A joint that still creeps is pushed against its friction, which must not go on once it is not watched.
             coulomb, viscous = self._friction
             self._latest.append(tau - coulomb * np.tanh(state.v / self._creep_speed) - viscous * state.v)
+            self._posture = state.q
         self._sent = tau
 
     def _is_obeyed(self, effort: Array) -> bool:
@@ -73,6 +76,11 @@ class LastingHold:
         allowed = self._disagreement + self._robot.sensors.effort_relative_error * np.abs(effort)
         return bool((np.abs(effort - self._sent) <= allowed).all())
 
+    def _remember(self) -> None:
+        """Keeps what the model lacks, as it was when the arm rested last: mostly what it carries."""
+        if self.settled is not None:
+            self._unmodelled = self.settled - self._gravity(self._posture)
+
     @property
     def settled(self) -> Array | None:
         """Mean of the commands that have held the arm at rest, (n,) [Nm]; None where it has not rested long enough."""
@@ -82,12 +90,14 @@ class LastingHold:
         """Begins to hold the arm at ``q`` (n,) [rad].
 
         Where the arm has rested for a while, what balances it is the mean of the commands that held it there, whatever
-        it carries. Else only the model's gravity is known.
+        it carries. Else it is the model's gravity, with what it lacked where the arm rested last.
         """
         robot = self._robot
         self._anchor, self._sent = np.array(q), None
         self._gravity_there = self._gravity(q)
-        self._balance = self.settled if self.settled is not None else self._gravity_there
+        self._remember()
+        unmodelled = np.zeros(robot.n) if self._unmodelled is None else self._unmodelled
+        self._balance = self.settled if self.settled is not None else self._gravity_there + unmodelled
         inertia = np.diag(pin.crba(robot.pin_model, robot.pin_model.createData(), q))
         self._inertia = inertia + robot.friction(robot.theta_nominal)[:, 2]
         self._latest.clear()
