@@ -369,7 +369,7 @@ def run_trial(
         if event is not None:
             event(running)
 
-    timing = LockstepSettings(trial.planning_times, time_limit, max(10.0, time_limit))
+    timing = LockstepSettings(trial.planning_times, time_limit, max(LockstepSettings.first_time_limit, time_limit))
     backend = LockstepBackend(loop, planner, estimator, trial.scene, timing, note)
     outcome = Outcome(trial.seed, dict(trial.labels))
     running = Running(

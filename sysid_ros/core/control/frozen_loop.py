@@ -277,14 +277,15 @@ def _kernels(responses: _Responses, ratios: Array, settings: RobustSettings, gro
     before = np.concatenate([start[:, None], steps[:, :-1]], axis=1)
     reached = _range(np.concatenate([before, steps]))  # a step response is between these in a period
     # Between the two ends of an interval the response is linear, so the trapezoid is not below its magnitude.
-    rough = _sum_magnitudes(0.5 * period, weight, late, early)
+    ends = [_range(late), _range(early)]
+    rough = _weighted(ends, 0.5 * period, weight, _sum_bins)
     rough.largest[0, ACCELERATION] += 1.0 / ratios.min()  # a disturbance accelerates at once
     # The weights jump where a sample is taken; a polygon through the middle of these steps does not.
     corners = np.concatenate([late[:, :1], 0.5 * (early[:, :-1] + late[:, 1:])], axis=1)
     travel = weight[:-1] * np.abs(np.diff(corners, axis=1)).max(axis=0)
     teeth = 0.25 * period * weight[:-1] * np.abs(early[:, :-1] - late[:, 1:]).max(axis=0)
-    errors = [_sum_magnitudes(1.0, weight, x) for x in (velocity, position)]
-    remembered = 0.5 * sum(np.abs(_range(x).center[:, FEEDBACK]) for x in (late, early))
+    errors = [_weighted([_range(x)], 1.0, weight, _sum_bins) for x in (velocity, position)]
+    remembered = 0.5 * sum(np.abs(one.center[:, FEEDBACK]) for one in ends)
     return LoopKernels(
         rough=rough,
         smooth=_weighted([reached], period, weight, _sum_bins),
@@ -311,11 +312,6 @@ def _range(weights: Array) -> _Range:
     """Over all loops, (loops, N, 4)."""
     lower, upper = weights.min(axis=0), weights.max(axis=0)
     return _Range(0.5 * (lower + upper), 0.5 * (upper - lower))
-
-
-def _sum_magnitudes(scale: float, growth: Array, *weights: Array) -> Kernel:
-    """Sums magnitudes of weights (ratios, N, 4) over bins."""
-    return _weighted([_range(one) for one in weights], scale, growth, _sum_bins)
 
 
 def _weighted(ranges: list[_Range], scale: float, growth: Array, gather: Callable[[Array], Array]) -> Kernel:

@@ -41,8 +41,8 @@ def coriolis_columns(robot: RobotModel, q: Array) -> Array:
         slope = half + half.swapaxes(3, 4)  # dH/dq_j
         # C(e_j)_ab = (dH_ab/dq_j + dH_aj/dq_b - dH_jb/dq_a) / 2
         christoffel = 0.5 * (slope + slope.transpose(0, 4, 2, 3, 1) - slope.transpose(0, 3, 2, 1, 4))
-        place = np.ix_(np.arange(len(q)), moving, np.arange(*robot.inertial_slice(body + 1).indices(columns.shape[2])))
-        columns[(*(x[..., None, None] for x in place), moving[:, None], moving)] = christoffel
+        parameters = np.arange(INERTIAL * body, INERTIAL * (body + 1))
+        columns[:, moving[:, None, None, None], parameters[:, None, None], moving[:, None], moving] = christoffel
     return columns.transpose(0, 1, 3, 4, 2)
 
 

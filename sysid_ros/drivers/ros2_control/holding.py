@@ -44,11 +44,11 @@ class LastingHold:
         self._friction = friction[:, :2].T
         self._disagreement = friction[:, 0] + np.abs(friction[:, 3]) + sensors.effort_absolute_error
         self._sent: Array | None = None
-        self._creep_speed = _CREEP_SPEED + robot.sensors.velocity_error
-        self._rest_speed = _REST_SPEED + robot.sensors.velocity_error
+        self._creep_speed = _CREEP_SPEED + sensors.velocity_error
+        self._rest_speed = _REST_SPEED + sensors.velocity_error
         self._rate = min(_HOLD_RATE, _RATE_TIMES_PERIOD / period)
         self._latest: deque[Array] = deque(maxlen=max(5, round(_REST_SECONDS / period)))
-        self._unmodelled: Array | None = None
+        self._unmodelled, self._posture = np.zeros(robot.n), np.array(robot.home)
         self._anchor: Array | None = None
         self._balance = np.zeros(robot.n)
         self._gravity_there = np.zeros(robot.n)
@@ -96,8 +96,7 @@ class LastingHold:
         self._anchor, self._sent = np.array(q), None
         self._gravity_there = self._gravity(q)
         self._remember()
-        unmodelled = np.zeros(robot.n) if self._unmodelled is None else self._unmodelled
-        self._balance = self.settled if self.settled is not None else self._gravity_there + unmodelled
+        self._balance = self.settled if self.settled is not None else self._gravity_there + self._unmodelled
         inertia = np.diag(pin.crba(robot.pin_model, robot.pin_model.createData(), q))
         self._inertia = inertia + robot.friction(robot.theta_nominal)[:, 2]
         self._latest.clear()

@@ -299,14 +299,20 @@ def test_an_arm_that_is_held_is_held_while_it_is_taken_over_again_and_after_a_re
     assert np.abs(link.hardware.q - place).max() < 0.02
 
 
-def test_commands_that_were_not_obeyed_are_no_memory_of_what_holds_the_arm(robot):
-    link = link_to(robot)
+def resting(robot, link):
+    """An arm that has been held for a while, and the torque that holds it."""
     arm = make_arm(robot, link)
     arm.connect()
     balance = link.hardware._true.gravity(link.hardware.q) + link.hardware._friction[:, 3]
     for _ in range(300):
         arm.read()
         arm.command(balance)
+    return arm, balance
+
+
+def test_commands_that_were_not_obeyed_are_no_memory_of_what_holds_the_arm(robot):
+    link = link_to(robot)
+    arm, balance = resting(robot, link)
     place = np.array(link.hardware.q)
     link.controller.is_dead = True  # the last command goes on holding the arm, whatever is sent
     for _ in range(300):
@@ -322,12 +328,7 @@ def test_commands_that_were_not_obeyed_are_no_memory_of_what_holds_the_arm(robot
 
 def test_an_arm_that_drifted_under_a_dead_controller_is_held_with_what_it_carries(robot):
     link = link_to(robot, payload="dumbbell_4lb")
-    arm = make_arm(robot, link)
-    arm.connect()
-    balance = link.hardware._true.gravity(link.hardware.q) + link.hardware._friction[:, 3]
-    for _ in range(300):
-        arm.read()
-        arm.command(balance)
+    arm, balance = resting(robot, link)
     arm.read()
     arm.command(balance + 0.1 * robot.limits.tau_max)
     link.controller.is_dead = True
