@@ -125,8 +125,8 @@ class EstimatorSettings:
     rest_interval: float = 1.0
     sensitivity_spacing: float = 0.02
     update_windows: int = 15
-    max_windows: int = 40
-    bound_tolerance: float = 5e-3
+    max_windows: int = 30
+    bound_tolerance: float = 1e-2
     use_cone: bool = True
     reweightings: int = 3
     prior_weight: float = 1e-3
