@@ -33,7 +33,7 @@ def inertia_columns(robot: RobotModel, q: Array) -> Array:
 def coriolis_columns(robot: RobotModel, q: Array) -> Array:
     """``C(q, e_j)`` by inertial parameter and armature (which adds nothing), (S, j, n, n, 11 n); Christoffel's."""
     n = robot.n
-    columns = np.zeros((len(q), n, (INERTIAL + 1) * n, n, n))
+    columns = np.zeros((len(q), (INERTIAL + 1) * n, n, n, n))
     for body, jacobian in enumerate(_body_jacobians(robot, q)):
         moving = np.flatnonzero(jacobian.any(axis=(0, 1)))
         own = jacobian[..., moving]
@@ -42,8 +42,9 @@ def coriolis_columns(robot: RobotModel, q: Array) -> Array:
         # C(e_j)_ab = (dH_ab/dq_j + dH_aj/dq_b - dH_jb/dq_a) / 2
         christoffel = 0.5 * (slope + slope.transpose(0, 4, 2, 3, 1) - slope.transpose(0, 3, 2, 1, 4))
         parameters = np.arange(INERTIAL * body, INERTIAL * (body + 1))
-        columns[:, moving[:, None, None, None], parameters[:, None, None], moving[:, None], moving] = christoffel
-    return columns.transpose(0, 1, 3, 4, 2)
+        places = np.ix_(np.arange(len(q)), parameters, moving, moving, moving)
+        columns[places] = christoffel.swapaxes(1, 2)
+    return columns.transpose(0, 2, 3, 4, 1)
 
 
 def _body_jacobians(robot: RobotModel, q: Array) -> Array:

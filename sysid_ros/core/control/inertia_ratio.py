@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-9
 _IS_POSITIVE = np.isin(np.arange(INERTIAL), [0, 4, 6, 9])
 """Parameters of a body that make an inertia without negative eigenvalues: mass and moments about the axes."""
+_MOST_IMPORTANT = 16
+"""Parameters of which the magnitude of the change is computed."""
 _STEP = 0.02
 """Step of the differences in position [rad]."""
 
@@ -80,8 +82,7 @@ def inertia_ratios(
     radius, positive = uncertainty.radius, np.resize(_IS_POSITIVE, uncertainty.radius.size)
     positive[INERTIAL * robot.n :] = True  # armatures
     others = np.flatnonzero(~positive & (radius > 0.0))
-    parts = magnitude(congruence(factor, columns[..., others]))
-    spread = np.tensordot(parts, radius[others], (1, 0))
+    spread = _spread(congruence(factor, columns[..., others]), radius[others])
     spread += congruence(factor, (columns @ np.where(positive, radius, 0.0))[..., None])[:, 0]
     arm = congruence(factor, (columns @ uncertainty.arm)[..., None])[:, 0]
     last = congruence(factor, columns[..., uncertainty.last])  # (S, 10, n, n)
@@ -100,6 +101,17 @@ def congruence(factor: Array, columns: Array) -> Array:
     """``factor X_l factor^T`` of matrices (..., n, n, l), as (..., l, n, n)."""
     matrices = np.moveaxis(columns, -1, -3)
     return factor[..., None, :, :] @ matrices @ np.swapaxes(factor, -1, -2)[..., None, :, :]
+
+
+def _spread(matrices: Array, radius: Array) -> Array:
+    """A matrix that ``sum_l d_l X_l`` never exceeds for ``|d_l| <= radius_l``, (S, n, n), of symmetric X (S, l, n, n).
+
+    For the parameters that matter most that is ``radius_l |X_l|``, for the others ``radius_l (tr X_l^2)^1/2`` times 1.
+    """
+    size = np.linalg.norm(matrices, axis=(-2, -1))
+    first, rest = np.split(np.argsort(-(radius * size).max(axis=0)), [_MOST_IMPORTANT])
+    result = np.tensordot(magnitude(matrices[:, first]), radius[first], (1, 0))
+    return result + (size[:, rest] @ radius[rest])[:, None, None] * np.eye(matrices.shape[-1])
 
 
 def magnitude(matrices: Array) -> Array:

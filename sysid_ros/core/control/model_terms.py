@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.control.inertia_columns import coriolis_columns, inertia_columns
-from sysid_ros.core.control.inertia_ratio import congruence, largest_eigenvalue
+from sysid_ros.core.control.inertia_ratio import largest_eigenvalue
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.uncertainty import InertialUncertainty
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
@@ -24,8 +24,8 @@ Array = NDArray[np.float64]
 
 _STEP = 1e-4
 """Step of the central differences in position [rad]."""
-_MOST_IMPORTANT = 12
-"""Parameters of which the spread is bounded most tightly."""
+_MOST_IMPORTANT, _IMPORTANT = 8, 16
+"""Parameters of which the spread is bounded most tightly, and less tightly."""
 
 
 @dataclass(frozen=True)
@@ -96,37 +96,31 @@ def compute_model_terms(
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
     theta, middles, radius = uncertainty.nominal(payload), uncertainty.middles(payload), uncertainty.spread
 
-    def nominal(matrices: Array) -> Array:  # (S, ..., l, n, n)
-        return np.einsum("s...lab,sl->s...ab", matrices, theta, optimize=True)
-
-    def at_vertices(matrices: Array) -> Array:  # (S, x, l, n, n) to (S, K, x, n, n)
-        count = matrices.shape[2]
-        return np.einsum("sxlab,skl->skxab", matrices, middles[..., :count], optimize=True)
+    def nominal(matrices: Array) -> Array:  # (S, l, ...) to (S, ...)
+        return _combine(theta[:, None], matrices)[:, 0]
 
     def spread(matrices: Array) -> Array:  # (S, l, n, n)
-        count = matrices.shape[1]
-        values = at_vertices(matrices[:, None])[:, :, 0]
-        return _norm(values).max(axis=1) + _spread(matrices[:, None], radius[:count])
+        return _norm(_combine(middles, matrices)).max(axis=1) + _spread(matrices[:, :, None], radius)
 
-    def slope_spread(matrices: Array) -> Array:  # (S, x, l, n, n)
-        return _slope(at_vertices(matrices)).max(axis=1) + _spread(matrices, radius)
+    def slope_spread(matrices: Array) -> Array:  # (S, l, x, n, n)
+        return _slope(_combine(middles, matrices)).max(axis=1) + _spread(matrices, radius)
 
-    ratio_columns = inertia_columns(robot, q)
-    inertia = np.einsum("sabl,sl->sab", ratio_columns, theta)
+    ratio_columns = np.moveaxis(inertia_columns(robot, q), -1, 1)  # (S, l, n, n), with the armatures
+    inertia = nominal(ratio_columns)
     factor = np.linalg.inv(np.linalg.cholesky(inertia))  # (S, n, n), M^-1/2
     gradient = _position_gradient(regressor, q, v, a)  # (S, i, j, l)
     # x = factor^T xi with |xi| <= 1 are the velocities of norm one.
-    christoffel = coriolis_columns(robot, q)
-    joint_coriolis = congruence(factor[:, None], christoffel)  # (S, j, l, n, n)
-    coriolis = np.einsum("sxj,sjlab->sxlab", factor, joint_coriolis)
-    coriolis_now = np.einsum("sjlab,sj->slab", joint_coriolis, v)
-    ratios = congruence(factor, ratio_columns)  # (S, l, n, n), with the armatures
-    changing = np.einsum("slab,srl->srab", ratios[:, uncertainty.last], payload_rate)  # dM/dt by the nominal payload
+    christoffel = np.moveaxis(coriolis_columns(robot, q), -1, 1)  # (S, l, j, n, n)
+    coriolis = _along(factor, _scaled(factor, christoffel))  # (S, l, x, n, n)
+    xi = np.linalg.solve(np.swapaxes(factor, 1, 2), v[..., None])[..., 0]
+    coriolis_now = _along(xi[:, None], coriolis)[:, :, 0]
+    ratios = _scaled(factor, ratio_columns)
+    changing = _combine(payload_rate, ratios[:, uncertainty.last])  # dM/dt by the nominal payload, (S, R, n, n)
     changing_norm = _norm(changing).max(axis=1)
 
     inertias, inertias_now = (x + np.swapaxes(x, -1, -2) for x in (coriolis, coriolis_now))
     turned, turned_now = nominal(inertias), nominal(inertias_now)  # dM/dx and dM/dt
-    carried, carried_now = turned[:, :, None] @ ratios[:, None], turned_now[:, None] @ ratios
+    carried, carried_now = turned[:, None] @ ratios[:, :, None], turned_now[:, None] @ ratios
     own, own_now = nominal(coriolis), nominal(coriolis_now)
     drag = _slope(own) + slope_spread(carried - np.swapaxes(coriolis, -1, -2))
     drag_now = _norm(own_now) + spread(carried_now + coriolis_now - np.swapaxes(coriolis_now, -1, -2))
@@ -135,11 +129,11 @@ def compute_model_terms(
     inertial = slice(0, INERTIAL * n)
     columns = regressor.evaluate(q, v, v, a)[..., inertial]
     accelerations = np.linalg.solve(inertia, columns)
-    nominal_coriolis = np.einsum("sjabl,sl->sjab", christoffel, theta)  # (S, j, n, n)
+    nominal_coriolis = nominal(christoffel)  # (S, j, n, n)
     joint_inertias = nominal_coriolis + np.swapaxes(nominal_coriolis, -1, -2)  # dM/dq_j
     moving = np.einsum("sjab,sbl->sajl", joint_inertias, accelerations)
     torque_gradient = np.einsum("sijl,sl->sij", gradient, theta[:, inertial])
-    model_columns = congruence(factor, gradient - moving)
+    model_columns = _scaled(factor, np.moveaxis(gradient - moving, -1, 1))
     swapped = np.einsum("sia,sal,srl->sri", factor, columns[..., uncertainty.last], payload_rate, optimize=True)
     # What friction and armature add to the model error, where M changes.
     rest = robot.friction(np.maximum(*(np.abs(bound) for bound in model.deviation)))
@@ -184,27 +178,54 @@ def _slope(matrices: Array) -> Array:
     return np.sqrt(largest_eigenvalue(np.einsum("...xab,...xcb->...ac", matrices, matrices, optimize=True)))
 
 
-def _spread(matrices: Array, radius: Array) -> Array:
-    """Bounds the norm of ``sum_x sum_l xi_x d_l X_xl`` over ``|xi| <= 1`` and ``|d_l| <= radius_l``.
+def _combine(weights: Array, matrices: Array) -> Array:
+    """``sum_l w_kl X_l`` of X (S, l, ...), of as many parameters as there are, with weights (S, K, L), (S, K, ...)."""
+    count, parameters, *shape = matrices.shape
+    flat = matrices.reshape(count, parameters, -1)
+    return (weights[..., :parameters] @ flat).reshape(count, weights.shape[1], *shape)
 
-    With ``L_l = sum_x X_xl X_xl^T`` and R_l likewise from the right, it is at most ``(|sum_l radius_l L_l^1/2| |sum_l
-    radius_l R_l^1/2|)^1/2``. That is evaluated for the parameters that matter most; for the others the cheaper
-    ``(sum_l radius_l w_l |sum_l radius_l L_l / w_l|)^1/2``, which holds for any weights w.
+
+def _along(directions: Array, matrices: Array) -> Array:
+    """``sum_j d_xj X_lj`` of X (S, l, j, n, n) with directions (S, x, j), (S, l, x, n, n)."""
+    count, parameters, joints, *shape = matrices.shape
+    flat = matrices.reshape(count, parameters, joints, -1)
+    return (directions[:, None] @ flat).reshape(count, parameters, directions.shape[1], *shape)
+
+
+def _scaled(factor: Array, matrices: Array) -> Array:
+    """``F X F^T`` of X (S, ..., n, n) with F (S, n, n)."""
+    count, n, _ = factor.shape
+    right = matrices.reshape(count, -1, n) @ np.swapaxes(factor, 1, 2)  # all rows in one product
+    return factor.reshape(count, *(1,) * (matrices.ndim - 3), n, n) @ right.reshape(matrices.shape)
+
+
+def _spread(matrices: Array, radius: Array) -> Array:
+    """Bounds the norm of ``sum_x sum_l xi_x d_l X_lx`` over ``|xi| <= 1`` and ``|d_l| <= radius_l``.
+
+    With ``L_l = sum_x X_lx X_lx^T`` and R_l likewise from the right, it is at most ``(|sum_l radius_l L_l^1/2| |sum_l
+    radius_l R_l^1/2|)^1/2``. That is evaluated for the parameters that matter most; for the next ones the cheaper
+    ``(sum_l radius_l w_l |sum_l radius_l L_l / w_l|)^1/2``, which holds for any weights w, and for what matters least
+    ``sum_l radius_l (tr L_l)^1/2``.
 
     Args:
-        matrices: X, (S, x, l, n, n).
-        radius: (l,).
+        matrices: X, (S, l, x, n, n).
+        radius: (L,), of the l parameters and maybe more.
     """
-    size = np.sqrt(np.einsum("sxlab,sxlab->sl", matrices, matrices))
-    chosen = np.argsort(-(radius * size).max(axis=0))
-    chosen, rest = chosen[:_MOST_IMPORTANT], chosen[_MOST_IMPORTANT:]
-    some, others = matrices[:, :, chosen], matrices[:, :, rest]
-    left = np.einsum("sxlab,sxlcb->slac", some, some)
-    right = np.einsum("sxlba,sxlbc->slac", some, some)
-    largest = [largest_eigenvalue(np.tensordot(_square_root(x), radius[chosen], (1, 0))) for x in (left, right)]
-    weights = np.maximum(size[:, rest], 1e-300)
-    products = np.einsum("l,sl,sxlab,sxlcb->sac", radius[rest], 1.0 / weights, others, others, optimize=True)
-    return np.sqrt(largest[0] * largest[1]) + np.sqrt(weights @ radius[rest] * largest_eigenvalue(products))
+    radius = radius[: matrices.shape[1]]
+    size = np.sqrt(np.einsum("slxab,slxab->sl", matrices, matrices))
+    order = np.argsort(-(radius * size).max(axis=0))
+    first, second, rest = np.split(order, [_MOST_IMPORTANT, _MOST_IMPORTANT + _IMPORTANT])
+    # As (S, l, a, x b) or (S, l, b, x a), so that a product sums over x.
+    some = matrices[:, first]
+    sides = (some.transpose(0, 1, *axes).reshape(*some.shape[:2], some.shape[3], -1) for axes in ((3, 2, 4), (4, 2, 3)))
+    roots = (_square_root(x @ np.swapaxes(x, -1, -2)) for x in sides)
+    largest = [largest_eigenvalue(np.tensordot(root, radius[first], (1, 0))) for root in roots]
+    weights = np.maximum(size[:, second], 1e-300)
+    scaled = np.sqrt(radius[second] / weights)[..., None, None, None] * matrices[:, second]
+    scaled = scaled.transpose(0, 3, 1, 2, 4).reshape(len(scaled), scaled.shape[3], -1)
+    products = scaled @ np.swapaxes(scaled, 1, 2)
+    middle = np.sqrt(weights @ radius[second] * largest_eigenvalue(products))
+    return np.sqrt(largest[0] * largest[1]) + middle + size[:, rest] @ radius[rest]
 
 
 def _square_root(matrices: Array) -> Array:

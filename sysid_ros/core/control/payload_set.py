@@ -71,8 +71,8 @@ class PayloadSet:
         masses = sorted(set(mass))
 
         def objects(inertia: Array) -> Array:
-            bodies = [from_com_form(m, c, m * inertia) for m in masses for c in corners]
-            return np.unique(np.array(bodies), axis=0)
+            per_kg = np.array([from_com_form(1.0, c, inertia) for c in corners])
+            return np.unique(np.concatenate([m * per_kg for m in masses]), axis=0)
 
         radius = pack(0.0, np.zeros(3), mass[1] * moments)
         return cls(False, objects(middle), radius * (1.0 + _PAD), objects(low), objects(high)[None])
@@ -96,8 +96,9 @@ class PayloadSet:
 
 def _combine(first: Array, moments: list[Array]) -> Array:
     """Every mass and first moment (C, 4) with every matrix of moments of inertia (3, 3), (K, 10)."""
-    rows = [np.concatenate([one, pack(0.0, np.zeros(3), inertia)[4:]]) for inertia in moments for one in first]
-    return np.unique(np.array(rows), axis=0)
+    second = np.array([pack(0.0, np.zeros(3), inertia)[4:] for inertia in moments])
+    rows = np.concatenate([np.tile(first, (len(second), 1)), np.repeat(second, len(first), axis=0)], axis=1)
+    return np.unique(rows, axis=0)
 
 
 def _moments_of_trace(trace: float) -> list[Array]:

@@ -199,7 +199,7 @@ def _find_invariant_tube(analysis: TubeAnalysis) -> tuple[Tube, Loop]:
             slope = (before[1] - missing) / max(size - before[0], 1e-300)
             stretch = max(1.0, 1.0 / max(slope, 1.0 / longest))
         before = (size, missing)
-        tube = tube.stepped(found, stretch).scaled(1.0 + _MARGIN).after(analysis.known)
+        tube = tube.stepped(found.scaled(1.0 + _MARGIN), stretch).after(analysis.known)
     raise BoundNotAvailable(
         "the errors feed on themselves: the parameter boxes are too wide, or the motion too fast, for these gains"
     )
