@@ -46,8 +46,12 @@ def stop_velocity_errors(errors: Array, v_max: Array) -> Array:
     return np.where(STOP_ERRORS * errors <= 0.35 * v_max, 1.05, STOP_ERRORS) * errors
 
 
+STOP_SPEED = 0.75
+"""Largest speed of any joint in a path from which on stops need all of their growth [rad/s]."""
+
+
 def stop_torque_growth(brake_time: float) -> float:
-    """By which share the torque of the feedback may grow in stops that begin at the largest speed of a path [-]."""
+    """By which share the torque of the feedback may grow in stops that begin at the top speed of a fast path [-]."""
     return 0.12 + 0.22 / brake_time
 
 
@@ -69,7 +73,7 @@ def stop_torque_growths(trajectory: Trajectory, brake_time: float, middle: Array
     """By which share the torque of the feedback may grow in stops, where they pass parts of the path [-].
 
     Slowing down takes torque in proportion to the speed at which the stop begins, and what is not known of the inertia
-    adds to the feedback; stops that begin slowly need no more than the path itself.
+    adds to the feedback; stops that begin slowly need no more than the path itself. On a slow path all do.
 
     Args:
         trajectory: The path.
@@ -82,7 +86,7 @@ def stop_torque_growths(trajectory: Trajectory, brake_time: float, middle: Array
     """
     times = np.linspace(0.0, trajectory.duration, _SPEED_SAMPLES)
     speed = np.abs(trajectory.sample(times)[1]).max(axis=1)
-    share = speed / max(float(speed.max()), 1e-9)
+    share = speed / max(float(speed.max()), STOP_SPEED)
     return stop_torque_growth(brake_time) * _largest_before(times, share, 0.5 * brake_time, middle, half)
 
 

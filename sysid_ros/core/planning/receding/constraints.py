@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.planning.base import State
 from sysid_ros.core.planning.braked import clock_rates
-from sysid_ros.core.planning.motion_checks import stop_torque_growth, stop_torque_shape
+from sysid_ros.core.planning.motion_checks import STOP_SPEED, stop_torque_growth, stop_torque_shape
 from sysid_ros.core.planning.receding.distances import DistanceSamples, FreeDistances
 from sysid_ros.core.planning.receding.motions import MotionBasis
 from sysid_ros.core.planning.receding.torques import TorqueSamples, WorstTorque
@@ -33,6 +33,7 @@ class ConstraintSamples:
     Attributes:
         torque: (B, stages, T, n) [-]: in the motion, at rest on its path, and in a stop.
         distance: (B, T, rows) [0.1 m].
+        limits: What the torque rows are shares of, (B, stages, T, n) [Nm].
         states: The states of the torque rows, each (stages B T, n).
         torques: The torques there.
         distances: The distances, or None without any.
@@ -40,6 +41,7 @@ class ConstraintSamples:
 
     torque: Array
     distance: Array
+    limits: Array
     states: State
     torques: TorqueSamples
     distances: DistanceSamples | None
@@ -81,12 +83,12 @@ class MotionConstraints:
         self._stages = [(1.0, 0.0), (0.0, 0.0)]
         if brake_time is not None:
             self._stages += [tuple(map(float, clock_rates(progress, brake_time))) for progress in _STOP_PROGRESS]
-        self._brake_time = brake_time
-        factors = np.ones((len(self._stages), basis.times.size))
+        self._brake_time, self._torque_error = brake_time, torque_error
+        self._room = torque_limits - torque_error  # (T, n)
+        self._growths = np.zeros((len(self._stages), basis.times.size))  # of the feedback's torque, in fast motions
         if brake_time is not None:
             rates = np.array([rate for rate, _ in self._stages])[:, None]
-            factors += stop_torque_shape(rates, rates**2) * self._stop_growths()
-        self._limits = np.maximum(torque_limits - factors[..., None] * torque_error, 1e-3)  # (stages, T, n)
+            self._growths += stop_torque_shape(rates, rates**2) * self._stop_growths()
 
     def evaluate(self, x: Array) -> ConstraintSamples:
         """All rows of motions with end offsets x (B, n) [rad]."""
@@ -99,17 +101,29 @@ class MotionConstraints:
         )
         torques = self._torque.evaluate(states)
         demand = torques.demand.reshape(len(self._stages), count, -1, n).swapaxes(0, 1)
-        usage = demand / self._limits - 1.0
+        share = np.minimum(self._fastest(states, count)[0] / STOP_SPEED, 1.0)
+        growths = share[:, None, None] * self._growths
+        limits = np.maximum(self._room - growths[..., None] * self._torque_error, 1e-3)  # (B, stages, T, n)
+        usage = demand / limits - 1.0
         if self._distances is None:
             none = np.empty((count, self._basis.times.size, 0))
-            return ConstraintSamples(usage, none, states, torques, None)
+            return ConstraintSamples(usage, none, limits, states, torques, None)
         distances = self._distances.evaluate(q)
         free = distances.free.reshape(count, self._basis.times.size, -1)
         missing = (self._clearances[:, None] - free) / DISTANCE_UNIT
-        return ConstraintSamples(usage, missing, states, torques, distances)
+        return ConstraintSamples(usage, missing, limits, states, torques, distances)
+
+    def _fastest(self, states: State, count: int) -> tuple[Array, Array]:
+        """Largest speeds of any joint in B motions, (B,) [rad/s], and their derivatives along x, (B, n)."""
+        n = states[1].shape[1]
+        speeds = states[1].reshape(len(self._stages), count, -1)[0]
+        index, motions = np.argmax(np.abs(speeds), axis=1), np.arange(count)
+        speed, slope = speeds[motions, index], np.zeros((count, n))
+        slope[motions, index % n] = np.sign(speed) * self._basis.blend[1, index // n]
+        return np.abs(speed), slope
 
     def _stop_growths(self) -> Array:
-        """About :func:`stop_torque_growths` at the samples, (T,), the same for all motions.
+        """About :func:`stop_torque_growths` of fast motions at the samples, (T,), the same for all of them.
 
         From rest all joints have the same course of speed, whatever the end; of other motions the first half counts as
         fast. Samples that stand for what may follow the motion begin in the middle of it and get the largest one.
@@ -136,7 +150,7 @@ class MotionConstraints:
         Returns:
             Values (A, 2 rows) and derivatives (A, 2 rows, n); what is missing is filled up with rows that never count.
         """
-        n = self._limits.shape[2]
+        n = self._room.shape[1]
         values = np.full((len(motions), 2 * rows), -1e3)
         slopes = np.zeros((len(motions), 2 * rows, n))
         picked = [_pick(samples.torque[b].swapaxes(0, 1), rows) for b in motions]
@@ -152,7 +166,12 @@ class MotionConstraints:
         blend = self._basis.blend[:, time, None]
         slope = dq * blend[0] + dv * rate * blend[1] + da * (rate**2 * blend[2] + slowdown * blend[1])
         values[place] = samples.torque[motion, stage, time, joint]
-        slopes[place] = slope / self._limits[stage, time, joint, None]
+        # Demand over limit: the faster the motion, the less is left for the model.
+        speed, faster = self._fastest(samples.states, count)
+        faster = np.where(speed < STOP_SPEED, 1.0, 0.0)[:, None] * faster / STOP_SPEED
+        taken = self._growths[stage, time] * self._torque_error[joint] * (1.0 + values[place])
+        slope += taken[:, None] * faster[motion]
+        slopes[place] = slope / samples.limits[motion, stage, time, joint, None]
         if samples.distances is not None and samples.distance.shape[2]:
             picked = [_pick(samples.distance[b], rows) for b in motions]
             time, row = (np.concatenate(part) for part in zip(*picked, strict=True))

@@ -39,7 +39,7 @@ def test_torque_rows_cover_stops_along_the_path(motion, gen3, boxes, errors):
     settings = problem.model.settings
     demand = TorqueDemand(gen3, *boxes, errors.torque)
     times = np.linspace(0.0, 3.0, 201)
-    room = problem.constraints()._limits[:, :201]
+    room = samples.limits[0, :, :201]
     used = (samples.torque[0, :, :201] + 1.0) * room + errors.torque
     for stage, progress in ((1, 1.0), (2, 0.5), (3, 0.7)):
         for index in (40, 100, 160):
@@ -60,10 +60,11 @@ def test_the_feedback_has_room_for_its_torque_in_stops(make_problem, gen3, error
     problem = make_problem(samples=301, is_last=True, **({"start": rest} if is_from_rest else {}))
     settings, times = problem.model.settings, np.linspace(0.0, 3.0, 301)
     limit = settings.torque_fraction * gen3.limits.tau_max
-    left = problem.constraints()._limits
-    np.testing.assert_allclose(left[0], np.broadcast_to(limit - errors.torque, (301, 7)))
     rates = np.array([0.0, *(1.0 - 3.0 * x**2 + 2.0 * x**3 for x in (0.5, 0.7))])[:, None]
-    for k in np.random.default_rng(0).uniform(-0.6, 0.6, (5, 7)):
+    ends = np.random.default_rng(0).uniform(-0.6, 0.6, (5, 7))
+    for k in (*ends, problem.gentlest + 0.1 * (ends[0] - problem.gentlest)):
+        left = problem.constraints().evaluate(problem.space.offsets(k)[None]).limits[0]
+        np.testing.assert_allclose(left[0], np.broadcast_to(limit - errors.torque, (301, 7)))
         growths = stop_torque_growths(problem.trajectory(k), settings.brake_time, times)
         factors = 1.0 + growths * (0.55 * (1.0 - rates) + 2.7 * rates * (1.0 - rates))
         exact = limit - factors[..., None] * errors.torque

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.planning.clearance import build_scene_model
+from sysid_ros.core.planning.motion_checks import STOP_SPEED
 from sysid_ros.core.planning.receding.costs import condition_number, smooth_condition
 from sysid_ros.core.planning.receding.distances import FreeDistances
 from sysid_ros.core.planning.receding.payload_windows import PayloadRegressor
@@ -87,11 +88,15 @@ def test_gradients_of_costs(make_problem, cost, is_last):
         np.testing.assert_allclose(gradients[:, joint], slope, rtol=1e-5, atol=1e-6)
 
 
-def test_linear_models_of_constraints(make_problem):
-    problem = make_problem()
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_linear_models_of_constraints(make_problem, gen3, is_slow):
+    """In slow motions the room for the feedback's torque in stops depends on the speed."""
+    problem = make_problem(start=(gen3.home, np.zeros(7), np.zeros(7))) if is_slow else make_problem()
     constraints = problem.constraints()
-    x = problem.space.offsets(np.random.default_rng(3).uniform(-0.7, 0.7, (2, 7)))
+    k = np.random.default_rng(3).uniform(-0.7, 0.7, (2, 7))
+    x = problem.space.offsets(problem.gentlest + 0.3 * (k - problem.gentlest) if is_slow else k)
     samples = constraints.evaluate(x)
+    assert (np.abs(samples.states[1]).max() < STOP_SPEED) == is_slow
     values, slopes = constraints.linearise(samples, np.arange(2), 30)
     used = values > -100.0
     assert used.sum() >= 60
