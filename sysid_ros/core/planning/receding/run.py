@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-_GROWTH = 0.05
+_GROWTH = 0.12
 """By how much measured errors are enlarged for the search: another motion has others."""
 _SHRINK = 0.5
 """What is left of the reach when a motion could not be bounded."""
