@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 import numpy as np
-from _table import describe_machine, print_table
+from _table import StolenTime, describe_machine, print_table
 
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
@@ -260,7 +260,9 @@ def run_parts(
     known: RobotModel = load_robot(robot)
     model = LoopModel.nominal(known)
     if "timing" in options.only:
+        stolen = StolenTime()
         timing(model, options.seconds)
+        print(stolen.describe() + "\n", flush=True)
     if "faults" in options.only:
         faults(model, options.seconds)
     if "fuzz" in options.only:

@@ -16,7 +16,7 @@ import time
 from functools import partial
 
 import numpy as np
-from _table import describe_machine, print_table
+from _table import StolenTime, describe_machine, print_table
 
 from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
@@ -121,6 +121,7 @@ def main() -> None:
     parser.add_argument("--controllers", nargs="+", default=["gravity_pid", "robust"], help="controllers to measure")
     arguments = parser.parse_args()
     print(describe_machine() + f", load {os.getloadavg()[0]:.1f}")
+    stolen = StolenTime()
     periods, share = sleep_loop(arguments.seconds)
     rows = [jitter_row("baseline: time.sleep, normal scheduling", periods, None, share)]
     scheduling = request_real_time()
@@ -133,6 +134,7 @@ def main() -> None:
         rows.append(jitter_row(f"loop process, {controller}", times[1:, 0], times[1:, 1], share))
     columns = ["loop at 1 kHz", "cycles", "jitter p50 [us]", "p99", "p99.9", "max", "compute p50 [us]", "p99"]
     print_table([*columns, "periods > 1.5 ms", "CPU [%]"], rows, f"Real time; from the second row on with {scheduling}")
+    print(stolen.describe() + "\n")
     print_table(["lock-step", "time per cycle [us]"], lockstep_rows(arguments.controllers))
 
 

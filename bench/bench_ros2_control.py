@@ -18,7 +18,7 @@ import time
 from functools import partial
 
 from _network import processor_time
-from _table import describe_machine, print_table
+from _table import StolenTime, describe_machine, print_table
 
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
@@ -109,6 +109,7 @@ def main() -> None:
     seconds = parser.parse_args().seconds
     os.environ.update(loopback_environment())
     print(describe_machine())
+    stolen = StolenTime()
     rows = [
         echo_row(seconds),
         loop_row("gravity PID, 1 kHz", 1000.0, seconds, "gravity_pid"),
@@ -118,6 +119,7 @@ def main() -> None:
         loop_row("monitoring only, 1 kHz", 1000.0, seconds, is_monitor=True),
     ]
     print_table(COLUMNS, rows, "ros2_control: the loop over DDS on loopback, the arm in real time on the same computer")
+    print(stolen.describe())
 
 
 if __name__ == "__main__":
