@@ -11,15 +11,7 @@ from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import Arm, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.fri.enums import (
-    JOINTS,
-    CommandMode,
-    ControlMode,
-    DriveState,
-    Quality,
-    SafetyState,
-    SessionState,
-)
+from sysid_ros.drivers.fri.enums import JOINTS, CommandMode, ControlMode, Quality, SessionState
 from sysid_ros.drivers.fri.link import FriLink
 from sysid_ros.drivers.fri.messages import Monitoring
 from sysid_ros.drivers.fri.session import SEQUENCE_MODULUS
@@ -181,13 +173,14 @@ class FriArm(Arm):
         if message.state is not SessionState.COMMANDING_ACTIVE:
             self._is_commanding = False
             link.answer()
-            raise ArmLost(f"the session fell back to {message.state.name} (quality {message.quality.name})")
+            reasons = "".join(f"; {reason}" for reason in message.stops)
+            raise ArmLost(f"the session fell back to {message.state.name} (quality {message.quality.name}){reasons}")
         if message.command_mode is not CommandMode.TORQUE or message.control_mode not in (
             None,
             ControlMode.JOINT_IMPEDANCE,
         ):
             self._is_commanding = False
-            raise ArmLost("the controller has left torque mode")
+            raise ArmLost("; ".join(("the controller has left torque mode", *message.stops)))
 
     def _measure(self, message: Monitoring) -> ArmState:
         now_ns = time.time_ns()
@@ -215,11 +208,7 @@ class FriArm(Arm):
     def _faults(self, message: Monitoring) -> tuple[str, ...]:
         if not self._is_commanding:
             return ()
-        faults = []
-        if message.safety not in (None, SafetyState.NORMAL_OPERATION):
-            faults.append(f"safety stop {message.safety.name}")
-        if any(drive is not DriveState.ACTIVE for drive in message.drives):
-            faults.append("a drive is not active")
+        faults = list(message.stops)
         if message.quality < Quality.GOOD:
             faults.append(f"the connection's quality is {message.quality.name}")
         delay = self._link.arrivals.latest - self.period

@@ -9,6 +9,7 @@ import numpy as np
 
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.fri.codec import FriCodec
+from sysid_ros.drivers.fri.enums import OperationMode
 from sysid_ros.drivers.fri.messages import Monitoring
 from sysid_ros.drivers.fri.session import FriSession
 from sysid_ros.drivers.fri.settings import FriSettings
@@ -17,6 +18,8 @@ from sysid_ros.drivers.network.udp import UdpEndpoint
 
 _REACTIONS = 2000
 """Times between a message and its answer that are kept."""
+_UNKNOWN = "unknown"
+"""What is reported where the message has no such field."""
 
 
 class FriLink:
@@ -85,6 +88,7 @@ class FriLink:
         return {
             "session state": self.session.state.name,
             "connection quality": self.session.quality.name,
+            **_describe_controller(message),
             "send period [s]": 0.0 if message is None else message.send_period,
             "messages received": sequence.received,
             "messages lost": sequence.lost,
@@ -126,3 +130,15 @@ class FriLink:
                 self.skipped += found is not None
                 found = message
         return found
+
+
+def _describe_controller(message: Monitoring | None) -> dict[str, object]:
+    """What the latest message says of the controller's stops and modes, in words."""
+    if message is None:
+        return {}
+    drives = (message.inactive_drives or "all active") if message.drives else _UNKNOWN
+    named = {"safety state": message.safety, "control mode": message.control_mode}
+    named["client command mode"] = message.command_mode
+    modes = OperationMode._value2member_map_  # a number that is none of these is no reason to refuse the message
+    named["operation mode"] = modes.get(message.operation_mode)
+    return {"drives": drives} | {name: _UNKNOWN if one is None else one.name for name, one in named.items()}

@@ -65,6 +65,22 @@ class Monitoring(NamedTuple):
     overlay: OverlayType | None = None
     tracking_performance: float = 0.0
 
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """What keeps the arm from moving, in words: a safety stop in force, drives that are not active."""
+        found = []
+        if self.safety not in (None, SafetyState.NORMAL_OPERATION):
+            found.append(f"safety stop {self.safety.name}")
+        if inactive := self.inactive_drives:
+            found.append(f"drives not active: {inactive}")
+        return tuple(found)
+
+    @property
+    def inactive_drives(self) -> str:
+        """The drives that are not active, by joint, such as ``A2 OFF``; empty if there is none."""
+        drives = enumerate(self.drives, 1)
+        return ", ".join(f"A{k} {drive.name}" for k, drive in drives if drive is not DriveState.ACTIVE)
+
 
 class Command(NamedTuple):
     """A message of the client. None where the message has no such field.

@@ -41,6 +41,9 @@ def test_takes_over_and_holds(port, version):
     assert travelled(controller) < 0.01
     assert health["session state"] == "COMMANDING_ACTIVE" and health["connection quality"] == "EXCELLENT"
     assert health["messages lost"] == health["messages malformed"] == health["session fall-backs"] == 0
+    assert (health["safety state"], health["drives"]) == ("NORMAL_OPERATION", "all active")
+    modes = [health[f"{whose} mode"] for whose in ("control", "client command", "operation")]
+    assert modes == ["JOINT_IMPEDANCE", "TORQUE", "TEST_MODE_1"]
     assert np.abs(np.diff([s.stamp_ns for s in samples]) - PERIOD * 1e9).max() < 1e5
 
 
@@ -227,7 +230,7 @@ def test_a_session_that_falls_back_ends_torque_at_once(running):
     run(loop, 10 * PERIOD)
     status = loop.status()
     assert status.mode is LoopMode.FAULT and status.code is LoopCode.HARDWARE and loop.is_given_up
-    assert "fell back to MONITORING_READY" in status.reason
+    assert status.reason.endswith("fell back to MONITORING_READY (quality EXCELLENT)")
     assert loop.arm.health()["commands sent"] > before + 3  # monitoring goes on, without torque
     assert emulator.controller.arm.v == pytest.approx(np.zeros(7), abs=0.02)
     with pytest.raises(ArmNotConnected):
@@ -256,7 +259,10 @@ def test_the_emergency_stop_ends_torque_and_the_arm_can_be_taken_over_again(runn
     emulator, loop = running
     emulator.now(lambda c: c.press_emergency_stop())
     run(loop, 20 * PERIOD)
-    assert loop.status().mode is LoopMode.FAULT
+    status, health = loop.status(), loop.arm.health()
+    assert status.mode is LoopMode.FAULT and status.code is LoopCode.HARDWARE
+    assert "safety stop SAFETY_STOP_LEVEL_1" in status.reason and "A1 OFF, A2 OFF" in status.reason
+    assert health["safety state"] == "SAFETY_STOP_LEVEL_1" and health["drives"].endswith("A7 OFF")
     with pytest.raises(TakeoverRefused, match="safety stop"):
         loop.connect()
     emulator.now(lambda c: c.press_emergency_stop(False))
