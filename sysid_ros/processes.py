@@ -73,6 +73,7 @@ ARGUMENTS = (
         "joint_states, moved by others; emulated, emulated_...: the same with an emulated arm on this computer", MODES,
     ),  # fmt: skip
     Argument("robot_ip", "", "Address of the real arm's controller, with mode:=hardware"),
+    Argument("parameters_file", "", "YAML file of node parameters, over those of the mode: ports, versions, passwords"),
     Argument("launch_rviz", "false", "Start RViz and robot_state_publisher", _SWITCH, bool),
     Argument("rviz_config_file", "", "RViz configuration; empty for the one of this package"),
     Argument("record", "true", "Write recording.mcap with the results", _SWITCH, bool),
@@ -179,13 +180,24 @@ def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) 
     typed = {name: argument.value(texts[name]) for name, argument in table.items()}
     if typed["mode"] == "hardware" and not typed["robot_ip"]:
         raise ParameterOutOfRange("launch argument 'robot_ip'", "", "the address of the arm, with mode:=hardware")
+    own = _own_parameters(texts["parameters_file"])
     return [
         StartedProcess(
             process=process,
             namespace=texts["robot_name"].strip("/"),
-            parameter_files=tuple(resource(name.format(mode=texts["mode"])) for name in process.parameter_files),
+            parameter_files=(*(resource(name.format(mode=texts["mode"])) for name in process.parameter_files), *own),
             parameters={name: typed[name] for name in process.arguments},
         )
         for process in ((*EMULATED, *processes) if is_emulated(typed["mode"]) else processes)
         if not process.condition or typed[process.condition]
     ]
+
+
+def _own_parameters(path: str) -> tuple[Path, ...]:
+    """The user's file of parameters, if there is one."""
+    if not path:
+        return ()
+    file = Path(path).expanduser().absolute()
+    if not file.is_file():
+        raise ParameterOutOfRange("launch argument 'parameters_file'", path, "an existing YAML file of ROS parameters")
+    return (file,)

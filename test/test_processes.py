@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY, UnknownArgument, resolve
 from sysid_ros.resources import ResourceNotFound, resource, share_directories
 from sysid_ros.runner import build_parser, client_command, main
@@ -35,9 +36,27 @@ def test_arguments_reach_the_nodes_that_take_them():
     assert resolve({"robot_name": "/left/"})[0].namespace == "left"
 
 
+def test_a_file_of_the_users_own_wins_over_those_of_the_mode(tmp_path):
+    own = tmp_path / "mine.yaml"
+    own.write_text("/**/arm_driver:\n  ros__parameters: {port_id: 30201}\n")
+    started = resolve({"parameters_file": str(own)})
+    assert all(one.parameter_files[-1] == own and len(one.parameter_files) == 2 for one in started)
+    files = [word for word in node_command(started[0], tmp_path / "runner.yaml") if word.endswith(".yaml")]
+    assert [Path(name).name for name in files] == ["mock.yaml", "mine.yaml", "runner.yaml"]
+
+
+def test_what_a_user_with_a_real_lbr_types():
+    values = {"model": "lbr_iiwa14", "mode": "hardware", "robot_ip": "192.170.10.2"}
+    driver = resolve(values)[0]
+    assert driver.process.executable == "arm_driver"
+    assert {name: driver.parameters[name] for name in values} == values
+    assert load_robot(driver.parameters["model"]).protocol == "fri"
+
+
 @pytest.mark.parametrize(
     ("values", "error", "message"),
     [
+        ({"parameters_file": "/no/such.yaml"}, ParameterOutOfRange, "an existing YAML file of ROS parameters"),
         ({"modell": "x"}, UnknownArgument, "'modell' is unknown; there are model, robot_name"),
         ({"mode": "dream"}, ParameterOutOfRange, "'mode' is 'dream'; allowed: one of mock, emulated, hardware"),
         ({"record": "yes"}, ParameterOutOfRange, "'record' is 'yes'; allowed: one of true, false"),

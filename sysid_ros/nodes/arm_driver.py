@@ -23,7 +23,7 @@ from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
 from sysid_ros.drivers.continuation import Continuation
 from sysid_ros.drivers.fri.build import FriSetup, build_fri_loop
 from sysid_ros.drivers.kortex.build import KortexSetup, build_kortex_loop
@@ -173,18 +173,18 @@ class ArmDriverParameters(Ros2ControlParameters):
         if self.is_mock:
             setup = MockSetup(self.model, self.controller, self.truth, self.payload, self.noise, self.seed, loop)
             return partial(build_mock_loop, setup)
-        if "kinova" in robot.name:
+        if robot.protocol == KORTEX:
             address = self.robot_ip or ("127.0.0.1" if self.mode == "emulated" else _KORTEX_ADDRESS)
             kortex = self.kortex_settings(self.late_limit, address)
             if kortex.velocity is VelocitySource.POSITIONS:
                 require_velocity_error(robot, kortex.period)
             return partial(build_kortex_loop, KortexSetup(self.model, self.controller, kortex, loop))
-        if "lbr" not in robot.name:
+        if robot.protocol != FRI:
             raise ParameterOutOfRange(
                 f"mode of {robot.name}",
                 self.mode,
-                "mock, ros2_control or monitor_only; over their own protocols there are drivers for KUKA LBR and "
-                "Kinova Gen3 only",
+                "mock, ros2_control or monitor_only, as its settings name no protocol of its controller (fri for "
+                "KUKA LBR, kortex for Kinova Gen3)",
             )
         settings = self.fri_settings(self.late_limit)
         if self.mode == "emulated" and not self.robot_ip:

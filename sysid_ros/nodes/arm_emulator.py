@@ -11,6 +11,7 @@ from rclpy.node import Node
 from sysid_msgs.msg import SimulationTruth
 from sysid_ros.core.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import KORTEX
 from sysid_ros.drivers.emulator_end import HAND_BACK_SECONDS
 from sysid_ros.drivers.fri.enums import FriVersion
 from sysid_ros.drivers.fri.settings import PORTS
@@ -115,7 +116,7 @@ class ArmEmulatorParameters(RobotParameters):
         }  # fmt: skip
         if self.mode != "emulated":
             return self._ros2_control_command(options, namespace)
-        is_kinova = "kinova" in load_robot(self.model).name
+        is_kinova = load_robot(self.model).protocol == KORTEX
         if is_kinova:
             options |= {
                 "port": self.port, "port-realtime": self.port_realtime, "username": self.username,

@@ -14,7 +14,7 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.inertia import require_physically_consistent
 from sysid_ros.core.model.limits import read_limits
 from sysid_ros.core.model.payload import read_prior
-from sysid_ros.core.model.robot import EffortMeaning, PayloadPrior, RobotModel, SensorModel, Sphere
+from sysid_ros.core.model.robot import PROTOCOLS, EffortMeaning, PayloadPrior, RobotModel, SensorModel, Sphere
 from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.spheres import read_sphere_rows
 from sysid_ros.core.model.urdf import UrdfDescription, build_arm_xml
@@ -72,6 +72,7 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
         payload_priors=MappingProxyType(priors),
         never_touch=_read_pairs(settings, model),
         assumptions=_read_assumptions(settings),
+        protocol=settings.text("protocol", "", ("", *PROTOCOLS)),
     )
     settings.finish()
     for array in (theta, home, *vars(limits).values()):

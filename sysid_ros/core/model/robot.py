@@ -143,6 +143,10 @@ class PayloadPrior:
     shape: PayloadShape | None = None
 
 
+PROTOCOLS = FRI, KORTEX = "fri", "kortex"
+"""Of KUKA's LBR and of Kinova's Gen3."""
+
+
 @dataclass(frozen=True)
 class RobotModel:
     """An arm and what is known about it.
@@ -168,6 +172,7 @@ class RobotModel:
         payload_priors: All priors by name; see :meth:`prior`.
         never_touch: Pairs of links that cannot touch each other although their spheres may overlap.
         assumptions: Sentences on numbers that are assumed, not measured, for reports and hardware drivers.
+        protocol: Protocol of the arm's own controller, one of :data:`PROTOCOLS`; empty where there is no driver for it.
     """
 
     name: str
@@ -189,6 +194,7 @@ class RobotModel:
     payload_priors: Mapping[str, PayloadPrior] = field(default_factory=lambda: MappingProxyType({}))
     never_touch: tuple[tuple[str, str], ...] = ()
     assumptions: tuple[str, ...] = ()
+    protocol: str = ""
 
     @property
     def n(self) -> int:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot import KORTEX, RobotModel
 from sysid_ros.drivers.arm import Arm, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
 from sysid_ros.drivers.kortex.client import KortexClient
 from sysid_ros.drivers.kortex.enums import ArmState as KortexState
@@ -60,8 +60,8 @@ class KortexArm(Arm):
 
     def __init__(self, robot: RobotModel, settings: KortexSettings | None = None):
         self.settings = settings or KortexSettings()
-        if "kinova" not in robot.name:
-            raise ParameterOutOfRange("robot", robot.name, "one of Kinova's: Kortex belongs to them")
+        if robot.protocol != KORTEX:
+            raise ParameterOutOfRange("robot", robot.name, "one with 'protocol: kortex' in its settings")
         self.robot, self.joint_names, self.period = robot, robot.joint_names, self.settings.period
         self._velocity: VelocityEstimate | None = None
         if self.settings.velocity is VelocitySource.POSITIONS:

@@ -48,7 +48,7 @@ class VendorApiMissing(ArmError):
         self.reason = reason
         super().__init__(
             f"kortex_api cannot be imported ({reason}); install Kinova's wheel, kortex_api-*.whl, into this "
-            "environment, or choose the client of this package: kortex_api:=native"
+            "environment, or choose the client of this package: parameter 'kortex_api' = native of the arm_driver"
         )
 
 

@@ -65,7 +65,9 @@ def test_all_robots_are_available_and_load_without_complaint():
     assert set(ROBOTS) == set(available_robots())
     assert config_directories()
     for name in ROBOTS:
-        assert load_robot(name).warnings == ()
+        robot = load_robot(name)
+        assert robot.warnings == ()
+        assert robot.protocol == ("kortex" if "kinova" in name else "fri")
 
 
 def test_stored_reference_numbers(robot):

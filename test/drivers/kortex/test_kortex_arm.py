@@ -269,7 +269,7 @@ def test_an_emergency_stop_in_force_is_refused_with_its_name():
 
 
 def test_robots_that_are_none_of_kinovas_are_refused():
-    with pytest.raises(ParameterOutOfRange, match="Kortex belongs to them"):
+    with pytest.raises(ParameterOutOfRange, match="protocol: kortex"):
         KortexArm(load_robot("kuka_lbr_med7"))
 
 

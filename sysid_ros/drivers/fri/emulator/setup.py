@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import FRI
 from sysid_ros.drivers.fri.emulator.controller import ControllerSettings, FriController
 from sysid_ros.drivers.fri.emulator.plant import EmulatedArm, PlantSettings
 from sysid_ros.drivers.fri.enums import JOINTS
@@ -47,8 +48,8 @@ def build_controller(setup: EmulatorSetup, report: Callable[[str], None] = lambd
     """
     name = f"kuka_{setup.robot}" if setup.robot.startswith("lbr_") else setup.robot
     robot = load_robot(name)
-    if robot.n != JOINTS or "lbr" not in robot.name:
-        raise ParameterOutOfRange("robot", robot.name, "one of KUKA's LBR: FRI belongs to them")
+    if robot.n != JOINTS or robot.protocol != FRI:
+        raise ParameterOutOfRange("robot", robot.name, "one with seven joints and 'protocol: fri' in its settings")
     arm = EmulatedArm(
         robot,
         draw_truth(robot, setup.truth, setup.plant.seed),

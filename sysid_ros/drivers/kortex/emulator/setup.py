@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import KORTEX
 from sysid_ros.drivers.kortex.emulator.base import BaseSettings, KortexBase
 from sysid_ros.drivers.kortex.emulator.plant import EmulatedArm, PlantSettings
 from sysid_ros.drivers.mock import draw_truth, load_payload
@@ -42,7 +43,7 @@ def build_base(setup: EmulatorSetup, report: Callable[[str], None] = lambda _: N
         SysidError: The setup names something that does not exist, or a robot that is none of Kinova's.
     """
     robot = load_robot(setup.robot)
-    if "kinova" not in robot.name:
-        raise ParameterOutOfRange("robot", robot.name, "one of Kinova's: Kortex belongs to them")
+    if robot.protocol != KORTEX:
+        raise ParameterOutOfRange("robot", robot.name, "one with 'protocol: kortex' in its settings")
     truth, payload = draw_truth(robot, setup.truth, setup.plant.seed), load_payload(robot, setup.payload)
     return KortexBase(EmulatedArm(robot, truth, payload, setup.plant), setup.base, report)
