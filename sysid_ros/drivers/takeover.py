@@ -1,4 +1,4 @@
-"""What taking over any real arm has in common: the refusal, and the test of the commands' sign."""
+"""What taking over any real arm has in common: refusals, and the test of the commands' sign."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ REST_SPREAD = 1e-3
 """How much positions of a resting arm may differ [rad]."""
 HOLD_DAMPING = 0.25
 """Damping while the arm is tested under torque, in fractions of torque limit over speed limit."""
+_LARGEST_SHARE = 0.9
+"""Largest effort at rest, over the torque limit. What is left is for the error of the effort and for damping."""
 _PROBE_DISTANCE = 1e-3
 """Motion of the last joint that tells the sign of the commands [rad]."""
 _PROBE_TIME = 0.5
@@ -44,6 +46,31 @@ class HoldSettings(Protocol):
     hold_time: float
     hold_drift: float
     probe_torque: float
+
+
+def require_holdable(robot: RobotModel, effort: Array) -> None:
+    """Refuses an arm that needs nearly all of its torque limit, or more, at rest: under torque control it would sink.
+
+    To be called while something else still holds the arm.
+
+    Args:
+        robot: Limits and names.
+        effort: Efforts at rest in joint direction, (n,) [Nm].
+
+    Raises:
+        TakeoverRefused: Which joints, how much they need, and what to do.
+    """
+    tau_max, needed = robot.limits.tau_max, np.abs(effort) / _LARGEST_SHARE
+    weak = [(robot.joint_names[k], effort[k], tau_max[k], needed[k]) for k in np.flatnonzero(needed > tau_max)]
+    if weak:
+        needs = "; ".join(f"{name} needs {tau:.2f} Nm at rest, its torque limit is {limit:.2f} Nm"
+                          for name, tau, limit, _ in weak)  # fmt: skip
+        enough = ", ".join(f"{name} to {np.ceil(10.0 * least) / 10.0:.1f} Nm" for name, _, _, least in weak)
+        raise TakeoverRefused(
+            f"torque control could not hold it: {needs} (allowed at rest: {100.0 * _LARGEST_SHARE:.0f} % of it). Raise "
+            f"torque in the robot file, {enough} or more, if the arm may have that; or choose a posture that needs "
+            "less, or a lighter payload"
+        )
 
 
 def hold_and_probe(

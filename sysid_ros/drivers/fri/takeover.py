@@ -15,7 +15,7 @@ from sysid_ros.drivers.fri.link import FriLink
 from sysid_ros.drivers.fri.messages import Monitoring
 from sysid_ros.drivers.fri.settings import FriSettings, TorqueSetup
 from sysid_ros.drivers.gravity_test import check_gravity
-from sysid_ros.drivers.takeover import REST_SPREAD, TakeoverRefused
+from sysid_ros.drivers.takeover import REST_SPREAD, TakeoverRefused, require_holdable
 
 _PERIOD_TOLERANCE = 1e-9
 
@@ -50,7 +50,7 @@ def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> 
         Mean positions (7,) [rad] and efforts in joint direction (7,) [Nm].
 
     Raises:
-        TakeoverRefused: The arm moves, or the controller compensates something else than it is taken for.
+        TakeoverRefused: The arm moves, or its torque limits are too low to hold it.
         GravityTestFailed: The efforts do not balance gravity.
     """
     latest: deque[Monitoring] = deque(maxlen=max(10, round(settings.rest_time / settings.period)))
@@ -75,6 +75,7 @@ def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> 
     effort = sign * np.mean([message.tau for message in latest], axis=0)
     position = q.mean(axis=0)
     check_gravity(robot, position, effort)
+    require_holdable(robot, effort)
     return position, effort
 
 

@@ -19,7 +19,13 @@ from sysid_ros.drivers.kortex.enums import ArmState, ControlMode, ServoingMode, 
 from sysid_ros.drivers.kortex.errors import KortexConnectionLost, KortexServerError
 from sysid_ros.drivers.kortex.link import Call, T, wait_for
 from sysid_ros.drivers.kortex.messages import Feedback
-from sysid_ros.drivers.takeover import HOLD_DAMPING, REST_SPREAD, TakeoverRefused, probe_last_joint
+from sysid_ros.drivers.takeover import (
+    HOLD_DAMPING,
+    REST_SPREAD,
+    TakeoverRefused,
+    probe_last_joint,
+    require_holdable,
+)
 
 if TYPE_CHECKING:
     from sysid_ros.drivers.kortex.arm import KortexArm
@@ -92,7 +98,7 @@ def measure_at_rest(arm: KortexArm) -> tuple[Array, Array]:
         Mean positions (n,) [rad] and efforts in joint direction (n,) [Nm].
 
     Raises:
-        TakeoverRefused: The arm moves, or feedback stays away.
+        TakeoverRefused: The arm moves, feedback stays away, or torque limits are too low to hold it.
         GravityTestFailed: The efforts do not balance gravity.
     """
     length = max(10, round(arm.settings.rest_time / arm.period))
@@ -113,6 +119,7 @@ def measure_at_rest(arm: KortexArm) -> tuple[Array, Array]:
         raise TakeoverRefused(f"{arm.joint_names[joint]} moves: {spread[joint]:.4f} rad in {length * arm.period:g} s")
     q, effort = np.mean(positions, axis=0), np.mean(efforts, axis=0)
     check_gravity(arm.robot, q, effort)
+    require_holdable(arm.robot, effort)
     return q, effort
 
 

@@ -28,7 +28,7 @@ from sysid_ros.drivers.ros2_control.takeover import (
     require_rest,
     watch_arm,
 )
-from sysid_ros.drivers.takeover import TakeoverRefused, hold_and_probe
+from sysid_ros.drivers.takeover import TakeoverRefused, hold_and_probe, require_holdable
 
 NO_GUARANTEE = "over ros2_control, without real-time guarantees"
 """What every status of such an arm says."""
@@ -196,6 +196,7 @@ class Ros2ControlArm(Arm):
         self._measured_period = watched.period
         require_rest(watched, robot, settings.rest_time)
         check_gravity(robot, watched.q, watched.tau)
+        require_holdable(robot, watched.tau)
         self._gravity_words = "passed"
         self._order = find_order(link, settings, robot)
         require_listener(link, settings)

@@ -128,6 +128,14 @@ def test_wrong_sign_of_efforts_and_wrong_payload_are_refused_before_anything_is_
         assert not link.sent and link.is_closed
 
 
+def test_torque_limits_that_do_not_hold_the_arm_are_refused_before_anything_is_sent(robot):
+    link = link_to(robot, payload="dumbbell_4lb")
+    weak = replace(robot, limits=replace(robot.limits, tau_max=robot.limits.tau_max / 3.0))
+    words = refusal(weak, link)
+    assert "joint_2 needs -" in words and "its torque limit is 13.00 Nm" in words and "Raise torque" in words
+    assert not link.sent
+
+
 def test_wrong_sign_of_commands_is_noticed_within_the_allowed_drift(robot):
     link = link_to(robot, command_sign=-1.0)
     assert "moved by" in refusal(robot, link)
