@@ -37,7 +37,8 @@ class FriParameters(RobotParameters):
     )  # fmt: skip
     position_sent: str = parameter(
         _FRI.position.value, "",
-        "LBR: position sent with torques; with measured KUKA's friction compensation is off, with offset on",
+        "LBR: position sent with torques; with measured KUKA's friction compensation is off, "
+        "at least at rest, with offset on",
         choices=tuple(p.value for p in PositionSent), read_only=True,
     )  # fmt: skip
     controller_load: str = parameter(
@@ -54,7 +55,8 @@ class FriParameters(RobotParameters):
         upper=10.0, read_only=True,
     )  # fmt: skip
     cycle_timeout: float = parameter(
-        _FRI.wait_time, "s", "How long a cycle waits for the controller; 0 for two periods", lower=0.0, upper=10.0,
+        _FRI.wait_time, "s", "How long a cycle waits for the arm; 0 for two periods, of a Kinova three quarters of one",
+        lower=0.0, upper=10.0,
         read_only=True,
     )  # fmt: skip
 

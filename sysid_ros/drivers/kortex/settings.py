@@ -11,7 +11,8 @@ from sysid_ros.drivers.velocity_estimate import VelocitySource
 PORT, PORT_REALTIME = 10000, 10001
 """TCP port of all services and UDP port of the cyclic one."""
 REPLY_TIMEOUT = 0.003
-"""A reply of the base that comes later than this counts as lost [s]."""
+"""Shortest time that Kinova's own client waits for a reply, as in its examples; and how long an arm that has refused a
+command is given to tell its state [s]. A cycle of the native client waits :attr:`KortexSettings.reply_wait` instead."""
 
 
 class Api(Enum):
@@ -110,5 +111,5 @@ class KortexSettings:
 
     @property
     def reply_wait(self) -> float:
-        """How long a cycle waits for its reply [s]."""
+        """How long a cycle of the native client waits for its reply; one that comes later counts as lost [s]."""
         return self.wait_time or 0.75 * self.period

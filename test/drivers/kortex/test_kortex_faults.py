@@ -43,8 +43,9 @@ _WAIT = 0.75 * PERIOD
 class Memory:
     """Both ends of the cyclic connection in one thread: every request starts a period of the base."""
 
-    def __init__(self, base):
-        self.base = base
+    def __init__(self, base, waits=_WAIT):
+        """``waits``: how long a cycle waits for its reply [s]; None as long as the client says."""
+        self.base, self.waits = base, waits
         self.ignored, self.peer = 0, None
         self.landed, self.flying, self.time, self.order = [], [], 0.0, 0
         self.fastest = self.farthest = 0.0
@@ -68,7 +69,7 @@ class Memory:
             self.flying.append((start + one.delay, self.order, is_to_base, one.data))
 
     def receive(self, timeout):
-        end = self.time + _WAIT
+        end = self.time + (timeout if self.waits is None else self.waits)
         while not self.landed:
             due = [one for one in self.flying if one[0] <= end]
             if not due:

@@ -1,7 +1,8 @@
-"""Taking a Gen3 over and handing it back without sockets: torque limits that are too low."""
+"""Taking a Gen3 over and handing it back without sockets: limits that are too low, slow replies."""
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from test_kortex_faults import Memory, MemoryArm
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.kortex.enums import ControlMode
 from sysid_ros.drivers.loop_types import LoopMode
+from sysid_ros.drivers.network.faults import NetworkFaults
 from sysid_ros.drivers.takeover import TakeoverRefused
 
 
@@ -40,3 +42,25 @@ def test_torque_limits_that_do_not_hold_the_arm_are_refused_before_torque():
     run(loop, 0.2)
     assert loop.mode is LoopMode.HOLD and memory.farthest < 5e-3
     loop.release("test")
+
+
+# How long a cycle waits
+
+
+@pytest.mark.parametrize(
+    ("wait_time", "delay", "is_in_time"),
+    [(0.0, 0.0007, True), (0.0, 0.0008, False), (0.0, 0.002, False), (0.003, 0.002, True), (0.003, 0.0032, False)],
+)
+def test_a_cycle_waits_three_quarters_of_a_period_or_as_long_as_it_is_told(monkeypatch, wait_time, delay, is_in_time):
+    """0 is the default; with ``cycle_timeout`` 0.003 s a cycle waits as long as Kinova's examples do."""
+    memory = Memory(make_base(), waits=None)
+    # Replies land at the time of the emulated base; the clock of the client must not add the computing time of both.
+    monkeypatch.setattr("sysid_ros.drivers.kortex.client.time", SimpleNamespace(monotonic=lambda: 0.0))
+    arm = MemoryArm(memory, wait_time=wait_time, session_timeout=10.0)
+    arm.connect()
+    arm.read()  # what taking over ended with
+    memory.change(NetworkFaults(delay=0.5 * delay))
+    assert [arm.read().ok for _ in range(10)] == [is_in_time] * 10
+    assert arm.health()["replies missing"] == (0 if is_in_time else 10)
+    memory.change(NetworkFaults())
+    arm.close()
