@@ -14,8 +14,9 @@ from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.fri.enums import JOINTS, CommandMode, ControlMode, Quality, SessionState
 from sysid_ros.drivers.fri.link import FriLink
 from sysid_ros.drivers.fri.messages import Monitoring
+from sysid_ros.drivers.fri.sent_position import SentPosition
 from sysid_ros.drivers.fri.session import SEQUENCE_MODULUS
-from sysid_ros.drivers.fri.settings import FriSettings, PositionSent, TorqueSetup
+from sysid_ros.drivers.fri.settings import FriSettings, TorqueSetup
 from sysid_ros.drivers.fri.takeover import (
     check_compensation,
     measure_at_rest,
@@ -29,8 +30,6 @@ from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_veloci
 
 _WAIT_PERIODS = 2.0
 """How long ``read`` waits for a message before it reports a missed cycle."""
-_POSITION_STEP = 1.5
-"""Largest step of the position sent, in steps at the speed limit: a measurement that jumps must not jump through."""
 
 
 class FriArm(Arm):
@@ -58,14 +57,13 @@ class FriArm(Arm):
         self._velocity = VelocityEstimate(require_velocity_error(robot, self.period), self.period)
         self._sign = robot.sensors.effort_sign
         self._compensation = ArmDynamics(robot, robot.theta_nominal, self.settings.controller_load)
-        self._position_step = _POSITION_STEP * robot.limits.v_max * self.period
+        self._position = SentPosition(robot.limits, self.settings)
         self._link: FriLink | None = None
         self._last: ArmState | None = None
         self._is_commanding = False
         self._offset_ns: int | None = None
         self._sequence: int | None = None
         self._missed = 0
-        self._sent = np.zeros(JOINTS)
         self._first: ArmState | None = None
         self._closed_health: dict[str, object] = {}
         self._wait = self.settings.wait_time or _WAIT_PERIODS * self.period
@@ -113,7 +111,7 @@ class FriArm(Arm):
         if not self._is_commanding:
             raise ArmNotConnected("command()")
         require_finite_command(tau, self.joint_names)
-        link.answer(self._position_to_send(), self._torque_to_send(tau))
+        link.answer(self._position.follow(self._last.q), self._torque_to_send(tau))
 
     def stop(self, reason: str) -> None:
         """See :meth:`Arm.stop`. A last command that balances gravity, then silence: the controller ends the motion.
@@ -123,7 +121,7 @@ class FriArm(Arm):
         if self._is_commanding and self._link is not None and self._last is not None:
             is_overlay = self.settings.setup is TorqueSetup.OVERLAY
             balance = np.zeros(JOINTS) if is_overlay else self._compensation.gravity(self._last.q)
-            self._link.answer(self._position_to_send(), balance)
+            self._link.answer(self._position.follow(self._last.q), balance)
         self._is_commanding = False
 
     def close(self) -> None:
@@ -154,7 +152,7 @@ class FriArm(Arm):
         self._offset_ns = self._sequence = self._last = None
         self._missed = 0
         self._velocity.reset()
-        self._sent = np.array(message.q)
+        self._position.restart(message.q)
         self._is_commanding = True
         # The loop answers the message that the test ends with: between two answers there must be no pause.
         question = (
@@ -225,14 +223,6 @@ class FriArm(Arm):
         return replace(self._last, ok=False, missed=0)
 
     # Commands
-
-    def _position_to_send(self) -> Array:
-        q = self._last.q
-        if self.settings.position is PositionSent.OFFSET:
-            q = q - np.sign(q) * np.minimum(self.settings.position_offset, np.abs(q))
-        step = self._position_step
-        self._sent = self._sent + np.clip(q - self._sent, -step, step)
-        return self._sent
 
     def _torque_to_send(self, tau: Array) -> Array:
         if self.settings.setup is TorqueSetup.FULL:

@@ -31,8 +31,9 @@ class PositionSent(Enum):
     """Which position goes with the torques.
 
     With zero stiffness it moves nothing, but a jump stops the arm. ``MEASURED``: the measured one; KUKA's controller
-    then switches its friction compensation off. ``OFFSET``: the measured one, ``position_offset`` nearer to zero;
-    friction compensation stays on. Friction in the data depends on this choice; link-side torques do not.
+    then switches its friction compensation off, at rest at least. ``OFFSET``: ``position_offset`` beside the measured
+    one, at zero too; friction compensation stays on. Friction in the data depends on this choice; link-side torques do
+    not.
     """
 
     MEASURED = "measured"
@@ -65,7 +66,7 @@ class FriSettings:
         period: Time between two commands, the controller's send period times its receive multiplier [s]; checked.
         setup: What the controller adds.
         position: Which position goes with the torques.
-        position_offset: See :class:`PositionSent` [rad].
+        position_offset: See :class:`PositionSent`; at most a quarter of the joint's range is used [rad].
         controller_load: Load that is configured on the controller, about the frame of the last joint, (10,); None for
             none. The controller compensates it.
         connect_timeout: Longest time for each step of taking the arm over [s].

@@ -14,7 +14,7 @@ from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.fri.arm import FriArm
 from sysid_ros.drivers.fri.emulator.plant import Compensation, PlantSettings
 from sysid_ros.drivers.fri.enums import CommandMode, FriVersion, SessionState
-from sysid_ros.drivers.fri.settings import FriSettings, PositionSent, TorqueSetup
+from sysid_ros.drivers.fri.settings import FriSettings, TorqueSetup
 from sysid_ros.drivers.gravity_test import GravityTestFailed
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.network.udp import SocketUnavailable, UdpEndpoint
@@ -312,23 +312,6 @@ def test_torques_that_are_no_numbers_never_leave(running):
     _, loop = running
     with pytest.raises(InvalidCommand, match="lbr_A3"):
         loop.arm.command(np.array([0, 0, np.nan, 0, 0, 0, 0.0]))
-
-
-def test_the_position_sent_with_an_offset_keeps_friction_compensation_on(port):
-    """KUKA switches it off where measured and sent position are the same."""
-    controller = make_controller(plant=replace(QUIET, friction_compensation=1.0))
-    distances = {}
-    for kind in PositionSent:
-        controller.restart()
-        with RunningEmulator(controller, port):
-            loop = make_loop(make_arm(port, position=kind))
-            loop.connect()
-            run(loop, 0.5)
-            distances[kind] = np.abs(controller._command.q - controller.arm.q)
-            loop.release("test")
-    assert distances[PositionSent.MEASURED].max() < 1e-4
-    assert distances[PositionSent.OFFSET][[1, 3, 5]] == pytest.approx(0.1, abs=1e-3)
-    assert np.abs(controller._command.q[[1, 3, 5]]).max() < np.abs(ROBOT.home[[1, 3, 5]]).max()
 
 
 @pytest.mark.parametrize(
