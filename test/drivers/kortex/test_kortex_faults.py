@@ -86,6 +86,9 @@ class Memory:
         return self.landed.pop(0)
 
     def close(self):
+        for _, _, is_to_base, data in self.flying:  # what was sent before arrives, nobody hears the answer
+            if is_to_base:
+                self.base.answer(UDP, "memory", data)
         self.landed, self.flying = [], []
 
 
@@ -118,6 +121,8 @@ class MemoryTcp:
         self.frames.clear()
 
     def close(self):
+        if self.session:
+            self.start(Function.CLOSE_SESSION)
         self.base.disconnect("memory")
 
 

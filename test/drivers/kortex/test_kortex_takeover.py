@@ -1,4 +1,4 @@
-"""Taking a Gen3 over and handing it back without sockets: limits that are too low, slow replies."""
+"""Taking a Gen3 over and handing it back without sockets: limits too low, slow replies, the end of the sessions."""
 
 import re
 from dataclasses import replace
@@ -10,7 +10,11 @@ from kortex_bench import ROBOT, make_base, make_loop, run
 from test_kortex_faults import Memory, MemoryArm
 
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.kortex.enums import ControlMode
+from sysid_ros.drivers.kortex.emulator.base import TCP, UDP
+from sysid_ros.drivers.kortex.enums import ControlMode, Function, ServoingMode
+from sysid_ros.drivers.kortex.frame import decode_frame
+from sysid_ros.drivers.kortex.schema import message_class
+from sysid_ros.drivers.kortex.settings import KortexSettings
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.network.faults import NetworkFaults
 from sysid_ros.drivers.takeover import TakeoverRefused
@@ -64,3 +68,54 @@ def test_a_cycle_waits_three_quarters_of_a_period_or_as_long_as_it_is_told(monke
     assert arm.health()["replies missing"] == (0 if is_in_time else 10)
     memory.change(NetworkFaults())
     arm.close()
+
+
+# The end of the sessions
+
+
+class Clock:
+    """The module ``time`` for the driver: it passes with the requests of the cyclic service, and while it sleeps."""
+
+    def __init__(self, memory):
+        self.memory = memory
+
+    def monotonic(self):
+        return self.memory.time
+
+    def monotonic_ns(self):
+        return round(1e9 * self.memory.time)
+
+    time_ns = monotonic_ns
+
+    def sleep(self, seconds):
+        self.memory.time += seconds
+
+
+@pytest.mark.parametrize("rest", [0.0, 0.2, 0.7])
+def test_half_a_second_lies_between_the_end_of_low_level_servoing_and_that_of_the_sessions(monkeypatch, rest):
+    """Kinova's order; whether the arm is read for a while after it was handed back, or closed at once."""
+    base = make_base()
+    memory = Memory(base)
+    monkeypatch.setattr("sysid_ros.drivers.kortex.arm.time", Clock(memory))
+    heard, answer = [], base.answer
+
+    def listen(transport, client, data):
+        frame = decode_frame(data)
+        heard.append((memory.time, transport, Function(frame.function), frame.payload))
+        return answer(transport, client, data)
+
+    base.answer = listen
+    arm = MemoryArm(memory, close_time=KortexSettings().close_time)
+    arm.connect()
+    arm.stop("test")
+    start = memory.time
+    while memory.time < start + rest:
+        assert arm.read().ok
+    arm.close()
+    arm.close()
+    single = message_class("ServoingModeInformation")(servoing_mode=ServoingMode.SINGLE_LEVEL).SerializeToString()
+    held = [time for time, _, function, sent in heard if (function, sent) == (Function.SET_SERVOING_MODE, single)]
+    ends = [(time, transport) for time, transport, function, _ in heard if function is Function.CLOSE_SESSION]
+    assert {transport for _, transport in ends} == {TCP, UDP} and len(ends) == 2
+    assert all(max(rest, 0.5) - 1e-9 <= time - held[-1] < max(rest, 0.5) + 0.01 for time, _ in ends)
+    assert base.reports[-1] == "the base holds the arm: asked for" and not len(base.sessions)
