@@ -77,17 +77,17 @@ def timing_row(name: str, version: FriVersion, period: float, model: LoopModel, 
         process.stop()
         emulated.finish()
     reaction = [1e6 * health[f"reaction {q} [s]"] for q in ("p50", "p99", "max")]
-    late = [health["messages late"], health["messages overtaken"], lost]
+    late = [health[what] for what in ("messages late", "messages overtaken", "answers later than a period")] + [lost]
     return [name, cycles, *reaction, *np.quantile(jitter, [0.5, 0.99]), *late, 100.0 * share, scheduling.split(" (")[0]]
 
 
 def run_timing(model: LoopModel, seconds: float) -> None:
     *baseline, share = echo_row(seconds, 0.002)
-    rows = [[*baseline, *["-"] * 5, share, "normal"]]
+    rows = [[*baseline, *["-"] * 6, share, "normal"]]
     for version, period in ((FriVersion.V1_15, 0.002), (FriVersion.V2_7, 0.002), (FriVersion.V1_15, 0.001)):
         rows.append(timing_row(f"FRI {version.value}, {1e3 * period:g} ms", version, period, model, seconds))
     columns = ["loop", "cycles", "reaction p50 [us]", "p99", "max", "period jitter p50 [us]", "p99", "late messages"]
-    columns += ["overtaken", "arm lost", "CPU [%]", "scheduling"]
+    columns += ["overtaken", "answers later than a period", "arm lost", "CPU [%]", "scheduling"]
     print_table(columns, rows, "From message to answer, robust controller; late: by more than half a period")
 
 

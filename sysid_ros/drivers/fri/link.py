@@ -37,7 +37,7 @@ class FriLink:
         self.skipped = 0
         self.reactions: deque[float] = deque(maxlen=_REACTIONS)
         self._received = 0.0
-        self._unsent = 0
+        self._unsent = self._overdue = 0
         self._is_answered = True
 
     def next(self, timeout: float) -> Monitoring | None:
@@ -73,7 +73,9 @@ class FriLink:
             return
         if not self._endpoint.send(datagram):
             self._unsent += 1
-        self.reactions.append(time.monotonic() - self._received)
+        reaction = time.monotonic() - self._received
+        self.reactions.append(reaction)
+        self._overdue += reaction > self.session.last.period
 
     @property
     def is_commanded(self) -> bool:
@@ -104,6 +106,7 @@ class FriLink:
             "commands not taken by the network": self._unsent,
             "datagrams of other hosts": self._endpoint.ignored,
             "longest time between messages [s]": self.arrivals.longest,
+            "answers later than a period": self._overdue,
             "reaction p50 [s]": float(np.quantile(reactions, 0.5)),
             "reaction p99 [s]": float(np.quantile(reactions, 0.99)),
             "reaction max [s]": max(reactions),

@@ -66,6 +66,11 @@ class Monitoring(NamedTuple):
     tracking_performance: float = 0.0
 
     @property
+    def period(self) -> float:
+        """Time between two messages that are to be answered [s]."""
+        return self.send_period * self.receive_multiplier
+
+    @property
     def stops(self) -> tuple[str, ...]:
         """What keeps the arm from moving, in words: a safety stop in force, drives that are not active."""
         found = []

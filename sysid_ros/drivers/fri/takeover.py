@@ -33,11 +33,11 @@ def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
                 f"({link.describe_silence()}); is its application running, with this computer's address and port?"
             )
         raise TakeoverRefused(f"the session stayed in {link.session.state.name}; restart the controller's application")
-    period = message.send_period * message.receive_multiplier
-    if abs(period - settings.period) > _PERIOD_TOLERANCE:
+    if abs(message.period - settings.period) > _PERIOD_TOLERANCE:
         raise TakeoverRefused(
-            f"the controller wants a command every {1e3 * period:g} ms (send period {1e3 * message.send_period:g} ms, "
-            f"receive multiplier {message.receive_multiplier}), this driver is set up for {1e3 * settings.period:g} ms"
+            f"the controller wants a command every {1e3 * message.period:g} ms (send period "
+            f"{1e3 * message.send_period:g} ms, receive multiplier {message.receive_multiplier}), this driver is set "
+            f"up for {1e3 * settings.period:g} ms"
         )
     link.answer()
     return message

@@ -60,6 +60,28 @@ def test_schema_writes_the_same_bytes(entry):
     assert (framed(data) if entry["version"] == "2.7" else data).hex() == entry["hex"]
 
 
+@pytest.mark.parametrize("entry", GOLDEN, ids=name_of)
+def test_schema_keeps_every_byte(entry):
+    """Nothing that is not in the table passes through as an unknown field."""
+    data = bytes.fromhex(entry["hex"])
+    data = data[4:-4] if entry["version"] == "2.7" else data
+    kind = "FRIMonitoringMessage" if entry["direction"] == "monitoring" else "FRICommandMessage"
+    message = message_classes(FriVersion(entry["version"]))[kind]()
+    message.ParseFromString(data)
+    size = message.ByteSize()
+    message.DiscardUnknownFields()
+    assert message.ByteSize() == size and message.SerializeToString() == data
+
+
+def test_the_datagrams_cover_all_versions_and_states():
+    seen = {(entry["version"], entry["direction"], entry["state"]) for entry in GOLDEN}
+    states = [state.name for state in SessionState]
+    versions = [version.value for version in FriVersion]
+    commands = {(version, "command", state) for version in versions for state in states[1:]}  # none is owed in IDLE
+    assert seen == {(version, "monitoring", state) for version in versions for state in states} | commands
+    assert len(MONITORING) == 105 and len(COMMANDS) == 94
+
+
 @pytest.mark.parametrize("entry", COMMANDS, ids=name_of)
 def test_commands_of_real_clients_survive_decoding_and_encoding(entry):
     codec, data = codec_of(entry), bytes.fromhex(entry["hex"])
