@@ -137,7 +137,7 @@ class MemoryArm(KortexArm):
     def __init__(self, memory, robot=ROBOT, **changes):
         self.memory = memory
         times = {"rest_time": 0.03, "hold_time": 0.03, "close_time": 0.0, "connect_timeout": 0.5, "probe_torque": 0.0}
-        super().__init__(robot, KortexSettings(stamps=StampSource.FRAMES, **{**times, **changes}))
+        super().__init__(robot, KortexSettings(**{"stamps": StampSource.FRAMES, **times, **changes}))
 
     def _open(self):
         memory, settings = self.memory, self.settings
