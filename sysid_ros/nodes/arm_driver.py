@@ -222,6 +222,7 @@ class ArmDriverNode(LifecycleNode):
         self.add_on_set_parameters_callback(self._check_joints_of_faults)
         self._robot: RobotModel | None = None
         self._loop: LoopProcess | None = None
+        self._description = self._status_publisher = None
         self._faults = InjectedFaults()
         self._epochs = PayloadEpochs()
         self._dropped = 0
@@ -247,7 +248,6 @@ class ArmDriverNode(LifecycleNode):
         except SysidError as error:
             self.get_logger().fatal(str(error))
             return TransitionCallbackReturn.FAILURE
-        self._description = None
         if values.is_simulated or not values.is_ros2_control:  # else those who run the arm publish theirs
             self._description = self.create_publisher(String, "robot_description", qos.LATCHED)
             self._description.publish(String(data=self._robot.urdf))
@@ -292,10 +292,10 @@ class ArmDriverNode(LifecycleNode):
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Forgets the robot."""
-        if self._description is not None:
-            self.destroy_publisher(self._description)
-        self.destroy_publisher(self._status_publisher)
-        self._loop = None
+        for publisher in (self._description, self._status_publisher):
+            if publisher is not None:
+                self.destroy_publisher(publisher)
+        self._loop = self._description = self._status_publisher = None
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -304,9 +304,9 @@ class ArmDriverNode(LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Brakes, hands the arm back and ends the loop."""
+        """Brakes, hands the arm back and forgets the robot: the node can be configured again."""
         self._release("the driver has an error")
-        return TransitionCallbackReturn.SUCCESS
+        return self.on_cleanup(state)
 
     def close(self) -> None:
         """Stops the arm before the node ends."""
@@ -438,7 +438,7 @@ class ArmDriverNode(LifecycleNode):
             self._diagnose(self.get_clock().now().nanoseconds, Level.ERROR, "the loop process does not answer", {})
             return
         timing = self._loop.timing()
-        level = Level.ERROR if status.has_failed else Level.OK
+        level, text = self._judge(status)
         values = {
             "mode": status.mode.name,
             "cycles": status.cycles,
@@ -451,7 +451,16 @@ class ArmDriverNode(LifecycleNode):
             "scheduling": self._loop.scheduling,
             **self._arm_health(),
         }
-        self._diagnose(status.stamp_ns, level, status.reason, values)
+        self._diagnose(status.stamp_ns, level, text, values)
+
+    def _judge(self, status: LoopStatus) -> tuple[Level, str]:
+        """How good or bad it is, and why."""
+        values = self._config.values
+        if status.has_failed:
+            return Level.ERROR, status.reason
+        if values.is_simulated or values.is_monitor or self._has_real_time:
+            return Level.OK, status.reason
+        return Level.WARN, f"{status.reason}; no real-time priority: {self._loop.scheduling}"
 
     def _arm_health(self) -> dict[str, object]:
         try:

@@ -33,6 +33,7 @@ TRANSITIONS = {
     "activate": Transition.TRANSITION_ACTIVATE,
     "deactivate": Transition.TRANSITION_DEACTIVATE,
     "cleanup": Transition.TRANSITION_CLEANUP,
+    "shutdown": Transition.TRANSITION_ACTIVE_SHUTDOWN,
 }
 
 

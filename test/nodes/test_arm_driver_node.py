@@ -1,6 +1,7 @@
 """The driver node with its real loop process: what it publishes, what it refuses, how every fault ends."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,9 +19,10 @@ from sysid_ros.core.planning.certificate import box_hash
 from sysid_ros.core.planning.scene import Obstacle, Scene
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.drivers.mock import load_payload
-from sysid_ros.nodes.arm_driver import ArmDriverNode
+from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message, estimate_to_message
+from sysid_ros.ros.diagnostics import Level
 
 HOLD, TRACK, FAULT, IDLE = (getattr(DriverStatus, f"MODE_{name}") for name in ("HOLD", "TRACK", "FAULT", "IDLE"))
 PATIENT = ("-p", "heartbeat_timeout:=2.0", "-p", "late_limit:=2.0", "-p", "commander_timeout:=1.0")
@@ -30,13 +32,17 @@ PATIENT = ("-p", "heartbeat_timeout:=2.0", "-p", "late_limit:=2.0", "-p", "comma
 @pytest.fixture(scope="module")
 def bench():
     bench = Bench(*PATIENT, "-p", "payload:=dumbbell_4lb")
-    bench.run_active(ArmDriverNode())
     yield bench
     bench.close()
 
 
 @pytest.fixture(scope="module")
-def driver(bench, robot):
+def node(bench):
+    return bench.run_active(ArmDriverNode())
+
+
+@pytest.fixture(scope="module")
+def driver(bench, node, robot):
     return DriverProbe(bench, robot, scene=Scene())
 
 
@@ -330,6 +336,36 @@ def test_lifecycle_without_autostart(bench, driver):
     response = driver.execute(driver.move())
     assert not response.accepted and "joint_3" in response.message  # given before the start, and yet it counts
     assert not bench.set_parameter("arm_driver", fault_nan_torques=[""])
+
+
+def test_an_error_of_the_node_hands_the_arm_back_and_it_can_start_again(bench, driver, node, monkeypatch):
+    release = node._release
+
+    def break_once(reason):
+        monkeypatch.setattr(node, "_release", release)
+        raise RuntimeError("something inside")
+
+    monkeypatch.setattr(node, "_release", break_once)
+    count, loop = len(driver.status.messages), node._loop
+    assert not bench.change_state("arm_driver", "deactivate")
+    assert driver.status.wait(lambda status: status.mode == IDLE, after=count).text == "the driver has an error"
+    assert not loop.is_alive
+    assert bench.change_state("arm_driver", "configure") and bench.change_state("arm_driver", "activate")
+    driver.wait_for(HOLD)
+
+
+@pytest.mark.parametrize(
+    ("mode", "scheduling", "level"),
+    [("mock", "normal", Level.OK), ("hardware", "SCHED_FIFO 80", Level.OK), ("hardware", "normal", Level.WARN)],
+)
+def test_diagnostics_warn_where_a_real_arm_has_no_real_time_priority(node, monkeypatch, mode, scheduling, level):
+    monkeypatch.setattr(node, "_config", SimpleNamespace(values=ArmDriverParameters(mode=mode, robot_ip="192.0.2.1")))
+    monkeypatch.setattr(node, "_has_real_time", scheduling.startswith("SCHED_FIFO"))
+    monkeypatch.setattr(node, "_loop", SimpleNamespace(scheduling=scheduling))
+    found, text = node._judge(SimpleNamespace(has_failed=False, reason="holding"))
+    assert found is level
+    assert text == ("holding; no real-time priority: normal" if level is Level.WARN else "holding")
+    assert node._judge(SimpleNamespace(has_failed=True, reason="lost"))[0] is Level.ERROR
 
 
 def test_driver_that_was_never_activated_can_be_closed(bench):
