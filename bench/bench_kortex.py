@@ -13,6 +13,7 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import time
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -36,18 +37,22 @@ from sysid_ros.drivers.emulated_plant import PERIOD
 from sysid_ros.drivers.kortex.build import KortexSetup, build_kortex_loop
 from sysid_ros.drivers.kortex.emulator.server import EmulatorServer
 from sysid_ros.drivers.kortex.emulator.setup import EmulatorSetup, build_base
-from sysid_ros.drivers.kortex.enums import ArmState, FrameType, Function
+from sysid_ros.drivers.kortex.enums import ArmState, DeviceType, FrameType, Function
 from sysid_ros.drivers.kortex.errors import KortexDecodeError
-from sysid_ros.drivers.kortex.frame import Frame, decode_frame, encode_frame
+from sysid_ros.drivers.kortex.frame import Frame, TcpFrames, decode_frame, encode_frame, parse, wrap_for_tcp
 from sysid_ros.drivers.kortex.messages import (
     Command,
     Feedback,
+    decode_actuators,
+    decode_arm_state,
     decode_command,
     decode_feedback,
     encode_command,
     encode_feedback,
 )
+from sysid_ros.drivers.kortex.schema import message_class
 from sysid_ros.drivers.kortex.settings import KortexSettings
+from sysid_ros.drivers.kortex.tcp import error_of, session_request
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.network.faults import NetworkFaults
 
@@ -124,18 +129,53 @@ def run_faults(model: LoopModel, seconds: float) -> None:
     print_campaign(partial(fault_row, model, seconds), columns, title)
 
 
+def reply_of(function: Function, name: str, **values: object) -> Frame:
+    payload = message_class(name)(**values).SerializeToString()
+    return Frame(FrameType.RESPONSE, function, 5, 6, 0, payload)
+
+
+def in_frame(read: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    return lambda data: read(decode_frame(data).payload)
+
+
+def read_stream(data: bytes) -> list[Frame]:
+    """A stream that comes in two pieces."""
+    cutter = TcpFrames()
+    return [decode_frame(one) for piece in (data[:20], data[20:]) for one in cutter.feed(piece)]
+
+
+def address(data: bytes) -> list[bytes]:
+    """The requests that would be sent to the devices of a list."""
+    frame = Frame(FrameType.REQUEST, Function.SET_CONTROL_MODE, 5, 6)
+    return [encode_frame(frame._replace(device=one)) for one in decode_actuators(data)]
+
+
 def run_fuzz(count: int) -> None:
     q = np.linspace(1.0, 300.0, 7)
     request = Frame(FrameType.REQUEST, Function.REFRESH, 5, 6, 0, encode_command(Command(9, q, q / 10.0)))
     ids = (9,) * 7
     state = Feedback(9, ArmState.SERVOING_LOW_LEVEL, q, q / 100.0, q / 10.0, ids, ids, ids, 0, ids)
     reply = request._replace(kind=FrameType.RESPONSE, payload=encode_feedback(state))
+    handles = [{"device_type": DeviceType.BIG_ACTUATOR, "device_identifier": k, "order": k} for k in range(1, 8)]
+    devices = reply_of(Function.READ_ALL_DEVICES, "DeviceHandles", device_handle=handles)
+    arm_state = reply_of(Function.GET_ARM_STATE, "ArmStateInformation", active_state=ArmState.SERVOING_READY)
+    number = reply_of(Function.GET_ACTUATOR_COUNT, "ActuatorInformation", count=7)
+    error = reply_of(Function.REFRESH, "Error", error_code=3, error_sub_code=75, error_sub_string=b"wrong mode")
+    error = error._replace(error=3, sub_error=75)
+    session = request._replace(function=Function.CREATE_SESSION, payload=session_request(KortexSettings()))
+    stream = b"".join(wrap_for_tcp(encode_frame(frame)) for frame in (devices, error))
     rows = [
-        fuzz_row(what, encode_frame(frame), decode, KortexDecodeError, count)
-        for what, decode, frame in (
+        fuzz_row(what, data if isinstance(data, bytes) else encode_frame(data), decode, KortexDecodeError, count)
+        for what, decode, data in (
             ("frame", decode_frame, request),
-            ("command in a frame", lambda data: decode_command(decode_frame(data).payload, 7), request),
-            ("feedback in a frame", lambda data: decode_feedback(decode_frame(data).payload, 7), reply),
+            ("command in a frame", in_frame(partial(decode_command, n=7)), request),
+            ("feedback in a frame", in_frame(partial(decode_feedback, n=7)), reply),
+            ("TCP stream of two frames", read_stream, stream),
+            ("devices in a frame", in_frame(address), devices),
+            ("arm state in a frame", in_frame(decode_arm_state), arm_state),
+            ("number of actuators in a frame", in_frame(partial(parse, "ActuatorInformation")), number),
+            ("error in a frame", lambda data: str(error_of("a call", decode_frame(data))), error),
+            ("request for a session in a frame", in_frame(partial(parse, "CreateSessionInfo")), session),
         )
     ]
     print_fuzz(rows)

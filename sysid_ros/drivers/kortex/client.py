@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import time
 
-from sysid_ros.drivers.kortex.enums import ArmState, ControlMode, DeviceType, FrameType, Function, ServoingMode
+from sysid_ros.drivers.kortex.enums import ArmState, ControlMode, FrameType, Function, ServoingMode
 from sysid_ros.drivers.kortex.errors import KortexConnectionLost, KortexDecodeError
 from sysid_ros.drivers.kortex.frame import ID_MODULUS, Frame, decode_frame, encode_frame, parse
 from sysid_ros.drivers.kortex.link import Call, CyclicCounts, KortexLink
-from sysid_ros.drivers.kortex.messages import Command, Feedback, decode_feedback, encode_command
+from sysid_ros.drivers.kortex.messages import (
+    Command,
+    Feedback,
+    decode_actuators,
+    decode_arm_state,
+    decode_feedback,
+    encode_command,
+)
 from sysid_ros.drivers.kortex.schema import message_class
 from sysid_ros.drivers.kortex.settings import KortexSettings
 from sysid_ros.drivers.kortex.tcp import TcpSession, error_of, session_request
@@ -65,11 +72,11 @@ class KortexClient(KortexLink):
 
     def find_actuators(self) -> Call[tuple[int, ...]]:
         """See :meth:`KortexLink.find_actuators`."""
-        return self._tcp.start(Function.READ_ALL_DEVICES, read=_read_actuators)
+        return self._tcp.start(Function.READ_ALL_DEVICES, read=decode_actuators)
 
     def ask_arm_state(self) -> Call[ArmState]:
         """See :meth:`KortexLink.ask_arm_state`."""
-        return self._tcp.start(Function.GET_ARM_STATE, read=_read_arm_state)
+        return self._tcp.start(Function.GET_ARM_STATE, read=decode_arm_state)
 
     def refresh(self, command: Command | None, timeout: float) -> Feedback | None:
         """See :meth:`KortexLink.refresh`."""
@@ -155,17 +162,3 @@ class KortexClient(KortexLink):
         if function is Function.CREATE_SESSION:
             self._session = frame.session
         return frame
-
-
-def _read_actuators(data: bytes) -> tuple[int, ...]:
-    handles = parse("DeviceHandles", data).device_handle
-    kinds = {kind.value for kind in DeviceType if kind.is_actuator}
-    return tuple(sorted(one.device_identifier for one in handles if one.device_type in kinds))
-
-
-def _read_arm_state(data: bytes) -> ArmState:
-    value = parse("ArmStateInformation", data).active_state
-    try:
-        return ArmState(value)
-    except ValueError:
-        raise KortexDecodeError(f"arm state {value}", len(data)) from None

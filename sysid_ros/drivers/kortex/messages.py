@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.kortex.enums import ArmState, CommandFlag
+from sysid_ros.drivers.kortex.enums import ArmState, CommandFlag, DeviceType
 from sysid_ros.drivers.kortex.errors import KortexDecodeError
 from sysid_ros.drivers.kortex.frame import parse
 from sysid_ros.drivers.kortex.schema import message_class
@@ -20,6 +20,8 @@ _LARGEST_ANGLE = 720.0
 """Positions beyond this are no measurement [deg]."""
 _LARGEST_VALUE = 1e4
 """Speeds [deg/s] and torques [Nm] beyond this are no measurement."""
+_LARGEST_DEVICE = 0xFF
+"""A frame has 8 bits for the device it is for."""
 
 
 class Command(NamedTuple):
@@ -146,6 +148,45 @@ def read_feedback(message: object, n: int, size: int = 0) -> Feedback:
         message.base.fault_bank_a,
         tuple(one.status_flags for one in actuators),
     )
+
+
+def decode_arm_state(data: bytes) -> ArmState:
+    """Decodes the state of the arm.
+
+    Raises:
+        KortexDecodeError: It is none.
+    """
+    value = parse("ArmStateInformation", data).active_state
+    try:
+        return ArmState(value)
+    except ValueError:
+        raise KortexDecodeError(f"arm state {value}", len(data)) from None
+
+
+def decode_actuators(data: bytes) -> tuple[int, ...]:
+    """Decodes the devices of an arm; gives the ids of its actuators in ascending order, from the base to the flange.
+
+    Raises:
+        KortexDecodeError: It is no list of devices, or has ids that no frame can carry.
+    """
+    return read_actuators(parse("DeviceHandles", data), len(data))
+
+
+def read_actuators(message: object, size: int = 0) -> tuple[int, ...]:
+    """The same of a parsed message; Kinova's own class has the same fields.
+
+    Args:
+        message: It.
+        size: Its length, for the error [bytes].
+
+    Raises:
+        KortexDecodeError: An id cannot be carried by a frame (0 is the base), or is there twice.
+    """
+    kinds = {kind.value for kind in DeviceType if kind.is_actuator}
+    ids = sorted(one.device_identifier for one in message.device_handle if one.device_type in kinds)
+    if any(not 0 < one <= _LARGEST_DEVICE for one in ids) or len(set(ids)) < len(ids):
+        raise KortexDecodeError(f"device ids of actuators {ids[:10]}; they are different numbers from 1 to 255", size)
+    return tuple(ids)
 
 
 def _finite(values: list[float], largest: float, name: str, size: int) -> Array:

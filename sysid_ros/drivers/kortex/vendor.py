@@ -15,10 +15,10 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from sysid_ros.drivers.arm import ArmError
-from sysid_ros.drivers.kortex.enums import ArmState, ControlMode, DeviceType, ServoingMode
+from sysid_ros.drivers.kortex.enums import ArmState, ControlMode, ServoingMode
 from sysid_ros.drivers.kortex.errors import KortexConnectionLost, KortexDecodeError, KortexServerError
 from sysid_ros.drivers.kortex.link import Call, CyclicCounts, KortexLink
-from sysid_ros.drivers.kortex.messages import Command, Feedback, read_feedback
+from sysid_ros.drivers.kortex.messages import Command, Feedback, read_actuators, read_feedback
 from sysid_ros.drivers.kortex.settings import REPLY_TIMEOUT, KortexSettings
 
 T = TypeVar("T")
@@ -145,7 +145,7 @@ class VendorClient(KortexLink):
 
     def find_actuators(self) -> Call[tuple[int, ...]]:
         """See :meth:`KortexLink.find_actuators`."""
-        return self._call("READ_ALL_DEVICES", lambda: self._devices.ReadAllDevices(), _read_actuators)
+        return self._call("READ_ALL_DEVICES", lambda: self._devices.ReadAllDevices(), read_actuators)
 
     def ask_arm_state(self) -> Call[ArmState]:
         """See :meth:`KortexLink.ask_arm_state`."""
@@ -233,11 +233,6 @@ class VendorClient(KortexLink):
             one = message.actuators.add()
             one.command_id, one.flags, one.position, one.torque_joint = command.frame, int(command.flags), q, tau
         return message
-
-
-def _read_actuators(found: Any) -> tuple[int, ...]:
-    kinds = {kind.value for kind in DeviceType if kind.is_actuator}
-    return tuple(sorted(one.device_identifier for one in found.device_handle if one.device_type in kinds))
 
 
 def _translate(call: str, error: Exception) -> ArmError:

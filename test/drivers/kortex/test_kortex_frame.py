@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sysid_ros.drivers.kortex.enums import FrameType, Function, Safety, name_faults
+from sysid_ros.drivers.kortex.enums import ArmState, DeviceType, FrameType, Function, Safety, name_faults
 from sysid_ros.drivers.kortex.errors import KortexDecodeError
 from sysid_ros.drivers.kortex.frame import (
     LARGEST_FRAME,
@@ -20,6 +20,8 @@ from sysid_ros.drivers.kortex.frame import (
 )
 from sysid_ros.drivers.kortex.messages import (
     Command,
+    decode_actuators,
+    decode_arm_state,
     decode_command,
     decode_feedback,
     encode_command,
@@ -190,6 +192,55 @@ def test_random_datagrams_raise_nothing_but_the_decoders_error(decode, name):
         accepted += 1
         assert np.isfinite(message.q).all() and np.isfinite(message.tau).all() and message.q.shape == (7,)
     assert 0 < accepted < 7_500
+
+
+def devices(*ids, kind=DeviceType.BIG_ACTUATOR):
+    message = message_class("DeviceHandles")()
+    for number in ids:
+        message.device_handle.add(device_type=kind, device_identifier=number)
+    return message.SerializeToString()
+
+
+@pytest.mark.parametrize("ids", [(1, 2, 0), (1, 2, 256), (1, 2, 0xFFFFFFFF), (1, 2, 2)])
+def test_device_ids_that_no_frame_can_carry_are_refused(ids):
+    """With 8 bits for it, id 256 would be a frame of another type for device 0."""
+    assert decode_actuators(devices(7, 1, 255) + devices(0, 999, kind=DeviceType.INTERCONNECT)) == (1, 7, 255)
+    with pytest.raises(KortexDecodeError, match="different numbers from 1 to 255"):
+        decode_actuators(devices(*ids))
+
+
+def test_arm_states_that_are_none_are_refused():
+    information = message_class("ArmStateInformation")
+    assert decode_arm_state(information(active_state=7).SerializeToString()) is ArmState.SERVOING_READY
+    with pytest.raises(KortexDecodeError, match="arm state 77"):
+        decode_arm_state(information(active_state=77).SerializeToString())
+
+
+SERVICES = {
+    "stream": (lambda data: [decode_frame(one) for one in TcpFrames().feed(data)],
+               wrap_for_tcp(WIRE["GetActuatorCount response", "tcp"])),
+    "devices": (lambda data: encode_frame(Frame(FrameType.REQUEST, Function.SET_CONTROL_MODE, 1, 2,
+                                                (decode_actuators(data) or (1,))[-1])), devices(*range(1, 8))),
+    "arm state": (decode_arm_state, b"\x08\x07"),
+    "number of actuators": (lambda data: parse("ActuatorInformation", data).count, b"\x08\x07"),
+    "session": (lambda data: decode_frame(data).session, WIRE["CreateSession response", "tcp"]),
+    "error": (lambda data: str(error_of("CALL", decode_frame(data))), WIRE["Refresh response with error", "udp"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_random_replies_of_the_services_raise_nothing_but_the_decoders_error(name):
+    """5 000 of each here, 100 000 in bench/bench_kortex.py."""
+    decode, wire = SERVICES[name]
+    decode(wire)
+    rng, accepted = np.random.default_rng(2), 0
+    for k in range(5_000):
+        try:
+            decode(mutate(wire, rng, k))
+        except KortexDecodeError:
+            continue
+        accepted += 1
+    assert 0 < accepted < 5_000
 
 
 def test_ids_wrap_and_zeros_are_absent():

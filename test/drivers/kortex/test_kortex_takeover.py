@@ -12,6 +12,7 @@ from test_kortex_faults import Memory, MemoryArm
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.kortex.emulator.base import TCP, UDP
 from sysid_ros.drivers.kortex.enums import ControlMode, Function, ServoingMode
+from sysid_ros.drivers.kortex.errors import KortexConnectionLost
 from sysid_ros.drivers.kortex.frame import decode_frame
 from sysid_ros.drivers.kortex.schema import message_class
 from sysid_ros.drivers.kortex.settings import KortexSettings
@@ -46,6 +47,13 @@ def test_torque_limits_that_do_not_hold_the_arm_are_refused_before_torque():
     run(loop, 0.2)
     assert loop.mode is LoopMode.HOLD and memory.farthest < 5e-3
     loop.release("test")
+
+
+def test_devices_that_cannot_be_addressed_are_refused():
+    base = make_base(device_ids=(1, 2, 3, 4, 5, 6, 263))
+    with pytest.raises(KortexConnectionLost, match=r"answer to READ_ALL_DEVICES cannot be read: .*from 1 to 255"):
+        MemoryArm(Memory(base)).connect()
+    assert not base.reports
 
 
 # How long a cycle waits

@@ -182,7 +182,8 @@ def kortex_api(monkeypatch):
 
 
 def test_without_kinovas_package_it_says_what_to_do():
-    with pytest.raises(VendorApiMissing, match=r"No module named 'kortex_api'.*install Kinova's wheel.*'kortex_api' = native"):
+    words = r"No module named 'kortex_api'.*install Kinova's wheel.*'kortex_api' = native"
+    with pytest.raises(VendorApiMissing, match=words):
         import_kortex_api()
     with RunningEmulator(make_base()) as emulator, pytest.raises(VendorApiMissing):
         make_arm(emulator, api=Api.VENDOR).connect()
