@@ -7,7 +7,6 @@ be left alone.
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ import numpy as np
 from sysid_ros.drivers.arm import ArmError, Array
 from sysid_ros.drivers.gravity_test import check_gravity
 from sysid_ros.drivers.kortex.enums import ArmState, ControlMode, ServoingMode, name_faults
-from sysid_ros.drivers.kortex.errors import KortexConnectionLost, KortexServerError
 from sysid_ros.drivers.kortex.link import Call, T, wait_for
 from sysid_ros.drivers.kortex.messages import Feedback
 from sysid_ros.drivers.takeover import (
@@ -213,10 +211,12 @@ def hand_back(arm: KortexArm, devices: tuple[int, ...]) -> str:
             arm.is_torque[joint] = False
     except ArmError as error:
         problem = str(error)
-    is_silent = problem and arm.link.silence > timeout
-    with contextlib.suppress(KortexServerError, KortexConnectionLost):
-        if not is_silent:
-            wait_for(arm.link.set_servoing_mode(ServoingMode.SINGLE_LEVEL), timeout, meanwhile)
+    if problem and arm.link.silence > timeout:
+        return problem
+    try:
+        wait_for(arm.link.set_servoing_mode(ServoingMode.SINGLE_LEVEL), timeout, meanwhile)
+    except ArmError as error:
+        problem = problem or str(error)
     return problem
 
 
