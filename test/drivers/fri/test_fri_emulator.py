@@ -310,7 +310,7 @@ def test_every_option_of_the_command_line_reaches_the_emulator():
 
 def test_only_arms_of_kuka_are_emulated():
     assert build_controller(EmulatorSetup("lbr_iiwa7")).arm.robot.name == "kuka_lbr_iiwa7"
-    with pytest.raises(ParameterOutOfRange, match="one of KUKA's LBR"):
+    with pytest.raises(ParameterOutOfRange, match="'protocol: fri'"):
         build_controller(EmulatorSetup("kinova_gen3"))
 
 

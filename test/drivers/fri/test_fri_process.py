@@ -98,5 +98,5 @@ def test_laws_for_other_periods_have_other_names():
 
 def test_the_emulator_refuses_in_one_sentence(capsys):
     assert main(["--robot", "kinova_gen3"]) == 2
-    assert "one of KUKA's LBR" in capsys.readouterr().err
+    assert "'protocol: fri'" in capsys.readouterr().err
     assert main(["--send-period", "0.0005"]) == 2
