@@ -261,6 +261,6 @@ def test_bytes_that_are_no_frame_are_counted_and_not_answered(base):
 
 def test_the_command_line_refuses_in_one_sentence(capsys):
     assert main(["--robot", "kuka_lbr_med7"]) == 2
-    assert "one of Kinova's" in capsys.readouterr().err
+    assert "allowed: one with 'protocol: kortex'" in capsys.readouterr().err
     assert main(["--watchdog-time", "0"]) == 2
     assert main(["--measured-sign", "0.5"]) == 2
