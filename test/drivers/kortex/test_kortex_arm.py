@@ -378,27 +378,6 @@ def test_a_base_that_dies_is_lost_and_its_successor_is_taken_over():
         loop.release("test")
 
 
-def test_a_dead_tcp_session_stops_the_motion_as_a_fault(running):
-    emulator, loop = running
-    loop.arm._link._tcp.is_open = False
-    state = loop.arm.read()
-    assert any("does not answer over TCP" in fault for fault in state.faults)
-
-
-def test_a_warning_of_an_actuator_is_a_fault_the_loop_brakes_for(running):
-    emulator, loop = running
-    watch = emulator.base.actuators._watch
-
-    def warn():
-        watch()
-        emulator.base.actuators.warnings[1] = int(Safety.FOLLOWING_ERROR)
-
-    emulator.base.actuators._watch = warn
-    loop.arm.command(loop.arm.last_torque)
-    loop.arm.read()
-    assert loop.arm.read().faults == ("joint_2 warns of FOLLOWING_ERROR",)
-
-
 def test_after_a_stop_the_base_holds_and_the_arm_can_be_read(running):
     emulator, loop = running
     q = emulator.base.arm.q
