@@ -67,7 +67,7 @@ def test_a_recording_holds(plans, robot, tmp_path, capsys):
         (lambda m: m.certificate.tracking_bound.__setitem__(2, 1e-3), "position error of joint_3 up to 0.001 rad"),
         (lambda m: m.certificate.nominal_payload.__setitem__(0, 1.2), "its certificate states a feedback torque"),
         (lambda m: setattr(m.certificate, "velocity_bound", []), "states no bound of the velocity error"),
-        (lambda m: setattr(m.certificate, "brake_time", 0.15), "error of joint_6 is only proven to stay below"),
+        (lambda m: setattr(m.certificate, "brake_time", 0.15), "is only proven to stay below"),
         (lambda m: setattr(m.certificate, "control_law", "pid"), "is for the controller 'pid'"),
         (lambda m: setattr(m.certificate, "after", "0" * 64), "takes over from plan 000000000000, which is not here"),
     ],
