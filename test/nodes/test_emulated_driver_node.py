@@ -1,9 +1,12 @@
 """The driver node with the driver of a real arm, connected over UDP to an emulated controller."""
 
+import subprocess
+
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import Bench, DriverProbe
+from node_bench import PATIENCE, Bench, DriverProbe
+from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_msgs.srv import SetPayload
@@ -13,6 +16,7 @@ from sysid_ros.drivers.network.udp import free_port
 from sysid_ros.nodes.arm_driver import ArmDriverNode
 from sysid_ros.nodes.arm_emulator import ArmEmulatorNode, EmulatorEnded
 from sysid_ros.ros import qos
+from sysid_ros.ros.waiting import wait_until
 
 HOLD, IDLE, FAULT = (getattr(DriverStatus, f"MODE_{name}") for name in ("HOLD", "IDLE", "FAULT"))
 
@@ -23,6 +27,7 @@ def bench():
         "model": "kuka_lbr_med7", "port_id": free_port(), "send_period": 0.002,
         "arm_emulator:payload": "'0.6'", "arm_emulator:patience": 0.5,
         "arm_driver:mode": "emulated", "arm_driver:cycle_timeout": 1.0, "arm_driver:session_timeout": 3.0,
+        "arm_driver:connect_timeout": 8.0,
         "arm_driver:late_limit": 5.0, "arm_driver:heartbeat_timeout": 5.0,
     }  # fmt: skip
     bench = Bench(*(word for name, value in given.items() for word in ("-p", f"{name}:={value}")))
@@ -62,3 +67,10 @@ def test_the_arm_is_held_released_and_held_again(bench):
     assert "no message of the controller" in probe.wait_for(FAULT).text
     with pytest.raises(EmulatorEnded, match="-9"):
         emulator._watch()
+
+    refused = bench.call(Trigger, "arm_driver/reconnect")
+    assert not refused.success and "no message of an FRI 1.15 controller came for" in refused.message
+    command = emulator._process.args
+    emulator._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # switched on again
+    assert wait_until(lambda: bench.call(Trigger, "arm_driver/reconnect").success, PATIENCE)
+    probe.wait_for(HOLD)

@@ -1,9 +1,12 @@
 """The driver node with the driver of a Gen3, connected over TCP and UDP to an emulated base."""
 
+import subprocess
+
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import Bench, DriverProbe
+from node_bench import PATIENCE, Bench, DriverProbe
+from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_ros.core.model.loader import load_robot
@@ -12,6 +15,7 @@ from sysid_ros.drivers.network.udp import free_port
 from sysid_ros.nodes.arm_driver import ArmDriverNode
 from sysid_ros.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.ros import qos
+from sysid_ros.ros.waiting import wait_until
 
 
 @pytest.fixture
@@ -27,8 +31,8 @@ def bench():
     bench.close()
 
 
-def test_the_arm_is_held_and_released(bench):
-    bench.run(ArmEmulatorNode())
+def test_the_arm_is_held_found_again_after_a_restart_of_its_base_and_released(bench):
+    emulator = bench.run(ArmEmulatorNode())
     bench.run_active(ArmDriverNode())
     robot = load_robot("kinova_gen3_2f85")
     probe = DriverProbe(bench, robot, scene=Scene())
@@ -41,6 +45,16 @@ def test_the_arm_is_held_and_released(bench):
     values = {one.key: one.value for one in found.status[0].values}
     assert values["arm state"] == "SERVOING_LOW_LEVEL" and int(values["replies"]) > 100
     assert {"replies missing", "round trip p99 [s]", "stamps"} <= set(values)
+
+    emulator._timer.cancel()  # it would end the thread of its node, as it ends the process outside of tests
+    emulator._process.kill()
+    emulator._process.wait()
+    probe.wait_for(DriverStatus.MODE_FAULT)
+    command = emulator._process.args
+    emulator._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # switched on again
+    assert wait_until(lambda: bench.call(Trigger, "arm_driver/reconnect").success, PATIENCE)
+    probe.wait_for(DriverStatus.MODE_HOLD)
+
     heard = len(probe.status.messages)
     assert bench.change_state("arm_driver", "deactivate")
     probe.status.wait(lambda status: status.mode == DriverStatus.MODE_IDLE, after=heard)

@@ -25,9 +25,10 @@ def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
     Raises:
         TakeoverRefused: It is silent, stays IDLE, sends what is no message of this version, or at another period.
     """
+    before = link.session.last
     message = _follow(link, settings, lambda m: m.state is not SessionState.IDLE)
     if message is None:
-        if link.session.last is None:
+        if link.session.last is before:  # what is known of the session is from before it fell silent, if anything
             raise TakeoverRefused(
                 f"no message of an FRI {settings.version.value} controller came for {settings.connect_timeout:g} s "
                 f"({link.describe_silence()}); is its application running, with this computer's address and port?"
