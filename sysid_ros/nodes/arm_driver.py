@@ -277,8 +277,7 @@ class ArmDriverNode(LifecycleNode):
 
     def _begin(self) -> None:
         # Over topics, real-time priority of the loop alone means nothing.
-        is_real_time = self._loop.scheduling.startswith("SCHED_FIFO")
-        self._has_real_time = is_real_time and not self._config.values.is_ros2_control
+        self._has_real_time = self._has_priority and not self._config.values.is_ros2_control
         self._epochs.restart()  # a new loop counts from 1 and a simulated arm holds its first payload again
         self._dropped, self._joint_state_ns, self._is_moving = 0, 0, False
         self._faults = InjectedFaults()
@@ -453,12 +452,17 @@ class ArmDriverNode(LifecycleNode):
         }
         self._diagnose(status.stamp_ns, level, text, values)
 
+    @property
+    def _has_priority(self) -> bool:
+        """Whether the loop was given real-time priority."""
+        return self._loop.scheduling.startswith("SCHED_FIFO")
+
     def _judge(self, status: LoopStatus) -> tuple[Level, str]:
         """How good or bad it is, and why."""
         values = self._config.values
         if status.has_failed:
             return Level.ERROR, status.reason
-        if values.is_simulated or values.is_monitor or self._has_real_time:
+        if values.is_simulated or values.is_monitor or self._has_priority:
             return Level.OK, status.reason
         return Level.WARN, f"{status.reason}; no real-time priority: {self._loop.scheduling}"
 

@@ -1,5 +1,6 @@
 """What the tests of the nodes share: nodes that spin in threads, listeners, service calls, certified motions."""
 
+import subprocess
 import threading
 import time
 
@@ -123,6 +124,19 @@ class Bench:
     def change_state(self, node_name, transition):
         request = ChangeState.Request(transition=Transition(id=TRANSITIONS[transition]))
         return self.call(ChangeState, f"{node_name}/change_state", request).success
+
+
+def kill_controller(emulator):
+    """Kills the emulated controller of an ``ArmEmulatorNode``; returns what starts it again."""
+    emulator._timer.cancel()  # it would end the thread of its node, as it ends the process outside of tests
+    emulator._process.kill()
+    emulator._process.wait()
+
+    def start_again():
+        command = emulator._process.args
+        emulator._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    return start_again
 
 
 class Listener:

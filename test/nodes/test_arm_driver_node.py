@@ -360,7 +360,6 @@ def test_an_error_of_the_node_hands_the_arm_back_and_it_can_start_again(bench, d
 )
 def test_diagnostics_warn_where_a_real_arm_has_no_real_time_priority(node, monkeypatch, mode, scheduling, level):
     monkeypatch.setattr(node, "_config", SimpleNamespace(values=ArmDriverParameters(mode=mode, robot_ip="192.0.2.1")))
-    monkeypatch.setattr(node, "_has_real_time", scheduling.startswith("SCHED_FIFO"))
     monkeypatch.setattr(node, "_loop", SimpleNamespace(scheduling=scheduling))
     found, text = node._judge(SimpleNamespace(has_failed=False, reason="holding"))
     assert found is level

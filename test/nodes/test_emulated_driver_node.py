@@ -1,11 +1,9 @@
 """The driver node with the driver of a real arm, connected over UDP to an emulated controller."""
 
-import subprocess
-
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import PATIENCE, Bench, DriverProbe
+from node_bench import PATIENCE, Bench, DriverProbe, kill_controller
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
@@ -61,16 +59,13 @@ def test_the_arm_is_held_released_and_held_again(bench):
     assert bench.change_state("arm_driver", "activate")
     probe.wait_for(HOLD)
 
-    emulator._timer.cancel()  # it would end the thread of its node, as it ends the process outside of tests
-    emulator._process.kill()
-    emulator._process.wait()
+    start_again = kill_controller(emulator)
     assert "no message of the controller" in probe.wait_for(FAULT).text
     with pytest.raises(EmulatorEnded, match="-9"):
         emulator._watch()
 
     refused = bench.call(Trigger, "arm_driver/reconnect")
     assert not refused.success and "no message of an FRI 1.15 controller came for" in refused.message
-    command = emulator._process.args
-    emulator._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # switched on again
+    start_again()
     assert wait_until(lambda: bench.call(Trigger, "arm_driver/reconnect").success, PATIENCE)
     probe.wait_for(HOLD)

@@ -1,11 +1,9 @@
 """The driver node with the driver of a Gen3, connected over TCP and UDP to an emulated base."""
 
-import subprocess
-
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import PATIENCE, Bench, DriverProbe
+from node_bench import PATIENCE, Bench, DriverProbe, kill_controller
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
@@ -46,12 +44,9 @@ def test_the_arm_is_held_found_again_after_a_restart_of_its_base_and_released(be
     assert values["arm state"] == "SERVOING_LOW_LEVEL" and int(values["replies"]) > 100
     assert {"replies missing", "round trip p99 [s]", "stamps"} <= set(values)
 
-    emulator._timer.cancel()  # it would end the thread of its node, as it ends the process outside of tests
-    emulator._process.kill()
-    emulator._process.wait()
+    start_again = kill_controller(emulator)
     probe.wait_for(DriverStatus.MODE_FAULT)
-    command = emulator._process.args
-    emulator._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # switched on again
+    start_again()
     assert wait_until(lambda: bench.call(Trigger, "arm_driver/reconnect").success, PATIENCE)
     probe.wait_for(DriverStatus.MODE_HOLD)
 

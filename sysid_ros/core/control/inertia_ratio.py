@@ -82,10 +82,10 @@ def inertia_ratios(
     radius, positive = uncertainty.radius, np.resize(_IS_POSITIVE, uncertainty.radius.size)
     positive[INERTIAL * robot.n :] = True  # armatures
     others = np.flatnonzero(~positive & (radius > 0.0))
-    spread = _spread(congruence(factor, columns[..., others]), radius[others])
-    spread += congruence(factor, (columns @ np.where(positive, radius, 0.0))[..., None])[:, 0]
-    arm = congruence(factor, (columns @ uncertainty.arm)[..., None])[:, 0]
-    last = congruence(factor, columns[..., uncertainty.last])  # (S, 10, n, n)
+    spread = _spread(congruence(factor, np.moveaxis(columns[..., others], -1, 1)), radius[others])
+    spread += congruence(factor, columns @ np.where(positive, radius, 0.0))
+    arm = congruence(factor, columns @ uncertainty.arm)
+    last = congruence(factor, np.moveaxis(columns[..., uncertainty.last], -1, 1))  # (S, 10, n, n)
 
     def carrying(bodies: Array) -> Array:
         return np.tensordot(last, bodies, (1, 1)).transpose(0, 3, 1, 2)  # (S, K, n, n)
@@ -97,10 +97,11 @@ def inertia_ratios(
     return np.maximum(lowest, without) - _ROUNDING, highest + _ROUNDING
 
 
-def congruence(factor: Array, columns: Array) -> Array:
-    """``factor X_l factor^T`` of matrices (..., n, n, l), as (..., l, n, n)."""
-    matrices = np.moveaxis(columns, -1, -3)
-    return factor[..., None, :, :] @ matrices @ np.swapaxes(factor, -1, -2)[..., None, :, :]
+def congruence(factor: Array, matrices: Array) -> Array:
+    """``F X F^T`` of X (S, ..., n, n) with F (S, n, n)."""
+    count, n, _ = factor.shape
+    right = matrices.reshape(count, -1, n) @ np.swapaxes(factor, 1, 2)  # all rows in one product
+    return factor.reshape(count, *(1,) * (matrices.ndim - 3), n, n) @ right.reshape(matrices.shape)
 
 
 def _spread(matrices: Array, radius: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.control.inertia_columns import coriolis_columns, inertia_columns
-from sysid_ros.core.control.inertia_ratio import largest_eigenvalue
+from sysid_ros.core.control.inertia_ratio import congruence, largest_eigenvalue
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.uncertainty import InertialUncertainty
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
@@ -111,10 +111,10 @@ def compute_model_terms(
     gradient = _position_gradient(regressor, q, v, a)  # (S, i, j, l)
     # x = factor^T xi with |xi| <= 1 are the velocities of norm one.
     christoffel = np.moveaxis(coriolis_columns(robot, q), -1, 1)  # (S, l, j, n, n)
-    coriolis = _along(factor, _scaled(factor, christoffel))  # (S, l, x, n, n)
+    coriolis = _along(factor, congruence(factor, christoffel))  # (S, l, x, n, n)
     xi = np.linalg.solve(np.swapaxes(factor, 1, 2), v[..., None])[..., 0]
     coriolis_now = _along(xi[:, None], coriolis)[:, :, 0]
-    ratios = _scaled(factor, ratio_columns)
+    ratios = congruence(factor, ratio_columns)
     changing = _combine(payload_rate, ratios[:, uncertainty.last])  # dM/dt by the nominal payload, (S, R, n, n)
     changing_norm = _norm(changing).max(axis=1)
 
@@ -133,7 +133,7 @@ def compute_model_terms(
     joint_inertias = nominal_coriolis + np.swapaxes(nominal_coriolis, -1, -2)  # dM/dq_j
     moving = np.einsum("sjab,sbl->sajl", joint_inertias, accelerations)
     torque_gradient = np.einsum("sijl,sl->sij", gradient, theta[:, inertial])
-    model_columns = _scaled(factor, np.moveaxis(gradient - moving, -1, 1))
+    model_columns = congruence(factor, np.moveaxis(gradient - moving, -1, 1))
     swapped = np.einsum("sia,sal,srl->sri", factor, columns[..., uncertainty.last], payload_rate, optimize=True)
     # What friction and armature add to the model error, where M changes.
     rest = robot.friction(np.maximum(*(np.abs(bound) for bound in model.deviation)))
@@ -190,13 +190,6 @@ def _along(directions: Array, matrices: Array) -> Array:
     count, parameters, joints, *shape = matrices.shape
     flat = matrices.reshape(count, parameters, joints, -1)
     return (directions[:, None] @ flat).reshape(count, parameters, directions.shape[1], *shape)
-
-
-def _scaled(factor: Array, matrices: Array) -> Array:
-    """``F X F^T`` of X (S, ..., n, n) with F (S, n, n)."""
-    count, n, _ = factor.shape
-    right = matrices.reshape(count, -1, n) @ np.swapaxes(factor, 1, 2)  # all rows in one product
-    return factor.reshape(count, *(1,) * (matrices.ndim - 3), n, n) @ right.reshape(matrices.shape)
 
 
 def _spread(matrices: Array, radius: Array) -> Array:
