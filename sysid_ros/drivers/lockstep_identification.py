@@ -49,14 +49,15 @@ class LockstepSettings:
         planning_times: Simulated times that planning takes, used in turn [s].
         time_limit: Time of the real clock after which a plan must be there [s].
         first_time_limit: The same for a start from rest [s].
-        estimate_period: Time between two estimates that the others get to know [s].
+        estimate_period: Time between two estimates that the others get to know [s]; that of the node ``estimator``, so
+            what a plan is asked for with is as old as there.
         batch: Samples that reach the estimator together.
     """
 
     planning_times: tuple[float, ...] = (0.0,)
     time_limit: float = 1.3
     first_time_limit: float = 10.0
-    estimate_period: float = 1.5
+    estimate_period: float = 0.5
     batch: int = 20
 
 
@@ -133,13 +134,14 @@ class LockstepBackend:
         self._guard = SceneGuard()
         self._guard.see(self._scene)
         self._buffer: list[LoopSample] = []
-        self._next_estimate_ns = 0
+        self._estimate_ns, self._next_estimate_ns = 0, 0
         self._estimate: ParameterEstimate | None = None
         self._information = np.zeros((10, 10))
         self._box: Box | None = None
         # What the controller takes for true stays the same while bounds shrink: changing it would cost tracking bound.
         self._nominal = loop.model.payload
         self._parts: dict[tuple[str, str], PlanAttempt] = {}
+        self._begins_ns: dict[tuple[str, str], int] = {}
 
     def change_scene(self, scene: Scene) -> None:
         """Another scene is seen: the loop brakes where the present motion was not certified for it."""
@@ -233,6 +235,9 @@ class LockstepBackend:
             self.records.refusals.append(str(refusal))
             raise IdentificationFailed(IdentificationErrorCode.EXECUTION_FAILED, str(refusal)) from refusal
         self.records.executed.append(trajectory.hash())
+        self._begins_ns[part.key] = (
+            self._loop.now_ns if before is None else self._begins_ns[before.key] + round(1e9 * before.takeover_time)
+        )
         if continuation is not None:
             self._box = knowledge.box
             self.records.models.append((self._loop.now_ns, continuation.model))
@@ -240,6 +245,16 @@ class LockstepBackend:
     def is_followed(self, part: PlannedPart) -> bool:
         """See :class:`IdentificationBackend`."""
         return self._loop.status().plan_hash == part.motion.trajectory.hash()
+
+    def time_until_takeover(self, part: PlannedPart) -> float:
+        """See :class:`IdentificationBackend`, in the time of the loop; infinite for a part that was not started."""
+        begin_ns = self._begins_ns.get(part.key)
+        return np.inf if begin_ns is None else part.takeover_time - 1e-9 * (self._loop.now_ns - begin_ns)
+
+    def share_to_come(self, part: PlannedPart) -> float:
+        """See :class:`IdentificationBackend`."""
+        begin_ns = self._begins_ns.get(part.key)
+        return 1.0 if begin_ns is None else part.share_after(1e-9 * (self._estimate_ns - begin_ns))
 
     def motion_state(self) -> MotionState:
         """See :class:`IdentificationBackend`."""
@@ -302,7 +317,8 @@ class LockstepBackend:
 
     def _publish(self) -> None:
         self._estimate, self._information = self._estimator.estimate(), self._estimator.information()
-        self._next_estimate_ns = self._loop.now_ns + round(1e9 * self._settings.estimate_period)
+        self._estimate_ns = self._loop.now_ns
+        self._next_estimate_ns = self._estimate_ns + round(1e9 * self._settings.estimate_period)
         self.records.estimates.append((self._loop.now_ns, self._estimate))
 
     # Time

@@ -80,7 +80,10 @@ CANCEL_TRIES = 5
 FIRST_PLAN_TIME = 30.0
 """How long the safe planner may search for a plan while the arm rests [s]: a second of computing, on a busy machine."""
 TAKEOVER_RESERVE = 0.15
-"""How long before the take-over a plan must be there, to be checked and handed to the loop [s]."""
+"""How long before the take-over a plan must be there, to be checked and handed to the loop [s].
+
+With ``ANSWER_RESERVE`` of the node ``safe_planner`` it makes up ``HAND_OVER_RESERVE`` of the procedure.
+"""
 LEAST_PLAN_TIME = 0.2
 """Less time than this is not worth asking for a plan [s]."""
 SERVICE_RESERVE = 1.0
@@ -340,7 +343,7 @@ class RosBackend:
             self._plan_time = time.monotonic()
             self._begins = {trajectory.hash(): self._plan_time}
         else:
-            wait = self._time_until_takeover(before)
+            wait = self.time_until_takeover(before)
             self._begins[trajectory.hash()] = time.monotonic() + wait
             stamp_ns += round(1e9 * max(0.0, wait))
         self._watch.records.motions.append((stamp_ns, trajectory, motion.condition_number, certificate))
@@ -373,7 +376,7 @@ class RosBackend:
                 estimate = estimate_to_message(tighter, self._watch.estimate_stamp_ns)
             request.continues_plan = before.motion.trajectory.hash()
             request.takeover_time = before.takeover_time
-            left = self._time_until_takeover(before) - TAKEOVER_RESERVE
+            left = self.time_until_takeover(before) - TAKEOVER_RESERVE
             if left <= LEAST_PLAN_TIME:
                 text = f"only {left:.2f} s are left to plan in"
                 raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, text)
@@ -382,13 +385,6 @@ class RosBackend:
         if goal is not None:
             request.purpose, request.goal_position = PlanNext.Request.MOVE, goal.tolist()
         return self._ask_for_part(request)
-
-    def _time_until_takeover(self, part: PlannedPart) -> float:
-        """Time until another part has to take over [s]; while the arm rests, as long as the first plan may take."""
-        begins = self._begins.get(part.motion.trajectory.hash())
-        if begins is None:
-            return FIRST_PLAN_TIME
-        return begins + part.takeover_time - time.monotonic()
 
     def _ask_for_part(self, request: PlanNext.Request) -> PlannedPart:
         failed, records, started = IdentificationErrorCode.PLAN_FAILED, self._watch.records, time.monotonic()
@@ -446,14 +442,20 @@ class RosBackend:
             self._ended_time += self._takeovers[wanted]
             self._plan_hash = self._uncounted_hash = wanted
             self._present_time = 0.0
-            self._correct_begin(wanted)
+            self._note_progress()
         return True
 
-    def _correct_begin(self, wanted: str) -> None:
-        """A plan begins in the time of the arm, which passes more slowly than real time where an emulated one waits."""
-        watch, plan = self._watch, self._own_plans().get(wanted)
-        if plan is not None and watch.status.plan_hash == wanted:
-            self._begins[wanted] = watch.status_time - watch.status.progress * plan.duration
+    def time_until_takeover(self, part: PlannedPart) -> float:
+        """See :class:`IdentificationBackend`; while the arm rests, as long as the first plan may take."""
+        begins = self._begins.get(part.motion.trajectory.hash())
+        return FIRST_PLAN_TIME if begins is None else begins + part.takeover_time - time.monotonic()
+
+    def share_to_come(self, part: PlannedPart) -> float:
+        """See :class:`IdentificationBackend`, by the stamps of samples."""
+        motions = self._watch.records.motions
+        # Not by hash: an arm that cannot move rests twice alike.
+        begins_ns = [stamp_ns for stamp_ns, _, _, certificate in motions if certificate is part.certificate]
+        return part.share_after(1e-9 * (self._watch.estimate_stamp_ns - begins_ns[-1])) if begins_ns else 1.0
 
     def motion_state(self) -> MotionState:
         """See :class:`IdentificationBackend`."""
@@ -501,11 +503,27 @@ class RosBackend:
 
     def _note_progress(self) -> bool:
         """Notes how long the present plan has been followed, if it is one of this goal's; returns whether it is."""
-        status = self._watch.status
+        heard, status = self._watch.status_time, self._watch.status
         plan = self._own_plans().get(status.plan_hash)
         if plan is not None:
             self._present_time = status.progress * plan.duration
+            self._correct_begins(status.plan_hash, heard - self._present_time)
         return plan is not None
+
+    def _correct_begins(self, followed: str, begins: float) -> None:
+        """Plans begin in the time of the arm, which passes more slowly than real time where an emulated one waits.
+
+        Args:
+            followed: Hash of the plan that is followed.
+            begins: When it began by what has been done of it, monotonic [s].
+        """
+        plans = [motion[1].hash() for motion in self._watch.records.motions[-2:]]
+        if len(set(plans)) < len(plans):  # rests twice alike: which of the two it is cannot be told
+            return
+        self._begins[followed] = begins
+        waiting = plans[-1]
+        if waiting != followed and waiting in self._takeovers:
+            self._begins[waiting] = begins + self._takeovers[waiting]
 
     def estimate(self) -> ParameterEstimate | None:
         """See :class:`IdentificationBackend`."""

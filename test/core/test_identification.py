@@ -222,12 +222,19 @@ def test_a_trajectory_longer_than_the_motion_time_is_refused():
 
 
 class ChainBackend(FakeBackend):
-    """Plans of 3 s that may be left after 1.5 s; ``missing`` are the numbers of plans that are not found."""
+    """Plans of 3 s that may be left after 1.5 s; ``missing`` are the numbers of plans that are not found.
 
-    def __init__(self, widths=(0.5,), missing=(), refused=(), **options):
+    A plan that takes over is made in ``planning_time``. Estimates are made every 0.5 s; 1.5 s of motion add the unit
+    matrix to the information. Of each request for a plan the number of the plan before, the information, the time until
+    the take-over and the time of the arm are kept.
+    """
+
+    def __init__(self, widths=(0.5,), missing=(), refused=(), planning_time=0.0, **options):
         super().__init__(widths=widths, **options)
         self._missing, self._refused = set(missing), set(refused)
-        self._numbers, self._clock = 0, 0.0
+        self._numbers, self._clock, self._planning_time = 0, 0.0, planning_time
+        self._begins: dict[int, float] = {}  # by number of the plan
+        self._moves: list[list[float]] = []  # begin and end of every motion from rest to rest
         self.speed = lambda clock: 1.0  # how fast the time of the arm passes
         self._following: list[tuple[float, PlannedPart]] = []  # when each begins
         self.asked: list[tuple] = []
@@ -235,7 +242,10 @@ class ChainBackend(FakeBackend):
     def plan_next(self, before, information):
         self._do("plan_next")
         self._numbers += 1
-        self.asked.append((before.motion.trajectory.number if before else 0, information[0, 0]))
+        left = self.time_until_takeover(before) if before else np.inf
+        self.asked.append((before.motion.trajectory.number if before else 0, information[0, 0], left, self._clock))
+        if not self.is_at_rest:
+            self._clock += self._planning_time
         if self._numbers in self._missing:
             raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, f"no plan {self._numbers}")
         path = FakeTrajectory()
@@ -250,10 +260,14 @@ class ChainBackend(FakeBackend):
         if before is None:
             assert self.is_at_rest
             self._following = [(self._clock, part)]
+            self._moves.append([self._clock, self._clock + part.motion.trajectory.duration])
         else:
             begins, last = self._following[-1]
             assert last is before and len(self._following) == 1, "only one may wait"
+            assert self._clock < begins + before.takeover_time, "it comes too late"
             self._following.append((begins + before.takeover_time, part))
+            self._moves[-1][1] = self._following[-1][0] + part.motion.trajectory.duration
+        self._begins[number] = self._following[-1][0]
         self._executed = len(self._widths)
         self.is_at_rest = False
 
@@ -270,7 +284,25 @@ class ChainBackend(FakeBackend):
         progress = (self._clock - first) / followed.motion.trajectory.duration
         return MotionState(is_moving, self._fail_at == "motion", progress, "joint_4 left its tracking bound")
 
+    def time_until_takeover(self, part):
+        begin = self._begins.get(part.motion.trajectory.number)
+        return np.inf if begin is None else begin + part.takeover_time - self._clock
+
+    @property
+    def _estimated(self):
+        """Time of the latest estimate."""
+        return 0.5 * np.floor((self._clock + 1e-9) / 0.5)
+
+    def share_to_come(self, part):
+        begin = self._begins.get(part.motion.trajectory.number, np.inf)
+        return (1.5 - min(max(self._estimated - begin, 0.0), 1.5)) / 1.5
+
+    def information(self):
+        moved = sum(min(self._estimated, end) - begin for begin, end in self._moves if begin < self._estimated)
+        return moved / 1.5 * np.eye(10)
+
     def wait(self, duration):
+        assert duration > 0.0
         self._clock += self.speed(self._clock) * duration
 
 
@@ -284,8 +316,9 @@ def test_plans_take_over_until_the_time_is_used():
     assert outcome.certificates == tuple(f"certificate {k}" for k in (1, 2, 3, 4))
     assert outcome.motion_time == pytest.approx(7.5) and backend.is_at_rest
     assert "all 4 plans are done" in outcome.stop_reason
-    # every plan is asked for with the data of those that are still to come
-    assert backend.asked == [(0, 0.0), (1, 1.0), (2, 2.0), (3, 2.0)]
+    assert [before for before, *_ in backend.asked] == [0, 1, 2, 3]
+    # each is asked for with all data up to its take-over, part of them measured, the rest still to come
+    assert [known for _, known, *_ in backend.asked] == pytest.approx([0.0, 1.0, 2.0, 3.0])
     fractions = [fraction for _, fraction in phases]
     assert fractions == sorted(fractions)
 
@@ -330,11 +363,86 @@ def test_an_arm_whose_time_passes_slowly_is_waited_for_and_one_that_stands_still
     backend.speed = lambda clock: 0.3
     outcome = run_identification(backend, CHAIN)
     assert len(outcome.motions) == 4 and backend.is_at_rest
+    assert [left for *_, left, _ in backend.asked[2:]] == pytest.approx([1.755, 1.755], abs=0.005)
+    for last in (0.5, 2.0):  # the second one while the next plan is not asked for yet
+        backend = ChainBackend()
+        backend.speed = lambda clock, last=last: 1.0 if clock < last else 0.0
+        with pytest.raises(IdentificationFailed, match="has not come to the end of a plan in") as caught:
+            run_identification(backend, CHAIN)
+        assert caught.value.code == IdentificationErrorCode.TIMEOUT and backend.calls[-1] == "brake"
+
+
+# When the next plan is asked for
+
+
+@pytest.mark.parametrize(
+    ("planning_time", "lefts"),
+    [
+        (0.0, [np.inf, np.inf, 1.75, 1.75, 1.75]),
+        (1.4, [np.inf, np.inf, 1.75, 1.75, 1.75]),
+        # asked for at once, when the one before has been handed over: nothing is waited for that is past
+        (1.55, [np.inf, np.inf, 1.75, 1.7, 1.65]),
+    ],
+)
+def test_a_plan_is_asked_for_just_early_enough(planning_time, lefts):
+    backend = ChainBackend(planning_time=planning_time)
+    outcome = run_identification(backend, replace(CHAIN, max_motion_time=9.0))
+    assert [left for *_, left, _ in backend.asked] == pytest.approx(lefts, abs=1e-6)
+    assert len(outcome.motions) == 5 and outcome.motion_time == pytest.approx(9.0)
+    # whenever it is asked for, it counts on all data up to its take-over, and on none twice
+    assert [known for _, known, *_ in backend.asked] == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0])
+
+
+def test_data_of_an_earlier_motion_are_counted_once():
+    backend = ChainBackend(missing={3})
+    run_identification(backend, replace(CHAIN, max_motion_time=12.0))
+    # plans 1 and 2, the second to its end: 4.5 s; plan 4 starts from rest, plan 5 takes over from it
+    assert [known for _, known, *_ in backend.asked[:6]] == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+
+
+def test_the_stop_rule_knows_what_is_known_when_the_plan_would_be_asked_for():
     backend = ChainBackend()
-    backend.speed = lambda clock: 1.0 if clock < 2.0 else 0.0
-    with pytest.raises(IdentificationFailed, match="has not come to the end of a plan in") as caught:
+    backend.estimate = lambda: FakeEstimate(0.5 if backend._clock < 1.0 else 0.1)
+    outcome = run_identification(backend, replace(CHAIN, target_mass_width=0.5))
+    assert "narrower than 0.5 kg" in outcome.stop_reason and backend.calls.count("plan_next") == 2
+
+
+def test_a_part_that_takes_over_early_is_planned_on_from_at_once():
+    backend = ChainBackend()  # a machine that stalls for 1.5 s while the arm moves on
+    backend.speed = lambda clock: 15.0 if 0.35 < clock < 0.45 else 1.0
+    outcome = run_identification(backend, CHAIN)
+    assert [left for *_, left, _ in backend.asked] == pytest.approx([np.inf, np.inf, 1.1, 1.75])
+    assert len(outcome.motions) == 4 and backend.is_at_rest
+    backend = ChainBackend()  # a clock that is wrong
+    backend.time_until_takeover = lambda part: 5.0
+    outcome = run_identification(backend, CHAIN)
+    assert len(outcome.motions) == 4 and [at for *_, at in backend.asked] == pytest.approx([0.0, 0.0, 1.5, 3.0])
+
+
+def test_a_fault_before_the_next_plan_is_asked_for_ends_at_rest():
+    backend = ChainBackend()
+    backend.speed = lambda clock: setattr(backend, "_fail_at", "motion" if clock > 0.5 else "") or 1.0
+    with pytest.raises(IdentificationFailed, match="joint_4 left its tracking bound") as caught:
         run_identification(backend, CHAIN)
-    assert caught.value.code == IdentificationErrorCode.TIMEOUT and backend.calls[-1] == "brake"
+    assert caught.value.code == IdentificationErrorCode.EXECUTION_FAILED
+    assert backend._clock < 1.0 and backend.calls[-2:] == ["execute_next", "brake"] and backend.is_at_rest
+
+
+def test_an_arm_that_rests_before_the_next_plan_is_asked_for_has_failed():
+    backend = ChainBackend()
+    moving = backend.motion_state
+    backend.motion_state = lambda: replace(moving(), is_moving=False) if backend._clock > 0.2 else moving()
+    with pytest.raises(IdentificationFailed, match="came to rest although a plan was to take over"):
+        run_identification(backend, CHAIN)
+    assert backend._clock < 1.0 and backend.calls[-2:] == ["execute_next", "brake"]
+
+
+def test_cancel_before_the_next_plan_is_asked_for_brakes():
+    backend = ChainBackend()
+    with pytest.raises(IdentificationFailed) as caught:
+        run_identification(backend, CHAIN, is_cancelled=lambda: backend._clock > 0.5)
+    assert caught.value.code == IdentificationErrorCode.CANCELED
+    assert backend._clock < 1.0 and backend.calls[-2:] == ["execute_next", "brake"] and backend.is_at_rest
 
 
 # Moves
@@ -363,6 +471,7 @@ def test_a_move_ends_at_its_goal():
     assert move.distance <= 0.01 and move.parts == 3 and move.motion_time == pytest.approx(2 * 1.5 + 3.0)
     assert move.smallest_torque_margin == pytest.approx(0.2)
     assert progress == sorted(progress) and "settle" not in backend.calls and backend.is_at_rest
+    assert backend.asked[2][2] == pytest.approx(3.0)  # at once: nothing is learnt that could be waited for
 
 
 def test_a_goal_behind_a_wall_is_not_tried_forever():

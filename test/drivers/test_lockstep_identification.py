@@ -2,6 +2,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -45,9 +46,21 @@ def test_two_plans_that_are_the_same_motion_are_told_apart(robot):
     assert first.key != second.key and second.key[1] == first.motion.trajectory.hash()
     backend.execute_next(first, None)
     assert loop.mode is LoopMode.TRACK
+    assert backend.time_until_takeover(second) == np.inf and backend.share_to_come(second) == 1.0  # not started
+    begin = 1e-9 * loop.now_ns
     backend.wait(0.5)
     backend.execute_next(second, first)
-    backend.wait(2.0)
+    assert backend.time_until_takeover(first) == pytest.approx(1.0, abs=2e-3)
+    assert backend.time_until_takeover(second) == pytest.approx(2.5, abs=2e-3)
+    backend.wait(0.4)
+    published = 1e-9 * backend.records.estimates[-1][0]
+    assert begin < published <= begin + 0.9 and 1e-9 * loop.now_ns - published < 0.53
+    assert backend.share_to_come(first) == pytest.approx(1.0 - (published - begin) / 1.5, abs=2e-3)
+    assert backend.share_to_come(second) == 1.0
+    backend.wait(1.6)
+    published = 1e-9 * backend.records.estimates[-1][0]
+    assert backend.share_to_come(first) == 0.0
+    assert backend.share_to_come(second) == pytest.approx(1.0 - (published - begin - 1.5) / 1.5, abs=2e-3)
     assert loop.mode is LoopMode.TRACK  # into the second one
     backend.wait(3.0)
     assert loop.mode is LoopMode.HOLD and len(backend.records.executed) == 2 and not backend.records.refusals

@@ -119,6 +119,9 @@ class _MoveProcedure(RecedingProcedure):
             self._first = max(float(np.abs(part.motion.trajectory.start - self._goal).max()), 1e-9)
         return part
 
+    def _wait_to_plan(self, part: PlannedPart, following: PlannedPart) -> None:
+        """A plan is asked for at once: no data come in that it could be better for."""
+
     def _settle(self, progress: float) -> None:
         """Nothing is estimated, but the controller settles."""
         self._backend.wait(self._settings.settle_time)

@@ -181,6 +181,10 @@ class PlannedPart:
         control = self.certificate.control
         return self.motion.trajectory.hash(), "" if control is None else control.after
 
+    def share_after(self, seen: float) -> float:
+        """Share of what it gains that lies later than a time after its begin [s], 0..1, as if it came evenly."""
+        return float(np.clip(1.0 - seen / self.takeover_time, 0.0, 1.0))
+
 
 class IdentificationBackend(Protocol):
     """The arm, the planners and the estimator as the procedure needs them.
@@ -229,6 +233,12 @@ class IdentificationBackend(Protocol):
 
     def is_followed(self, part: PlannedPart) -> bool:
         """Whether the arm follows this part now."""
+
+    def time_until_takeover(self, part: PlannedPart) -> float:
+        """Time until another part has to take over from this one [s]; long for a part that was not started."""
+
+    def share_to_come(self, part: PlannedPart) -> float:
+        """Share of what a part gains that is not in :meth:`information` yet, 0..1; 1 before it has begun."""
 
     def motion_state(self) -> MotionState:
         """What the arm is doing now."""
