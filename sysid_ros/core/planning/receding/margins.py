@@ -79,6 +79,11 @@ class AssumedErrors:
             self, position=factor * self.position, velocity=factor * self.velocity, torque=factor * self.torque
         )
 
+    def towards(self, other: AssumedErrors, share: float) -> AssumedErrors:
+        """The errors a share of the way from these to others."""
+        parts = ((getattr(self, name), getattr(other, name)) for name in ("position", "velocity", "torque"))
+        return AssumedErrors(*(one + share * (another - one) for one, another in parts), self.is_measured)
+
     def is_within(self, other: AssumedErrors) -> bool:
         """Whether none of these errors exceeds the other's."""
         names = ("position", "velocity", "torque")

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.planning.bezier import BezierTrajectory
-from sysid_ros.core.planning.family import BezierFamily
 from sysid_ros.core.planning.motion_checks import TrackingErrors
 
 if TYPE_CHECKING:
@@ -28,7 +27,8 @@ class PlanStatistics:
         iterations: Iterations of the solver, of all starts.
         bounds: Calls of ``bound``.
         verifications: Calls of ``verify``.
-        seconds: Time spent by part: "search", "bound", "verify", "total" [s].
+        seconds: Time spent by part: "search", "bound", "verify", "total", and until the "first" certified plan (0
+            without) [s].
         rejections: Why candidates were rejected, in order.
         was_cut: Whether the time ran out before the search was over; the plan then depends on how busy the machine is.
     """
@@ -50,8 +50,6 @@ class PlanOutcome:
         trajectory: The plan; None if there is none.
         errors: What ``bound`` gave for it.
         verification: What ``verify`` gave for it.
-        family: The family of motions it was chosen from.
-        k: Its parameter in that family, (n,) [-]; empty if there is none.
         cost: Its cost.
         information: Information collected before and by the part of the plan that will be executed, (10, 10).
         condition_number: Condition number of the rows with this information (that of Y in SAFE-ID) [-].
@@ -62,8 +60,6 @@ class PlanOutcome:
     trajectory: BezierTrajectory | None
     errors: TrackingErrors | None
     verification: Verification | None
-    family: BezierFamily | None
-    k: Array
     cost: float
     information: Array
     condition_number: float
@@ -71,10 +67,9 @@ class PlanOutcome:
     statistics: PlanStatistics = field(repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("k", "information"):
-            values = np.array(getattr(self, name), dtype=float)
-            values.setflags(write=False)
-            object.__setattr__(self, name, values)
+        information = np.array(self.information, dtype=float)
+        information.setflags(write=False)
+        object.__setattr__(self, "information", information)
 
     @property
     def is_found(self) -> bool:

@@ -11,6 +11,7 @@ from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import State, joint_vector
+from sysid_ros.core.planning.receding.candidates import Candidates
 from sysid_ros.core.planning.receding.certifier import Bound, CallTimes, Certifier, Verify
 from sysid_ros.core.planning.receding.margins import AssumedErrors
 from sysid_ros.core.planning.receding.outcome import PlanOutcome
@@ -107,8 +108,8 @@ class RecedingPlanner:
         )
         self._model.torque.set_boxes(*boxes)
         certifier = Certifier(bound, verify, *self._times)
-        run = PlanningRun(self._model, self._step_problem, request, self._memory, certifier, deadline, is_cancelled)
-        return run.run()
+        candidates = Candidates(self._model, self._step_problem, request, certifier, deadline, is_cancelled)
+        return PlanningRun(candidates, self._memory).run()
 
 
 def _checked_information(information: ArrayLike) -> Array:

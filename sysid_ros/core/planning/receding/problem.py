@@ -101,6 +101,19 @@ class PlanRequest:
     is_last: bool
 
 
+def build_cost(model: PlannerModel, request: PlanRequest, rows: dict[bool, WindowRows]) -> PlanCost:
+    """What a plan is chosen for, with the windows of ``model.rows`` or ``model.coarse_rows``."""
+    if request.goal is not None:
+        return GoalCost(request.start, request.goal)
+    settings, chosen = model.settings, rows[request.is_last]
+    if settings.cost == "bounds":
+        known = (request.information, request.boxes, request.payload_nominal)
+        return WidthCost(model.robot, model.torque, chosen, request.start, settings.duration, *known)
+    radius = model.robot.payload_prior.box.radius  # not the box in use: the cost shall not change with it
+    known = (request.information, radius, settings.cost, settings.prior_error)
+    return InformationCost(chosen, request.start, settings.duration, *known)
+
+
 class PlanProblem:
     """A request with the tracking errors and margins to plan with.
 
@@ -135,7 +148,7 @@ class PlanProblem:
         self._distances = None
         if _has_rows(collision):
             self._distances = FreeDistances(robot, collision, STOP_ERRORS * errors.position, clearance)
-        self.cost = self._build_cost(model.rows)
+        self.cost = build_cost(model, request, model.rows)
 
     @property
     def family(self) -> BezierFamily:
@@ -149,7 +162,7 @@ class PlanProblem:
 
     def coarse_cost(self) -> PlanCost:
         """The cost with a coarser rule for its integrals, to compare many motions."""
-        return self._build_cost(self.model.coarse_rows)
+        return build_cost(self.model, self.request, self.model.coarse_rows)
 
     def constraints(self) -> MotionConstraints:
         """The constraints."""
@@ -182,18 +195,6 @@ class PlanProblem:
         return MotionConstraints(
             self.model.torque, self._distances, basis, torque_limits, self._errors.torque, clearances, brake_time
         )
-
-    def _build_cost(self, rows: dict[bool, WindowRows]) -> PlanCost:
-        request, settings, start = self.request, self.model.settings, self.request.start
-        if request.goal is not None:
-            return GoalCost(start, request.goal)
-        chosen = rows[request.is_last]
-        if settings.cost == "bounds":
-            known = (request.information, request.boxes, request.payload_nominal)
-            return WidthCost(self.model.robot, self.model.torque, chosen, start, settings.duration, *known)
-        radius = self.model.robot.payload_prior.box.radius  # not the box in use: the cost shall not change with it
-        known = (request.information, radius, settings.cost, settings.prior_error)
-        return InformationCost(chosen, start, settings.duration, *known)
 
 
 def _has_rows(collision: CollisionModel) -> bool:

@@ -28,6 +28,8 @@ _ALLOWED: dict[str, tuple] = {
     "starts": (1, 100),
     "iterations": (1, 1000),
     "attempts": (1, 100),
+    "improvements": (0, 100),
+    "good_condition": (1.0, 1e12),
     "call_time": (0.0, 10.0),
     "seed": (0, 2**32 - 1),
 }
@@ -57,7 +59,9 @@ class RecedingSettings:
         draws: Random motions of which the best are starts.
         starts: Starts of the solver.
         iterations: Iterations of the solver per start.
-        attempts: Candidates that are bounded and verified at most.
+        attempts: Searches for a first plan at most.
+        improvements: Steps to better plans at most, while time is left.
+        good_condition: Condition number up to which a plan is good enough and not improved.
         call_time: Time that bounding and verifying a candidate is expected to take until it has been measured [s].
         seed: Seed of the random motions; the same seed gives the same plan unless the time runs out.
 
@@ -82,6 +86,8 @@ class RecedingSettings:
     starts: int = 4
     iterations: int = 12
     attempts: int = 8
+    improvements: int = 4
+    good_condition: float = 20.0
     call_time: float = 0.3
     seed: int = 0
 
