@@ -43,8 +43,8 @@ Array = np.ndarray
 NOISES = (Noise.UNIFORM, Noise.ADVERSARIAL, Noise.GAIN)
 GROUND = 0.0
 MAX_OBSTACLES = 8
-LATEST = 3.6
-"""Longest simulated planning time that is drawn [s]; a part must be there within 3 s."""
+LATEST = 2.4
+"""Longest simulated planning time that is drawn [s]; a part is asked for 1.75 s before it has to be there."""
 HELD_AFTER = 0.5
 """For so long after the end of a plan its bounds are proven too [s]."""
 ROUNDING = 1e-9
