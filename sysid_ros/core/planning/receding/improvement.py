@@ -25,6 +25,8 @@ _BROKEN = 0.05
 """Largest row (share of a torque limit, 0.1 m) with which a motion is still worth going towards."""
 _SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 """Parts of the way that are looked at, by bisection."""
+_LITTLE = 0.2
+"""Part of the way that is tried where no part of it seems to have room."""
 _UNBOUNDED_SHARE = 0.5
 """Part of the way to a motion that has no bound."""
 _TRIES = 3
@@ -99,11 +101,22 @@ class Improvement:
                 if not isinstance(found, PlanRejected):
                     return found
             offset = self._room_on_the_way(known, wanted)
-            closer = None if offset is None else candidates.bound(candidates.trajectory(offset))
+            if offset is None:
+                return self._a_little(known, wanted)
+            closer = candidates.bound(candidates.trajectory(offset))
             if closer is None or closer.cost > known.cost:
                 return None
             wanted = closer
         return None
+
+    def _a_little(self, known: BoundedMotion, wanted: BoundedMotion) -> CertifiedMotion | None:
+        """A small part of the way: what the samples, which have margins, do not allow is for the verifier to decide."""
+        candidates = self._candidates
+        motion = candidates.bound(candidates.trajectory(_on_the_way(known, wanted.offset, _LITTLE)))
+        if motion is None or motion.cost > known.cost:
+            return None
+        found = candidates.verify(motion)
+        return None if isinstance(found, PlanRejected) else found
 
     def _room_on_the_way(self, known: BoundedMotion, wanted: BoundedMotion) -> Array | None:
         """End offset (n,) [rad] of the furthest motion on the way that respects the limits with the errors expected."""

@@ -65,6 +65,7 @@ class PlanningRun:
         self._gentlest: BoundedMotion | None = None
         self._anchor: BoundedMotion | None = None
         self._errors, self._reach = memory.errors, memory.reach
+        self._fallback: CertifiedMotion | None = None
         self._reason = ""
 
     def run(self) -> PlanOutcome:
@@ -74,7 +75,7 @@ class PlanningRun:
             PlanningCancelled: The call was cancelled.
             ParameterOutOfRange: ``bound`` returned no errors.
         """
-        found = self._first()
+        found = self._first() or self._fallback
         if found is None:
             return self._no_plan()
         if self._request.goal is None:
@@ -119,6 +120,7 @@ class PlanningRun:
                 if found is not None or self._anchor is None:
                     return found
                 self._relax()
+                self._share *= _SHRINK
                 warm = 0.5 * (self._anchor.offset + warm)
         return None
 
@@ -152,7 +154,8 @@ class PlanningRun:
         improvement = Improvement(self._candidates, Margins.least(self._robot.n))
         found = None if wanted is None else improvement.between(anchor, wanted)
         if found is None and is_first:
-            found = improvement.beyond(anchor) or self._alone(anchor)
+            found = improvement.beyond(anchor)
+            self._fallback = None if found else self._alone(anchor)
         return found
 
     def _bound_anchor(self) -> BoundedMotion | None:
