@@ -393,6 +393,15 @@ def test_a_plan_is_asked_for_just_early_enough(planning_time, lefts):
     assert [known for _, known, *_ in backend.asked] == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0])
 
 
+def test_after_a_plan_that_was_not_found_in_time_the_next_are_asked_for_earlier():
+    backend = ChainBackend(missing={3, 6, 9})
+    run_identification(backend, replace(CHAIN, max_motion_time=21.0))
+    lefts = [left for *_, left, _ in backend.asked]
+    # two plans are made at rest, then one in motion, which is not found; from then on half a t_p earlier, up to t_p
+    assert lefts[:6] == pytest.approx([np.inf, np.inf, 1.75, np.inf, np.inf, 2.5])
+    assert lefts[6:9] == pytest.approx([np.inf, np.inf, 3.0])  # as soon as the one before has been handed over
+
+
 def test_data_of_an_earlier_motion_are_counted_once():
     backend = ChainBackend(missing={3})
     run_identification(backend, replace(CHAIN, max_motion_time=12.0))

@@ -28,6 +28,8 @@ What is measured after the request neither tightens the box of the plan nor tell
 is asked for as late as possible. The planner is to have t_p; the rest is for its answer, the checks of it and the loop,
 and is what the nodes take off the time that is left: 0.15 s in ``identification``, 0.1 s in ``safe_planner``.
 """
+_EARLIER = 0.5
+"""By how much of t_p plans are asked for earlier after one was not found in time, up to t_p: on a slower machine."""
 _SHORTEST_WAIT = 0.01
 """Less time than this is not waited for [s]: clocks differ, and the time of an emulated arm may pass more slowly."""
 _STARTS = 3
@@ -52,6 +54,7 @@ class RecedingProcedure(Procedure):
     _plan_duration = 3.0
     _takeover_time = 1.5
     _planned = 0
+    _earlier = 0.0  # share of t_p
 
     @property
     def _expected(self) -> int:
@@ -131,6 +134,7 @@ class RecedingProcedure(Procedure):
             if failure.code is not IdentificationErrorCode.PLAN_FAILED:
                 raise
             self._say_that_it_ends(failure)
+            self._earlier = min(self._earlier + _EARLIER, 1.0)
             return None
 
     def _hand_over(self, following: PlannedPart, part: PlannedPart) -> bool:
@@ -150,7 +154,7 @@ class RecedingProcedure(Procedure):
 
     def _wait_to_plan(self, part: PlannedPart, following: PlannedPart) -> None:
         """Returns when the plan that will take over from the following part is to be asked for."""
-        lead = following.takeover_time + HAND_OVER_RESERVE
+        lead = (1.0 + self._earlier) * following.takeover_time + HAND_OVER_RESERVE
         self._follow(part, following, lambda: self._backend.time_until_takeover(following) - lead)
 
     def _follow(
