@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -88,6 +89,8 @@ LEAST_PLAN_TIME = 0.2
 """Less time than this is not worth asking for a plan [s]."""
 SERVICE_RESERVE = 1.0
 """How much longer than its time limit the answer of the safe planner is waited for while the arm moves [s]."""
+REPEAT_AFTER = 5.0
+"""How long the estimator's answer that it forgets is waited for before it is asked again [s]."""
 SERVICE_PATIENCE = 10.0
 """How long a node may be away before its services are given up [s]; their answers may take longer."""
 _MODES = {
@@ -248,7 +251,8 @@ class RosBackend:
         # The payload may be another one than the last time: the controller must not trust what it was told of that.
         self.forget_payload()
         request = ResetEstimator.Request(reason=reason, until=self._watch.sample_stamp_ns)
-        response = self._call(self._clients.reset, request, IdentificationErrorCode.TIMEOUT)
+        # To forget the same data twice does no harm, and this is the first that a node just started is asked.
+        response = self._call(self._clients.reset, request, IdentificationErrorCode.TIMEOUT, repeat_after=REPEAT_AFTER)
         if not response.success:
             raise IdentificationFailed(IdentificationErrorCode.INTERNAL, f"estimator: {response.message}")
         self._watch.forget_estimates(response.until)
@@ -268,9 +272,7 @@ class RosBackend:
         self._model_box = None
         self._wait_for_hold()
 
-    def plan(
-        self, index: int, duration: float, information: NDArray[np.float64], limit_share: float
-    ) -> PlannedMotion:
+    def plan(self, index: int, duration: float, information: NDArray[np.float64], limit_share: float) -> PlannedMotion:
         """See :class:`IdentificationBackend`."""
         self._tighten_model()
         request = PlanExcitation.Request(
@@ -591,12 +593,13 @@ class RosBackend:
         code: IdentificationErrorCode,
         seconds: float | None = None,
         is_cancelled: Callable[[], bool] | None = None,
+        repeat_after: float = math.inf,
     ) -> Any:
         """Asks a service; it must be there soon and answer within ``seconds``, or ``service_timeout``."""
         timeout, is_cancelled = self._parameters.service_timeout, is_cancelled or self._is_cancelled
         try:
             wait_for_service(self._node, client, min(timeout, SERVICE_PATIENCE), is_cancelled)
-            return call_service(self._node, client, request, seconds or timeout, is_cancelled)
+            return call_service(self._node, client, request, seconds or timeout, is_cancelled, repeat_after)
         except Cancelled as cancelled:
             raise _cancelled() from cancelled
         except ServiceTimeout as error:

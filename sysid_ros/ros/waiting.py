@@ -5,6 +5,7 @@ For worker threads (see :func:`sysid_ros.ros.node.run_in_thread`): the executor 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -153,9 +154,16 @@ def wait_for_service(
 
 
 def call_service(
-    node: Node, client: Client, request: Any, seconds: float, is_cancelled: Callable[[], bool] = lambda: False
+    node: Node,
+    client: Client,
+    request: Any,
+    seconds: float,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    repeat_after: float = math.inf,
 ) -> Any:
     """Asks a service and waits for its answer.
+
+    Soon after a node has started, a server may not know yet where to send its answer; the middleware then drops it.
 
     Args:
         node: The node of the client.
@@ -163,6 +171,7 @@ def call_service(
         request: What is asked.
         seconds: How long to wait for the service, and again for its answer [s].
         is_cancelled: Ends the waiting early.
+        repeat_after: Time without an answer after which the same is asked again [s]; only for what may be done twice.
 
     Returns:
         The response.
@@ -181,18 +190,22 @@ def call_service(
         seen = now if client.service_is_ready() else seen
         return now - seen > _LOST_SECONDS
 
-    answered = threading.Event()
-    future: Future = client.call_async(request)
-    future.add_done_callback(lambda _: answered.set())
+    answered, futures, end = threading.Event(), [], time.monotonic() + seconds
     try:
-        if not wait_until(lambda: answered.is_set() or is_lost(), seconds, is_cancelled):
-            raise ServiceTimeout(client.service_name, seconds)
-        if not answered.is_set():
-            raise ServiceLost(client.service_name, _LOST_SECONDS)
-    except (ServiceTimeout, Cancelled):
-        client.remove_pending_request(future)
-        raise
-    return future.result()
+        while not answered.is_set():
+            if time.monotonic() >= end:
+                raise ServiceTimeout(client.service_name, seconds)
+            future: Future = client.call_async(request)
+            future.add_done_callback(lambda _: answered.set())
+            futures.append(future)
+            left = min(repeat_after, end - time.monotonic())
+            if wait_until(lambda: answered.is_set() or is_lost(), left, is_cancelled) and not answered.is_set():
+                raise ServiceLost(client.service_name, _LOST_SECONDS)
+    finally:
+        for future in futures:
+            if not future.done():
+                client.remove_pending_request(future)
+    return next(future for future in futures if future.done()).result()
 
 
 def _full_name(namespace: str, name: str) -> str:

@@ -5,6 +5,7 @@ import time
 
 import pytest
 import rclpy
+from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from std_srvs.srv import Trigger
@@ -69,6 +70,34 @@ def test_service_that_does_not_answer(node):
     client = node.create_client(Trigger, "plan")
     with pytest.raises(ServiceTimeout, match="/cell/plan did not answer within 0.3 s"):
         call_service(node, client, Trigger.Request(), 0.3)
+
+
+def test_an_answer_that_was_lost_is_asked_for_again(node):
+    asked = []
+
+    async def second_time(_, response):
+        asked.append(time.monotonic())
+        if len(asked) == 1:
+            await rclpy.task.Future(executor=node.executor)
+        response.message = "planned"
+        return response
+
+    node.create_service(Trigger, "plan", second_time, callback_group=ReentrantCallbackGroup())
+    client = node.create_client(Trigger, "plan")
+    assert call_service(node, client, Trigger.Request(), 20.0, repeat_after=0.3).message == "planned"
+    assert len(asked) == 2 and asked[1] - asked[0] > 0.2
+
+
+def test_asking_again_ends_in_time(node):
+    async def never(_, response):
+        await rclpy.task.Future(executor=node.executor)
+        return response
+
+    node.create_service(Trigger, "plan", never)
+    client = node.create_client(Trigger, "plan")
+    with pytest.raises(ServiceTimeout, match="did not answer within 0.5 s"):
+        call_service(node, client, Trigger.Request(), 0.5, repeat_after=0.1)
+    assert not client._pending_requests  # nothing waits for an answer any more
 
 
 def test_service_that_goes_away(node):
