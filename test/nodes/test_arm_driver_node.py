@@ -358,9 +358,10 @@ def test_an_error_of_the_node_hands_the_arm_back_and_it_can_start_again(bench, d
     ("mode", "scheduling", "level"),
     [("mock", "normal", Level.OK), ("hardware", "SCHED_FIFO 80", Level.OK), ("hardware", "normal", Level.WARN)],
 )
-def test_diagnostics_warn_where_a_real_arm_has_no_real_time_priority(node, monkeypatch, mode, scheduling, level):
-    monkeypatch.setattr(node, "_config", SimpleNamespace(values=ArmDriverParameters(mode=mode, robot_ip="192.0.2.1")))
-    monkeypatch.setattr(node, "_loop", SimpleNamespace(scheduling=scheduling))
+def test_diagnostics_warn_where_a_real_arm_has_no_real_time_priority(mode, scheduling, level):
+    node = object.__new__(ArmDriverNode)  # not one that is spun: its timers need a whole loop
+    node._config = SimpleNamespace(values=ArmDriverParameters(mode=mode, robot_ip="192.0.2.1"))
+    node._loop = SimpleNamespace(scheduling=scheduling)
     found, text = node._judge(SimpleNamespace(has_failed=False, reason="holding"))
     assert found is level
     assert text == ("holding; no real-time priority: normal" if level is Level.WARN else "holding")
