@@ -61,12 +61,18 @@ def test_service_nobody_offers(node):
     assert "/cell/asker" in caught.value.nodes  # those of other tests may still be seen for a while
 
 
-def test_service_that_does_not_answer(node):
+def offer_silence(node):
+    """A service that takes requests and never answers."""
+
     async def never(_, response):
         await rclpy.task.Future(executor=node.executor)
         return response
 
-    node.create_service(Trigger, "plan", never)
+    return node.create_service(Trigger, "plan", never)
+
+
+def test_service_that_does_not_answer(node):
+    offer_silence(node)
     client = node.create_client(Trigger, "plan")
     with pytest.raises(ServiceTimeout, match="/cell/plan did not answer within 0.3 s"):
         call_service(node, client, Trigger.Request(), 0.3)
@@ -89,11 +95,7 @@ def test_an_answer_that_was_lost_is_asked_for_again(node):
 
 
 def test_asking_again_ends_in_time(node):
-    async def never(_, response):
-        await rclpy.task.Future(executor=node.executor)
-        return response
-
-    node.create_service(Trigger, "plan", never)
+    offer_silence(node)
     client = node.create_client(Trigger, "plan")
     with pytest.raises(ServiceTimeout, match="did not answer within 0.5 s"):
         call_service(node, client, Trigger.Request(), 0.5, repeat_after=0.1)
@@ -101,11 +103,7 @@ def test_asking_again_ends_in_time(node):
 
 
 def test_service_that_goes_away(node):
-    async def never(_, response):
-        await rclpy.task.Future(executor=node.executor)
-        return response
-
-    server = node.create_service(Trigger, "plan", never)
+    server = offer_silence(node)
     client = node.create_client(Trigger, "plan")
     threading.Timer(0.5, lambda: node.destroy_service(server)).start()
     with pytest.raises(ServiceLost, match="the service /cell/plan has gone before it answered"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +149,16 @@ class PlanProblem:
         self._distances = None
         if _has_rows(collision):
             self._distances = FreeDistances(robot, collision, STOP_ERRORS * errors.position, clearance)
-        self.cost = build_cost(model, request, model.rows)
+
+    @cached_property
+    def cost(self) -> PlanCost:
+        """What a motion is chosen for; built where it is asked for, as most problems only tell what has room."""
+        return build_cost(self.model, self.request, self.model.rows)
+
+    def worst_rows(self, x: Array) -> Array:
+        """Largest rows of motions with end offsets x (B, n) [rad], (B,); infinite where a joint may not end there."""
+        is_outside = np.any(np.abs(x - self.space.center) > self.space.half + 1e-9, axis=1)
+        return np.where(is_outside, np.inf, self.constraints().evaluate(x).worst)
 
     @property
     def family(self) -> BezierFamily:

@@ -111,7 +111,7 @@ class PlanningRun:
             if motion is None:
                 self._reach *= _SHRINK
             else:
-                found = self._judge(motion, candidate)
+                found = self._judge(motion, candidate, is_tight)
                 if found is not None:
                     return found
             warm = problem.space.offsets(candidate.k)
@@ -124,9 +124,9 @@ class PlanningRun:
                 warm = 0.5 * (self._anchor.offset + warm)
         return None
 
-    def _judge(self, motion: BoundedMotion, candidate: Candidate) -> CertifiedMotion | None:
+    def _judge(self, motion: BoundedMotion, candidate: Candidate, is_tight: bool) -> CertifiedMotion | None:
         """Verifies a candidate that has been bounded; notes what a rejection teaches."""
-        measured, is_tight = motion.measured, candidate.worst > FEASIBLE and self._errors.is_measured
+        measured = motion.measured
         has_room = candidate.worst <= FEASIBLE and measured.is_within(self._errors.grown(_GROWTH))
         self._memory.errors = measured
         self._errors = measured.larger(self._errors)
@@ -168,9 +168,8 @@ class PlanningRun:
                 problem = candidates.problem(self._memory.errors, Margins.least(self._robot.n))
             except NoMotion:
                 return self._bound_gentlest()
-            beyond = np.abs(offsets - problem.space.center) > problem.space.half + 1e-9
-            broken = np.where(beyond.any(axis=1), np.inf, problem.constraints().evaluate(offsets).worst)
-            if broken[1] < broken[0]:
+            gentlest, onwards = problem.worst_rows(offsets)
+            if onwards < gentlest:
                 return candidates.bound(candidates.trajectory(onward))
         return self._bound_gentlest()
 
