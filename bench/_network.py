@@ -6,9 +6,10 @@ import argparse
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, MutableSequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from types import MappingProxyType
 
 import numpy as np
 from _table import StolenTime, describe_machine, print_table
@@ -51,12 +52,25 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Watched:
-    """What the true arm did: largest share of its position and speed limits, last speed [rad/s], motions ended."""
+    """What the true arm did.
+
+    Attributes:
+        position: Largest share of its position limits [-].
+        speed: Largest share of its speed limits [-].
+        last_speed: Speed now [rad/s].
+        moved: How far it went from where it was at the last event, or look [rad].
+        ended: Motions its controller ended.
+        stray: Commands with a torque that came where none may act, and did not.
+        applied: Commands of another session than the present one that acted.
+    """
 
     position: float
     speed: float
     last_speed: float
+    moved: float
     ended: int
+    stray: int = 0
+    applied: int = 0
 
     @property
     def is_safe(self) -> bool:
@@ -64,32 +78,66 @@ class Watched:
         return self.position < 1.0 and self.speed < 1.5 and self.last_speed < 0.05
 
 
-def watch(pipe: Connection, arm: EmulatedPlant, cycle: Callable[[], None], count_ended: Callable[[], int]) -> None:
-    """Runs an emulated controller until the pipe is written to; answers with what its arm did."""
+def watch(
+    pipe: Connection,
+    arm: EmulatedPlant,
+    cycle: Callable[[], None],
+    count_ended: Callable[[], int],
+    count_strays: Callable[[], tuple[int, int]] = lambda: (0, 0),
+    events: Mapping[str, Callable[[], None]] = MappingProxyType({}),
+    posture: MutableSequence[float] | None = None,
+) -> None:
+    """Runs an emulated controller until it is told to end; answers with what its arm did.
+
+    Args:
+        pipe: Takes "end", "look" (which both are answered) and names of events.
+        arm: The arm.
+        cycle: One cycle of the controller.
+        count_ended: Number of motions it has ended.
+        count_strays: Number of commands with a torque that came where none may act, and of those that acted.
+        events: What may happen to the controller, by name.
+        posture: Where the arm is; shared with whoever survives this process.
+    """
     request_real_time()
     limits = arm.robot.limits
     is_limited = np.isfinite(limits.q_upper)
     lower, upper = limits.q_lower[is_limited], limits.q_upper[is_limited]
     middle, half = 0.5 * (upper + lower), 0.5 * (upper - lower)
-    position = speed = 0.0
-    while not pipe.poll():
+    position = speed = moved = 0.0
+    origin = arm.q
+    while True:
+        if pipe.poll():
+            what = pipe.recv()
+            if what in events:
+                events[what]()
+            else:
+                last_speed = float(np.abs(arm.v).max())
+                pipe.send(Watched(position, speed, last_speed, moved, count_ended(), *count_strays()))
+            if what == "end":
+                return
+            origin, moved = arm.q, 0.0
         cycle()
-        position = max(position, float((np.abs(arm.q[is_limited] - middle) / half).max()))
+        q = arm.q
+        position = max(position, float((np.abs(q[is_limited] - middle) / half).max()))
         speed = max(speed, float((np.abs(arm.v) / limits.v_max).max()))
-    pipe.send(Watched(position, speed, float(np.abs(arm.v).max()), count_ended()))
+        moved = max(moved, float(np.abs(q - origin).max()))
+        if posture is not None:
+            posture[:] = q
 
 
 class Child:
     """A function in a process of its own, with a pipe, as a context.
 
     Args:
-        function: Called with its end of the pipe and the arguments.
+        function: Called with its end of the pipe, the arguments and the options.
         arguments: These.
+        options: And these.
     """
 
-    def __init__(self, function: Callable[..., None], *arguments: object):
+    def __init__(self, function: Callable[..., None], *arguments: object, **options: object):
         self.pipe, theirs = multiprocessing.Pipe()
-        self._process = multiprocessing.get_context("fork").Process(target=function, args=(theirs, *arguments))
+        context = multiprocessing.get_context("fork")
+        self._process = context.Process(target=function, args=(theirs, *arguments), kwargs=options)
 
     def __enter__(self) -> Child:
         self._process.start()
@@ -99,10 +147,20 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
+    def look(self) -> Watched:
+        """What the arm has done so far, of a child that runs :func:`watch`."""
+        self.pipe.send("look")
+        return self.pipe.recv()
+
     def finish(self) -> Watched:
-        """What the arm did, of a child that runs :func:`watch`."""
+        """What the arm did, of a child that runs :func:`watch`; ends it."""
         self.pipe.send("end")
         return self.pipe.recv()
+
+    def kill(self) -> None:
+        """Kills the process, as a controller whose power is cut."""
+        self._process.kill()
+        self._process.join()
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
@@ -121,17 +179,17 @@ def relay(pipe: Connection, port: int) -> None:
 class RunningLoop:
     """The torque loop as a context; on a busy computer the arm may be lost while it is taken over: it tries again."""
 
-    def __init__(self, build: Callable[[], ControlLoop]):
-        self._build = build
+    def __init__(self, build: Callable[[], ControlLoop], attempts: int = _ATTEMPTS):
+        self._build, self._attempts = build, attempts
 
     def __enter__(self) -> LoopProcess:
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(self._attempts):
             self._process = LoopProcess(self._build, 7, capacity=1 << 16)
             try:
                 self._process.start()
                 return self._process
             except LoopProcessError:
-                if attempt == _ATTEMPTS - 1:
+                if attempt == self._attempts - 1:
                     raise
         raise AssertionError
 
@@ -140,6 +198,11 @@ class RunningLoop:
 
 
 def start_move(process: LoopProcess, model: LoopModel, step: float) -> None:
+    """Starts a motion of all joints that takes 1.5 s.
+
+    Raises:
+        LoopRefusal: The arm may not move, or not yet.
+    """
     q, zero = process.status().reference, np.zeros(7)
     plan = BezierTrajectory(q, zero, zero, q + step, 1.5)
     now = process.status().stamp_ns * 1e-9
@@ -244,26 +307,19 @@ def _mutate(data: bytes, rng: np.random.Generator, k: int) -> bytes:
 
 
 def run_parts(
-    description: str,
-    robot: str,
-    timing: Callable[[LoopModel, float], None],
-    faults: Callable[[LoopModel, float], None],
-    fuzz: Callable[[int], None],
+    description: str, robot: str, parts: Mapping[str, Callable[[LoopModel, argparse.Namespace], None]]
 ) -> None:
     """The command line: which parts to run, for how long."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=6.0, help="duration of each measurement [s]")
     parser.add_argument("--fuzz", type=int, default=100_000, help="datagrams per decoder")
-    parser.add_argument("--only", nargs="+", default=["timing", "faults", "fuzz"], help="parts to run")
+    parser.add_argument("--only", nargs="+", default=list(parts), choices=list(parts), help="parts to run")
     options = parser.parse_args()
     print(describe_machine() + f", load {os.getloadavg()[0]:.1f}")
     known: RobotModel = load_robot(robot)
     model = LoopModel.nominal(known)
-    if "timing" in options.only:
-        stolen = StolenTime()
-        timing(model, options.seconds)
-        print(stolen.describe() + "\n", flush=True)
-    if "faults" in options.only:
-        faults(model, options.seconds)
-    if "fuzz" in options.only:
-        fuzz(options.fuzz)
+    for name, run in parts.items():
+        if name in options.only:
+            stolen = StolenTime()
+            run(model, options)
+            print(stolen.describe() + "\n", flush=True)

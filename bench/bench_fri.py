@@ -1,9 +1,11 @@
 """FRI over real sockets: timing of the loop, what a bad network does to it, and random datagrams at the decoders.
 
-``python bench/bench_fri.py [--seconds S] [--fuzz N] [--only timing faults fuzz]``. Emulated controller, relay and the
-torque loop are processes and threads of this computer. The arm of the fault campaign moves to and fro; a campaign is
-survived if nothing crashed, the arm never left its position limits nor moved faster than 1.5 times its speed limit, and
-ended at rest, either still obeying or handed back to its controller.
+``python bench/bench_fri.py [--seconds S] [--fuzz N] [--only timing faults events fuzz]``. Emulated controller, relay
+and the torque loop are processes and threads of this computer. The arm of the fault campaign moves to and fro; a
+campaign is survived if nothing crashed, the arm never left its position limits nor moved faster than 1.5 times its
+speed limit, and ended at rest, either still obeying or handed back to its controller. An event is survived if, besides,
+the arm went no further than 0.1 rad after it and 20 mrad while it was taken over again, no torque of the session before
+acted, and the arm obeys again without the loop being started anew, or is refused in the words it should be.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import time
+from collections.abc import MutableSequence, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -30,11 +33,12 @@ from _network import (
     run_parts,
     watch,
 )
+from _network_events import KILL, PATIENCE, Event, print_events
 from _table import print_table
 
 from sysid_ros.drivers.fri.build import FriSetup, build_fri_loop
 from sysid_ros.drivers.fri.codec import FriCodec
-from sysid_ros.drivers.fri.emulator.controller import ControllerSettings
+from sysid_ros.drivers.fri.emulator.controller import ControllerSettings, FriController
 from sysid_ros.drivers.fri.emulator.server import EmulatorServer
 from sysid_ros.drivers.fri.emulator.setup import EmulatorSetup, build_controller
 from sysid_ros.drivers.fri.enums import FriVersion, Quality, SessionState
@@ -46,6 +50,8 @@ from sysid_ros.drivers.network.faults import NetworkFaults
 from sysid_ros.drivers.network.udp import free_port
 
 MODEL = "kuka_lbr_med7"
+PERIOD = 0.002
+"""Of the campaigns [s]."""
 
 
 def emulate(pipe: Connection, port: int, version: FriVersion, period: float) -> None:
@@ -92,7 +98,7 @@ def run_timing(model: LoopModel, seconds: float) -> None:
 
 
 def fault_row(model: LoopModel, seconds: float, name: str, faults: NetworkFaults) -> list[object]:
-    port, version, period = free_port(), FriVersion.V2_5, 0.002
+    port, version, period = free_port(), FriVersion.V2_5, PERIOD
     with Child(relay, port) as between, Child(emulate, between.pipe.recv(), version, period) as emulated:
         with running_loop(port, version, period, connect_timeout=3.0) as process:
             time.sleep(0.3)
@@ -116,6 +122,89 @@ def run_faults(model: LoopModel, seconds: float) -> None:
     print_campaign(partial(fault_row, model, seconds), columns, title)
 
 
+class Strays:
+    """Counts the torques that come where none may act, and those of another session than the present one that act."""
+
+    def __init__(self, controller: FriController):
+        self._controller, self._begin, self._codec = controller, controller.begin, FriCodec(controller.settings.version)
+        self._first = self.refused = self.applied = 0
+        controller.begin = self.begin
+
+    def begin(self, datagrams: Sequence[bytes]) -> bytes:
+        controller, was_active = self._controller, self._controller.state is SessionState.COMMANDING_ACTIVE
+        commands = [self._codec.decode_command(one) for one in datagrams]
+        commands = [one for one in commands if one.tau is not None and np.abs(one.tau).max() > 0.0]
+        message = self._begin(datagrams)
+        for command in commands:
+            if not was_active or controller.state is not SessionState.COMMANDING_ACTIVE:
+                self.refused += 1
+            elif not self._first <= command.reflected <= controller._sequence:
+                self.applied += 1
+        if controller.state is SessionState.COMMANDING_ACTIVE and not was_active:
+            self._first = controller._sequence
+        return message
+
+
+def emulate_events(
+    pipe: Connection, ports: tuple[int, int], posture: MutableSequence[float], is_successor: bool, **options: object
+) -> None:
+    """A controller to which something happens, in a process of its own; begins when it is told to."""
+    is_interrupted = bool(options.pop("falls_back", False))
+    settings = {"version": FriVersion.V2_5, "send_period": PERIOD, "start_time": 0.3, "restart_time": 0.6, **options}
+    controller = build_controller(EmulatorSetup(MODEL, payload="0.6", controller=ControllerSettings(**settings)))
+    strays = Strays(controller)
+
+    def fall_back(state: SessionState, reason: str) -> None:
+        if state is SessionState.COMMANDING_WAIT and is_interrupted and not falls:
+            falls.append(reason)
+            controller.end_motion("somebody stopped the application")
+
+    falls: list[str] = []
+    enter = controller._enter
+    controller._enter = lambda state, reason: (enter(state, reason), fall_back(state, reason))
+    pipe.send("built")
+    pipe.recv()
+    if is_successor:
+        controller.arm.place(np.array(posture))
+        controller.restart()
+    server = EmulatorServer(controller, ("127.0.0.1", ports[0]), ("127.0.0.1", ports[1]), PATIENCE)
+    events = {
+        "fall back": lambda: controller.end_motion("somebody stopped the application"),
+        "lose quality": controller.lose_quality,
+        "restart": controller.restart,
+        "press": controller.press_emergency_stop,
+        "release": lambda: controller.press_emergency_stop(False),
+    }
+    watch(
+        pipe, controller.arm, server.cycle, lambda: 0, lambda: (strays.refused, strays.applied), events, posture
+    )  # fmt: skip
+
+
+EVENTS = (
+    Event("controller killed, started again after 0.5 s", KILL),
+    Event("controller killed, started again at once", KILL, pause=0.0),
+    Event("controller killed, one with 6 joints in its place", KILL, successor={"joint_count": 6}, refusal="6 joints"),
+    Event("application started anew", "restart"),
+    Event("session falls back to MONITORING_READY", "fall back"),
+    Event("quality falls, session falls back", "lose quality"),
+    Event("emergency stop", "press", "release"),
+)
+TAKEOVERS = (
+    ("session falls back from COMMANDING_WAIT once", {"falls_back": True}, ""),
+    ("6 joints", {"joint_count": 6}, "6 joints"),
+    ("8 joints", {"joint_count": 8}, "8 joints"),
+)
+
+
+def run_events(model: LoopModel) -> None:
+    ports = free_port(), free_port()
+    print_events(
+        lambda posture, is_successor, **options: Child(emulate_events, ports, posture, is_successor, **options),
+        partial(running_loop, ports[0], FriVersion.V2_5, PERIOD, connect_timeout=3.0, wait_time=0.06, late_limit=0.2),
+        model, EVENTS, TAKEOVERS, "FRI 2.5, 2 ms",
+    )  # fmt: skip
+
+
 def run_fuzz(count: int) -> None:
     rows, q, active = [], np.linspace(-1.0, 1.0, 7), SessionState.COMMANDING_ACTIVE
     for version in FriVersion:
@@ -130,4 +219,10 @@ def run_fuzz(count: int) -> None:
 
 
 if __name__ == "__main__":
-    run_parts(__doc__, MODEL, run_timing, run_faults, run_fuzz)
+    parts = {
+        "timing": lambda model, options: run_timing(model, options.seconds),
+        "faults": lambda model, options: run_faults(model, options.seconds),
+        "events": lambda model, _: run_events(model),
+        "fuzz": lambda _, options: run_fuzz(options.fuzz),
+    }
+    run_parts(__doc__, MODEL, parts)

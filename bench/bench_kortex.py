@@ -1,9 +1,10 @@
 """Kortex over real sockets: timing of the loop, what a bad network does to it, and random datagrams at the decoders.
 
-``python bench/bench_kortex.py [--seconds S] [--fuzz N] [--only timing faults fuzz]``. Emulated base, relay and the
-torque loop are processes and threads of this computer; the base runs in real time, without patience. The arm of the
+``python bench/bench_kortex.py [--seconds S] [--fuzz N] [--only timing faults events fuzz]``. Emulated base, relay and
+the torque loop are processes and threads of this computer; the base runs in real time, without patience. The arm of the
 fault campaign moves to and fro; a campaign is survived if nothing crashed, the arm never left its position limits nor
-moved faster than 1.5 times its speed limit, and ended at rest, either still obeying or held by its base.
+moved faster than 1.5 times its speed limit, and ended at rest, either still obeying or held by its base. Events: see
+bench_fri.py.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableSequence
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -31,10 +32,12 @@ from _network import (
     run_parts,
     watch,
 )
+from _network_events import KILL, PATIENCE, Event, print_events
 from _table import print_table
 
 from sysid_ros.drivers.emulated_plant import PERIOD
 from sysid_ros.drivers.kortex.build import KortexSetup, build_kortex_loop
+from sysid_ros.drivers.kortex.emulator.base import TCP, UDP, BaseSettings, KortexBase
 from sysid_ros.drivers.kortex.emulator.server import EmulatorServer
 from sysid_ros.drivers.kortex.emulator.setup import EmulatorSetup, build_base
 from sysid_ros.drivers.kortex.enums import ArmState, DeviceType, FrameType, Function
@@ -55,6 +58,7 @@ from sysid_ros.drivers.kortex.settings import KortexSettings
 from sysid_ros.drivers.kortex.tcp import error_of, session_request
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.network.faults import NetworkFaults
+from sysid_ros.drivers.network.udp import free_port, free_tcp_port
 
 MODEL = "kinova_gen3_2f85"
 
@@ -69,9 +73,9 @@ def emulate(pipe: Connection) -> None:
     watch(pipe, base.arm, server.cycle, lambda: len(list(faults)))
 
 
-def running_loop(port: int, port_realtime: int, controller: str = "robust") -> RunningLoop:
-    settings = KortexSettings(robot_ip="127.0.0.1", port=port, port_realtime=port_realtime, connect_timeout=3.0)
-    return RunningLoop(partial(build_kortex_loop, KortexSetup(MODEL, controller, settings)))
+def running_loop(port: int, port_realtime: int, controller: str = "robust", **settings: float) -> RunningLoop:
+    kortex = KortexSettings("127.0.0.1", port, port_realtime, connect_timeout=3.0, **settings)
+    return RunningLoop(partial(build_kortex_loop, KortexSetup(MODEL, controller, kortex)))
 
 
 def timing_row(controller: str, model: LoopModel, seconds: float) -> list[object]:
@@ -129,6 +133,82 @@ def run_faults(model: LoopModel, seconds: float) -> None:
     print_campaign(partial(fault_row, model, seconds), columns, title)
 
 
+class Strays:
+    """Counts commands of a session that is not the present one: those that are refused, and those that act."""
+
+    def __init__(self, base: KortexBase):
+        self._base, self._answer = base, base.answer
+        self._client: object = None
+        self.refused = self.applied = 0
+        base.answer = self.answer
+
+    def answer(self, transport: str, client: object, data: bytes) -> bytes | None:
+        answer = self._answer(transport, client, data)
+        if transport == UDP and answer is not None:
+            request, response = decode_frame(data), decode_frame(answer)
+            if request.function == Function.CREATE_SESSION and not response.error:
+                self._client = client
+            elif request.function == Function.REFRESH:
+                self.refused += bool(response.error)
+                self.applied += not response.error and client != self._client
+        return answer
+
+
+def emulate_events(
+    pipe: Connection, ports: tuple[int, int], posture: MutableSequence[float], is_successor: bool, **options: object
+) -> None:
+    """A base to which something happens, in a process of its own; begins when it is told to."""
+    is_feedback_cut = bool(options.pop("feedback_of_6", False))
+    base = build_base(EmulatorSetup(MODEL, payload="0.6", base=BaseSettings(**options)))
+    strays = Strays(base)
+    if is_feedback_cut:
+        feedback = base._feedback
+        base._feedback = lambda frame: feedback(frame)._replace(**dict.fromkeys(("q", "v", "tau"), np.zeros(6)))
+    pipe.send("built")
+    pipe.recv()
+    if is_successor:
+        base.arm.place(np.array(posture))
+        base.restart()
+    server = EmulatorServer(base, "127.0.0.1", *ports, patience=PATIENCE, tcp_delay=0.02)
+    events = {
+        "restart": lambda: (base.restart(), server.drop_connections()),
+        "forget sessions": base.sessions.clear,
+        "time out tcp": lambda: base.sessions.time_out(TCP),
+        "time out udp": lambda: base.sessions.time_out(UDP),
+        "leave low level": lambda: base.leave_low_level("joystick"),
+        "press": base.press_emergency_stop,
+        "release": lambda: base.press_emergency_stop(False),
+    }
+    watch(pipe, base.arm, server.cycle, lambda: 0, lambda: (strays.refused, strays.applied), events, posture)
+
+
+EVENTS = (
+    Event("base killed, started again after 0.5 s", KILL),
+    Event("base killed, started again at once", KILL, pause=0.0),
+    Event("base killed, one with 6 actuators in its place", KILL, successor={"joint_count": 6}, refusal="6 actuators"),
+    Event("base started anew, connections dropped", "restart"),
+    Event("sessions are not known any more", "forget sessions"),
+    Event("TCP session ends by inactivity", "time out tcp"),
+    Event("UDP session ends by inactivity", "time out udp"),
+    Event("base leaves low-level servoing", "leave low level"),
+    Event("emergency stop", "press", "release"),
+)
+TAKEOVERS = (
+    ("6 actuators", {"joint_count": 6}, "6 actuators"),
+    ("8 actuators", {"joint_count": 8}, "8 actuators"),
+    ("feedback of 6 actuators, 7 announced", {"feedback_of_6": True}, "6 actuators"),
+)
+
+
+def run_events(model: LoopModel) -> None:
+    ports = free_tcp_port(), free_port()
+    print_events(
+        lambda posture, is_successor, **options: Child(emulate_events, ports, posture, is_successor, **options),
+        partial(running_loop, *ports, wait_time=0.06, late_limit=0.2),
+        model, EVENTS, TAKEOVERS, "Kortex, 1 ms",
+    )  # fmt: skip
+
+
 def reply_of(function: Function, name: str, **values: object) -> Frame:
     payload = message_class(name)(**values).SerializeToString()
     return Frame(FrameType.RESPONSE, function, 5, 6, 0, payload)
@@ -182,4 +262,10 @@ def run_fuzz(count: int) -> None:
 
 
 if __name__ == "__main__":
-    run_parts(__doc__, MODEL, run_timing, run_faults, run_fuzz)
+    parts = {
+        "timing": lambda model, options: run_timing(model, options.seconds),
+        "faults": lambda model, options: run_faults(model, options.seconds),
+        "events": lambda model, _: run_events(model),
+        "fuzz": lambda _, options: run_fuzz(options.fuzz),
+    }
+    run_parts(__doc__, MODEL, parts)

@@ -76,6 +76,14 @@ class EmulatedPlant:
         self.payload = None if payload is None else np.array(payload, dtype=float)
         self._true = ArmDynamics(self.robot, self.theta, payload)
 
+    def place(self, q: Array) -> None:
+        """Puts the arm somewhere at rest: where brakes held it while its controller was off.
+
+        Args:
+            q: Positions, (n,) [rad].
+        """
+        self._data.qpos[:], self._data.qvel[:] = q, 0.0
+
     @property
     def q(self) -> Array:
         """True positions, (n,) [rad]."""

@@ -81,6 +81,9 @@ class FriCodec:
             state, quality = SessionState.IDLE, Quality.POOR
         if message.HasField("robotInfo"):
             fields.update(_read_robot_info(message.robotInfo, size))
+        count = fields.get("joint_count", JOINTS)
+        if state is not SessionState.IDLE and count != JOINTS:
+            raise FriDecodeError(f"an arm with {count} joints; FRI arms have {JOINTS}", size)
         if message.HasField("monitorData"):
             fields.update(self._read_monitor_data(message.monitorData, size))
         if message.HasField("ipoData"):

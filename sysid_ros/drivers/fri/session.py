@@ -153,8 +153,6 @@ def _require_consistent(message: Monitoring, size: int) -> None:
     """
     if message.state is SessionState.IDLE:
         return
-    if message.joint_count not in (None, JOINTS):
-        raise FriDecodeError(f"an arm with {message.joint_count} joints; FRI arms have {JOINTS}", size)
     if message.q is None or message.tau is None:
         raise FriDecodeError("no measured position or torque", size)
     if message.state.is_commanding and message.q_ipo is None:

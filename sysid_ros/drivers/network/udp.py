@@ -131,3 +131,10 @@ def free_port() -> int:
     port = endpoint.address[1]
     endpoint.close()
     return port
+
+
+def free_tcp_port() -> int:
+    """A TCP port on loopback that nobody uses just now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]

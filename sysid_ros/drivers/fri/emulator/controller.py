@@ -129,7 +129,22 @@ class FriController:
         """A safety stop comes into force, or is reset."""
         self._safety = SafetyState.SAFETY_STOP_LEVEL_1 if is_pressed else SafetyState.NORMAL_OPERATION
         if is_pressed and self.state.is_commanding:
-            self._end_motion("a safety stop is in force")
+            self.end_motion("a safety stop is in force")
+
+    def end_motion(self, reason: str) -> None:
+        """The session falls back to monitoring, where the controller holds the arm; the motion is started again later.
+
+        Args:
+            reason: Why, for the report.
+        """
+        self.last_error = reason
+        self._held = self.arm.q
+        self._wait = self.settings.restart_time
+        self._enter(SessionState.MONITORING_READY, f"the motion is ended: {reason}")
+
+    def lose_quality(self) -> None:
+        """The controller judges the connection bad from now on, until enough messages have been answered again."""
+        self._quality.forget()
 
     @property
     def quality(self) -> Quality:
@@ -190,7 +205,7 @@ class FriController:
             self.rejected += 1
             self.last_error = fault
             if self.state.is_commanding:
-                self._end_motion(fault)
+                self.end_motion(fault)
             command = None
         if command is not None:
             self._since_answer = 0
@@ -257,18 +272,12 @@ class FriController:
         silence = self._since_answer * self.settings.send_period
         allowed = max(self.settings.answer_time, 1.5 * self.settings.send_period * self.settings.receive_multiplier)
         if quality < Quality.GOOD:
-            self._end_motion(f"the quality of the connection is {quality.name}")
+            self.end_motion(f"the quality of the connection is {quality.name}")
         elif self.state is SessionState.COMMANDING_ACTIVE and silence > allowed:
-            self._end_motion(f"no answer for {1e3 * silence:g} ms")
+            self.end_motion(f"no answer for {1e3 * silence:g} ms")
         elif self.state is SessionState.COMMANDING_WAIT and self._answers_in_wait >= self.settings.wait_answers:
             self._command = Command(0, 0, self._held)
             self._enter(SessionState.COMMANDING_ACTIVE, "commands act")
-
-    def _end_motion(self, reason: str) -> None:
-        self.last_error = reason
-        self._held = self.arm.q
-        self._wait = self.settings.restart_time
-        self._enter(SessionState.MONITORING_READY, f"the motion is ended: {reason}")
 
     def _enter(self, state: SessionState, reason: str) -> None:
         self._report(f"{self.state.name} -> {state.name}: {reason}")

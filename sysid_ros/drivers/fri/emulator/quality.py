@@ -26,6 +26,12 @@ class QualityWatch:
         self._answers: deque[bool] = deque(maxlen=WINDOW)
         self._good = 0
 
+    def forget(self) -> None:
+        """Takes all answers so far for missing; the quality rises again as good ones take their place."""
+        self._answers.clear()
+        self._answers.extend([False] * WINDOW)
+        self._good = 0
+
     def note(self, is_answered: bool) -> None:
         """Notes that an answer was due."""
         if len(self._answers) == WINDOW:

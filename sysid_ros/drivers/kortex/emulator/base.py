@@ -210,6 +210,7 @@ class KortexBase:
         """The base is switched off and on: no sessions, no faults, the arm held where it is."""
         self.sessions.clear()
         self._leave_low_level("restart")
+        self.actuators.hold()
         self.actuators.clear_faults()
         self.actuators.frame = 0
 

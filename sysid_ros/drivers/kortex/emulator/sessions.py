@@ -89,6 +89,12 @@ class Sessions:
                 expired.append(self._sessions.pop(number))
         return expired
 
+    def time_out(self, transport: str) -> None:
+        """The sessions of a transport count as silent for too long from now on."""
+        for session in self._sessions.values():
+            if session.transport == transport:
+                session.last = -float("inf")
+
     def clear(self) -> None:
         """Ends all, as a restart of the base does."""
         self._sessions.clear()
