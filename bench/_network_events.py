@@ -113,7 +113,7 @@ def in_motion_row(start: StartController, loop: Callable[[], RunningLoop], model
     moves = rest.moved < _LARGEST_STOP and again.moved < _LARGEST_TAKEOVER
     survived = is_alive and is_right and moves and rest.last_speed < 0.05 and last.is_safe and not last.applied
     return [
-        event.name, before.last_speed, told[:_WORDS], rest.moved, last.stray, last.applied,
+        event.name, before.last_speed, told[:_WORDS], rest.moved, again.stray, last.applied,
         f"refused: {refusal[-_WORDS:]}" if refusal else "yes", again.moved,
         "-" if event.refusal else "yes" if obeys else "NO", "yes" if survived else "NO",
     ]  # fmt: skip

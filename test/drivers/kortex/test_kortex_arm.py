@@ -341,20 +341,6 @@ def test_the_emergency_stop_ends_torque_and_the_arm_can_be_taken_over_again(runn
     expect_taken_over_again(loop)
 
 
-def test_a_base_that_leaves_low_level_servoing_is_noticed(running):
-    emulator, loop = running
-    emulator.now(lambda base: base.leave_low_level("joystick"))
-    expect_lost(loop, "WRONG_SERVOING_MODE")
-    expect_taken_over_again(loop)
-
-
-def test_sessions_that_are_gone_are_noticed(running):
-    emulator, loop = running
-    emulator.now(lambda base: base.sessions.clear())
-    expect_lost(loop, "INVALID_SESSION")
-    expect_taken_over_again(loop)
-
-
 def test_a_base_that_is_restarted_is_lost_and_taken_over_again(running):
     emulator, loop = running
     emulator.now(lambda base: (base.restart(), emulator.server.drop_connections()))

@@ -8,6 +8,8 @@ from sysid_ros.drivers.kortex.enums import SubError
 from sysid_ros.drivers.kortex.frame import parse
 
 _FIRST_ID = 0x1001
+_AT_ONCE = 1e-9
+"""A silence that everybody keeps [s]."""
 
 
 @dataclass
@@ -90,10 +92,10 @@ class Sessions:
         return expired
 
     def time_out(self, transport: str) -> None:
-        """The sessions of a transport count as silent for too long from now on."""
+        """The sessions of a transport end at the next look, as if they had been silent for too long."""
         for session in self._sessions.values():
             if session.transport == transport:
-                session.last = -float("inf")
+                session.inactivity = _AT_ONCE
 
     def clear(self) -> None:
         """Ends all, as a restart of the base does."""
