@@ -14,14 +14,14 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.control.inertia_ratio import largest_eigenvalue
+from sysid_ros.core.control.matrices import largest_eigenvalue
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.model_terms import ModelTerms
 from sysid_ros.core.control.motion import MotionSamples
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.control.uncertainty import InertialUncertainty
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 Array = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ def compute_smooth(
         samples: The motion, N nodes.
         inertia: Nominal inertia at the nodes, (N, n, n).
     """
-    regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
     split = INERTIAL * robot.n
     lower, upper = (bound[split:] - model.theta[split:] for bound in (model.theta_box.lower, model.theta_box.upper))
     friction, friction_radius = 0.5 * (lower + upper), np.nextafter(0.5 * (upper - lower), np.inf)
@@ -82,27 +82,27 @@ def compute_smooth(
 
     def columns(q: Array, v: Array, a: Array, metric: Array) -> Array:
         share = settings.friction_share(v)
-        return np.linalg.solve(metric, regressor.evaluate(q, v, v, a, direction=share))
+        return np.linalg.solve(metric, regressor.evaluate(q, v, a, direction=share))
 
-    def middles(values: Array, payload: Array) -> Array:  # (N, K, n)
-        inertial = uncertainty.middles(payload)[..., :split]
-        return inertial @ values[..., :split].transpose(0, 2, 1) + (values[..., split:] @ friction)[:, None]
+    def middle(values: Array, payload: Array) -> Array:  # (N, n)
+        inertial = np.einsum("til,tl->ti", values[..., :split], uncertainty.center(payload)[:, :split])
+        return inertial + values[..., split:] @ friction
 
     def bound(center: Array, values: Array, metric: Array) -> Signal:
-        width = np.abs(values) @ radius
-        norm = np.sqrt(np.einsum("tki,tij,tkj->tk", center, metric, center, optimize=True)).max(axis=1)
+        vertices, last, width = uncertainty.vertices, values[..., uncertainty.last], np.abs(values) @ radius
+        norm = vertices.largest_length(center, last, metric)
         norm += np.sqrt(np.einsum("ti,tij,tj->t", width, np.abs(metric), width, optimize=True))
-        return Signal(np.abs(center).max(axis=1) + width, norm)
+        return Signal(vertices.largest_entries(center, last) + width, norm)
 
     values = columns(samples.q, samples.v, samples.a, inertia)
-    center = middles(values, samples.payload)
+    center = middle(values, samples.payload)
     at = [interval for interval, *_ in samples.jumps]
     sides = (np.array([jump[k] for jump in samples.jumps]).reshape(-1, robot.n) for k in (1, 2))
     before, after = (columns(samples.q[at], samples.v[at], a, inertia[at]) for a in sides)
     return SmoothDisturbance(
         size=bound(center, values, inertia),
         rate=bound(samples.slopes(center), samples.slopes(values), inertia[1:]),
-        jumps=bound(middles(after - before, samples.payload[at]), after - before, inertia[at]),
+        jumps=bound(middle(after - before, samples.payload[at]), after - before, inertia[at]),
     )
 
 
@@ -132,10 +132,13 @@ def bound_friction(model: ControlModel, settings: RobustSettings, v_d: Array, ve
 
 def bound_torques(inverse: Array, torques: Array) -> Signal:
     """Bounds ``M^-1 h`` for every torque ``|h| <= torques``, (N, n) [Nm]; ``inverse`` is ``M^-1``, (N, n, n)."""
-    signs = np.array(list(product((1.0,), *((1.0, -1.0),) * (torques.shape[1] - 1))))
-    corners = torques[:, None] * signs  # the largest norm is that of a corner
-    norm = np.sqrt(np.einsum("tki,tki->tk", corners @ inverse, corners).max(axis=1))
-    return Signal(np.einsum("tij,tj->ti", np.abs(inverse), torques), norm)
+    n = torques.shape[1]
+    rows, columns = np.triu_indices(n)
+    # The largest norm is that of a corner: sum_ij s_i s_j h_i h_j M^-1_ij for the signs s of its entries.
+    terms = torques[:, rows] * torques[:, columns] * inverse[:, rows, columns] * np.where(rows == columns, 1.0, 2.0)
+    signs = np.array(list(product((1.0,), *((1.0, -1.0),) * (n - 1))))
+    norm = np.sqrt(np.maximum((terms @ (signs[:, rows] * signs[:, columns]).T).max(axis=1), 0.0))
+    return Signal((np.abs(inverse) @ torques[..., None])[..., 0], norm)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,13 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
+from sysid_ros.core.model.inertia import inertia_matrix
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 
 Array = NDArray[np.float64]
+
+_SKEW = np.array([pin.skew(axis) for axis in np.eye(3)])
+"""Matrices of the cross products with the axes, (3, 3, 3)."""
 
 
 def inertia_columns(robot: RobotModel, q: Array) -> Array:
@@ -22,9 +26,9 @@ def inertia_columns(robot: RobotModel, q: Array) -> Array:
     n = robot.n
     columns = np.zeros((len(q), (INERTIAL + 1) * n, n, n))
     for body, jacobian in enumerate(_body_jacobians(robot, q)):
-        moving = np.flatnonzero(jacobian.any(axis=(0, 1)))
-        own = jacobian[..., moving]
-        columns[:, robot.inertial_slice(body + 1), moving[:, None], moving] = _products(own, own)
+        own = _without_outer(jacobian)
+        m = own.shape[-1]
+        columns[:, robot.inertial_slice(body + 1), :m, :m] = _products(own, own)
     joints = np.arange(n)
     columns[:, INERTIAL * n + joints, joints, joints] = 1.0
     return columns.transpose(0, 2, 3, 1)
@@ -35,15 +39,13 @@ def coriolis_columns(robot: RobotModel, q: Array) -> Array:
     n = robot.n
     columns = np.zeros((len(q), (INERTIAL + 1) * n, n, n, n))
     for body, jacobian in enumerate(_body_jacobians(robot, q)):
-        moving = np.flatnonzero(jacobian.any(axis=(0, 1)))
-        own = jacobian[..., moving]
-        half = _products(_position_derivative(own), own[:, None])  # (S, j, 10, a, b)
+        own = _without_outer(jacobian)
+        m = own.shape[-1]
+        half = _products(_position_derivative(own), own[:, None]).swapaxes(1, 2)  # (S, 10, j, a, b)
         slope = half + half.swapaxes(3, 4)  # dH/dq_j
         # C(e_j)_ab = (dH_ab/dq_j + dH_aj/dq_b - dH_jb/dq_a) / 2
-        christoffel = 0.5 * (slope + slope.transpose(0, 4, 2, 3, 1) - slope.transpose(0, 3, 2, 1, 4))
-        parameters = np.arange(INERTIAL * body, INERTIAL * (body + 1))
-        places = np.ix_(np.arange(len(q)), parameters, moving, moving, moving)
-        columns[places] = christoffel.swapaxes(1, 2)
+        christoffel = 0.5 * (slope + slope.transpose(0, 1, 4, 3, 2) - slope.transpose(0, 1, 3, 2, 4))
+        columns[:, robot.inertial_slice(body + 1), :m, :m, :m] = christoffel
     return columns.transpose(0, 2, 3, 4, 1)
 
 
@@ -58,40 +60,42 @@ def _body_jacobians(robot: RobotModel, q: Array) -> Array:
     return result
 
 
+def _without_outer(jacobian: Array) -> Array:
+    """A Jacobian (S, 6, n) up to the last joint that moves the body, (S, 6, m)."""
+    return jacobian[..., : np.flatnonzero(jacobian.any(axis=(0, 1)))[-1] + 1]
+
+
 def _position_derivative(jacobian: Array) -> Array:
-    """Derivatives of the Jacobians (S, 6, m) of a body by the m joints that move it, base first, (S, j, 6, m)."""
-    columns = np.swapaxes(jacobian, -1, -2)  # (S, k, 6)
-    v, w = columns[..., :3], columns[..., 3:]
-    v_k, w_k, v_j, w_j = v[:, None], w[:, None], v[:, :, None], w[:, :, None]  # (S, j, k, 3)
-    turned = np.concatenate([np.cross(w_k, v_j) + np.cross(v_k, w_j), np.cross(w_k, w_j)], axis=-1)
-    m = jacobian.shape[-1]
-    is_before = np.arange(m) < np.arange(m)[:, None]  # [j, k]: joint k is nearer to the base
-    return np.swapaxes(np.where(is_before[..., None], turned, 0.0), -1, -2)
+    """Derivatives of the Jacobians (S, 6, m) of a body by the first m joints, base first, (S, j, 6, m)."""
+    count, _, m = jacobian.shape
+    linear, angular = jacobian[:, None, :3], jacobian[:, None, 3:]  # (S, 1, 3, j)
+    # Matrices that make J_k x J_j of J_j, (S, k, 3, 3).
+    by_linear, by_angular = (
+        (x[:, 0].swapaxes(1, 2) @ _SKEW.reshape(3, 9)).reshape(count, m, 3, 3) for x in (linear, angular)
+    )
+    turned = np.concatenate([by_angular @ linear + by_linear @ angular, by_angular @ angular], axis=2)  # (S, k, 6, j)
+    is_before = np.arange(m)[:, None] < np.arange(m)  # [k, j]: joint k is nearer to the base
+    return (turned * is_before[:, None]).transpose(0, 3, 2, 1)
 
 
 def _products(left: Array, right: Array) -> Array:
-    """``A^T I_l B`` for the ten parameters of a body, of A and B (..., 6, m), (..., 10, m, m).
+    """``A^T I_l B`` for the ten parameters of a body, of A and B (..., 6, m), (..., 10, m, m)."""
+    turned = (_PARAMETER_INERTIAS.reshape(-1, 6) @ right).reshape(*right.shape[:-2], INERTIAL, *right.shape[-2:])
+    return np.swapaxes(left, -1, -2)[..., None, :, :] @ turned
+
+
+def _parameter_inertias() -> Array:
+    """Spatial inertia, linear before angular, of each parameter of a body, (10, 6, 6).
 
     ``I = [[m 1, -[h]x], [[h]x, I_o]]`` with the moments of inertia I_o about the frame's origin.
     """
-
-    def outer(i: int, j: int) -> Array:
-        return left[..., i, :, None] * right[..., j, None, :]
-
-    x, y, z, u, v, w = range(6)
-    shape = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    result = np.empty((*shape, INERTIAL, left.shape[-1], right.shape[-1]))
-    for parameter, values in enumerate((
-        outer(x, x) + outer(y, y) + outer(z, z),
-        outer(y, w) - outer(z, v) + outer(w, y) - outer(v, z),
-        outer(z, u) - outer(x, w) + outer(u, z) - outer(w, x),
-        outer(x, v) - outer(y, u) + outer(v, x) - outer(u, y),
-        outer(u, u),
-        outer(u, v) + outer(v, u),
-        outer(v, v),
-        outer(u, w) + outer(w, u),
-        outer(v, w) + outer(w, v),
-        outer(w, w),
-    )):  # fmt: skip
-        result[..., parameter, :, :] = values
+    result = np.zeros((INERTIAL, 6, 6))
+    result[0, :3, :3] = np.eye(3)
+    for axis in range(3):
+        result[1 + axis, 3:, :3], result[1 + axis, :3, 3:] = _SKEW[axis], -_SKEW[axis]
+    for parameter in range(4, INERTIAL):
+        result[parameter, 3:, 3:] = inertia_matrix(np.eye(INERTIAL)[parameter])
     return result
+
+
+_PARAMETER_INERTIAS = _parameter_inertias()

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.control.inertia_columns import inertia_columns
+from sysid_ros.core.control.matrices import congruence, largest_eigenvalue, magnitude
 from sysid_ros.core.control.uncertainty import InertialUncertainty
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 
@@ -97,13 +98,6 @@ def inertia_ratios(
     return np.maximum(lowest, without) - _ROUNDING, highest + _ROUNDING
 
 
-def congruence(factor: Array, matrices: Array) -> Array:
-    """``F X F^T`` of X (S, ..., n, n) with F (S, n, n)."""
-    count, n, _ = factor.shape
-    right = matrices.reshape(count, -1, n) @ np.swapaxes(factor, 1, 2)  # all rows in one product
-    return factor.reshape(count, *(1,) * (matrices.ndim - 3), n, n) @ right.reshape(matrices.shape)
-
-
 def _spread(matrices: Array, radius: Array) -> Array:
     """A matrix that ``sum_l d_l X_l`` never exceeds for ``|d_l| <= radius_l``, (S, n, n), of symmetric X (S, l, n, n).
 
@@ -113,14 +107,3 @@ def _spread(matrices: Array, radius: Array) -> Array:
     first, rest = np.split(np.argsort(-(radius * size).max(axis=0)), [_MOST_IMPORTANT])
     result = np.tensordot(magnitude(matrices[:, first]), radius[first], (1, 0))
     return result + (size[:, rest] @ radius[rest])[:, None, None] * np.eye(matrices.shape[-1])
-
-
-def magnitude(matrices: Array) -> Array:
-    """Matrix absolute values ``(X^2)^1/2`` of symmetric matrices (..., n, n)."""
-    values, vectors = np.linalg.eigh(matrices)
-    return (vectors * np.abs(values)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-
-
-def largest_eigenvalue(matrices: Array) -> Array:
-    """Largest eigenvalues of symmetric matrices (..., n, n)."""
-    return np.linalg.eigvalsh(matrices)[..., -1]

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.control.inertia_columns import coriolis_columns, inertia_columns
-from sysid_ros.core.control.inertia_ratio import congruence, largest_eigenvalue
+from sysid_ros.core.control.matrices import congruence, largest_eigenvalue, square_root
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.uncertainty import InertialUncertainty
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 Array = NDArray[np.float64]
 
@@ -93,17 +93,18 @@ def compute_model_terms(
         payload_rate: Rates at which these change near the samples, (S, R, 10) [1/s].
     """
     n = robot.n
-    regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    theta, middles, radius = uncertainty.nominal(payload), uncertainty.middles(payload), uncertainty.spread
+    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    theta, center, radius = uncertainty.nominal(payload), uncertainty.center(payload), uncertainty.spread
 
     def nominal(matrices: Array) -> Array:  # (S, l, ...) to (S, ...)
         return _combine(theta[:, None], matrices)[:, 0]
 
     def spread(matrices: Array) -> Array:  # (S, l, n, n)
-        return _norm(_combine(middles, matrices)).max(axis=1) + _spread(matrices[:, :, None], radius)
+        return slope_spread(matrices[:, :, None])
 
     def slope_spread(matrices: Array) -> Array:  # (S, l, x, n, n)
-        return _slope(_combine(middles, matrices)).max(axis=1) + _spread(matrices, radius)
+        middle = _combine(center[:, None], matrices)[:, 0]
+        return uncertainty.vertices.largest_norm(middle, matrices[:, uncertainty.last]) + _spread(matrices, radius)
 
     ratio_columns = np.moveaxis(inertia_columns(robot, q), -1, 1)  # (S, l, n, n), with the armatures
     inertia = nominal(ratio_columns)
@@ -127,7 +128,7 @@ def compute_model_terms(
 
     # Of M^-1 Y: the derivative of Y, less what a changing M does to M^-1 Y.
     inertial = slice(0, INERTIAL * n)
-    columns = regressor.evaluate(q, v, v, a)[..., inertial]
+    columns = regressor.evaluate(q, v, a)[..., inertial]
     accelerations = np.linalg.solve(inertia, columns)
     nominal_coriolis = nominal(christoffel)  # (S, j, n, n)
     joint_inertias = nominal_coriolis + np.swapaxes(nominal_coriolis, -1, -2)  # dM/dq_j
@@ -158,13 +159,13 @@ def compute_model_terms(
     )
 
 
-def _position_gradient(regressor: SlotineLiRegressor, q: Array, v: Array, a: Array) -> Array:
+def _position_gradient(regressor: TorqueRegressor, q: Array, v: Array, a: Array) -> Array:
     """Derivative by position of the inertial columns of the motion's torque, (S, i, j, l)."""
     count, n = q.shape
     shifts = _STEP * np.concatenate([np.eye(n), -np.eye(n)])
     shifted = (q[:, None] + shifts).reshape(-1, n)
     v, a = np.repeat(v, 2 * n, axis=0), np.repeat(a, 2 * n, axis=0)
-    values = regressor.evaluate(shifted, v, v, a).reshape(count, 2, n, n, -1)[..., : INERTIAL * n]
+    values = regressor.evaluate(shifted, v, a).reshape(count, 2, n, n, -1)[..., : INERTIAL * n]
     return ((values[:, 0] - values[:, 1]) / (2.0 * _STEP)).transpose(0, 2, 1, 3)
 
 
@@ -211,7 +212,7 @@ def _spread(matrices: Array, radius: Array) -> Array:
     # As (S, l, a, x b) or (S, l, b, x a), so that a product sums over x.
     some = matrices[:, first]
     sides = (some.transpose(0, 1, *axes).reshape(*some.shape[:2], some.shape[3], -1) for axes in ((3, 2, 4), (4, 2, 3)))
-    roots = (_square_root(x @ np.swapaxes(x, -1, -2)) for x in sides)
+    roots = (square_root(x @ np.swapaxes(x, -1, -2)) for x in sides)
     largest = [largest_eigenvalue(np.tensordot(root, radius[first], (1, 0))) for root in roots]
     weights = np.maximum(size[:, second], 1e-300)
     scaled = np.sqrt(radius[second] / weights)[..., None, None, None] * matrices[:, second]
@@ -219,9 +220,3 @@ def _spread(matrices: Array, radius: Array) -> Array:
     products = scaled @ np.swapaxes(scaled, 1, 2)
     middle = np.sqrt(weights @ radius[second] * largest_eigenvalue(products))
     return np.sqrt(largest[0] * largest[1]) + middle + size[:, rest] @ radius[rest]
-
-
-def _square_root(matrices: Array) -> Array:
-    """Square roots of positive semidefinite matrices (..., n, n)."""
-    values, vectors = np.linalg.eigh(matrices)
-    return (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)

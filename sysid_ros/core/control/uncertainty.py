@@ -6,12 +6,14 @@ Parameters are ordered as ``[inertial (10 n) | armature (n)]`` here: what the in
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.payload_set import PayloadSet, candidate_sets
+from sysid_ros.core.control.vertices import Vertices
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 
@@ -53,11 +55,16 @@ class InertialUncertainty:
         total[:, self.last] += payload
         return total
 
-    def middles(self, payload: Array) -> Array:
-        """Deviations of the vertices from the nominal parameters with payloads (S, 10), (S, K, 11 n)."""
-        values = (self.arm - self.nominal(payload))[:, None].repeat(len(self.payloads.vertices), axis=1)
-        values[:, :, self.last] += self.payloads.vertices
+    def center(self, payload: Array) -> Array:
+        """Deviation of the middle of the vertices from the nominal parameters with payloads (S, 10), (S, 11 n)."""
+        values = self.arm - self.nominal(payload)
+        values[:, self.last] += self.payloads.vertices.mean(axis=0)
         return values
+
+    @cached_property
+    def vertices(self) -> Vertices:
+        """The vertices about their middle."""
+        return Vertices(self.payloads.vertices - self.payloads.vertices.mean(axis=0))
 
     @property
     def spread(self) -> Array:

@@ -18,8 +18,10 @@ from sysid_ros.core.planning.scene import Obstacle, Scene
 __all__ = [
     "CollisionModel",
     "Obstacle",
+    "axis_reaches",
     "build_collision_model",
     "build_scene_model",
+    "displacement_factors",
     "displacements",
     "pair_distances",
     "sphere_centers",
@@ -122,25 +124,36 @@ def pair_distances(centers: Array, spheres: Sequence[Sphere], pairs: NDArray[np.
 
 
 def displacements(robot: RobotModel, collision: CollisionModel, error: Array) -> tuple[Array, Array]:
-    """How far position errors can move spheres, at any posture.
+    """How far position errors (n,) [rad] can move spheres, at any posture; see :func:`displacement_factors`."""
+    pairs, movable = displacement_factors(robot, collision)
+    return pairs @ error, movable @ error
+
+
+def displacement_factors(robot: RobotModel, collision: CollisionModel) -> tuple[Array, Array]:
+    """How far position errors can move spheres per joint, at any posture.
 
     An error e moves a point by at most ``sum_j e_j r_j``, with r_j its largest possible distance to axis j.
 
     Args:
         robot: The arm.
         collision: The spheres.
-        error: Largest position errors, (n,) [rad].
 
     Returns:
-        Of the pairs against each other (m,) and of the movable spheres in the base frame (k,), both [m].
+        Of the pairs against each other (m, n) and of the movable spheres in the base frame (k, n), both [m/rad].
     """
-    lengths = np.array([np.linalg.norm(placement.translation) for placement in robot.pin_model.jointPlacements[1:]])
+    reach = axis_reaches(robot, collision)
     bodies = np.array([sphere.body for sphere in collision.spheres], dtype=int)
-    reach = np.zeros((bodies.size, robot.n))
-    for row, sphere in zip(reach, collision.spheres, strict=True):
-        for joint in range(sphere.body):
-            row[joint] = lengths[joint + 1 : sphere.body].sum() + np.linalg.norm(sphere.center)
     first, second = collision.pairs.reshape(-1, 2).T
     # Only the joints between two bodies move them against each other.
     between = np.arange(robot.n) >= bodies[first][:, None]
-    return np.where(between, reach[second], 0.0) @ error, reach[collision.movable] @ error
+    return np.where(between, reach[second], 0.0), reach[collision.movable]
+
+
+def axis_reaches(robot: RobotModel, collision: CollisionModel) -> Array:
+    """Largest possible distance of each sphere's centre to each axis that moves it, (spheres, n) [m]; zero else."""
+    lengths = np.array([np.linalg.norm(placement.translation) for placement in robot.pin_model.jointPlacements[1:]])
+    reach = np.zeros((len(collision.spheres), robot.n))
+    for row, sphere in zip(reach, collision.spheres, strict=True):
+        for joint in range(sphere.body):
+            row[joint] = lengths[joint + 1 : sphere.body].sum() + np.linalg.norm(sphere.center)
+    return reach

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.clearance import CollisionModel, displacements
+from sysid_ros.core.planning.clearance import CollisionModel, axis_reaches, displacement_factors
 from sysid_ros.core.planning.receding.kinematics import SerialArm
 from sysid_ros.core.planning.receding.spatial import cross
 from sysid_ros.core.planning.receding.surroundings import Boxes, lengths
@@ -47,47 +47,89 @@ class DistanceSamples:
     axes: Array
 
 
-class FreeDistances:
-    """Distances that must stay above a clearance.
+class ArmSpheres:
+    """What free distances need of arm and surroundings, whatever the errors are.
 
     Args:
         robot: The arm.
         collision: What must not touch what.
+        arm: Kinematics of the arm; made from it if None.
+    """
+
+    def __init__(self, robot: RobotModel, collision: CollisionModel, arm: SerialArm | None = None):
+        self.n = robot.n
+        self._arm = arm or SerialArm(robot)
+        base = robot.pin_model.frames[robot.pin_model.getFrameId(robot.base_frame)].placement
+        self._base_rotation, self._base_origin = np.array(base.rotation), np.array(base.translation)
+        spheres = collision.spheres
+        self.bodies = np.array([sphere.body for sphere in spheres], dtype=int)
+        self._groups = [(body, np.flatnonzero(self.bodies == body)) for body in np.unique(self.bodies)]
+        self._local = np.array([sphere.center for sphere in spheres], dtype=float).reshape(-1, 3)
+        self.radii = np.array([sphere.radius for sphere in spheres])
+        self.pairs = np.asarray(collision.pairs, dtype=int).reshape(-1, 2)
+        self.movable = np.asarray(collision.movable, dtype=int)
+        self.ground = collision.ground_height if self.movable.size else None
+        self.boxes = Boxes(collision.obstacles if self.movable.size else ())
+        self.pair_factors, self.factors = displacement_factors(robot, collision)
+        joints = np.arange(self.n)
+        # R_ij: distance to the axis of the later joint; zero where one of the joints does not move the sphere.
+        self.second_order = axis_reaches(robot, collision)[:, np.maximum.outer(joints, joints)]
+
+    def place(self, q: Array) -> tuple[Array, Array]:
+        """Centres (N, spheres, 3) [m] and joint axes (N, n, 6) in the base frame at postures (N, n)."""
+        rotation, origin, axes = self._arm.frames(q)
+        count, turn = len(q), self._base_rotation
+        linear = axes[..., 3:] + cross(axes[..., :3], self._base_origin)
+        axes = np.concatenate([_turned(axes[..., :3], turn), _turned(linear, turn)], axis=-1)
+        columns = _turned(rotation.swapaxes(2, 3), turn)  # of the rotations, as rows
+        origin = _turned(origin - self._base_origin, turn)
+        centers = np.empty((count, self.bodies.size, 3))
+        for body, mine in self._groups:
+            if body == 0:
+                centers[:, mine] = (self._local[mine] - self._base_origin) @ turn
+            else:
+                centers[:, mine] = self._local[mine] @ columns[:, body - 1] + origin[:, None, body - 1]
+        return centers, axes
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything could touch anything."""
+        has_surroundings = self.ground is not None or bool(self.boxes.count)
+        return bool(len(self.pairs)) or (has_surroundings and bool(self.movable.size))
+
+
+class FreeDistances:
+    """Distances that must stay above a clearance.
+
+    Args:
+        spheres: Arm and surroundings.
         error: Largest position errors, (n,) [rad].
         clearance: Distance that will be kept, to know where accuracy matters [m].
     """
 
-    def __init__(self, robot: RobotModel, collision: CollisionModel, error: Array, clearance: float):
-        self.n = robot.n
-        self._arm = SerialArm(robot)
+    def __init__(self, spheres: ArmSpheres, error: Array, clearance: float):
+        self.n = spheres.n
+        self._spheres = spheres
         self._error, self._clearance = error, clearance
-        base = robot.pin_model.frames[robot.pin_model.getFrameId(robot.base_frame)].placement
-        self._base_rotation, self._base_origin = np.array(base.rotation), np.array(base.translation)
-        spheres = collision.spheres
-        self._bodies = np.array([sphere.body for sphere in spheres], dtype=int)
-        self._local = np.array([sphere.center for sphere in spheres], dtype=float).reshape(-1, 3)
-        self._radii = np.array([sphere.radius for sphere in spheres])
-        self._pairs = np.asarray(collision.pairs, dtype=int).reshape(-1, 2)
-        self._movable = np.asarray(collision.movable, dtype=int)
-        self._ground = collision.ground_height if self._movable.size else None
-        self._boxes = Boxes(collision.obstacles if self._movable.size else ())
-        self._pairs_lost, self._lost = displacements(robot, collision, error)
-        self._second_order = _second_order(robot, collision, error)
+        self._pairs, self._boxes = spheres.pairs, spheres.boxes
+        self._pairs_lost, self._lost = spheres.pair_factors @ error, spheres.factors @ error
+        self._second_order = 0.5 * spheres.second_order @ error @ error
         self._index()
 
     def _index(self) -> None:
         """Lists the rows: the sphere that moves; the other sphere, or -1 for the ground, or -2 - k for obstacle k."""
         inner, outer = self._pairs.T
-        movable = self._movable
-        others = [np.full(movable.size, -1)] * (self._ground is not None)
+        movable = self._spheres.movable
+        others = [np.full(movable.size, -1)] * (self._spheres.ground is not None)
         others += [np.full(movable.size, -2 - k) for k in range(self._boxes.count)]
         self._moving = np.concatenate([outer, *[movable] * len(others)])
         self._other = np.concatenate([inner, *others])
         is_pair = self._other >= 0
-        inner_body = np.where(is_pair, self._bodies[np.where(is_pair, self._other, 0)], 0)
+        inner_body = np.where(is_pair, self._spheres.bodies[np.where(is_pair, self._other, 0)], 0)
         joints = np.arange(self.n)
-        self._counts = (joints >= inner_body[:, None]) & (joints < self._bodies[self._moving][:, None])
-        self._radius = self._radii[self._moving] + is_pair * self._radii[np.where(is_pair, self._other, 0)]
+        self._counts = (joints >= inner_body[:, None]) & (joints < self._spheres.bodies[self._moving][:, None])
+        radii = self._spheres.radii
+        self._radius = radii[self._moving] + is_pair * radii[np.where(is_pair, self._other, 0)]
         self._most_lost = np.concatenate([self._pairs_lost, *[self._lost] * len(others)])
 
     def keep_near(self, samples: DistanceSamples, distance: float) -> None:
@@ -101,16 +143,11 @@ class FreeDistances:
 
     def evaluate(self, q: Array) -> DistanceSamples:
         """Distances at postures (N, n)."""
-        rotation, origin, axes = self._arm.frames(q)
-        turn = self._base_rotation
-        centers = (self._centers(rotation, origin) - self._base_origin) @ turn
-        angular = axes[..., :3] @ turn
-        linear = (axes[..., 3:] + cross(axes[..., :3], self._base_origin)) @ turn
-        axes = np.concatenate([angular, linear], axis=-1)
+        centers, axes = self._spheres.place(q)
         gaps = [lengths(centers[:, self._pairs[:, 1]] - centers[:, self._pairs[:, 0]])]
-        points = centers[:, self._movable]
-        if self._ground is not None:
-            gaps.append(points[..., 2] - self._ground)
+        points = centers[:, self._spheres.movable]
+        if self._spheres.ground is not None:
+            gaps.append(points[..., 2] - self._spheres.ground)
         if self._boxes.count:
             gaps.append(self._boxes.distances(points))
         free = np.concatenate(gaps, axis=1) - self._radius
@@ -140,15 +177,6 @@ class FreeDistances:
         signs = np.sign(speeds) * self._error
         return speeds - samples.is_near[chosen, rows][:, None] * np.einsum("pj,pjk->pk", signs, change)
 
-    def _centers(self, rotation: Array, origin: Array) -> Array:
-        centers = np.empty((len(origin), self._bodies.size, 3))
-        for body in np.unique(self._bodies):
-            mine, local = self._bodies == body, self._local[self._bodies == body]
-            if body > 0:
-                local = local @ rotation[:, body - 1].swapaxes(1, 2) + origin[:, None, body - 1]
-            centers[:, mine] = local
-        return centers
-
     def _jacobian(self, centers: Array, axes: Array, chosen: Array, rows: Array) -> Array:
         """How the moving spheres' centres move against the other thing with each joint, (P, n, 3) [m]."""
         point, axis = centers[chosen, self._moving[rows]][:, None], axes[chosen]
@@ -171,14 +199,6 @@ class FreeDistances:
         return normal, bend
 
 
-def _second_order(robot: RobotModel, collision: CollisionModel, error: Array) -> Array:
-    """``sum_ij R_ij e_i e_j / 2`` of each sphere, (spheres,) [m]."""
-    offsets = np.array([np.linalg.norm(placement.translation) for placement in robot.pin_model.jointPlacements[1:]])
-    result = np.zeros(len(collision.spheres))
-    for index, sphere in enumerate(collision.spheres):
-        reach = np.array([offsets[joint + 1 : sphere.body].sum() for joint in range(sphere.body)])
-        reach = reach + float(np.linalg.norm(sphere.center))
-        joints = np.arange(sphere.body)
-        moved = error[: sphere.body]
-        result[index] = 0.5 * moved @ reach[np.maximum.outer(joints, joints)] @ moved if sphere.body else 0.0
-    return result
+def _turned(vectors: Array, rotation: Array) -> Array:
+    """Vectors (..., 3) times a matrix (3, 3), all rows in one product."""
+    return (vectors.reshape(-1, 3) @ rotation).reshape(vectors.shape)

@@ -25,19 +25,29 @@ _SHAPES = (
 )
 
 
+def _coefficients(order: int) -> Array:
+    """Of a derivative of the shapes by power of s, (3, 6)."""
+    derivatives = [shape.deriv(order).coef for shape in _SHAPES]
+    return np.stack([np.pad(coefficients, (0, 6 - coefficients.size)) for coefficients in derivatives])
+
+
+def _gentlest() -> tuple[float, float]:
+    """End offset with the smallest integral of the squared acceleration, per v0 T and per a0 T^2."""
+    accelerations = [shape.deriv(2) for shape in _SHAPES]
+    by_velocity, by_acceleration, square = ((accelerations[2] * one).integ()(1.0) for one in accelerations)
+    return -float(by_velocity / square), -float(by_acceleration / square)
+
+
+_COEFFICIENTS = np.stack([_coefficients(order) for order in range(3)])
+"""Of position, velocity and acceleration (first index) per shape (second index), (3, 3, 6)."""
+_GENTLEST = _gentlest()
+
+
 def shape_functions(duration: float, times: Array) -> Array:
     """Position, velocity and acceleration (first index) at times (T,) per v0, a0 and x (second index), (3, 3, T)."""
-    s = np.asarray(times) / duration
-    scales = (duration, duration**2, 1.0)
-    return np.array(
-        [
-            [
-                scale * shape.deriv(order)(s) / duration**order if order else scale * shape(s)
-                for shape, scale in zip(_SHAPES, scales, strict=True)
-            ]
-            for order in range(3)
-        ]
-    )
+    powers = (np.asarray(times) / duration) ** np.arange(6)[:, None]
+    orders, scales = duration ** -np.arange(3.0), np.array([duration, duration**2, 1.0])
+    return (orders[:, None, None] * scales[:, None] * _COEFFICIENTS) @ powers
 
 
 @dataclass(frozen=True)
@@ -103,7 +113,5 @@ class MotionBasis:
 
 def gentlest_offset(start: State, duration: float) -> Array:
     """End offset (n,) [rad] of the motion with the smallest integral of the squared acceleration, joint by joint."""
-    nodes, weights = np.polynomial.legendre.leggauss(6)  # exact: the integrand has degree 6
-    basis = MotionBasis.of(start, duration, 0.5 * duration * (nodes + 1.0))
-    slope = basis.blend[2]
-    return -(weights * slope) @ basis.free[2] / (weights @ slope**2)
+    by_velocity, by_acceleration = _GENTLEST
+    return by_velocity * duration * start[1] + by_acceleration * duration**2 * start[2]

@@ -13,12 +13,13 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import State
 from sysid_ros.core.planning.bezier import BezierTrajectory
-from sysid_ros.core.planning.clearance import CollisionModel, build_scene_model
+from sysid_ros.core.planning.clearance import build_scene_model
 from sysid_ros.core.planning.family import BezierFamily
 from sysid_ros.core.planning.motion_checks import STOP_ERRORS
 from sysid_ros.core.planning.receding.constraints import MotionConstraints
 from sysid_ros.core.planning.receding.costs import GoalCost, InformationCost, PlanCost
-from sysid_ros.core.planning.receding.distances import FreeDistances
+from sysid_ros.core.planning.receding.distances import ArmSpheres, FreeDistances
+from sysid_ros.core.planning.receding.kinematics import SerialArm
 from sysid_ros.core.planning.receding.margins import AssumedErrors, Margins
 from sysid_ros.core.planning.receding.motions import MotionBasis, gentlest_offset
 from sysid_ros.core.planning.receding.payload_windows import PayloadRegressor, WindowRows
@@ -77,6 +78,14 @@ class PlannerModel:
             is_last: WindowRows(regressor, duration, settings.window, nodes=1)
             for is_last, duration in ((False, settings.planning_time), (True, settings.duration))
         }
+        self._arm = SerialArm(robot)
+        self._last_spheres: tuple[Scene, ArmSpheres] | None = None
+
+    def spheres_in(self, scene: Scene) -> ArmSpheres:
+        """Spheres and surroundings of a scene; those of the last one are kept."""
+        if self._last_spheres is None or self._last_spheres[0] is not scene:
+            self._last_spheres = scene, ArmSpheres(self.robot, build_scene_model(self.robot, scene), self._arm)
+        return self._last_spheres[1]
 
 
 @dataclass(frozen=True)
@@ -145,10 +154,10 @@ class PlanProblem:
         self.gentlest = self.space.coordinates(gentlest_offset(start, settings.duration))
         self._margins, self._errors = margins, errors
         clearance = request.scene.clearance + margins.distance + margins.reserve.distance
-        collision = build_scene_model(robot, request.scene)
+        spheres = model.spheres_in(request.scene)
         self._distances = None
-        if _has_rows(collision):
-            self._distances = FreeDistances(robot, collision, STOP_ERRORS * errors.position, clearance)
+        if spheres.has_rows:
+            self._distances = FreeDistances(spheres, STOP_ERRORS * errors.position, clearance)
 
     @cached_property
     def cost(self) -> PlanCost:
@@ -205,8 +214,3 @@ class PlanProblem:
         return MotionConstraints(
             self.model.torque, self._distances, basis, torque_limits, self._errors.torque, clearances, brake_time
         )
-
-
-def _has_rows(collision: CollisionModel) -> bool:
-    has_surroundings = collision.ground_height is not None or bool(collision.obstacles)
-    return bool(len(collision.pairs)) or (has_surroundings and bool(len(collision.movable)))

@@ -12,7 +12,7 @@ from sysid_ros.core.planning.braked import BrakedTrajectory
 from sysid_ros.core.planning.clearance import build_scene_model, displacements, pair_distances, sphere_centers
 from sysid_ros.core.planning.motion_checks import TorqueDemand, stop_torque_growths
 from sysid_ros.core.planning.receding.constraints import DISTANCE_UNIT
-from sysid_ros.core.planning.receding.distances import FreeDistances
+from sysid_ros.core.planning.receding.distances import ArmSpheres, FreeDistances
 from sysid_ros.core.planning.receding.margins import Reserve
 from sysid_ros.core.planning.scene import Obstacle
 
@@ -92,7 +92,7 @@ def test_rows_cover_a_motion_that_takes_over(make_problem, gen3, boxes, errors):
 def test_distances_without_errors_are_exact(gen3, scene):
     collision = build_scene_model(gen3, scene)
     q = np.random.default_rng(0).normal(size=(30, 7))
-    free = FreeDistances(gen3, collision, np.zeros(7), 0.0).evaluate(q).free
+    free = FreeDistances(ArmSpheres(gen3, collision), np.zeros(7), 0.0).evaluate(q).free
     centers = sphere_centers(gen3, collision.spheres, q)
     radii = np.array([sphere.radius for sphere in collision.spheres])[collision.movable]
     points = centers[:, collision.movable]
@@ -105,8 +105,8 @@ def test_no_position_error_brings_anything_closer_than_the_rows_say(gen3, scene)
     collision, error = build_scene_model(gen3, scene), np.full(7, 0.03)
     rng = np.random.default_rng(1)
     q = rng.normal(size=(20, 7))
-    allowed = FreeDistances(gen3, collision, error, 5.0).evaluate(q).free
-    exact = FreeDistances(gen3, collision, np.zeros(7), 0.0)
+    allowed = FreeDistances(ArmSpheres(gen3, collision), error, 5.0).evaluate(q).free
+    exact = FreeDistances(ArmSpheres(gen3, collision), np.zeros(7), 0.0)
     closest = np.full(allowed.shape, np.inf)
     for _ in range(200):
         moved = q + error * rng.choice([-1.0, 1.0], q.shape)

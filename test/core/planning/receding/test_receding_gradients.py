@@ -8,7 +8,7 @@ import pytest
 from sysid_ros.core.planning.clearance import build_scene_model
 from sysid_ros.core.planning.motion_checks import STOP_SPEED
 from sysid_ros.core.planning.receding.costs import condition_number, smooth_condition
-from sysid_ros.core.planning.receding.distances import FreeDistances
+from sysid_ros.core.planning.receding.distances import ArmSpheres, FreeDistances
 from sysid_ros.core.planning.receding.payload_windows import PayloadRegressor
 from sysid_ros.core.planning.receding.torques import WorstTorque
 from sysid_ros.core.regressors.torque import TorqueRegressor
@@ -61,7 +61,7 @@ def test_gradients_of_worst_torques(gen3):
 def test_gradients_of_distances(gen3, tilted_gen3, scene, is_tilted):
     robot = tilted_gen3 if is_tilted else gen3
     # A large clearance, so that the effect of errors is worked out in all rows.
-    distances = FreeDistances(robot, build_scene_model(robot, scene), np.full(7, 0.02), 5.0)
+    distances = FreeDistances(ArmSpheres(robot, build_scene_model(robot, scene)), np.full(7, 0.02), 5.0)
     q = random_states(15)[0]
     samples = distances.evaluate(q)
     count = samples.free.shape[1]
