@@ -99,8 +99,11 @@ class KortexArm(Arm):
             holding = HoldingTorque(self, *measure_at_rest(self))
             enter_torque_mode(self, self._devices, holding)
             hold_and_probe(self, holding)
-        except BaseException:
+        except BaseException as error:
+            broken = self._link.broken
             self.close()
+            if broken and isinstance(error, KortexServerError):  # it refuses because the connection is gone
+                raise KortexConnectionLost(f"{broken}; {error}") from None
             raise
         self._first = self.latest
 
@@ -239,7 +242,8 @@ class KortexArm(Arm):
                     return
                 text = f"; {describe(feedback, self.joint_names)}"
         self.is_commanding = False
-        raise ArmLost(f"{error}{text}")
+        broken = f"; {self.link.broken}" if self.link.broken else ""
+        raise ArmLost(f"{error}{text}{broken}")
 
     def _next_command(self) -> Command:
         """Positions follow the measurement under torque control, so that the following error stays a safeguard."""
@@ -303,7 +307,8 @@ class KortexArm(Arm):
         if elapsed - self.period > self.settings.late_limit:
             faults.append(f"no fresh state for {1e3 * elapsed:.1f} ms")
         if self.link.silence > self.settings.connection_inactivity_timeout:
-            faults.append("the base does not answer over TCP: it cannot be handed back in order")
+            reason = f" ({self.link.broken})" if self.link.broken else ""
+            faults.append(f"the base does not answer over TCP{reason}: it cannot be handed back in order")
         return tuple(faults)
 
     # Connections

@@ -106,6 +106,11 @@ class KortexClient(KortexLink):
         """See :attr:`KortexLink.silence`."""
         return self._tcp.silence
 
+    @property
+    def broken(self) -> str:
+        """See :attr:`KortexLink.broken`."""
+        return "" if self._tcp.is_open else self._tcp.reason
+
     def close(self) -> None:
         """See :meth:`KortexLink.close`."""
         if self._udp is not None:

@@ -115,10 +115,22 @@ def wrap_for_tcp(frame: bytes) -> bytes:
 
 
 class TcpFrames:
-    """Cuts a TCP stream into frames."""
+    """Cuts a TCP stream into frames. Keeps at most one that is not complete, of :data:`LARGEST_FRAME` at most."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+
+    @property
+    def pending(self) -> int:
+        """Number of bytes that have come of a frame that is not complete yet."""
+        return len(self._buffer)
+
+    @property
+    def announced(self) -> int:
+        """Length of that frame with its prefix; 0 where it is not known yet [bytes]."""
+        if len(self._buffer) < _PREFIX:
+            return 0
+        return _PREFIX + _LENGTH.unpack(self._buffer[len(TCP_MARK) : _PREFIX])[0]
 
     def feed(self, data: bytes) -> list[bytes]:
         """Takes in what has come and returns the frames that are complete.

@@ -153,6 +153,11 @@ class KortexLink(ABC):
     def silence(self) -> float:
         """How long the TCP session has not answered although it was asked [s]; 0 where nothing is owed."""
 
+    @property
+    def broken(self) -> str:
+        """Why there is no TCP connection any more; empty where it stands, or nothing is known."""
+        return ""
+
     @abstractmethod
     def close(self) -> None:
         """Closes both sessions and transports. Never raises."""

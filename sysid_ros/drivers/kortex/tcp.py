@@ -52,18 +52,23 @@ def error_of(call: str, frame: Frame) -> KortexServerError:
 
 
 class TcpCall(Call[T]):
-    """A request on a :class:`TcpSession`."""
+    """A request on a :class:`TcpSession`.
+
+    Attributes:
+        name: What was asked.
+        message: Its message id.
+    """
 
     def __init__(self, session: TcpSession, name: str, message: int, read: Callable[[bytes], T]):
-        self.name = name
-        self._session, self._message, self._read = session, message, read
+        self.name, self.message = name, message
+        self._session, self._read = session, read
         self._frame: Frame | None = None
 
     def is_done(self) -> bool:
         """See :meth:`Call.is_done`."""
         if self._frame is None:
             self._session.poll()
-            self._frame = self._session.take(self._message)
+            self._frame = self._session.take(self.message)
         return self._frame is not None or not self._session.is_open
 
     def result(self) -> T:
@@ -115,9 +120,19 @@ class TcpSession:
         except OSError as error:
             self.close()
             raise KortexConnectionLost(f"TCP {address[0]}:{address[1]}: {error}") from None
+        self.open_session()
+
+    def open_session(self) -> None:
+        """Opens a session on the socket that is connected.
+
+        Raises:
+            KortexConnectionLost: The base does not answer.
+            KortexServerError: It refuses.
+        """
         self._reset()
         self.is_open, self.reason = True, ""
-        self.wait(self.start(Function.CREATE_SESSION, session_request(settings)), settings.connect_timeout)
+        request = self.start(Function.CREATE_SESSION, session_request(self._settings))
+        self.wait(request, self._settings.connect_timeout)
 
     def start(
         self, function: Function, payload: bytes = b"", device: int = 0, read: Callable[[bytes], T] = lambda _: None
@@ -159,18 +174,24 @@ class TcpSession:
         try:
             data = self._socket.recv(_CHUNK)
         except BlockingIOError:
+            self._give_up_an_incomplete_frame()
             return
         except OSError as error:
-            self._break(str(error))
+            self._break(f"the TCP connection has broken ({error.strerror})")
             return
         if not data:
             self._break("the base has closed the TCP connection")
             return
+        was_complete = not self._frames.pending
         try:
-            for one in self._frames.feed(data):
+            frames = self._frames.feed(data)
+            for one in frames:
                 self._take_in(decode_frame(one))
         except KortexDecodeError as error:
             self._break(f"the TCP stream cannot be followed: {error}")
+            return
+        if was_complete or frames:
+            self._begun_at = time.monotonic()
 
     def take(self, message: int) -> Frame | None:
         """The response with a message id, if it is there."""
@@ -181,7 +202,9 @@ class TcpSession:
         now = time.monotonic()
         if self.is_open and now >= self._next_sign:
             self._next_sign = now + self._settings.connection_inactivity_timeout / _KEEP_ALIVES
-            self._sign = self.start(Function.KEEP_ALIVE) if self._sign is None else self._sign
+            if self._sign is not None:  # the base must hear of us even where its answer was lost
+                self._waiting.discard(self._sign.message)
+            self._sign = self.start(Function.KEEP_ALIVE)
         self.poll()
         if self._sign is not None and self._sign.is_done():
             self._sign = None
@@ -208,7 +231,7 @@ class TcpSession:
         self._frames = TcpFrames()
         self._responses: dict[int, Frame] = {}
         self._waiting: set[int] = set()
-        self._heard = time.monotonic()
+        self._heard = self._begun_at = time.monotonic()
         self._next_sign = 0.0
         self._sign: TcpCall[None] | None = None
 
@@ -221,16 +244,26 @@ class TcpSession:
         elif frame.kind is FrameType.RESPONSE and frame.message in self._waiting:
             self._waiting.discard(frame.message)
             self._responses[frame.message] = frame
-            if frame.session:
+            if not self.session:  # the answer that opens the session says which it is, no other one
                 self.session = frame.session
+
+    def _give_up_an_incomplete_frame(self) -> None:
+        """Asked where nothing more has come: with a damaged length all that comes would be the rest of one frame."""
+        pending, seconds = self._frames.pending, self._settings.connection_inactivity_timeout
+        if pending and time.monotonic() - self._begun_at > seconds:
+            announced = self._frames.announced
+            whole = f"of {announced} bytes" if announced else "whose length is not known"
+            self._break(f"a frame {whole} is not complete after {seconds:g} s ({pending} bytes have come)")
 
     def _send(self, frame: Frame) -> None:
         if not self.is_open:
             return
         try:
             self._socket.sendall(wrap_for_tcp(encode_frame(frame)))
-        except OSError as error:  # a full buffer too: requests are few and small, so the base has stopped reading
-            self._break(str(error))
+        except BlockingIOError:  # requests are few and small
+            self._break("the base has stopped reading from the TCP connection")
+        except OSError as error:
+            self._break(f"the TCP connection has broken ({error.strerror})")
 
     def _break(self, reason: str) -> None:
         self.is_open, self.reason = False, reason

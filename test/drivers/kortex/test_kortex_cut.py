@@ -81,7 +81,7 @@ class CutTcp(MemoryTcp):
     def keep_alive(self):
         if self.memory.time >= self.next_sign:
             self.next_sign = self.memory.time + self.settings.connection_inactivity_timeout / 4.0
-            self.frames.pop(self.start(Function.KEEP_ALIVE)._message, None)
+            self.frames.pop(self.start(Function.KEEP_ALIVE).message, None)
 
     @property
     def silence(self):
