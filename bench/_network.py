@@ -180,16 +180,16 @@ class RunningLoop:
     """The torque loop as a context; on a busy computer the arm may be lost while it is taken over: it tries again."""
 
     def __init__(self, build: Callable[[], ControlLoop], attempts: int = _ATTEMPTS):
-        self._build, self._attempts = build, attempts
+        self._build, self.attempts = build, attempts
 
     def __enter__(self) -> LoopProcess:
-        for attempt in range(self._attempts):
+        for attempt in range(self.attempts):
             self._process = LoopProcess(self._build, 7, capacity=1 << 16)
             try:
                 self._process.start()
                 return self._process
             except LoopProcessError:
-                if attempt == self._attempts - 1:
+                if attempt == self.attempts - 1:
                     raise
         raise AssertionError
 

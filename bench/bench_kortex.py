@@ -1,10 +1,11 @@
 """Kortex over real sockets: timing of the loop, what a bad network does to it, and random datagrams at the decoders.
 
-``python bench/bench_kortex.py [--seconds S] [--fuzz N] [--only timing faults events fuzz]``. Emulated base, relay and
-the torque loop are processes and threads of this computer; the base runs in real time, without patience. The arm of the
-fault campaign moves to and fro; a campaign is survived if nothing crashed, the arm never left its position limits nor
-moved faster than 1.5 times its speed limit, and ended at rest, either still obeying or held by its base. Events: see
-bench_fri.py.
+``python bench/bench_kortex.py [--seconds S] [--fuzz N] [--only timing faults events tcp fuzz]``. Emulated base, relay
+and the torque loop are processes and threads of this computer; the base runs in real time, without patience, but for
+events and TCP. The arm of the fault campaign moves to and fro; a campaign is survived if nothing crashed, the arm never
+left its position limits nor moved faster than 1.5 times its speed limit, and ended at rest, either still obeying or
+held by its base. Events: see bench_fri.py. A bad TCP connection is survived if, besides, the user is told, the driver
+ends within 9 s, and its base has the arm then, which went no further than 20 mrad meanwhile.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from _network import (
     watch,
 )
 from _network_events import KILL, PATIENCE, Event, print_events
+from _network_tcp import print_tcp
 from _table import print_table
 
 from sysid_ros.drivers.emulated_plant import PERIOD
@@ -40,7 +42,7 @@ from sysid_ros.drivers.kortex.build import KortexSetup, build_kortex_loop
 from sysid_ros.drivers.kortex.emulator.base import TCP, UDP, BaseSettings, KortexBase
 from sysid_ros.drivers.kortex.emulator.server import EmulatorServer
 from sysid_ros.drivers.kortex.emulator.setup import EmulatorSetup, build_base
-from sysid_ros.drivers.kortex.enums import ArmState, DeviceType, FrameType, Function
+from sysid_ros.drivers.kortex.enums import ArmState, DeviceType, FrameType, Function, ServoingMode
 from sysid_ros.drivers.kortex.errors import KortexDecodeError
 from sysid_ros.drivers.kortex.frame import Frame, TcpFrames, decode_frame, encode_frame, parse, wrap_for_tcp
 from sysid_ros.drivers.kortex.messages import (
@@ -73,9 +75,11 @@ def emulate(pipe: Connection) -> None:
     watch(pipe, base.arm, server.cycle, lambda: len(list(faults)))
 
 
-def running_loop(port: int, port_realtime: int, controller: str = "robust", **settings: float) -> RunningLoop:
+def running_loop(
+    port: int, port_realtime: int, controller: str = "robust", attempts: int = 4, **settings: float
+) -> RunningLoop:
     kortex = KortexSettings("127.0.0.1", port, port_realtime, connect_timeout=3.0, **settings)
-    return RunningLoop(partial(build_kortex_loop, KortexSetup(MODEL, controller, kortex)))
+    return RunningLoop(partial(build_kortex_loop, KortexSetup(MODEL, controller, kortex)), attempts)
 
 
 def timing_row(controller: str, model: LoopModel, seconds: float) -> list[object]:
@@ -209,6 +213,19 @@ def run_events(model: LoopModel) -> None:
     )  # fmt: skip
 
 
+def emulate_waiting(pipe: Connection) -> None:
+    """A base whose time waits for the loop, in a process of its own; says its ports first."""
+    base = build_base(EmulatorSetup(MODEL, payload="0.6"))
+    server = EmulatorServer(base, patience=PATIENCE, tcp_delay=0.005)
+    pipe.send((server.address[1], server.address_realtime[1]))
+    watch(pipe, base.arm, server.cycle, lambda: int(base.servoing is not ServoingMode.SINGLE_LEVEL))
+
+
+def run_tcp(model: LoopModel) -> None:
+    loop = partial(running_loop, attempts=1, wait_time=0.06, late_limit=0.2)
+    print_tcp(partial(Child, emulate_waiting), loop, model)
+
+
 def reply_of(function: Function, name: str, **values: object) -> Frame:
     payload = message_class(name)(**values).SerializeToString()
     return Frame(FrameType.RESPONSE, function, 5, 6, 0, payload)
@@ -266,6 +283,7 @@ if __name__ == "__main__":
         "timing": lambda model, options: run_timing(model, options.seconds),
         "faults": lambda model, options: run_faults(model, options.seconds),
         "events": lambda model, _: run_events(model),
+        "tcp": lambda model, _: run_tcp(model),
         "fuzz": lambda _, options: run_fuzz(options.fuzz),
     }
     run_parts(__doc__, MODEL, parts)

@@ -100,9 +100,9 @@ class KortexArm(Arm):
             enter_torque_mode(self, self._devices, holding)
             hold_and_probe(self, holding)
         except BaseException as error:
-            broken = self._link.broken
+            broken = self._broken() if isinstance(error, KortexServerError) else ""
             self.close()
-            if broken and isinstance(error, KortexServerError):  # it refuses because the connection is gone
+            if broken:  # it refuses because the connection is gone
                 raise KortexConnectionLost(f"{broken}; {error}") from None
             raise
         self._first = self.latest
@@ -242,8 +242,13 @@ class KortexArm(Arm):
                     return
                 text = f"; {describe(feedback, self.joint_names)}"
         self.is_commanding = False
-        broken = f"; {self.link.broken}" if self.link.broken else ""
-        raise ArmLost(f"{error}{text}{broken}")
+        broken = self._broken()
+        raise ArmLost(f"{error}{text}{f'; {broken}' if broken else ''}")
+
+    def _broken(self) -> str:
+        """Why there is no TCP connection any more, as far as is known by now; empty where it stands."""
+        self.link.keep_alive()
+        return self.link.broken
 
     def _next_command(self) -> Command:
         """Positions follow the measurement under torque control, so that the following error stays a safeguard."""
