@@ -105,11 +105,14 @@ class Arm(ABC):
         joint_names: Names of the n joints, in the order of every array.
         pacing: Who paces the loop.
         period: Nominal duration of a cycle [s].
+        late_answers: Commands that left later than a period after the state they answer, where the controller paces
+            the loop; since the construction.
     """
 
     joint_names: tuple[str, ...]
     pacing: Pacing
     period: float
+    late_answers: int = 0
 
     @property
     def n(self) -> int:

@@ -268,7 +268,7 @@ class ControlLoop:
             cycles=self._cycles,
             invalid_cycles=self._invalid_cycles,
             saturated_cycles=self._output.saturated_cycles,
-            missed_deadlines=self._missed_deadlines,
+            missed_deadlines=self._missed_deadlines + self.arm.late_answers,
             reference=reference.q.copy(),
             plan_hash=self._plan_hash,
             next_plan_hash=self._next[1].plan_hash if self._next is not None else "",

@@ -110,7 +110,8 @@ class LoopStatus:
         cycles: Cycles since connect.
         invalid_cycles: Cycles without a usable measurement.
         saturated_cycles: Cycles in which a torque limit cut the command.
-        missed_deadlines: Cycles reported as too late.
+        missed_deadlines: Cycles that came too late: by half a period where this computer paces the loop, and commands
+            that left later than a period after the state they answer where the controller does.
         reference: Desired position, (n,) [rad]; a new trajectory starts here.
         plan_hash: Trajectory being followed or braked on, else empty.
         next_plan_hash: Trajectory that waits to take over from it, else empty.

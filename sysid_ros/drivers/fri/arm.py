@@ -63,7 +63,7 @@ class FriArm(Arm):
         self._is_commanding = False
         self._offset_ns: int | None = None
         self._sequence: int | None = None
-        self._missed = 0
+        self._missed = self._late_before = 0
         self._first: ArmState | None = None
         self._closed_health: dict[str, object] = {}
         self._wait = self.settings.wait_time or _WAIT_PERIODS * self.period
@@ -128,6 +128,7 @@ class FriArm(Arm):
         """See :meth:`Arm.close`."""
         self.stop("closed")
         if self._link is not None:
+            self._late_before += self._link.late_answers
             self._closed_health = {**self._link.health(), "session state": "not connected"}
             self._link.close()
         self._link = None
@@ -135,6 +136,11 @@ class FriArm(Arm):
     def health(self) -> dict[str, object]:
         """See :meth:`Arm.health`: state of the session and counters of the network, those of the last one if closed."""
         return self._closed_health if self._link is None else self._link.health()
+
+    @property
+    def late_answers(self) -> int:
+        """See :class:`Arm`; answers to messages of all states are counted, from the first connection on."""
+        return self._late_before + (0 if self._link is None else self._link.late_answers)
 
     def _open(self) -> UdpEndpoint:
         return UdpEndpoint("", self.settings.port, self.settings.robot_ip)

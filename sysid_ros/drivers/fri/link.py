@@ -28,6 +28,13 @@ class FriLink:
     Args:
         settings: Version of the controller.
         endpoint: Its socket.
+
+    Attributes:
+        session: What the client owes.
+        arrivals: When messages came.
+        skipped: Messages that were overtaken by the next one.
+        late_answers: Answers that left later than a period after their message came.
+        reactions: The latest times from message to answer [s].
     """
 
     def __init__(self, settings: FriSettings, endpoint: UdpEndpoint):
@@ -37,7 +44,7 @@ class FriLink:
         self.skipped = 0
         self.reactions: deque[float] = deque(maxlen=_REACTIONS)
         self._received = 0.0
-        self._unsent = self._overdue = 0
+        self._unsent = self.late_answers = 0
         self._is_answered = True
 
     def next(self, timeout: float) -> Monitoring | None:
@@ -75,7 +82,7 @@ class FriLink:
             self._unsent += 1
         reaction = time.monotonic() - self._received
         self.reactions.append(reaction)
-        self._overdue += reaction > self.session.last.period
+        self.late_answers += reaction > self.session.last.period
 
     @property
     def is_commanded(self) -> bool:
@@ -106,7 +113,7 @@ class FriLink:
             "commands not taken by the network": self._unsent,
             "datagrams of other hosts": self._endpoint.ignored,
             "longest time between messages [s]": self.arrivals.longest,
-            "answers later than a period": self._overdue,
+            "answers later than a period": self.late_answers,
             "reaction p50 [s]": float(np.quantile(reactions, 0.5)),
             "reaction p99 [s]": float(np.quantile(reactions, 0.99)),
             "reaction max [s]": max(reactions),

@@ -315,6 +315,7 @@ class Ros2ControlArm(Arm):
         self._sent_count += 1
         if self._taken_at:
             self._reactions.append(self._link.now() - self._taken_at)
+            self.late_answers += self._reactions[-1] > self.period
             self._taken_at = 0.0
 
     def _send_blindly(self, tau: Array) -> None:

@@ -484,3 +484,21 @@ def test_states_that_are_missing_for_a_moment_only_delay_the_takeover(robot):
     link.broadcaster.messages = recover
     make_arm(robot, link).connect()
     assert count > 180
+
+
+def test_commands_that_leave_later_than_a_period_after_their_state_are_missed_deadlines(robot, monkeypatch):
+    link, late, delays = link_to(robot), [0.0], [0.9, 1.1, 0.0, 1.5]
+    monkeypatch.setattr(link, "now", lambda: 1e-9 * link.hardware.stamp_ns + late[0])
+    loop = make_loop(robot, link)
+    loop.connect()
+    assert loop.status().missed_deadlines == 0
+    compute = loop._controller.compute
+
+    def slowly(*state):
+        late[0] += loop.arm.period * (delays.pop() if delays else 0.0)
+        return compute(*state)
+
+    loop._controller.compute = slowly
+    run(loop, 0.1)
+    assert loop.mode is LoopMode.HOLD and loop.status().missed_deadlines == 2
+    loop.release("test")
