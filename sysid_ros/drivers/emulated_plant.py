@@ -18,6 +18,8 @@ from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
 PERIOD = 0.001
 """Period of an emulated controller's own loop [s]."""
 _SUBSTEPS = 2
+_STOP_MARGIN = np.radians(3.0)
+"""How far the mechanical stops are beyond the limits of position [rad]: controllers watch those."""
 _HOLD_RATE = 40.0
 """Natural frequency of the position controller [rad/s]."""
 
@@ -61,6 +63,7 @@ class EmulatedPlant:
         self._friction = robot.friction(self.theta)
         self._armature = robot.friction(robot.theta_nominal)[:, 2]
         self._model = build_mujoco_model(robot, self.theta, payload, PERIOD / _SUBSTEPS)
+        self._model.jnt_range[:] += _STOP_MARGIN * np.array([-1.0, 1.0])
         self._data = mujoco.MjData(self._model)
         self._data.qpos[:] = robot.home
         self._pin_data = robot.pin_model.createData()

@@ -264,3 +264,32 @@ def test_the_command_line_refuses_in_one_sentence(capsys):
     assert "allowed: one with 'protocol: kortex'" in capsys.readouterr().err
     assert main(["--watchdog-time", "0"]) == 2
     assert main(["--measured-sign", "0.5"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("joint", "torque", "fault"),
+    [(5, 2.0, Safety.JOINT_LIMIT_HIGH), (5, -2.0, Safety.JOINT_LIMIT_LOW), (6, 8.0, Safety.MAXIMUM_VELOCITY)],
+)
+def test_a_joint_that_leaves_its_limits_is_stopped(base, tcp, udp, joint, torque, fault):
+    is_slow = fault is not Safety.MAXIMUM_VELOCITY
+    q = base.arm.q
+    q[joint] = np.sign(torque) * (ROBOT.limits.q_upper[joint] - 0.2) if is_slow else 0.0
+    base.arm.place(q)
+    base.actuators.hold()
+    go_low(tcp)
+    udp.refresh(1)
+    tcp.set_control(3, joint + 1)
+    tau = np.zeros(7)
+    for k in range(2, 2000):
+        tau[joint] = gravity(base)[joint] + torque - 3.0 * is_slow * base.arm.v[joint]
+        udp.refresh(k, tau)
+        base.advance()
+        if base.actuators.is_in_fault:
+            break
+    assert base.actuators.faults[joint] == int(fault) and base.servoing is ServoingMode.SINGLE_LEVEL
+    q = base.arm.q[joint]
+    for _ in range(200):
+        base.advance()
+    assert abs(base.arm.v[joint]) < 0.02 and abs(base.arm.q[joint] - q) < 0.1
+    if is_slow:
+        assert abs(abs(q) - ROBOT.limits.q_upper[joint] - np.radians(1.0)) < 0.01

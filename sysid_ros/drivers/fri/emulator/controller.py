@@ -16,6 +16,7 @@ from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.emulated_plant import PERIOD
 from sysid_ros.drivers.fri.codec import FriCodec
+from sysid_ros.drivers.fri.emulator.limits import LimitWatch
 from sysid_ros.drivers.fri.emulator.plant import EmulatedArm, Overlay, PlantState
 from sysid_ros.drivers.fri.emulator.quality import QualityWatch
 from sysid_ros.drivers.fri.enums import (
@@ -106,7 +107,8 @@ class FriController:
         self._report = report
         self._cycles_per_message = round(self.settings.send_period / PERIOD)
         self._quality = QualityWatch()
-        self._safety = SafetyState.NORMAL_OPERATION
+        self._is_pressed = False
+        self._limits = LimitWatch(arm.robot)
         self._step_limit = _STEP_FACTOR * arm.robot.limits.v_max * self.settings.send_period
         self.malformed = self.rejected = 0
         self._measured = arm.advance(Overlay(arm.q), self._cycles_per_message)
@@ -123,11 +125,12 @@ class FriController:
         self._since_answer = self._answers_in_wait = 0
         self._time_in_state = 0.0
         self._wait = self.settings.start_time
+        self._is_beyond_limits = False
         self.last_error = ""
 
     def press_emergency_stop(self, is_pressed: bool = True) -> None:
         """A safety stop comes into force, or is reset."""
-        self._safety = SafetyState.SAFETY_STOP_LEVEL_1 if is_pressed else SafetyState.NORMAL_OPERATION
+        self._is_pressed = is_pressed
         if is_pressed and self.state.is_commanding:
             self.end_motion("a safety stop is in force")
 
@@ -145,6 +148,13 @@ class FriController:
     def lose_quality(self) -> None:
         """The controller judges the connection bad from now on, until enough messages have been answered again."""
         self._quality.forget()
+
+    @property
+    def safety(self) -> SafetyState:
+        """Which safety stop is in force; which level a limit leads to is an own rule."""
+        if self._is_beyond_limits:
+            return SafetyState.SAFETY_STOP_LEVEL_0
+        return SafetyState.SAFETY_STOP_LEVEL_1 if self._is_pressed else SafetyState.NORMAL_OPERATION
 
     @property
     def quality(self) -> Quality:
@@ -174,6 +184,7 @@ class FriController:
         command = self._newest(datagrams)
         if self.state is not SessionState.IDLE and self._sequence >= 0:
             self._judge(command)
+        self._watch_limits()
         self._change_state()
         self._sequence = (self._sequence + 1) % _MODULUS
         return self._codec.encode_monitoring(self._message(self._measured))
@@ -261,12 +272,24 @@ class FriController:
         elif state is SessionState.MONITORING_READY:
             if quality < Quality.GOOD:
                 self._enter(SessionState.MONITORING_WAIT, f"quality {quality.name}")
-            elif self._time_in_state >= self._wait and self._safety is SafetyState.NORMAL_OPERATION:
+            elif self._time_in_state >= self._wait and self.safety is SafetyState.NORMAL_OPERATION:
                 self._held = self.arm.q
                 self._answers_in_wait = 0
                 self._enter(SessionState.COMMANDING_WAIT, "the motion is started")
         else:
             self._watch_commanding(quality)
+
+    def _watch_limits(self) -> None:
+        """Stops an arm that leaves its limits; one that rests within them again may be started like after any error."""
+        broken = self._limits.find_broken(self.arm.q, self.arm.v)
+        if broken and not self._is_beyond_limits:
+            self._is_beyond_limits = True
+            self._report(f"stopped: {broken}")
+            if self.state.is_commanding:
+                self.end_motion(broken)
+            self._wait = self.settings.restart_time
+        elif not broken and not self.state.is_commanding and self._time_in_state >= self._wait:
+            self._is_beyond_limits = False
 
     def _watch_commanding(self, quality: Quality) -> None:
         silence = self._since_answer * self.settings.send_period
@@ -297,7 +320,7 @@ class FriController:
     def _message(self, measured: PlantState) -> Monitoring:
         settings, state = self.settings, self.state
         is_commanding = state.is_commanding
-        is_on = self._safety is SafetyState.NORMAL_OPERATION
+        is_on = self.safety is SafetyState.NORMAL_OPERATION
         n = settings.joint_count
 
         def fit(values: Array) -> Array:
@@ -312,7 +335,7 @@ class FriController:
             send_period=settings.send_period,
             receive_multiplier=settings.receive_multiplier,
             joint_count=n,
-            safety=self._safety,
+            safety=self.safety,
             drives=(DriveState.ACTIVE if is_on else DriveState.OFF,) * n,
             operation_mode=0,
             control_mode=_CONTROL_MODES[settings.command_mode] if is_commanding else ControlMode.POSITION,
