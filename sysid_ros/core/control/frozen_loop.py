@@ -148,13 +148,19 @@ def _samples(settings: RobustSettings) -> int:
 def _cached_kernels(
     settings: RobustSettings, lower: int, upper: int, growth: float, most: float, is_difference: bool
 ) -> LoopKernels:
+    envelopes = _envelopes(settings, lower, upper, is_difference)
+    return _worst([_kernels(envelope, settings, growth, most) for envelope in envelopes])
+
+
+@lru_cache(maxsize=16)
+def _envelopes(settings: RobustSettings, lower: int, upper: int, is_difference: bool) -> tuple[_Envelope, ...]:
+    """Of the loops with each delay."""
     powers = (*range(lower, upper, _STRIDE), upper)
     delays = np.unique(np.linspace(0.0, settings.delay, _DELAYS))
-    kernels = []
-    for delay in delays:
-        responses = _loops(settings, float(delay), is_difference).responses(powers)
-        kernels.append(_kernels(responses, _FINE ** np.array(powers), settings, growth, most))
-    return _worst(kernels)
+    return tuple(
+        _envelope(_loops(settings, float(delay), is_difference).responses(powers), _FINE ** np.array(powers), settings)
+        for delay in delays
+    )
 
 
 class _Loops:
@@ -256,40 +262,86 @@ def _propagate(outputs: Array, step: Array, state: Array, count: int) -> Array:
     return products.transpose(0, 3, 1, 2, 4).reshape(len(step), block * block, 3, 4)[:, :count]
 
 
-def _kernels(responses: _Responses, ratios: Array, settings: RobustSettings, growth: float, most: float) -> LoopKernels:
+class _Range(NamedTuple):
+    """Ranges of weights over all loops: any loop's is within ``half`` of ``center``, (N, 4) each."""
+
+    center: Array
+    half: Array
+
+
+@dataclass(frozen=True)
+class _Envelope:
+    """Ranges of the weights of all loops, whatever the past is weighted with; (N, 4) or (N - 1, 4) each.
+
+    Attributes:
+        late: To an impulse at the end of the sampling interval before each sample.
+        early: To one at its beginning.
+        reached: Of the step response, within a period.
+        velocity: To a velocity error of one sample.
+        position: To a position error of one sample.
+        travel: How far the weights of a disturbance move within a period, at most.
+        teeth: Steps of these weights at the samples, times a quarter of a period, at most.
+        tail: Largest share of a step response that is left at the end of what is looked at.
+        quickest: Largest acceleration by a unit of disturbance.
+    """
+
+    late: _Range
+    early: _Range
+    reached: _Range
+    velocity: _Range
+    position: _Range
+    travel: Array
+    teeth: Array
+    tail: float
+    quickest: float
+
+
+def _envelope(responses: _Responses, ratios: Array, settings: RobustSettings) -> _Envelope:
     period = settings.period
     late, early, velocity, position = (
         np.concatenate([x, x[:, :, FEEDBACK:] / ratios[:, None, None]], axis=2)
         for x in (responses.late, responses.early, responses.velocity, responses.position)
     )
-    ages = period * np.arange(1, late.shape[1] + 1)[:, None]
-    weight = np.exp(np.minimum(growth * ages, most))
     steps = np.cumsum(0.5 * period * (late + early), axis=1)
     steps[:, :, FEEDBACK] -= 1.0  # the feedback has to balance the disturbance
     steps[:, :, ACCELERATION] -= 1.0 / ratios[:, None]
-    if not np.all(np.abs(steps[:, -1]) * weight[-1] <= _TAIL * np.abs(steps).max(axis=1)):
+    start = np.stack([np.zeros_like(ratios), np.zeros_like(ratios), -np.ones_like(ratios), -1.0 / ratios], axis=1)
+    before = np.concatenate([start[:, None], steps[:, :-1]], axis=1)
+    # The weights jump where a sample is taken; a polygon through the middle of these steps does not.
+    corners = np.concatenate([late[:, :1], 0.5 * (early[:, :-1] + late[:, 1:])], axis=1)
+    return _Envelope(
+        late=_range(late),
+        early=_range(early),
+        reached=_range(np.concatenate([before, steps])),  # a step response is between these in a period
+        velocity=_range(velocity),
+        position=_range(position),
+        travel=np.abs(np.diff(corners, axis=1)).max(axis=0),
+        teeth=0.25 * period * np.abs(early[:, :-1] - late[:, 1:]).max(axis=0),
+        tail=float((np.abs(steps[:, -1]) / np.maximum(np.abs(steps).max(axis=1), 1e-300)).max()),
+        quickest=1.0 / float(ratios.min()),
+    )
+
+
+def _kernels(envelope: _Envelope, settings: RobustSettings, growth: float, most: float) -> LoopKernels:
+    period = settings.period
+    ages = period * np.arange(1, len(envelope.late.center) + 1)[:, None]
+    weight = np.exp(np.minimum(growth * ages, most))
+    if not envelope.tail * weight[-1] <= _TAIL:
         raise BoundNotAvailable(
             "the loop forgets disturbances too slowly for a motion that may change the inertia so fast; narrow the "
             "parameter boxes or slow the motion down"
         )
-
-    start = np.stack([np.zeros_like(ratios), np.zeros_like(ratios), -np.ones_like(ratios), -1.0 / ratios], axis=1)
-    before = np.concatenate([start[:, None], steps[:, :-1]], axis=1)
-    reached = _range(np.concatenate([before, steps]))  # a step response is between these in a period
     # Between the two ends of an interval the response is linear, so the trapezoid is not below its magnitude.
-    ends = [_range(late), _range(early)]
+    ends = [envelope.late, envelope.early]
     rough = _weighted(ends, 0.5 * period, weight, _sum_bins)
-    rough.largest[0, ACCELERATION] += 1.0 / ratios.min()  # a disturbance accelerates at once
-    # The weights jump where a sample is taken; a polygon through the middle of these steps does not.
-    corners = np.concatenate([late[:, :1], 0.5 * (early[:, :-1] + late[:, 1:])], axis=1)
-    travel = weight[:-1] * np.abs(np.diff(corners, axis=1)).max(axis=0)
-    teeth = 0.25 * period * weight[:-1] * np.abs(early[:, :-1] - late[:, 1:]).max(axis=0)
-    errors = [_weighted([_range(x)], 1.0, weight, _sum_bins) for x in (velocity, position)]
+    rough.largest[0, ACCELERATION] += envelope.quickest  # a disturbance accelerates at once
+    travel, teeth = weight[:-1] * envelope.travel, weight[:-1] * envelope.teeth
+    errors = [_weighted([x], 1.0, weight, _sum_bins) for x in (envelope.velocity, envelope.position)]
     remembered = 0.5 * sum(np.abs(one.center[:, FEEDBACK]) for one in ends)
     return LoopKernels(
         rough=rough,
-        smooth=_weighted([reached], period, weight, _sum_bins),
-        step=_weighted([reached], 1.0, weight, _largest_in_bins),
+        smooth=_weighted([envelope.reached], period, weight, _sum_bins),
+        step=_weighted([envelope.reached], 1.0, weight, _largest_in_bins),
         velocity_error=_total(errors[0]),
         position_error=_total(errors[1]),
         travel=_sum_bins(travel),
@@ -299,13 +351,6 @@ def _kernels(responses: _Responses, ratios: Array, settings: RobustSettings, gro
         memory_change=float((period * (weight[:, 0] ** 2 - 1.0) * remembered).sum()),
         bin=BIN * period,
     )
-
-
-class _Range(NamedTuple):
-    """Ranges of weights over all loops: any loop's is within ``half`` of ``center``, (N, 4) each."""
-
-    center: Array
-    half: Array
 
 
 def _range(weights: Array) -> _Range:

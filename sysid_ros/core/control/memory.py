@@ -42,11 +42,10 @@ def recall_change(kernel: Array, kernel_age: Array, rate: Array, signal: Array, 
     several = kernel.reshape(len(kernel), -1)
     several_age = kernel_age.reshape(several.shape)
     signal = _with_previous(signal)
-    total = np.zeros((len(signal), several.shape[1]))
-    fastest = _with_previous(rate)
-    for age in range(near):  # the change is at most the largest rate since, times the age
-        total += (fastest * _delayed(signal, age))[:, None] * several_age[age]
-        fastest = np.maximum(fastest, _delayed(rate, age + 2))
+    # At the youngest ages the change is at most the largest rate since, times the age.
+    ages = np.arange(near)[:, None]
+    since = np.maximum.accumulate(np.concatenate([_with_previous(rate)[None], _at(rate, ages[:-1] + 2)]), axis=0)
+    total = (since * _at(signal, ages)).T @ several_age[:near]
     # At larger ages: the integral of the rate, from the beginning of the older interval to the end of this one.
     change = width * np.cumsum(rate)
     until = change[0] - rate[0] * width * np.arange(near + 2, 0, -1)
@@ -73,6 +72,11 @@ def _delayed(signal: Array, count: int) -> Array:
         return signal
     head = np.repeat(signal[:1], min(count, len(signal)), axis=0)
     return np.concatenate([head, signal[: max(0, len(signal) - count)]])
+
+
+def _at(signal: Array, ages: NDArray[np.intp]) -> Array:
+    """The signal as it was at several ages (A, 1), (A, I); before its beginning it is as there."""
+    return signal[np.maximum(np.arange(len(signal)) - ages, 0)]
 
 
 def _convolve(kernel: Array, signal: Array) -> Array:

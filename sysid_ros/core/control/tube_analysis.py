@@ -29,6 +29,7 @@ from sysid_ros.core.control.frozen_loop import (
     POSITION,
     VELOCITY,
     BoundNotAvailable,
+    Kernel,
     LoopKernels,
     loop_kernels,
     memory,
@@ -339,8 +340,13 @@ class TubeAnalysis:
         model = recall(smooth.center, self._rate.entries)
         sensors = np.zeros((self.intervals, n, 4))
         own = self._own(tube, kernels, ratios, caused, rate)
-        coupled = recall(kernels.rough.deviation, friction.norm) + grown * recall(smooth.deviation, self._rate.norm)
-        norms = recall(kernels.rough.largest, friction.norm) + grown * recall(smooth.largest, self._rate.norm) + own
+        coupled, norms = (
+            rough + grown * slow
+            for rough, slow in zip(
+                _recall_spread(kernels.rough, friction.norm), _recall_spread(smooth, self._rate.norm), strict=True
+            )
+        )
+        norms += own
         measuring = (kernels.velocity_error, kernels.position_error)
         for (error, norm), kernel in zip(self._feedback_errors(tube), measuring, strict=True):
             sensors += np.broadcast_to(error, n)[:, None] * kernel.center
@@ -374,6 +380,12 @@ class TubeAnalysis:
         values = np.maximum(kernel, np.concatenate([kernel[:1], kernel[:-1]]))[: self.intervals - interval]
         result[interval : interval + len(values)] = values
         return result
+
+
+def _recall_spread(kernel: Kernel, norm: Array) -> Array:
+    """What the deviation and the largest weights make of a norm (I,), (2, I, 4)."""
+    both = np.stack([kernel.deviation, kernel.largest], axis=1)
+    return recall(both.reshape(len(both), -1), norm).reshape(-1, *both.shape[1:]).swapaxes(0, 1)
 
 
 def _term_nodes(samples: MotionSamples) -> NDArray[np.intp]:
