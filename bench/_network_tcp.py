@@ -19,8 +19,12 @@ from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
 
 START, MOTION, STOP = "start", "motion", "stop"
-_MOTION, _SETTLE, _LARGEST_MOVE = 2.5, 0.5, 0.02
+PATIENCE = 0.2
+"""How long the time of the emulated base waits for the loop [s]."""
+_MOTION, _LONGEST, _SETTLE, _LARGEST_MOVE = 2.5, 15.0, 0.5, 0.02
 _WORDS = 110
+_MANY = 1000
+"""More motions than there is time for."""
 
 COLUMNS = [
     "TCP", "when", "taken over", "moves", "arm lost", "what the user is told", "moved after the end [rad]",
@@ -159,14 +163,19 @@ def print_tcp(start: Callable[[], Child], loop: Callable[[int, int], RunningLoop
 
 
 def _move(process: LoopProcess, model: LoopModel, change: Callable[[], None] | None) -> tuple[int, int, str]:
-    """Moves to and fro for a while, takes the arm over again where it was lost; returns motions done, losses, why."""
-    end, direction, done, lost, told, is_moving = time.monotonic() + _MOTION, 1.0, 0, 0, "", False
-    while time.monotonic() < end:
+    """Moves once, or for a while after the change; takes the arm over again where it was lost.
+
+    Returns:
+        Motions done, how often the arm was lost, and the first reason for either.
+    """
+    end, direction, done, lost, told, is_moving = time.monotonic() + _LONGEST, 1.0, 0, 0, "", False
+    is_over = False
+    while not is_over:
         process.heartbeat()
         status = process.status()
         if status.mode is LoopMode.TRACK and change is not None and status.progress > 0.3:
             change()
-            change, end = None, time.monotonic() + _MOTION
+            change, end, done = None, time.monotonic() + _MOTION, -_MANY
         if status.mode in (LoopMode.BRAKE, LoopMode.FAULT) and not told:
             told = status.reason
         try:
@@ -181,8 +190,9 @@ def _move(process: LoopProcess, model: LoopModel, change: Callable[[], None] | N
                 process.reconnect()
         except (LoopRefusal, LoopProcessError) as error:
             told = told or ("" if "blended" in str(error) else str(error))
+        is_over = done > 0 or time.monotonic() > end
         time.sleep(0.05)
     while process.status().mode in (LoopMode.TRACK, LoopMode.BRAKE):
         process.heartbeat()
         time.sleep(0.02)
-    return done, lost, told
+    return done % _MANY, lost, told

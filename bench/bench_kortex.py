@@ -34,6 +34,7 @@ from _network import (
     watch,
 )
 from _network_events import KILL, PATIENCE, Event, print_events
+from _network_tcp import PATIENCE as TCP_PATIENCE
 from _network_tcp import print_tcp
 from _table import print_table
 
@@ -216,13 +217,14 @@ def run_events(model: LoopModel) -> None:
 def emulate_waiting(pipe: Connection) -> None:
     """A base whose time waits for the loop, in a process of its own; says its ports first."""
     base = build_base(EmulatorSetup(MODEL, payload="0.6"))
-    server = EmulatorServer(base, patience=PATIENCE, tcp_delay=0.005)
+    server = EmulatorServer(base, patience=TCP_PATIENCE, tcp_delay=0.005)
     pipe.send((server.address[1], server.address_realtime[1]))
     watch(pipe, base.arm, server.cycle, lambda: int(base.servoing is not ServoingMode.SINGLE_LEVEL))
 
 
 def run_tcp(model: LoopModel) -> None:
-    loop = partial(running_loop, attempts=1, wait_time=0.06, late_limit=0.2)
+    patience = {"wait_time": 0.25, "late_limit": 0.5, "session_timeout": 0.6}
+    loop = partial(running_loop, attempts=1, **patience)
     print_tcp(partial(Child, emulate_waiting), loop, model)
 
 

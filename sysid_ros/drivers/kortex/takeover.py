@@ -15,6 +15,7 @@ import numpy as np
 from sysid_ros.drivers.arm import ArmError, Array
 from sysid_ros.drivers.gravity_test import check_gravity
 from sysid_ros.drivers.kortex.enums import ArmState, ControlMode, ServoingMode, name_faults
+from sysid_ros.drivers.kortex.errors import KortexServerError
 from sysid_ros.drivers.kortex.link import Call, T, wait_for
 from sysid_ros.drivers.kortex.messages import Feedback
 from sysid_ros.drivers.takeover import (
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _HOLD_STIFFNESS = 2.0
 """Stiffness meanwhile, in torque limits per radian: an error of the measured torque moves the arm by milliradians."""
+_SLOW_ANSWER = 0.08
+"""An answer that takes longer may be why the base has left low-level servoing; Kinova's takes 25 ms [s]."""
 
 class HoldingTorque:
     """Keeps the arm where it is with the torques that were measured to balance it, a little stiffness and damping.
@@ -130,9 +133,24 @@ def enter_torque_mode(arm: KortexArm, devices: tuple[int, ...], holding: Holding
         KortexConnectionLost: It does not answer.
     """
     timeout = arm.settings.call_timeout
-    wait_for(arm.link.set_servoing_mode(ServoingMode.LOW_LEVEL), timeout, lambda _: arm.wait_a_period())
+    periods = 0
+
+    def wait_without_commands(_: float) -> None:
+        nonlocal periods
+        arm.wait_a_period()
+        periods += 1
+
+    wait_for(arm.link.set_servoing_mode(ServoingMode.LOW_LEVEL), timeout, wait_without_commands)
     arm.begin_commanding()
-    hold(arm, holding)
+    try:
+        hold(arm, holding)
+    except KortexServerError as error:
+        if periods * arm.period < _SLOW_ANSWER:
+            raise
+        raise TakeoverRefused(
+            f"the base answered after {periods * arm.period:.2f} s that it is in low-level servoing, and left it again "
+            f"meanwhile, for no commands may be sent before ({error}); is the TCP connection slow?"
+        ) from None
     for joint, device in enumerate(devices):
         call = arm.link.set_control_mode(ControlMode.TORQUE, device)
         # From the request on: the actuator may follow torques before its answer is here.

@@ -30,6 +30,8 @@ _RETRY = 0.1
 """Time between two attempts to connect [s]."""
 _KEEP_ALIVES = 4.0
 """Signs of life per time-out of the connection."""
+_FRAME_TIME = 0.5
+"""How long a frame may take to come, over that time-out: the reason is to be known before silence is reported."""
 
 
 def session_request(settings: KortexSettings) -> bytes:
@@ -249,7 +251,7 @@ class TcpSession:
 
     def _give_up_an_incomplete_frame(self) -> None:
         """Asked where nothing more has come: with a damaged length all that comes would be the rest of one frame."""
-        pending, seconds = self._frames.pending, self._settings.connection_inactivity_timeout
+        pending, seconds = self._frames.pending, _FRAME_TIME * self._settings.connection_inactivity_timeout
         if pending and time.monotonic() - self._begun_at > seconds:
             announced = self._frames.announced
             whole = f"of {announced} bytes" if announced else "whose length is not known"

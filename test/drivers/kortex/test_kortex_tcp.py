@@ -4,6 +4,7 @@ In one thread over a pair of sockets, in the time of the emulated base. The same
 """
 
 import socket
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from sysid_ros.drivers.kortex.tcp import TcpSession
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.network.stream_faults import Cut, FaultyStream, StreamFaults
 from sysid_ros.drivers.network.tcp_relay import TcpRelay
+from sysid_ros.drivers.takeover import TakeoverRefused
 
 PERFECT = StreamFaults()
 
@@ -137,6 +139,15 @@ def test_frames_are_put_together_from_pieces_and_taken_apart_from_lumps(monkeypa
     arm.close()
     expect_held(memory)
     assert memory.base.reports[-1] == "the base holds the arm: asked for" and not len(memory.base.sessions)
+
+
+def test_an_answer_that_comes_later_than_the_bases_watchdog_is_named_as_the_reason(monkeypatch):
+    """Between its request and its answer no command may be sent, and the base does not wait for ever."""
+    memory, arm = start(monkeypatch, StreamFaults(delay=0.11), StreamFaults(delay=0.11))
+    arm.settings = replace(arm.settings, call_timeout=1.0, connect_timeout=1.0)
+    with pytest.raises(TakeoverRefused, match=r"answered after 0.2\d s .*WRONG_SERVOING_MODE.*TCP connection slow"):
+        arm.connect()
+    expect_held(memory)
 
 
 def count_bytes(monkeypatch, phase):
@@ -258,11 +269,11 @@ def test_a_length_that_announces_too_much_is_given_up_and_never_waited_for(peer,
     data = bytearray(peer.response(call))
     data[8:12] = (len(data) - 12 + extra).to_bytes(4, "big")
     peer.ours.sendall(data)
-    peer.pass_time(1.9)
+    peer.pass_time(0.9)
     assert peer.session.is_open and not call.is_done() and peer.session._frames.pending == len(data)
     peer.pass_time(0.3)
     assert not peer.session.is_open and call.is_done() and peer.session.silence == np.inf
-    with pytest.raises(KortexConnectionLost, match=rf"a frame of {len(data) + extra} bytes is not complete after 2 s"):
+    with pytest.raises(KortexConnectionLost, match=rf"a frame of {len(data) + extra} bytes is not complete after 1 s"):
         call.result()
 
 

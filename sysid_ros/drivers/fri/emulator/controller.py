@@ -280,7 +280,7 @@ class FriController:
             self._watch_commanding(quality)
 
     def _watch_limits(self) -> None:
-        """Stops an arm that leaves its limits; one that rests within them again may be started like after any error."""
+        """Stops an arm that leaves its limits; one within them again may be started like after any error."""
         broken = self._limits.find_broken(self.arm.q, self.arm.v)
         if broken and not self._is_beyond_limits:
             self._is_beyond_limits = True
