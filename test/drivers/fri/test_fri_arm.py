@@ -284,20 +284,6 @@ def test_after_a_stop_the_controller_holds_and_the_arm_can_be_taken_over_again(r
     assert loop.arm.read().ok
 
 
-def test_a_controller_that_dies_is_lost_and_its_successor_is_taken_over(running, port):
-    emulator, loop = running
-    emulator.stop()
-    samples = run(loop, 0.02)
-    assert not any(s.ok for s in samples[1:])  # one message may have been on its way
-    run(loop, 0.02)
-    assert loop.status().mode is LoopMode.FAULT and loop.is_given_up
-    with RunningEmulator(make_controller(payload="1.0"), port):
-        loop.connect()
-        run(loop, 0.3)
-        assert loop.mode is LoopMode.HOLD
-        loop.release("test")
-
-
 def test_torques_that_are_no_numbers_never_leave(running):
     _, loop = running
     with pytest.raises(InvalidCommand, match="lbr_A3"):

@@ -108,13 +108,12 @@ def test_torque_ends_at_once_in_a_motion_and_the_same_loop_has_the_arm_again(mov
     assert restarts == (name.startswith(("application", "controller")))
 
 
-@pytest.mark.parametrize("count", [6, 8])
-def test_another_robot_in_its_place_is_refused_with_its_number_of_joints(moving, count):
-    moving.replace(joint_count=count)
+def test_another_robot_in_its_place_is_refused_with_its_number_of_joints(moving):
+    moving.replace(joint_count=6)
     run(moving.loop, 0.3)
     arm = moving.memory.controller.arm
     assert moving.loop.mode is LoopMode.FAULT
-    with pytest.raises(TakeoverRefused, match=f"an arm with {count} joints; FRI arms have 7"):
+    with pytest.raises(TakeoverRefused, match="an arm with 6 joints; FRI arms have 7"):
         moving.loop.connect()
     assert not moving.torques() and np.abs(arm.q - moving.before).max() < 1e-3
     moving.replace()

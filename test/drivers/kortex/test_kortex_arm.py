@@ -348,22 +348,6 @@ def test_a_base_that_is_restarted_is_lost_and_taken_over_again(running):
     expect_taken_over_again(loop)
 
 
-def test_a_base_that_dies_is_lost_and_its_successor_is_taken_over():
-    base = make_base(payload="1.0")
-    emulator = RunningEmulator(base)
-    with emulator:
-        loop = make_loop(make_arm(emulator, session_timeout=0.05, wait_time=0.02, call_timeout=0.3))
-        loop.connect()
-        run(loop, 0.1)
-    run(loop, 0.02)
-    assert loop.status().mode is LoopMode.FAULT and "no reply of the base" in loop.status().reason
-    with pytest.raises(ArmNotConnected):
-        loop.arm.command(np.zeros(7))
-    with RunningEmulator(make_base(payload="1.0"), **emulator.ports):
-        expect_taken_over_again(loop)
-        loop.release("test")
-
-
 def test_after_a_stop_the_base_holds_and_the_arm_can_be_read(running):
     emulator, loop = running
     q = emulator.base.arm.q
@@ -385,17 +369,6 @@ def test_a_client_that_just_stops_leaves_a_held_arm(running):
     np.testing.assert_allclose(emulator.base.arm.q, q, atol=0.01)
     expect_lost(loop, "WRONG_SERVOING_MODE")
     assert "COMMUNICATION_TICK_LOST" in loop.status().reason
-
-
-def test_the_tcp_session_is_kept_alive(running):
-    emulator, loop = running
-    before = emulator.base.sessions._sessions.copy()
-    end = time.monotonic() + 3.0
-    while time.monotonic() < end:
-        loop.step()
-        time.sleep(0.001)
-    assert loop.mode is LoopMode.HOLD and loop.arm.health()["TCP silence [s]"] < 1.0
-    assert emulator.base.sessions._sessions.keys() == before.keys()
 
 
 def test_a_single_request_that_is_refused_costs_one_cycle(running):

@@ -112,11 +112,10 @@ def test_torque_ends_at_once_in_a_motion_and_the_same_loop_has_the_arm_again(mov
     moving.expect_had_again(moves=name == "base at once")
 
 
-@pytest.mark.parametrize("count", [6, 8])
-def test_another_robot_in_its_place_is_refused_with_its_number_of_actuators(moving, count):
-    moving.replace(joint_count=count)
+def test_another_robot_in_its_place_is_refused_with_its_number_of_actuators(moving):
+    moving.replace(joint_count=6)
     moving.expect_lost("INVALID_SESSION")
-    with pytest.raises(TakeoverRefused, match=f"has {count} actuators .*kinova_gen3_2f85 has 7"):
+    with pytest.raises(TakeoverRefused, match="has 6 actuators .*kinova_gen3_2f85 has 7"):
         moving.loop.connect()
     assert np.abs(moving.base.arm.q - moving.before).max() < 1e-3 and moving.base.servoing is ServoingMode.SINGLE_LEVEL
     moving.replace()

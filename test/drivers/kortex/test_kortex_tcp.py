@@ -141,6 +141,23 @@ def test_frames_are_put_together_from_pieces_and_taken_apart_from_lumps(monkeypa
     assert memory.base.reports[-1] == "the base holds the arm: asked for" and not len(memory.base.sessions)
 
 
+@pytest.mark.parametrize("is_kept_alive", [True, False])
+def test_signs_of_life_keep_the_session_open(monkeypatch, is_kept_alive):
+    memory, arm = start(monkeypatch)
+    arm.settings = replace(arm.settings, connection_inactivity_timeout=0.3)
+    arm.connect()
+    if is_kept_alive:
+        hold(memory, arm, 700)
+        assert len(memory.base.sessions) == 2 and arm.link.silence == 0.0
+    else:
+        arm.link._tcp.keep_alive = lambda: None
+        with pytest.raises(ArmError, match="WRONG_SERVOING_MODE"):
+            hold(memory, arm, 400)
+        assert "tcp session ended: silent for too long" in memory.base.reports
+    arm.close()
+    expect_held(memory)
+
+
 def test_an_answer_that_comes_later_than_the_bases_watchdog_is_named_as_the_reason(monkeypatch):
     """Between its request and its answer no command may be sent, and the base does not wait for ever."""
     memory, arm = start(monkeypatch, StreamFaults(delay=0.11), StreamFaults(delay=0.11))
@@ -162,16 +179,19 @@ def count_bytes(monkeypatch, phase):
     return passed
 
 
-@pytest.mark.parametrize("is_base_told", [True, False])
 @pytest.mark.parametrize(("phase", "step"), [("connect", 43), ("stop", 31)])
-def test_a_connection_that_is_closed_at_any_byte_leaves_the_arm_held(monkeypatch, phase, step, is_base_told):
-    """Steps that are no multiple of a frame's length: cuts lie in marks, lengths and payloads, and between frames."""
+def test_a_connection_that_is_closed_at_any_byte_leaves_the_arm_held(monkeypatch, phase, step):
+    """Steps that are no multiple of a frame's length: cuts lie in marks, lengths and payloads, and between frames.
+
+    In turn the base notices that the connection is gone, and does not.
+    """
     told = []
     for direction, count in enumerate(count_bytes(monkeypatch, phase)):
         for end in range(5 * direction, count, step):
             cut = [PERFECT, PERFECT]
             cut[direction] = StreamFaults(cut=Cut.FIN, cut_at=end)
-            memory, arm = start(monkeypatch, *(cut if phase == "connect" else ()), is_base_told=is_base_told)
+            faults = cut if phase == "connect" else (PERFECT, PERFECT)
+            memory, arm = start(monkeypatch, *faults, is_base_told=len(told) % 2 == 0)
             said = ""
             try:
                 arm.connect()
