@@ -12,10 +12,14 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from sysid_ros.core.model.inertia import inertia_matrix
+from sysid_ros.core.model.inertia import unit_inertias
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 
 Array = NDArray[np.float64]
+
+_LINEAR_FIRST = np.array([3, 4, 5, 0, 1, 2])
+_PARAMETER_INERTIAS = unit_inertias()[:, _LINEAR_FIRST[:, None], _LINEAR_FIRST]
+"""Spatial inertia of each parameter of a body, (10, 6, 6), in the order of Pinocchio's Jacobians."""
 
 _SKEW = np.array([pin.skew(axis) for axis in np.eye(3)])
 """Matrices of the cross products with the axes, (3, 3, 3)."""
@@ -82,20 +86,3 @@ def _products(left: Array, right: Array) -> Array:
     """``A^T I_l B`` for the ten parameters of a body, of A and B (..., 6, m), (..., 10, m, m)."""
     turned = (_PARAMETER_INERTIAS.reshape(-1, 6) @ right).reshape(*right.shape[:-2], INERTIAL, *right.shape[-2:])
     return np.swapaxes(left, -1, -2)[..., None, :, :] @ turned
-
-
-def _parameter_inertias() -> Array:
-    """Spatial inertia, linear before angular, of each parameter of a body, (10, 6, 6).
-
-    ``I = [[m 1, -[h]x], [[h]x, I_o]]`` with the moments of inertia I_o about the frame's origin.
-    """
-    result = np.zeros((INERTIAL, 6, 6))
-    result[0, :3, :3] = np.eye(3)
-    for axis in range(3):
-        result[1 + axis, 3:, :3], result[1 + axis, :3, 3:] = _SKEW[axis], -_SKEW[axis]
-    for parameter in range(4, INERTIAL):
-        result[parameter, 3:, 3:] = inertia_matrix(np.eye(INERTIAL)[parameter])
-    return result
-
-
-_PARAMETER_INERTIAS = _parameter_inertias()

@@ -139,3 +139,15 @@ def transform_box(box: Box, rotation: ArrayLike, translation: ArrayLike) -> Box:
     sizes = np.abs(transform_matrix(np.abs(rotation), np.abs(translation)))
     pad = 64.0 * np.finfo(float).eps * (sizes @ np.maximum(np.abs(box.lower), np.abs(box.upper)))
     return Box(lower - pad, upper + pad)
+
+
+def unit_inertias() -> NDArray[np.float64]:
+    """Spatial inertias of unit parameters (10, 6, 6) about the frame's origin, angular before linear."""
+    inertias = np.zeros((10, 6, 6))
+    inertias[0, 3:, 3:] = np.eye(3)
+    for axis in range(3):
+        skew = np.cross(np.eye(3)[axis], np.eye(3)).T  # skew @ x = e x x
+        inertias[1 + axis, :3, 3:], inertias[1 + axis, 3:, :3] = skew, skew.T
+    for index, (row, column) in enumerate(((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))):
+        inertias[4 + index, row, column] = inertias[4 + index, column, row] = 1.0
+    return inertias

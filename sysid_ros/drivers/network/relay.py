@@ -10,18 +10,17 @@ import heapq
 import itertools
 import select
 import socket
-import threading
 import time
 
 from sysid_ros.drivers.network.faults import FaultyDirection, NetworkFaults
+from sysid_ros.drivers.network.relay_thread import LONGEST_SLEEP, RelayThread
 from sysid_ros.drivers.network.udp import Address
 
 _LARGEST = 65536
-_LONGEST_SLEEP = 0.02
 
 
-class FaultyRelay:
-    """Relays in a thread of its own between :meth:`start` and :meth:`stop`.
+class FaultyRelay(RelayThread):
+    """Relays datagrams between a client and whoever sends to it.
 
     Args:
         client: Address of the client.
@@ -30,6 +29,7 @@ class FaultyRelay:
     """
 
     def __init__(self, client: Address, faults: NetworkFaults | None = None, seed: int = 0):
+        super().__init__("faulty_relay")
         self._client = client
         self._server: Address | None = None
         self._front, self._back = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
@@ -38,8 +38,6 @@ class FaultyRelay:
         self._seed = itertools.count(seed)
         self._queue: list[tuple[float, int, bool, bytes]] = []
         self._order = itertools.count()
-        self._is_running = threading.Event()
-        self._thread: threading.Thread | None = None
         self.change(faults or NetworkFaults())
 
     @property
@@ -56,35 +54,17 @@ class FaultyRelay:
         to_client, to_server = self._directions
         return dict(to_client.counts), dict(to_server.counts)
 
-    def start(self) -> None:
-        """Begins to relay."""
-        self._is_running.set()
-        self._thread = threading.Thread(target=self._run, name="faulty_relay", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends the thread and closes the sockets."""
-        self._is_running.clear()
-        if self._thread is not None:
-            self._thread.join()
+    def _close(self) -> None:
         self._front.close()
         self._back.close()
 
-    def __enter__(self) -> FaultyRelay:
-        self.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.stop()
-
-    def _run(self) -> None:
-        while self._is_running.is_set():
-            now = time.monotonic()
-            wait = min(_LONGEST_SLEEP, max(0.0, self._queue[0][0] - now)) if self._queue else _LONGEST_SLEEP
-            ready, _, _ = select.select([self._front, self._back], [], [], wait)
-            for one in ready:
-                self._take(one)
-            self._deliver()
+    def _relay_once(self) -> None:
+        now = time.monotonic()
+        wait = min(LONGEST_SLEEP, max(0.0, self._queue[0][0] - now)) if self._queue else LONGEST_SLEEP
+        ready, _, _ = select.select([self._front, self._back], [], [], wait)
+        for one in ready:
+            self._take(one)
+        self._deliver()
 
     def _take(self, one: socket.socket) -> None:
         try:

@@ -13,11 +13,11 @@ import threading
 import time
 from collections import deque
 
+from sysid_ros.drivers.network.relay_thread import LONGEST_SLEEP, RelayThread
 from sysid_ros.drivers.network.stream_faults import Cut, FaultyStream, Piece, StreamFaults
 from sysid_ros.drivers.network.udp import Address
 
 _CHUNK = 65536
-_LONGEST_SLEEP = 0.02
 _SEND_TIMEOUT = 1.0
 _PERFECT = StreamFaults()
 _RESET = struct.pack("ii", 1, 0)
@@ -134,8 +134,8 @@ class _Connection:
                 one.close()
 
 
-class TcpRelay:
-    """Relays in a thread of its own between :meth:`start` and :meth:`stop`.
+class TcpRelay(RelayThread):
+    """Relays TCP connections to a server.
 
     Args:
         server: Address of the server.
@@ -144,12 +144,11 @@ class TcpRelay:
     """
 
     def __init__(self, server: Address, to_server: StreamFaults = _PERFECT, to_client: StreamFaults = _PERFECT):
+        super().__init__("tcp_relay")
         self._server, self._faults = server, (to_server, to_client)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._connections: list[_Connection] = []
         self._lock = threading.Lock()
-        self._is_running = threading.Event()
-        self._thread: threading.Thread | None = None
 
     @property
     def address(self) -> Address:
@@ -172,39 +171,21 @@ class TcpRelay:
             to_server, to_client = self._connections[-1].directions
             return to_server.stream.passed, to_client.stream.passed
 
-    def start(self) -> None:
-        """Begins to relay."""
-        self._is_running.set()
-        self._thread = threading.Thread(target=self._run, name="tcp_relay", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends the thread and all connections."""
-        self._is_running.clear()
-        if self._thread is not None:
-            self._thread.join()
+    def _close(self) -> None:
         for connection in self._connections:
             connection.end(Cut.RST)
         self._listener.close()
 
-    def __enter__(self) -> TcpRelay:
-        self.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.stop()
-
-    def _run(self) -> None:
-        while self._is_running.is_set():
-            with self._lock:
-                sockets = [self._listener, *(s for one in self._connections for s in one.sources())]
-                due = min((d.next_due for one in self._connections for d in one.directions), default=float("inf"))
-            wait = min(_LONGEST_SLEEP, max(0.0, due - time.monotonic()))
-            ready, _, _ = select.select(sockets, [], [], wait)
-            with self._lock:
-                if self._listener in ready:
-                    self._accept()
-                self._connections = [one for one in self._connections if one.serve(ready)]
+    def _relay_once(self) -> None:
+        with self._lock:
+            sockets = [self._listener, *(s for one in self._connections for s in one.sources())]
+            due = min((d.next_due for one in self._connections for d in one.directions), default=float("inf"))
+        wait = min(LONGEST_SLEEP, max(0.0, due - time.monotonic()))
+        ready, _, _ = select.select(sockets, [], [], wait)
+        with self._lock:
+            if self._listener in ready:
+                self._accept()
+            self._connections = [one for one in self._connections if one.serve(ready)]
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.model.inertia import unit_inertias
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.receding.kinematics import ChainMotion, SerialArm
 from sysid_ros.core.planning.receding.motions import MotionBasis
-from sysid_ros.core.planning.receding.spatial import cross, cross_force, unit_inertias
+from sysid_ros.core.planning.receding.spatial import cross, cross_force
 
 Array = NDArray[np.float64]
 

@@ -30,18 +30,6 @@ def cross_force(left: Array, right: Array) -> Array:
     )
 
 
-def unit_inertias() -> Array:
-    """Spatial inertias of unit parameters (10, 6, 6) about the frame's origin, in the order m, m c, Ixx..Izz."""
-    inertias = np.zeros((10, 6, 6))
-    inertias[0, 3:, 3:] = np.eye(3)
-    for axis in range(3):
-        skew = np.cross(np.eye(3)[axis], np.eye(3)).T  # skew @ x = e x x
-        inertias[1 + axis, :3, 3:], inertias[1 + axis, 3:, :3] = skew, skew.T
-    for index, (row, column) in enumerate(((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))):
-        inertias[4 + index, row, column] = inertias[4 + index, column, row] = 1.0
-    return inertias
-
-
 def cross(left: Array, right: Array) -> Array:
     """Cross products (..., 3); much faster than numpy.cross on small arrays."""
     x, y, z = left[..., 0], left[..., 1], left[..., 2]

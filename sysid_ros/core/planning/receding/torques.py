@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.model.box import Box
+from sysid_ros.core.model.inertia import unit_inertias
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.planning.base import State
 from sysid_ros.core.planning.receding.kinematics import ChainMotion, SerialArm
-from sysid_ros.core.planning.receding.spatial import cross_force, cross_motion, unit_inertias
+from sysid_ros.core.planning.receding.spatial import cross_force, cross_motion
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 Array = NDArray[np.float64]
