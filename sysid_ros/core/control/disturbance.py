@@ -20,7 +20,7 @@ from sysid_ros.core.control.model_terms import ModelTerms
 from sysid_ros.core.control.motion import MotionSamples
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.control.uncertainty import InertialUncertainty
-from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 Array = NDArray[np.float64]
@@ -55,7 +55,7 @@ class SmoothDisturbance:
 
 
 def compute_smooth(
-    robot: RobotModel,
+    regressor: TorqueRegressor,
     model: ControlModel,
     uncertainty: InertialUncertainty,
     settings: RobustSettings,
@@ -67,15 +67,15 @@ def compute_smooth(
     It is linear in them, so the vertices and the widths of the boxes give its largest entries exactly.
 
     Args:
-        robot: The arm.
+        regressor: Torque of the arm, motor side.
         model: Boxes of the friction.
         uncertainty: What may be wrong with the inertial parameters.
         settings: Where friction is compensated in full.
         samples: The motion, N nodes.
         inertia: Nominal inertia at the nodes, (N, n, n).
     """
-    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    split = INERTIAL * robot.n
+    n = samples.q.shape[1]
+    split = INERTIAL * n
     lower, upper = (bound[split:] - model.theta[split:] for bound in (model.theta_box.lower, model.theta_box.upper))
     friction, friction_radius = 0.5 * (lower + upper), np.nextafter(0.5 * (upper - lower), np.inf)
     radius = np.concatenate([uncertainty.spread[:split], friction_radius])
@@ -97,7 +97,7 @@ def compute_smooth(
     values = columns(samples.q, samples.v, samples.a, inertia)
     center = middle(values, samples.payload)
     at = [interval for interval, *_ in samples.jumps]
-    sides = (np.array([jump[k] for jump in samples.jumps]).reshape(-1, robot.n) for k in (1, 2))
+    sides = (np.array([jump[k] for jump in samples.jumps]).reshape(-1, n) for k in (1, 2))
     before, after = (columns(samples.q[at], samples.v[at], a, inertia[at]) for a in sides)
     return SmoothDisturbance(
         size=bound(center, values, inertia),

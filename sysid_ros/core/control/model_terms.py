@@ -17,14 +17,14 @@ from sysid_ros.core.control.inertia_columns import coriolis_columns, inertia_col
 from sysid_ros.core.control.matrices import congruence, largest_eigenvalue, square_root
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.uncertainty import InertialUncertainty
-from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 Array = NDArray[np.float64]
 
 _STEP = 1e-4
 """Step of the central differences in position [rad]."""
-_MOST_IMPORTANT, _IMPORTANT = 8, 16
+_MOST_IMPORTANT, _IMPORTANT = 4, 20
 """Parameters of which the spread is bounded most tightly, and less tightly."""
 
 
@@ -70,6 +70,7 @@ class ModelTerms:
 
 def compute_model_terms(
     robot: RobotModel,
+    regressor: TorqueRegressor,
     model: ControlModel,
     uncertainty: InertialUncertainty,
     q: Array,
@@ -84,6 +85,7 @@ def compute_model_terms(
 
     Args:
         robot: The arm.
+        regressor: Its torque, motor side.
         model: Boxes of the friction.
         uncertainty: What may be wrong with the inertial parameters.
         q: Positions, (S, n) [rad].
@@ -93,7 +95,6 @@ def compute_model_terms(
         payload_rate: Rates at which these change near the samples, (S, R, 10) [1/s].
     """
     n = robot.n
-    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
     theta, center, radius = uncertainty.nominal(payload), uncertainty.center(payload), uncertainty.spread
 
     def nominal(matrices: Array) -> Array:  # (S, l, ...) to (S, ...)

@@ -42,7 +42,8 @@ from sysid_ros.core.control.model_terms import compute_model_terms
 from sysid_ros.core.control.motion import MotionSamples, larger_neighbour
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.control.uncertainty import InertialUncertainty, inertial_uncertainties
-from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 Array = NDArray[np.float64]
 
@@ -169,7 +170,9 @@ class TubeAnalysis:
         jerk = np.abs(samples.slopes(samples.a))
         jerk = np.stack([jerk[part].max(axis=0) for part in around])
         self.uncertainty, self._ratio = _narrowest(robot, model, q, payload)
-        terms = compute_model_terms(robot, model, self.uncertainty, q, v, a, payload, _payload_rates(samples, around))
+        regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+        rates = _payload_rates(samples, around)
+        terms = compute_model_terms(robot, regressor, model, self.uncertainty, q, v, a, payload, rates)
         self._half_way = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these samples, (n,) [rad]
         through = compute_feedthrough(robot, model, settings, terms, self._ratio.upper, v, a, jerk)
         self._feedthrough = Feedthrough(*(self._spread_out(getattr(through, x.name)) for x in fields(Feedthrough)))
@@ -181,7 +184,7 @@ class TubeAnalysis:
         self._cells = np.minimum(np.arange(self.intervals) // _STRIDE, len(coarse.q) - 2)
         self.inertia = _inertias(robot, model, coarse)
         self._inverse = np.linalg.inv(self.inertia)
-        self.smooth = compute_smooth(robot, model, self.uncertainty, settings, coarse, self.inertia)
+        self.smooth = compute_smooth(regressor, model, self.uncertainty, settings, coarse, self.inertia)
         self._jumps = [interval for interval, *_ in samples.jumps]
         self._nodes = nodes
         self._diagonals = [

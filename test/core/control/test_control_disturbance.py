@@ -16,6 +16,7 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,8 @@ def boxed(robot):
 def smooth_of(robot, model, samples):
     inertia = PassiveDynamics(robot, model.total).inertia(samples.q)
     (uncertainty,) = inertial_uncertainties(robot, model)
-    return inertia, compute_smooth(robot, model, uncertainty, RobustSettings(), samples, inertia)
+    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    return inertia, compute_smooth(regressor, model, uncertainty, RobustSettings(), samples, inertia)
 
 
 def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, boxed, tools):
@@ -71,7 +73,8 @@ def test_a_nominal_payload_that_changes_moves_the_model_error(robot, boxed):
         [PassiveDynamics(robot, add_payload(model.theta, p)).inertia(robot.home) for p in samples.payload]
     )
     (uncertainty,) = inertial_uncertainties(robot, model)
-    smooth = compute_smooth(robot, model, uncertainty, RobustSettings(), samples, inertia)
+    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    smooth = compute_smooth(regressor, model, uncertainty, RobustSettings(), samples, inertia)
     true = PassiveDynamics(robot, add_payload(model.theta, 1.05 * model.payload)).gravity(robot.home)
     signal = np.stack(
         [

@@ -11,6 +11,7 @@ from sysid_ros.core.control.uncertainty import inertial_uncertainties
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 STEP = 1e-5
 
@@ -23,7 +24,9 @@ def case(robot):
     v, a = rng.uniform(-0.8, 0.8, size=(3, robot.n)), rng.uniform(-2.0, 2.0, size=(3, robot.n))
     uncertainty = inertial_uncertainties(robot, model)[-1]
     nominal = np.tile(model.payload, (3, 1))
-    return model, (q, v, a), compute_model_terms(robot, model, uncertainty, q, v, a, nominal, np.zeros((3, 1, 10)))
+    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    terms = compute_model_terms(robot, regressor, model, uncertainty, q, v, a, nominal, np.zeros((3, 1, 10)))
+    return model, (q, v, a), terms
 
 
 def coriolis(dynamics, q, x):

@@ -28,9 +28,10 @@ from sysid_ros.core.control.tube_analysis import TubeAnalysis
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.model.robot import PayloadPrior
+from sysid_ros.core.model.robot import EffortMeaning, PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.planning.bezier import BezierTrajectory
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 HOLD = 1.3  # s; longer than any settling time here
 
@@ -201,7 +202,8 @@ def test_terms_between_the_samples_are_covered(robot, fast):
     analysis = TubeAnalysis(robot, model, samples, settings)
     dense = np.arange(0, len(samples.q) - 1, 7)
     q, v, a, payload = (x[dense] for x in (samples.q, samples.v, samples.a, samples.payload))
-    terms = compute_model_terms(robot, model, analysis.uncertainty, q, v, a, payload, np.zeros((len(dense), 1, 10)))
+    regressor, still = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE), np.zeros((len(dense), 1, 10))
+    terms = compute_model_terms(robot, regressor, model, analysis.uncertainty, q, v, a, payload, still)
     for name, used in analysis.slow_terms.items():
         assert np.all(getattr(terms, name) <= used[dense] + 1e-9), name
     lower, upper = inertia_ratios(robot, analysis.uncertainty, q, payload)

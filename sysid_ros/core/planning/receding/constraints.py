@@ -150,52 +150,48 @@ class MotionConstraints:
         Returns:
             Values (A, 2 rows) and derivatives (A, 2 rows, n); what is missing is filled up with rows that never count.
         """
-        n = self._room.shape[1]
+        n, times = self._room.shape[1], self._basis.times.size
         values = np.full((len(motions), 2 * rows), -1e3)
         slopes = np.zeros((len(motions), 2 * rows, n))
-        picked = [_pick(samples.torque[b].swapaxes(0, 1), rows) for b in motions]
-        count, times = len(samples.torque), self._basis.times.size
-        stage = np.concatenate([index // n for _, index in picked])
-        joint = np.concatenate([index % n for _, index in picked])
-        time = np.concatenate([when for when, _ in picked])
-        motion = np.repeat(motions, [len(when) for when, _ in picked])
-        place = _places(picked, 0)
-        chosen = (stage * count + motion) * times + time
+        time, index = _pick(samples.torque[motions].swapaxes(1, 2), rows)
+        place = np.s_[:, : time.shape[1]]
+        motion, time, index = (x.ravel() for x in np.broadcast_arrays(motions[:, None], time, index))
+        stage, joint = np.divmod(index, n)
+        chosen = (stage * len(samples.torque) + motion) * times + time
         dq, dv, da = self._torque.gradients(samples.states, samples.torques, chosen, joint)
         rate, slowdown = np.array(self._stages).T[:, stage, None]
         blend = self._basis.blend[:, time, None]
         slope = dq * blend[0] + dv * rate * blend[1] + da * (rate**2 * blend[2] + slowdown * blend[1])
-        values[place] = samples.torque[motion, stage, time, joint]
+        usage = samples.torque[motion, stage, time, joint]
         # Demand over limit: the faster the motion, the less is left for the model.
-        speed, faster = self._fastest(samples.states, count)
+        speed, faster = self._fastest(samples.states, len(samples.torque))
         faster = np.where(speed < STOP_SPEED, 1.0, 0.0)[:, None] * faster / STOP_SPEED
-        taken = self._growths[stage, time] * self._torque_error[joint] * (1.0 + values[place])
+        taken = self._growths[stage, time] * self._torque_error[joint] * (1.0 + usage)
         slope += taken[:, None] * faster[motion]
-        slopes[place] = slope / samples.limits[motion, stage, time, joint, None]
+        values[place] = usage.reshape(len(motions), -1)
+        slopes[place] = (slope / samples.limits[motion, stage, time, joint, None]).reshape(len(motions), -1, n)
         if samples.distances is not None and samples.distance.shape[2]:
-            picked = [_pick(samples.distance[b], rows) for b in motions]
-            time, row = (np.concatenate(part) for part in zip(*picked, strict=True))
-            motion = np.repeat(motions, [len(when) for when, _ in picked])
-            place = _places(picked, rows)
+            time, row = _pick(samples.distance[motions], rows)
+            place = np.s_[:, rows : rows + time.shape[1]]
+            motion, time, row = (x.ravel() for x in np.broadcast_arrays(motions[:, None], time, row))
             slope = self._distances.gradients(samples.distances, motion * times + time, row)
-            values[place] = samples.distance[motion, time, row]
-            slopes[place] = -slope * self._basis.blend[0, time, None] / DISTANCE_UNIT
+            slope *= -self._basis.blend[0, time, None] / DISTANCE_UNIT
+            values[place] = samples.distance[motion, time, row].reshape(len(motions), -1)
+            slopes[place] = slope.reshape(len(motions), -1, n)
         return values, slopes
 
 
 def _pick(values: Array, rows: int) -> tuple[Array, Array]:
-    """Times and flat row numbers of the worst entries of (T, ...): of every row its worst in each part of the time."""
-    flat = values.reshape(len(values), -1)
-    times, entries = [], []
-    for part in np.array_split(np.arange(len(flat)), _SEGMENTS):
-        times.append(part[np.argmax(flat[part], axis=0)])
-        entries.append(np.arange(flat.shape[1]))
-    time, entry = np.concatenate(times), np.concatenate(entries)
-    order = np.argsort(-flat[time, entry], kind="stable")[:rows]
-    return time[order], entry[order]
+    """Worst entries of motions (A, T, ...): of every row its worst in each part of the time, the worst of these first.
 
-
-def _places(picked: list[tuple[Array, Array]], offset: int) -> tuple[Array, Array]:
-    """Where the picked rows go in the stacked arrays."""
-    counts = [len(when) for when, _ in picked]
-    return np.repeat(np.arange(len(picked)), counts), np.concatenate([np.arange(count) + offset for count in counts])
+    Returns:
+        Their times and flat row numbers, (A, at most rows) each.
+    """
+    flat = values.reshape(*values.shape[:2], -1)
+    parts = np.array_split(np.arange(flat.shape[1]), _SEGMENTS)
+    worst = [part[0] + flat[:, part[0] : part[-1] + 1].argmax(axis=1) for part in parts]
+    time = np.concatenate(worst, axis=1)  # (A, parts R)
+    entry = np.tile(np.arange(flat.shape[2]), len(parts))
+    motion = np.arange(len(flat))[:, None]
+    order = np.argsort(-flat[motion, time, entry], axis=1, kind="stable")[:, :rows]
+    return time[motion, order], entry[order]

@@ -172,7 +172,7 @@ class FreeDistances:
         directions = samples.axes[chosen, :, :3]
         bent = cross(directions[:, earlier], jacobian[:, later])
         change = np.einsum("pi,pjki->pjk", normal, bent)
-        change += np.einsum("pji,pil,pkl->pjk", jacobian, bend, jacobian, optimize=True)
+        change += jacobian @ bend @ jacobian.swapaxes(1, 2)
         change *= self._counts[rows][:, None, :]
         signs = np.sign(speeds) * self._error
         return speeds - samples.is_near[chosen, rows][:, None] * np.einsum("pj,pjk->pk", signs, change)

@@ -16,7 +16,7 @@ from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.clearance import build_scene_model
 from sysid_ros.core.planning.family import BezierFamily
 from sysid_ros.core.planning.motion_checks import STOP_ERRORS
-from sysid_ros.core.planning.receding.constraints import MotionConstraints
+from sysid_ros.core.planning.receding.constraints import ConstraintSamples, MotionConstraints
 from sysid_ros.core.planning.receding.costs import GoalCost, InformationCost, PlanCost
 from sysid_ros.core.planning.receding.distances import ArmSpheres, FreeDistances
 from sysid_ros.core.planning.receding.kinematics import SerialArm
@@ -186,24 +186,22 @@ class PlanProblem:
     def constraints(self) -> MotionConstraints:
         """The constraints."""
         settings = self.model.settings
-        return self._constraints(settings.samples, settings.brake_time)
+        return self._constraints(settings.samples, settings.brake_time, not self.request.is_last)
 
     def coarse_constraints(self) -> MotionConstraints:
-        """The constraints at few samples, to compare many motions."""
-        return self._constraints(_COARSE, None)
+        """The constraints at few samples of the motion itself, to compare many motions."""
+        return self._constraints(_COARSE, None, False)
 
-    def leave_out_far(self, x: Array, distance: float) -> None:
-        """Leaves out pairs and obstacles that none of many motions x (B, n) comes near to [m]."""
-        if self._distances is not None:
-            times = np.linspace(0.0, self.model.settings.duration, _COARSE)
-            q = MotionBasis.of(self.request.start, self.model.settings.duration, times).states(x)[0]
-            self._distances.keep_near(self._distances.evaluate(q), distance)
+    def leave_out_far(self, samples: ConstraintSamples, distance: float) -> None:
+        """Leaves out pairs and obstacles that none of many motions came near to, at coarse samples [m]."""
+        if samples.distances is not None:
+            self._distances.keep_near(samples.distances, distance)
 
-    def _constraints(self, samples: int, brake_time: float | None) -> MotionConstraints:
+    def _constraints(self, samples: int, brake_time: float | None, looks_ahead: bool) -> MotionConstraints:
         settings, margins = self.model.settings, self._margins
         start, duration = self.request.start, settings.duration
         basis = MotionBasis.of(start, duration, np.linspace(0.0, duration, samples))
-        if not self.request.is_last:
+        if looks_ahead:
             # A state from which the limits leave no way to rest is no use, however exciting the way there.
             times = np.linspace(0.0, duration, _CONTINUATION + 1)[1:]
             basis = basis.joined(MotionBasis.continuation(start, duration, settings.planning_time, times))

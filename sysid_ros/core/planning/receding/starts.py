@@ -36,9 +36,9 @@ def first_starts(problem: PlanProblem, last_end: Array | None) -> Array:
         special.append(problem.space.coordinates(problem.request.goal - problem.request.start[0]))
     k = np.concatenate([special, draws])
     x = problem.space.offsets(k)
-    problem.leave_out_far(x, _NEAR)
-    merit = problem.coarse_cost().evaluate(x)
-    merit = merit + PENALTY * np.maximum(problem.coarse_constraints().evaluate(x).worst, 0.0)
+    samples = problem.coarse_constraints().evaluate(x)
+    merit = problem.coarse_cost().evaluate(x) + PENALTY * np.maximum(samples.worst, 0.0)
+    problem.leave_out_far(samples, _NEAR)
     chosen: list[Array] = []
     for index in np.argsort(merit, kind="stable"):
         if all(np.abs(k[index] - other).max() >= _APART for other in chosen):
