@@ -140,8 +140,8 @@ class LockstepBackend:
         self._box: Box | None = None
         # What the controller takes for true stays the same while bounds shrink: changing it would cost tracking bound.
         self._nominal = loop.model.payload
-        self._parts: dict[tuple[str, str], PlanAttempt] = {}
-        self._begins_ns: dict[tuple[str, str], int] = {}
+        self._parts: dict[PlannedPart, PlanAttempt] = {}
+        self._begins_ns: dict[PlannedPart, int] = {}
 
     def change_scene(self, scene: Scene) -> None:
         """Another scene is seen: the loop brakes where the present motion was not certified for it."""
@@ -215,13 +215,13 @@ class LockstepBackend:
         motion = PlannedMotion(trajectory, part.condition_number)
         gained = part.information - np.asarray(information)
         planned = PlannedPart(motion, certificate, self._planner.settings.planning_time, gained)
-        self._parts[planned.key] = attempt
+        self._parts[planned] = attempt
         return planned
 
     def execute_next(self, part: PlannedPart, before: PlannedPart | None) -> None:
         """See :class:`IdentificationBackend`."""
         trajectory, certificate = part.motion.trajectory, part.certificate
-        knowledge = self._parts.pop(part.key).payload
+        knowledge = self._parts.pop(part).payload
         continuation = None
         if before is not None:
             model = self._model_of(knowledge)
@@ -235,8 +235,8 @@ class LockstepBackend:
             self.records.refusals.append(str(refusal))
             raise IdentificationFailed(IdentificationErrorCode.EXECUTION_FAILED, str(refusal)) from refusal
         self.records.executed.append(trajectory.hash())
-        self._begins_ns[part.key] = (
-            self._loop.now_ns if before is None else self._begins_ns[before.key] + round(1e9 * before.takeover_time)
+        self._begins_ns[part] = (
+            self._loop.now_ns if before is None else self._begins_ns[before] + round(1e9 * before.takeover_time)
         )
         if continuation is not None:
             self._box = knowledge.box
@@ -244,16 +244,17 @@ class LockstepBackend:
 
     def is_followed(self, part: PlannedPart) -> bool:
         """See :class:`IdentificationBackend`."""
-        return self._loop.status().plan_hash == part.motion.trajectory.hash()
+        has_begun = self._loop.now_ns >= self._begins_ns.get(part, np.inf)
+        return has_begun and self._loop.status().plan_hash == part.motion.trajectory.hash()
 
     def time_until_takeover(self, part: PlannedPart) -> float:
         """See :class:`IdentificationBackend`, in the time of the loop; infinite for a part that was not started."""
-        begin_ns = self._begins_ns.get(part.key)
+        begin_ns = self._begins_ns.get(part)
         return np.inf if begin_ns is None else part.takeover_time - 1e-9 * (self._loop.now_ns - begin_ns)
 
     def share_to_come(self, part: PlannedPart) -> float:
         """See :class:`IdentificationBackend`."""
-        begin_ns = self._begins_ns.get(part.key)
+        begin_ns = self._begins_ns.get(part)
         return 1.0 if begin_ns is None else part.share_after(1e-9 * (self._estimate_ns - begin_ns))
 
     def motion_state(self) -> MotionState:

@@ -186,7 +186,7 @@ class RosBackend:
         self._takeovers: dict[str, float] = {}  # plans by hash: time of the plan before at which they take over [s]
         self._begins: dict[str, float] = {}  # plans by hash: when they begin, monotonic [s]
         self._plans = 0
-        self._part_messages: dict[tuple[str, str], tuple[CertifiedTrajectory, EstimateMessage]] = {}
+        self._part_messages: dict[PlannedPart, tuple[CertifiedTrajectory, EstimateMessage]] = {}
         self.unrest = ""
 
     @property
@@ -416,12 +416,12 @@ class RosBackend:
         gained = np.array(response.information).reshape(10, 10) - np.array(request.information).reshape(10, 10)
         motion = PlannedMotion(trajectory, float(response.condition_number))
         part = PlannedPart(motion, certificate, float(response.takeover_time), gained)
-        self._part_messages[part.key] = (response.plan, request.estimate)
+        self._part_messages[part] = (response.plan, request.estimate)
         return part
 
     def execute_next(self, part: PlannedPart, before: PlannedPart | None) -> None:
         """See :class:`IdentificationBackend`."""
-        plan, estimate = self._part_messages.pop(part.key)
+        plan, estimate = self._part_messages.pop(part)
         request = ExecuteTrajectory.Request(plan=plan)
         if before is not None:
             request.continues_plan = before.motion.trajectory.hash()

@@ -45,7 +45,7 @@ class Bench:
 
     def execute(self, part, before, stamp):
         self.watch.sample_stamp_ns = round(1e9 * stamp)
-        self.backend._part_messages[part.key] = CertifiedTrajectory(), EstimateMessage()
+        self.backend._part_messages[part] = CertifiedTrajectory(), EstimateMessage()
         self.backend.execute_next(part, before)
 
     def hear(self, clock, part, done):

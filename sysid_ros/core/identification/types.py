@@ -159,9 +159,11 @@ class Progress:
     estimate: ParameterEstimate | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PlannedPart:
     """A certified part of a motion, from which another may take over.
+
+    Parts are the same only if they are one object: an arm that cannot move rests several times alike.
 
     Attributes:
         motion: The trajectory; it ends at rest.
@@ -174,12 +176,6 @@ class PlannedPart:
     certificate: Certificate
     takeover_time: float
     gained: NDArray[np.float64]
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Hashes of its trajectory and of the plan it takes over from: an arm that cannot move rests twice alike."""
-        control = self.certificate.control
-        return self.motion.trajectory.hash(), "" if control is None else control.after
 
     def share_after(self, seen: float) -> float:
         """Share of what it gains that lies later than a time after its begin [s], 0..1, as if it came evenly."""
