@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 
 from sysid_ros.core.control import RobustController
 from sysid_ros.core.model.loader import load_robot
@@ -32,7 +33,7 @@ class RunningEmulator:
     """A base in a thread; ``patience`` lets its time stand still while the client computes."""
 
     def __init__(self, base, patience=0.5, tcp_delay=0.0, port=0, port_realtime=0):
-        self.base, self.lock = base, threading.Lock()
+        self.base, self.lock, self.is_wanted = base, threading.Lock(), False
         self.server = EmulatorServer(base, "127.0.0.1", port, port_realtime, patience, tcp_delay)
         self.ports = {"port": self.server.address[1], "port_realtime": self.server.address_realtime[1]}
 
@@ -44,6 +45,8 @@ class RunningEmulator:
 
     def run(self):
         while self.running:
+            while self.is_wanted:  # a lock is not fair: this thread would take it again and again until sessions end
+                time.sleep(1e-4)
             with self.lock:
                 self.server.cycle()
 
@@ -58,8 +61,12 @@ class RunningEmulator:
 
     def now(self, action):
         """Does something to the base between two cycles."""
-        with self.lock:
-            return action(self.base)
+        self.is_wanted = True
+        try:
+            with self.lock:
+                return action(self.base)
+        finally:
+            self.is_wanted = False
 
 
 def make_arm(emulator, robot=ROBOT, **settings):
