@@ -96,15 +96,29 @@ class Bench:
     def listen(self, message_type, topic, profile):
         return Listener(self.node, message_type, topic, profile)
 
-    def action_client(self, action_type, name):
-        """A client of an action, made between two turns of the executor.
+    def between_turns(self, node, action):
+        """Does something to a node while its executor does not turn; returns the result."""
+        executor = next(executor for one, executor, *_ in self._running if one is node)
+        task = executor.create_task(action)
+        assert wait_until(task.done, PATIENCE)
+        return task.result()
 
-        It enters itself in its node before it is complete, and an executor that turns meanwhile dies of that.
-        """
-        executor = next(executor for node, executor, *_ in self._running if node is self.node)
-        made = executor.create_task(lambda: ActionClient(self.node, action_type, name))
-        assert wait_until(made.done, PATIENCE)
-        return made.result()
+    def action_client(self, action_type, name):
+        """A client of an action. It enters itself in its node before it is complete, and executors die of that."""
+        return self.between_turns(self.node, lambda: ActionClient(self.node, action_type, name))
+
+    def kill_controller(self, emulator):
+        """Kills the emulated controller of an ``ArmEmulatorNode``; returns what starts it again."""
+        # The timer would end the thread of its node, as it ends the process outside of tests.
+        self.between_turns(emulator, emulator._timer.cancel)
+        emulator._process.kill()
+        emulator._process.wait()
+
+        def start_again():
+            command = emulator._process.args
+            emulator._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+        return start_again
 
     def call(self, service_type, name, request=None, seconds=PATIENCE):
         key = (service_type, name)
@@ -124,19 +138,6 @@ class Bench:
     def change_state(self, node_name, transition):
         request = ChangeState.Request(transition=Transition(id=TRANSITIONS[transition]))
         return self.call(ChangeState, f"{node_name}/change_state", request).success
-
-
-def kill_controller(emulator):
-    """Kills the emulated controller of an ``ArmEmulatorNode``; returns what starts it again."""
-    emulator._timer.cancel()  # it would end the thread of its node, as it ends the process outside of tests
-    emulator._process.kill()
-    emulator._process.wait()
-
-    def start_again():
-        command = emulator._process.args
-        emulator._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-
-    return start_again
 
 
 class Listener:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import PATIENCE, Bench, DriverProbe, kill_controller
+from node_bench import PATIENCE, Bench, DriverProbe
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
@@ -59,7 +59,7 @@ def test_the_arm_is_held_released_and_held_again(bench):
     assert bench.change_state("arm_driver", "activate")
     probe.wait_for(HOLD)
 
-    start_again = kill_controller(emulator)
+    start_again = bench.kill_controller(emulator)
     assert "no message of the controller" in probe.wait_for(FAULT).text
     with pytest.raises(EmulatorEnded, match="-9"):
         emulator._watch()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import PATIENCE, Bench, DriverProbe, kill_controller
+from node_bench import PATIENCE, Bench, DriverProbe
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
@@ -44,7 +44,7 @@ def test_the_arm_is_held_found_again_after_a_restart_of_its_base_and_released(be
     assert values["arm state"] == "SERVOING_LOW_LEVEL" and int(values["replies"]) > 100
     assert {"replies missing", "round trip p99 [s]", "stamps"} <= set(values)
 
-    start_again = kill_controller(emulator)
+    start_again = bench.kill_controller(emulator)
     probe.wait_for(DriverStatus.MODE_FAULT)
     start_again()
     assert wait_until(lambda: bench.call(Trigger, "arm_driver/reconnect").success, PATIENCE)
