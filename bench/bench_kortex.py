@@ -61,7 +61,7 @@ from sysid_ros.drivers.kortex.settings import KortexSettings
 from sysid_ros.drivers.kortex.tcp import error_of, session_request
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.network.faults import NetworkFaults
-from sysid_ros.drivers.network.udp import free_port, free_tcp_port
+from sysid_ros.drivers.network.udp import free_port
 
 MODEL = "kinova_gen3_2f85"
 
@@ -206,7 +206,7 @@ TAKEOVERS = (
 
 
 def run_events(model: LoopModel) -> None:
-    ports = free_tcp_port(), free_port()
+    ports = free_port(), free_port()
     print_events(
         lambda posture, is_successor, **options: Child(emulate_events, ports, posture, is_successor, **options),
         partial(running_loop, *ports, wait_time=0.06, late_limit=0.2),

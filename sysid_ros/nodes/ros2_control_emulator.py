@@ -187,9 +187,11 @@ class Ros2ControlEmulator:
         self._serve()
         time.sleep(max(0.0, deadline - time.monotonic()))
         self._take()
-        end = deadline + self._patience
-        while self._is_answered and self._controller.taken == taken and time.monotonic() < end:
+        spent = 0.0  # in slices: where this computer stands still meanwhile, only one of them is lost
+        while self._is_answered and self._controller.taken == taken and spent < self._patience:
+            started = time.monotonic()
             self._commands.wait(_SERVE_SECONDS)
+            spent += min(time.monotonic() - started, _SERVE_SECONDS)
             self._take()
             self._serve()
         self._is_answered = self._controller.taken != taken

@@ -86,7 +86,7 @@ def run(loop, seconds, beat=True):
 
 def build_reporting_loop(path):
     """A loop whose arm writes its true speed and the last mode of the loop to a file when it is handed back."""
-    loop = build_loop(settings=LoopSettings(heartbeat_timeout=10.0, late_limit=1.0))
+    loop = build_loop(settings=LoopSettings(heartbeat_timeout=10.0, late_limit=10.0))
     stop = loop.arm.stop
 
     def report(reason):
@@ -100,7 +100,7 @@ def build_reporting_loop(path):
 
 
 def build_loop_paced_by_its_arm():
-    return build_loop(wait=Pacer(0.001, catches_up=True).wait, settings=LoopSettings(late_limit=1.0))
+    return build_loop(wait=Pacer(0.001, catches_up=False).wait, settings=LoopSettings(late_limit=10.0))
 
 
 def build_nothing():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import select
 import socket
 import time
@@ -13,6 +14,8 @@ _LARGEST = 2048
 """More than any datagram of the supported arms [bytes]; longer ones are cut and then refused by their decoder."""
 _MOST_QUEUED = 1000
 _BUFFER = 1 << 20
+_FREE_PORTS = (20_000, 32_000)
+"""Where free ports are looked for. Linux begins at 32768 with those it chooses itself."""
 
 Address = tuple[str, int]
 
@@ -126,15 +129,11 @@ class UdpEndpoint:
 
 
 def free_port() -> int:
-    """A UDP port on loopback that nobody uses just now."""
-    endpoint = UdpEndpoint("127.0.0.1")
-    port = endpoint.address[1]
-    endpoint.close()
-    return port
-
-
-def free_tcp_port() -> int:
-    """A TCP port on loopback that nobody uses just now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """A UDP and TCP port on loopback that nobody uses just now, and that no system hands out by itself."""
+    while True:
+        port = random.randrange(*_FREE_PORTS)
+        with contextlib.suppress(OSError):
+            for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+                with socket.socket(socket.AF_INET, kind) as one:
+                    one.bind(("127.0.0.1", port))
+            return port

@@ -1,8 +1,8 @@
 """What the tests of the FRI driver share: an emulated controller in a thread, as fast as its client."""
 
-import threading
-import time
 from dataclasses import replace
+
+from emulator_thread import EmulatorThread
 
 from sysid_ros.core.control import RobustController, RobustSettings
 from sysid_ros.core.model.loader import load_robot
@@ -32,49 +32,26 @@ def make_controller(payload="none", load="none", truth="random", plant=None, rob
     return controller
 
 
-class RunningEmulator:
-    """A controller in a thread; ``patience`` lets its time stand still while the client computes."""
+class RunningEmulator(EmulatorThread):
+    """A controller in a thread."""
 
-    def __init__(self, controller, port, patience=0.5, is_paced=False):
+    def __init__(self, controller, port):
         self.controller, self.port = controller, port
-        self.patience, self.is_paced = patience, is_paced
-        self.lock = threading.Lock()
 
     def __enter__(self):
-        self.server = EmulatorServer(
-            self.controller, ("127.0.0.1", self.port), patience=self.patience, is_paced=self.is_paced
-        )
-        self.running = True
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
+        address = ("127.0.0.1", self.port)
+        self.start(EmulatorServer(self.controller, address, patience=self.PATIENCE, is_paced=False), pause=1e-4)
         return self
 
-    def run(self):
-        while self.running:
-            with self.lock:
-                self.server.cycle()
-            if not self.is_paced:
-                time.sleep(1e-4)  # also lets the client's thread have the interpreter
-
-    def stop(self):
-        self.running = False
-        self.thread.join()
-        self.server.close()
-
-    def __exit__(self, *_):
-        if self.running:
-            self.stop()
-
-    def now(self, action):
-        """Does something to the controller between two cycles."""
-        with self.lock:
-            return action(self.controller)
+    @property
+    def has_client(self):
+        return self.server._was_answered
 
 
 def make_arm(port, robot=ROBOT, **settings):
     return FriArm(robot, FriSettings(**{
-        "port": port, "period": PERIOD, "wait_time": 1.0, "session_timeout": 2.0, "late_limit": 10.0,
-        "connect_timeout": 10.0, "rest_time": 0.05, "hold_time": 0.05, **settings,
+        "port": port, "period": PERIOD, "wait_time": 10.0, "session_timeout": 10.0, "late_limit": 10.0,
+        "connect_timeout": 30.0, "rest_time": 0.05, "hold_time": 0.05, **settings,
     }))  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run, with_sensors
+from fri_memory import Memory, MemoryArm, use_clock_of
 
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
@@ -114,18 +115,20 @@ def test_a_payload_beyond_the_prior_is_refused(port):
 
 def test_a_controller_that_compensates_nothing_is_noticed_at_once(port):
     controller = make_controller(plant=PlantSettings(compensation=Compensation.NONE))
-    with RunningEmulator(controller, port):
+    with RunningEmulator(controller, port) as emulator:
         with pytest.raises(TakeoverRefused, match="moved by .* compensate gravity as the set-up 'overlay' says"):
             make_arm(port).connect()
+        emulator.lose_patience()
         time.sleep(0.3)
         assert travelled(controller) < 0.1
 
 
 def test_a_controller_that_compensates_although_it_should_not_is_noticed(port):
     controller = make_controller()
-    with RunningEmulator(controller, port):
+    with RunningEmulator(controller, port) as emulator:
         with pytest.raises(TakeoverRefused, match="moved by .* 'full' says"):
             make_arm(port, setup=TorqueSetup.FULL).connect()
+        emulator.lose_patience()
         time.sleep(0.3)
         assert travelled(controller) < 0.1
 
@@ -185,10 +188,11 @@ def test_other_hosts_are_not_heard(port):
             make_arm(port, robot_ip="127.0.0.9", connect_timeout=0.5).connect()
 
 
-def test_a_motion_that_never_starts_is_reported(port):
-    with RunningEmulator(make_controller(start_time=np.inf), port):
-        with pytest.raises(TakeoverRefused, match="MONITORING_READY with quality EXCELLENT; start the motion"):
-            make_arm(port, connect_timeout=0.6).connect()
+def test_a_motion_that_never_starts_is_reported(monkeypatch):
+    memory = Memory(make_controller(start_time=np.inf))
+    use_clock_of(memory, monkeypatch)
+    with pytest.raises(TakeoverRefused, match="MONITORING_READY with quality EXCELLENT; start the motion"):
+        MemoryArm(memory, FriVersion.V1_15, connect_timeout=0.6).connect()
 
 
 def test_a_port_in_use_is_reported(port):
@@ -214,12 +218,11 @@ def test_velocities_better_than_possible_are_refused():
 @pytest.fixture
 def running(port):
     controller = make_controller(payload="1.0")
-    with RunningEmulator(controller, port, patience=0.15) as emulator:
-        loop = make_loop(make_arm(port, session_timeout=0.4, wait_time=0.25))
+    with RunningEmulator(controller, port) as emulator:
+        loop = make_loop(make_arm(port))
         loop.connect()
         run(loop, 0.3)
         yield emulator, loop
-        print(controller.reports)
         loop.release("test")
 
 
@@ -265,6 +268,7 @@ def test_the_emergency_stop_ends_torque_and_the_arm_can_be_taken_over_again(runn
     assert health["safety state"] == "SAFETY_STOP_LEVEL_1" and health["drives"].endswith("A7 OFF")
     with pytest.raises(TakeoverRefused, match="safety stop"):
         loop.connect()
+    emulator.lose_patience()
     emulator.now(lambda c: c.press_emergency_stop(False))
     loop.connect()
     run(loop, 0.3)
@@ -274,14 +278,28 @@ def test_the_emergency_stop_ends_torque_and_the_arm_can_be_taken_over_again(runn
 def test_after_a_stop_the_controller_holds_and_the_arm_can_be_taken_over_again(running):
     emulator, loop = running
     q = emulator.controller.arm.q
+    emulator.now(lambda c: setattr(c, "settings", replace(c.settings, restart_time=np.inf)))
     loop.arm.stop("test")
-    for _ in range(50):  # the motion ends after 6 ms, and is started again after 0.2 s
+    emulator.lose_patience()
+    for _ in range(50):  # the motion ends after 6 ms
         loop.arm.read()
     assert not emulator.controller.state.is_commanding
     assert "no answer" in emulator.controller.last_error
     np.testing.assert_allclose(emulator.controller.arm.q, q, atol=5e-3)
+    emulator.now(lambda c: setattr(c, "_wait", 0.2))
     loop.arm.connect()
     assert loop.arm.read().ok
+
+
+def test_an_emulator_that_stands_still_itself_does_not_blame_its_client(running):
+    emulator, loop = running
+    emulator.server.patience = 0.5
+    emulator.now(lambda _: time.sleep(0.8))
+    emulator.server.patience = emulator.PATIENCE
+    run(loop, 0.05)
+    assert loop.mode is LoopMode.HOLD and emulator.has_client
+    emulator.lose_patience()
+    assert not emulator.has_client
 
 
 def test_torques_that_are_no_numbers_never_leave(running):
@@ -298,12 +316,13 @@ def test_settings_out_of_range_are_refused(changes):
         FriSettings(**changes)
 
 
-def test_a_motion_that_starts_before_the_arm_was_measured_is_not_answered(port):
+def test_a_motion_that_starts_before_the_arm_was_measured_is_not_answered(monkeypatch):
     """Answered with zero torque, the arm would float and sink under its payload."""
     controller = make_controller(payload="2.0", start_time=0.05, restart_time=0.05)
-    with RunningEmulator(controller, port):
-        with pytest.raises(TakeoverRefused):
-            make_arm(port, rest_time=5.0, connect_timeout=1.0).connect()
-    assert any("no answer" in report or "quality" in report for report in controller.reports)
+    memory = Memory(controller)
+    use_clock_of(memory, monkeypatch)
+    with pytest.raises(TakeoverRefused):
+        MemoryArm(memory, FriVersion.V1_15, rest_time=5.0, connect_timeout=1.0).connect()
+    assert any("COMMANDING_WAIT -> MONITORING_READY: the motion is ended" in report for report in controller.reports)
     assert "commands act" not in " ".join(controller.reports)
     assert travelled(controller) < 1e-3

@@ -6,7 +6,7 @@ The same campaign over real sockets and in real time is bench/bench_fri.py.
 import numpy as np
 import pytest
 from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run
-from fri_memory import Memory, connected, start_move
+from fri_memory import Memory, connected, start_move, use_clock_of
 
 from sysid_ros.core.estimation.settings import EstimatorSettings
 from sysid_ros.core.estimation.stream import SampleStream
@@ -47,10 +47,11 @@ class LosesEvery:
         return self.direction.pass_on(data) if self.count % self.n else []
 
 
-def test_what_is_learnt_never_reaches_across_a_lost_message():
+def test_what_is_learnt_never_reaches_across_a_lost_message(monkeypatch):
     """Stamps of every window follow each other, and its velocities are as good as the robot file promises."""
     controller = make_controller(payload="0.6")
     memory = Memory(controller)
+    use_clock_of(memory, monkeypatch)
     loop = connected(memory)
     arm = loop.arm
     run(loop, 0.4)
@@ -73,9 +74,10 @@ def test_what_is_learnt_never_reaches_across_a_lost_message():
     loop.release("test")
 
 
-def test_messages_in_idle_need_not_say_where_the_arm_is():
+def test_messages_in_idle_need_not_say_where_the_arm_is(monkeypatch):
     controller = make_controller()
     memory = Memory(controller)
+    use_clock_of(memory, monkeypatch)
     loop = connected(memory)
     run(loop, 0.1)
     codec, last = FriCodec(FriVersion.V1_15), controller._sequence
@@ -111,9 +113,10 @@ def campaign(loop, seconds):
     ("name", "version"),
     [(name, FriVersion.V1_15) for name in FAULTS] + [(name, FriVersion.V2_7) for name in ("truncation", "corruption")],
 )
-def test_a_bad_network_never_makes_the_arm_run_away(name, version):
+def test_a_bad_network_never_makes_the_arm_run_away(name, version, monkeypatch):
     controller = make_controller(payload="0.6", version=version)
     memory = Memory(controller)
+    use_clock_of(memory, monkeypatch)
     loop = connected(memory, version)
     run(loop, 0.4)
     memory.change(FAULTS[name], seed=3)
@@ -142,9 +145,10 @@ def test_a_bad_network_never_makes_the_arm_run_away(name, version):
 def test_a_lossy_network_over_real_sockets(port):
     controller = make_controller(payload="0.6")
     with FaultyRelay(("127.0.0.1", port), seed=1) as relay:
-        with RunningEmulator(controller, relay.address[1], patience=0.05):
+        with RunningEmulator(controller, relay.address[1]) as emulator:
             loop = make_loop(make_arm(port, wait_time=0.1))
             loop.connect()
+            emulator.server.patience = 0.05  # from here on answers that are lost are to be missed
             relay.change(NetworkFaults(0.02, 2.0, 0.05, 0.02, 0.0, 0.0, 0.02, 0.0, 0.05))
             run(loop, 1.0)
             health = loop.arm.health()

@@ -1,8 +1,8 @@
 """What the tests of the Kortex driver share: an emulated base in a thread, whose time waits for its client."""
 
 import sys
-import threading
-import time
+
+from emulator_thread import EmulatorThread
 
 from sysid_ros.core.control import RobustController
 from sysid_ros.core.model.loader import load_robot
@@ -17,6 +17,7 @@ from sysid_ros.drivers.mock import draw_truth, load_payload
 
 ROBOT = load_robot("kinova_gen3_2f85")
 PERIOD = 0.001
+LONGEST_WATCHDOG = 10.0
 # Client and base are threads here: waiting for each other must not take the 5 ms that is Python's default.
 sys.setswitchinterval(5e-5)
 
@@ -29,51 +30,30 @@ def make_base(payload="none", truth="random", plant=None, robot=ROBOT, **setting
     return base
 
 
-class RunningEmulator:
-    """A base in a thread; ``patience`` lets its time stand still while the client computes."""
+class RunningEmulator(EmulatorThread):
+    """A base in a thread."""
 
-    def __init__(self, base, patience=0.5, tcp_delay=0.0, port=0, port_realtime=0):
-        self.base, self.lock, self.is_wanted = base, threading.Lock(), False
-        self.server = EmulatorServer(base, "127.0.0.1", port, port_realtime, patience, tcp_delay)
+    def __init__(self, base, tcp_delay=0.0):
+        self.base = base
+        # Only while torques act does the base wait for its client.
+        base.actuators.watchdog_time = LONGEST_WATCHDOG
+        self.server = EmulatorServer(base, patience=self.PATIENCE, tcp_delay=tcp_delay)
         self.ports = {"port": self.server.address[1], "port_realtime": self.server.address_realtime[1]}
 
     def __enter__(self):
-        self.running = True
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
+        self.start(self.server)
         return self
 
-    def run(self):
-        while self.running:
-            while self.is_wanted:  # a lock is not fair: this thread would take it again and again until sessions end
-                time.sleep(1e-4)
-            with self.lock:
-                self.server.cycle()
-
-    def stop(self):
-        self.running = False
-        self.thread.join()
-        self.server.close()
-
-    def __exit__(self, *_):
-        if self.running:
-            self.stop()
-
-    def now(self, action):
-        """Does something to the base between two cycles."""
-        self.is_wanted = True
-        try:
-            with self.lock:
-                return action(self.base)
-        finally:
-            self.is_wanted = False
+    @property
+    def has_client(self):
+        return self.base.is_waiting_for_client
 
 
 def make_arm(emulator, robot=ROBOT, **settings):
     values = {
-        "robot_ip": "127.0.0.1", **emulator.ports, "wait_time": 1.0, "session_timeout": 2.0, "late_limit": 10.0,
-        "connect_timeout": 3.0, "rest_time": 0.03, "hold_time": 0.02, "close_time": 0.0, "probe_torque": 0.0,
-        "stamps": StampSource.FRAMES,
+        "robot_ip": "127.0.0.1", **emulator.ports, "wait_time": 10.0, "session_timeout": 10.0, "late_limit": 10.0,
+        "call_timeout": 10.0, "connect_timeout": 30.0, "rest_time": 0.03, "hold_time": 0.02, "close_time": 0.0,
+        "probe_torque": 0.0, "stamps": StampSource.FRAMES,
     }  # fmt: skip
     return KortexArm(robot, KortexSettings(**{**values, **settings}))
 

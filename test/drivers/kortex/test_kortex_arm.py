@@ -23,6 +23,7 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.mock import draw_truth
 from sysid_ros.drivers.sensor_simulation import Noise
 from sysid_ros.drivers.takeover import TakeoverRefused
+from sysid_ros.ros.waiting import wait_until
 
 QUIET = PlantSettings(noise=Noise.NONE)
 
@@ -139,7 +140,8 @@ def test_the_torque_commanded_is_the_torque_that_acts_one_period_later():
             arm.command(sent[-1])
             state = arm.read()
             felt.append(state.tau)
-        time.sleep(0.05)  # the base has answered the last request before it acts on it
+        # The base has answered the last request before it acts on it.
+        assert wait_until(lambda: len(acted) and np.allclose(acted[-1], sent[-1], atol=1e-5), 60.0)
         latest = acted[-50:]
         arm.close()
     # Every request lets one period pass, no more and no less.
@@ -178,7 +180,7 @@ def test_feedback_of_another_number_of_joints_is_refused():
     base._feedback = lambda frame: cut(feedback(frame), 6)
     with RunningEmulator(base) as emulator:
         with pytest.raises(TakeoverRefused, match="no usable feedback.*feedback of 6 actuators, not 7"):
-            make_arm(emulator, connect_timeout=0.3).connect()
+            make_arm(emulator, connect_timeout=1.5).connect()
 
 
 def cut(feedback, n):
@@ -290,8 +292,8 @@ def test_settings_out_of_range_are_refused(changes):
 @pytest.fixture
 def running():
     base = make_base(payload="1.0")
-    with RunningEmulator(base, patience=0.2) as emulator:
-        loop = make_loop(make_arm(emulator, session_timeout=0.3, wait_time=0.1, call_timeout=0.3))
+    with RunningEmulator(base) as emulator:
+        loop = make_loop(make_arm(emulator))
         loop.connect()
         run(loop, 0.1)
         yield emulator, loop
@@ -364,8 +366,9 @@ def test_a_client_that_just_stops_leaves_a_held_arm(running):
     """Neither handed back nor closed: the tick is lost, the actuators hold."""
     emulator, loop = running
     q = emulator.base.arm.q
-    time.sleep(0.5)
+    emulator.lose_patience()
     assert any("COMMUNICATION_TICK_LOST" in report for report in emulator.base.reports)
+    time.sleep(0.3)
     np.testing.assert_allclose(emulator.base.arm.q, q, atol=0.01)
     expect_lost(loop, "WRONG_SERVOING_MODE")
     assert "COMMUNICATION_TICK_LOST" in loop.status().reason
@@ -379,6 +382,17 @@ def test_a_single_request_that_is_refused_costs_one_cycle(running):
     run(loop, 0.02)
     assert loop.mode is LoopMode.HOLD and loop.arm.health()["errors of single requests"] == 1
     assert loop.status().invalid_cycles == 1
+
+
+def test_an_emulator_that_stands_still_itself_does_not_blame_its_client(running):
+    emulator, loop = running
+    emulator.server.patience = 0.5
+    emulator.now(lambda _: time.sleep(0.8))
+    emulator.server.patience = emulator.PATIENCE
+    run(loop, 0.05)
+    assert loop.mode is LoopMode.HOLD and emulator.has_client
+    emulator.lose_patience()
+    assert not emulator.has_client
 
 
 def test_torques_that_are_no_numbers_never_leave(running):

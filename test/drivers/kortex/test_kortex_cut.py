@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from kortex_bench import PERIOD, make_base
-from test_kortex_faults import Memory, MemoryArm, MemoryTcp
-from test_kortex_takeover import Clock
+from kortex_memory import Clock, Memory, MemoryArm, MemoryTcp
 
 from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.kortex.emulator.base import TCP, UDP

@@ -3,7 +3,7 @@
 import pytest
 from exciting_motion import expect_alarm, expect_truth_in_narrow_bounds, move
 from kortex_bench import ROBOT, make_base, make_loop
-from test_kortex_faults import Memory, MemoryArm
+from kortex_memory import Memory, MemoryArm
 
 
 @pytest.fixture(scope="module")

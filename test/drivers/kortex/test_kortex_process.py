@@ -18,6 +18,9 @@ from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal, LoopSettings
 from sysid_ros.drivers.network.udp import free_port
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
 
+TIMES = "wait_time", "session_timeout", "late_limit", "call_timeout", "connect_timeout"
+PATIENT = dict.fromkeys(TIMES, 10.0)
+
 
 @pytest.fixture
 def ports():
@@ -26,21 +29,22 @@ def ports():
 
 @pytest.fixture
 def emulator(ports):
-    command = [sys.executable, "-m", "sysid_ros.drivers.kortex.emulator", "--payload", "0.6", "--patience", "0.5"]
+    command = [sys.executable, "-m", "sysid_ros.drivers.kortex.emulator", "--payload", "0.6", "--patience", "8.0"]
     command += ["--port", str(ports["port"]), "--port-realtime", str(ports["port_realtime"]), "--while-stdin"]
+    command += ["--watchdog-time", "10"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     yield process
     process.stdin.close()
-    assert process.wait(10) in (0, -9)
+    assert process.wait(30) in (0, -9)
     process.stderr.close()
 
 
 def setup_of(ports, **settings):
     kortex = KortexSettings("127.0.0.1", **ports, stamps=StampSource.FRAMES, rest_time=0.05, **settings)
-    return KortexSetup("kinova_gen3_2f85", "robust", kortex, LoopSettings(heartbeat_timeout=5.0, late_limit=10.0))
+    return KortexSetup("kinova_gen3_2f85", "robust", kortex, LoopSettings(heartbeat_timeout=10.0, late_limit=10.0))
 
 
-def wait_for(condition, seconds=20.0):
+def wait_for(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -48,7 +52,7 @@ def wait_for(condition, seconds=20.0):
 
 
 def test_takes_over_moves_and_notices_the_end_of_the_base(emulator, ports):
-    setup = setup_of(ports, wait_time=1.0, session_timeout=3.0, late_limit=10.0, connect_timeout=20.0)
+    setup = setup_of(ports, **{**PATIENT, "wait_time": 1.5, "session_timeout": 3.0})
     model = LoopModel.nominal(ROBOT)
     with LoopProcess(partial(build_kortex_loop, setup), 7) as loop:
         wait_for(lambda: not loop.status().is_taking_over)
@@ -71,7 +75,7 @@ def test_takes_over_moves_and_notices_the_end_of_the_base(emulator, ports):
 
 
 def test_a_loop_that_ends_hands_the_arm_back(emulator, ports):
-    setup = setup_of(ports, wait_time=1.0, session_timeout=3.0, late_limit=10.0, connect_timeout=20.0)
+    setup = setup_of(ports, **PATIENT)
     with LoopProcess(partial(build_kortex_loop, setup), 7) as loop:
         assert loop.status().mode is LoopMode.HOLD
     said = [emulator.stderr.readline() for _ in range(4)]
@@ -80,12 +84,12 @@ def test_a_loop_that_ends_hands_the_arm_back(emulator, ports):
 
 def test_the_emulator_outlives_its_parent_until_the_arm_is_handed_back(emulator, ports):
     """Ctrl-C reaches the parent of the emulator and the driver together."""
-    setup = setup_of(ports, wait_time=1.0, session_timeout=3.0, late_limit=10.0, connect_timeout=20.0)
+    setup = setup_of(ports, **PATIENT)
     with LoopProcess(partial(build_kortex_loop, setup), 7) as loop:
         emulator.stdin.close()
         time.sleep(0.7)
         assert emulator.poll() is None and loop.status().mode is LoopMode.HOLD
-    assert emulator.wait(5.0) == 0
+    assert emulator.wait(30.0) == 0
     assert "the base holds the arm: asked for" in emulator.stderr.read()
 
 

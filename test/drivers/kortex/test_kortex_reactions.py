@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from kortex_bench import PERIOD, ROBOT, make_base, make_loop, run
-from test_kortex_faults import Memory, MemoryArm, start_move
-from test_kortex_takeover import Clock
+from kortex_memory import Clock, Memory, MemoryArm, start_move
 
 from sysid_ros.drivers.kortex.enums import ControlMode, Safety, ServoingMode
 from sysid_ros.drivers.kortex.settings import StampSource

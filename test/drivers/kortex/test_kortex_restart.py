@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from kortex_bench import PERIOD, make_base, make_loop, run
-from test_kortex_faults import Memory, MemoryArm, start_move
+from kortex_memory import Memory, MemoryArm, start_move
 
 from sysid_ros.drivers.kortex.emulator.base import TCP, UDP
 from sysid_ros.drivers.kortex.enums import ControlMode, Function, ServoingMode
@@ -19,7 +19,7 @@ class Moving:
 
     def __init__(self):
         self.memory = Memory(make_base(payload="0.6"))
-        self.loop = make_loop(MemoryArm(self.memory, late_limit=10.0))
+        self.loop = make_loop(MemoryArm(self.memory, late_limit=10.0, session_timeout=10.0))
         self.loop.connect()
         run(self.loop, 0.25)
         start_move(self.loop, 1.0)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from kortex_bench import ROBOT, make_base, make_loop, run
-from test_kortex_faults import Memory, MemoryArm
+from kortex_memory import Clock, Memory, MemoryArm
 
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.kortex.emulator.base import TCP, UDP
@@ -79,24 +79,6 @@ def test_a_cycle_waits_three_quarters_of_a_period_or_as_long_as_it_is_told(monke
 
 
 # The end of the sessions
-
-
-class Clock:
-    """The module ``time`` for the driver: it passes with the requests of the cyclic service, and while it sleeps."""
-
-    def __init__(self, memory):
-        self.memory = memory
-
-    def monotonic(self):
-        return self.memory.time
-
-    def monotonic_ns(self):
-        return round(1e9 * self.memory.time)
-
-    time_ns = monotonic_ns
-
-    def sleep(self, seconds):
-        self.memory.time += seconds
 
 
 @pytest.mark.parametrize("rest", [0.0, 0.2, 0.7])

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kortex_bench import PERIOD, RunningEmulator, make_arm, make_base, make_loop, run
+from kortex_memory import Clock
 from test_kortex_cut import CutArm, CutMemory
-from test_kortex_takeover import Clock
 
 from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.kortex.emulator.base import TCP
@@ -23,6 +23,7 @@ from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.network.stream_faults import Cut, FaultyStream, StreamFaults
 from sysid_ros.drivers.network.tcp_relay import TcpRelay
 from sysid_ros.drivers.takeover import TakeoverRefused
+from sysid_ros.ros.waiting import wait_until
 
 PERFECT = StreamFaults()
 
@@ -345,19 +346,16 @@ def test_no_answer_changes_the_session(peer):
 
 def test_pieces_and_a_reset_over_real_sockets():
     base = make_base(payload="0.6")
-    with RunningEmulator(base, patience=0.2) as emulator:
+    with RunningEmulator(base) as emulator:
         slow = StreamFaults(piece=5, pause=2e-4)
         with TcpRelay(emulator.server.address, slow, slow) as relay:
-            loop = make_loop(make_arm(emulator, port=relay.address[1], session_timeout=0.3, call_timeout=0.5))
+            loop = make_loop(make_arm(emulator, port=relay.address[1]))
             loop.connect()
             run(loop, 0.1)
             assert loop.mode is LoopMode.HOLD
             relay.change(to_client=StreamFaults(cut=Cut.RST))
-            for _ in range(300):
-                run(loop, PERIOD)
-                if loop.is_given_up:
-                    break
-            assert loop.is_given_up and "WRONG_SERVOING_MODE" in loop.status().reason
+            assert wait_until(lambda: (run(loop, 50 * PERIOD), loop.is_given_up)[1], 60.0)
+            assert "WRONG_SERVOING_MODE" in loop.status().reason
             assert base.servoing is ServoingMode.SINGLE_LEVEL
             relay.change(slow, slow)
             loop.connect()

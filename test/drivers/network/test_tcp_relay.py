@@ -65,14 +65,15 @@ def test_impossible_faults_are_refused(changes):
 
 @contextlib.contextmanager
 def connected(**faults):
-    """A client and a server, with faults from the server to the client."""
+    """A client and a server, with faults from the server to the client once both are connected."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        with TcpRelay(listener.getsockname(), to_client=StreamFaults(**faults)) as relay:
+        with TcpRelay(listener.getsockname()) as relay:
             with socket.create_connection(relay.address) as client:
                 server, _ = listener.accept()
                 with server:
                     client.settimeout(5.0)
                     server.settimeout(5.0)
+                    relay.change(to_client=StreamFaults(**faults))
                     yield client, server, relay
 
 
@@ -98,11 +99,11 @@ def test_bytes_go_both_ways_and_the_end_too():
 
 def test_pieces_and_changes_arrive_over_sockets():
     with connected(piece=3, pause=0.002, corrupt_at=5) as (client, server, _):
+        started = time.monotonic()
         server.sendall(DATA)
-        first = client.recv(200)
-        assert len(first) < 100
-        found = first + receive(client, 200 - len(first))
+        found = receive(client, 200)
         assert [k for k in range(200) if found[k] != DATA[k]] == [5]
+        assert time.monotonic() - started >= 66 * 0.002  # between the first and the last of 67 pieces
 
 
 @pytest.mark.parametrize("cut", [Cut.FIN, Cut.RST])

@@ -37,7 +37,7 @@ class Actuators:
     """
 
     def __init__(self, arm: EmulatedArm, watchdog_time: float):
-        self.arm, self._watchdog_time = arm, watchdog_time
+        self.arm, self.watchdog_time = arm, watchdog_time
         n = arm.robot.n
         is_large = (arm.robot.limits.tau_max > _LARGE_TORQUE).astype(int)
         self._speed, self._torque = _SPEED[is_large], _TORQUE[is_large]
@@ -125,7 +125,7 @@ class Actuators:
         return tuple(_WELL | (_MAJOR_FAULT if fault else 0) for fault in self.faults.tolist())
 
     def _watch(self) -> None:
-        if self._is_low_level and self._silence > self._watchdog_time:
+        if self._is_low_level and self._silence > self.watchdog_time:
             self.lose_tick()
         measured = self.measured
         following: Array = np.abs(self._commanded - measured.q) if self._is_low_level else np.zeros(len(self.modes))

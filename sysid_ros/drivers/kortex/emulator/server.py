@@ -9,7 +9,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from sysid_ros.drivers.call_queue import CallQueue
 from sysid_ros.drivers.emulated_plant import PERIOD
 from sysid_ros.drivers.kortex.emulator.base import TCP, UDP, KortexBase
 from sysid_ros.drivers.kortex.errors import KortexDecodeError
@@ -21,10 +23,9 @@ _GRACE = 0.25
 """How late a request may be before its cycle passes without it, in periods."""
 _EARLIEST = 0.5
 """How early it may be and still start a cycle, in periods."""
-
-
 _BACKLOG = 10.0
 """So many periods behind, it does not try to catch up."""
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -42,7 +43,7 @@ class EmulatorServer:
         port: TCP port; 0 takes any.
         port_realtime: UDP port; 0 takes any.
         patience: While torques act, how long time stands still for the next request [s]; after that the tick is lost.
-            0 is real time.
+            0 is real time. Pauses of this computer do not spend it. May be changed at any time.
         tcp_delay: How long an answer over TCP takes [s].
 
     Raises:
@@ -58,7 +59,8 @@ class EmulatorServer:
         patience: float = 0.0,
         tcp_delay: float = 0.0,
     ):
-        self.base, self._patience, self._tcp_delay = base, patience, tcp_delay
+        self.base, self.patience, self._tcp_delay = base, patience, tcp_delay
+        self._calls = CallQueue()
         self._listener = _bind(socket.SOCK_STREAM, (host, port))
         try:
             self._udp = _bind(socket.SOCK_DGRAM, (host, port_realtime))
@@ -81,37 +83,46 @@ class EmulatorServer:
         """Own address and UDP port."""
         return self._udp.getsockname()
 
+    def between_cycles(self, action: Callable[[KortexBase], Result]) -> Result:
+        """Does something to the base while its time stands still; for other threads than that of the cycles."""
+        return self._calls.call(lambda: action(self.base))
+
     def cycle(self) -> None:
         """Serves for one period, then lets it pass for the arm."""
         base = self.base
         base.is_fresh = False
-        deadline = self._started + PERIOD
-        while not self._is_over(deadline):
-            now, end = time.monotonic(), self._end_of(deadline)
-            self._serve(min(max(end - now, 0.0), PERIOD))
+        deadline, spent = self._started + PERIOD, 0.0
+        while not self._is_over(deadline, spent):
+            now = time.monotonic()
+            self._serve(min(max(self._time_left(deadline, spent), 0.0), PERIOD))
+            self._calls.work()
+            if now >= deadline:
+                spent += min(time.monotonic() - now, PERIOD)
         self.slipped += max(0.0, self._started - deadline)
         base.advance()
         while self._due and self._due[0][0] <= base.time:
             _, connection, data = self._due.popleft()
             self._send(connection, data)
 
-    def _is_over(self, deadline: float) -> bool:
+    def _is_over(self, deadline: float, spent: float) -> bool:
         """Whether the period ends now; asked before the next request is served, which belongs to the next period."""
         base, now = self.base, time.monotonic()
-        if base.is_fresh and (self._patience or now >= deadline - _EARLIEST * PERIOD):
+        if base.is_fresh and (self.patience or now >= deadline - _EARLIEST * PERIOD):
             self._started = now
             return True
-        if now < self._end_of(deadline):
+        if self._time_left(deadline, spent) > 0.0:
             return False
-        if base.is_waiting_for_client and self._patience and not base.is_fresh:
+        if base.is_waiting_for_client and self.patience and not base.is_fresh:
             base.actuators.lose_tick()
         self._started = now if now > deadline + _BACKLOG * PERIOD else deadline
         return True
 
-    def _end_of(self, deadline: float) -> float:
-        """When the period ends at the latest [s]."""
-        is_waiting = self.base.is_waiting_for_client and not self.base.is_fresh
-        return deadline + (self._patience or _GRACE * PERIOD) if is_waiting else deadline
+    def _time_left(self, deadline: float, spent: float) -> float:
+        """How long the period still lasts if nothing comes [s], with so much of the patience spent."""
+        to_deadline = deadline - time.monotonic()
+        if self.base.is_fresh or not self.base.is_waiting_for_client:
+            return to_deadline
+        return max(to_deadline, 0.0) + self.patience - spent if self.patience else to_deadline + _GRACE * PERIOD
 
     def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
         """Runs for a time [s], or until it is not wanted any more; that is asked every 50 cycles."""
