@@ -21,11 +21,12 @@ class FrictionHold:
     If the reading is right, ``tau = L + beta + f`` with ``|f| <= F_c`` and the load L: gravity and what the motion of
     all joints asks of this one. L is linear in the parameters and known but for their boxes, with accelerations from
     measured velocities over a window. So between the window in which the reading changed last and the present one the
-    torque has changed by no more than ``2 F_c`` (viscous friction added) and the change of the load. Where it has
-    changed by more, for a while, the joint moves whatever its reading says: a controller that gets no answer drives it
-    further and further. A sensor behind the gear measures the load itself: then ``|tau - beta - measured| <= F_c``
-    within its error. A sensor before the gear tells whether the motor obeys: the torque it measures must have changed
-    as much, too. To be told of every cycle; :meth:`restart` where some were left out.
+    torque has changed by no more than ``2 F_c``, less in the direction in which the joint moved then, and the change of
+    the load (viscous friction added). Where it has changed by more, for a while, the joint moves whatever its reading
+    says: a controller that gets no answer drives it further and further. A sensor behind the gear measures the load
+    itself: then ``|tau - beta - measured| <= F_c`` within its error. A sensor before the gear tells whether the motor
+    obeys: the torque it measures must have changed as much, too. To be told of every cycle; :meth:`restart` where some
+    were left out.
 
     Args:
         robot: The arm.
@@ -54,7 +55,7 @@ class FrictionHold:
         upper[last] += payload_box.upper
         self._middle, self._radius = 0.5 * (lower + upper), 0.5 * (upper - lower)
         self._friction, self._viscous, self._armature, offset = robot.friction(theta_box.upper).T
-        self._twice_friction = 2.0 * self._friction
+        self._least_friction = robot.friction(theta_box.lower)[:, 0]
         self._offset = np.stack([robot.friction(theta_box.lower)[:, 3], offset])
         self.restart()
 
@@ -67,6 +68,7 @@ class FrictionHold:
         self._still, self._loose = np.zeros((2, n), dtype=int)
         self._excess, self._joint = np.zeros(n), 0
         self._before = np.zeros((3, n, n))  # mean position, velocity and acceleration, by joint that moved last then
+        self._room = np.zeros((2, n))  # by how much friction can have grown and fallen since then
         self._torques_before = np.zeros((2, n))  # mean of the commanded torque and of the measured effort
 
     def note(self, q: Array, v: Array, tau: Array, effort: Array) -> None:
@@ -91,8 +93,10 @@ class FrictionHold:
         if has_stopped.any():
             self._before[:, has_stopped] = self._mean_state(now - 1)[:, None]
             self._torques_before[:, has_stopped] = self._mean_torques(now - 1)[:, has_stopped]
+            self._room[:, has_stopped] = self._find_room(now)[:, has_stopped]
         torques = self._mean_torques(now)
-        is_suspect = np.abs(torques[0] - self._torques_before[0]) > self._twice_friction
+        change = torques[0] - self._torques_before[0]
+        is_suspect = (change > self._room[0]) | (change < -self._room[1])
         if self._measures_load:
             excess = self._excess_by_sensor(*torques)
             is_suspect |= excess > 0.0
@@ -120,6 +124,16 @@ class FrictionHold:
             f"{self._excess[worst]:.2f} Nm beyond what load and friction (at most {self._friction[worst]:.2f} Nm) can "
             "explain: the encoder is stuck, or something holds the joint"
         )
+
+    def _find_room(self, now: int) -> Array:
+        """By how much friction of a joint that comes to rest now can grow and fall, (2, n): less where it is known.
+
+        A joint that has surely moved in one direction all the time has had nearly all friction in that direction.
+        """
+        speeds = np.delete(self._speeds, now, axis=0)  # a frozen reading says that it rests now
+        error = self._robot.sensors.velocity_error
+        known = np.stack([(speeds > error).all(axis=0), (speeds < -error).all(axis=0)])
+        return np.where(known, self._friction - self._least_friction, 2.0 * self._friction)
 
     def _mean_torques(self, end: int) -> Array:
         """Torque and effort over the window that ends there, (2, n)."""
@@ -154,9 +168,10 @@ class FrictionHold:
         wrong = 2.0 * (np.abs(slopes @ self._middle) + np.abs(slopes) @ self._radius).sum()
         own = self._armature[joint] * (np.abs(a[:2, joint]).sum() + 2.0 * self._acceleration_error[joint])
         change = after - before
-        friction = self._twice_friction[joint] + self._viscous[joint] * np.abs(v[:2, joint]).sum()
-        unknown = np.abs(change) @ self._radius + wrong + own + friction
-        excess = np.abs(torques - self._torques_before[:, joint] - change @ self._middle) - unknown
+        viscous = self._viscous[joint] * np.abs(v[:2, joint]).sum()
+        unknown = np.abs(change) @ self._radius + wrong + own + viscous
+        rest = torques - self._torques_before[:, joint] - change @ self._middle
+        excess = np.maximum(rest - self._room[0, joint], -rest - self._room[1, joint]) - unknown
         sensors = self._robot.sensors
         if self._measures_load:
             return float(excess[0])
