@@ -54,6 +54,7 @@ def make_suite(monkeypatch, tmp_path, environment):
 
     def make(nodes, client=None):
         words = None if client is None else [sys.executable, "-m", "standin", client]
+        environment["STANDIN_AWAITED"] = " ".join(nodes)
         return Suite(started(*nodes), words, tmp_path / "log", environment)
 
     return make
@@ -126,7 +127,10 @@ def test_real_nodes_get_their_parameters_and_leave_no_shared_memory(make_suite, 
     assert_nothing_left(tmp_path, environment, before)
 
 
-def test_shared_memory_of_a_killed_node_is_removed(make_suite, tmp_path, environment, capfd):
+def test_shared_memory_of_a_killed_node_is_removed(make_suite, tmp_path, environment, capfd, monkeypatch):
+    # On a busy machine a look every few seconds could miss all of the node's life.
+    for name in ("_SCAN_SECONDS", "_LONGEST_SCAN_SECONDS"):
+        monkeypatch.setattr(f"sysid_ros.suite.{name}", 0.3)
     before = existing_files()
     assert make_suite(["killed_talking"], "client_waiting").run() == EXIT_NODE_DIED
     assert "killed_talking was ended by SIGKILL" in capfd.readouterr().err

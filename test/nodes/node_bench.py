@@ -24,7 +24,7 @@ from sysid_ros.core.planning.certificate import AssumedControl, Certificate, box
 from sysid_ros.core.planning.trajectory import BezierTrajectory
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_to_message, scene_to_message
+from sysid_ros.ros.conversions import certified_to_message, scene_to_message, stamp_from_message
 from sysid_ros.ros.waiting import call_service, wait_until
 
 PATIENCE = 60.0
@@ -192,16 +192,16 @@ class DriverProbe:
         not_idle = DriverStatus.MODE_IDLE
         self.status.wait(lambda status: status.scene_hash == wanted and status.mode != not_idle, after=before)
 
-    def wait_for(self, mode, seconds=PATIENCE, **fields):
-        """The status from now on that has this mode and these fields and is not taking over."""
+    def wait_for(self, mode, seconds=PATIENCE, after=None, **fields):
+        """The status that has this mode and these fields and is not taking over, from now or number ``after`` on."""
 
         def is_wanted(status):
             has_fields = all(getattr(status, name) == value for name, value in fields.items())
             return status.mode == mode and not status.is_taking_over and has_fields
 
-        return self.status.wait(is_wanted, seconds, after=len(self.status.messages))
+        return self.status.wait(is_wanted, seconds, after=len(self.status.messages) if after is None else after)
 
-    def move(self, distance=0.2, duration=1.2):
+    def move(self, distance=0.2, duration=3.0):
         """A motion of all joints from where the arm is held."""
         start = np.array(self.wait_for(DriverStatus.MODE_HOLD).reference_position)
         zero = np.zeros(start.size)
@@ -211,6 +211,8 @@ class DriverProbe:
     def certificate(self, trajectory, after="", after_time=0.0, **changes):
         """A certificate that says what the driver wants to hear; nothing was checked."""
         payload = LoopModel.nominal(self._robot).payload
+        # Valid in the time of the arm, which passes more slowly on a busy machine.
+        now = 1e-9 * stamp_from_message(self.status.latest.header.stamp)
         fields = {
             "plan_hash": trajectory.hash(),
             "box_hash": box_hash(self._robot.theta_box, self._robot.payload_prior.box),
@@ -220,8 +222,8 @@ class DriverProbe:
             "claims": "nothing was checked",
             "margins": {},
             "tracking_bound": np.full(trajectory.n, 0.05),
-            "issued_at": time.time() - 10.0,
-            "expires_at": time.time() + 60.0,
+            "issued_at": now - 10.0,
+            "expires_at": now + 60.0,
             "brake_time": 0.3,
             "control": AssumedControl(RobustSettings().law, payload, 0.0, after, after_time),
         }
@@ -246,11 +248,13 @@ class DriverProbe:
             ExecuteTrajectory, f"{self._prefix}arm_driver/execute", ExecuteTrajectory.Request(plan=plan)
         )
 
-    def start(self, **motion):
+    def start(self, velocity_bound=None, **motion):
         """Starts a motion and waits until it shows."""
-        response = self.execute(self.move(**motion))
+        trajectory = self.move(**motion)
+        before = len(self.status.messages)
+        response = self.execute(trajectory, velocity_bound=velocity_bound)
         assert response.accepted, response.message
-        return self.wait_for(DriverStatus.MODE_TRACK)
+        return self.wait_for(DriverStatus.MODE_TRACK, after=before)
 
     def wait_for_rest(self):
         """The status that holds after a motion, and the largest speed in a sample after it [rad/s]."""

@@ -61,22 +61,28 @@ class GoalProbe:
     """Sends goals to ``identification``."""
 
     def __init__(self, bench, prefix=""):
+        self._bench = bench
         self._client = bench.action_client(Identify, f"{prefix}identification/identify")
         assert self._client.wait_for_server(2 * PATIENCE)
         time.sleep(1.0)  # the other direction is found a little later; an answer before that would be lost
 
     def send(self, **fields):
-        return Goal(self._client, Identify.Goal(**fields))
+        return Goal(self._bench, self._client, Identify.Goal(**fields))
+
+
+def send_goal(bench, client, goal, on_feedback=None):
+    """Sends a goal; returns its handle. The client exchanges the future that waits for the answer while it sends."""
+    sent = bench.between_turns(bench.node, lambda: client.send_goal_async(goal, feedback_callback=on_feedback))
+    assert wait_until(sent.done, PATIENCE)
+    return sent.result()
 
 
 class Goal:
     """One goal that was sent."""
 
-    def __init__(self, client, goal):
+    def __init__(self, bench, client, goal):
         self.feedback = []
-        sent = client.send_goal_async(goal, feedback_callback=lambda message: self.feedback.append(message.feedback))
-        assert wait_until(sent.done, PATIENCE)
-        self._handle = sent.result()
+        self._handle = send_goal(bench, client, goal, lambda message: self.feedback.append(message.feedback))
         self._result = self._handle.get_result_async()
 
     @property

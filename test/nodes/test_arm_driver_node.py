@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import Bench, DriverProbe
+from node_bench import PATIENCE, Bench, DriverProbe
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
@@ -23,10 +23,13 @@ from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message, estimate_to_message
 from sysid_ros.ros.diagnostics import Level
+from sysid_ros.ros.waiting import wait_until
 
 HOLD, TRACK, FAULT, IDLE = (getattr(DriverStatus, f"MODE_{name}") for name in ("HOLD", "TRACK", "FAULT", "IDLE"))
-PATIENT = ("-p", "heartbeat_timeout:=2.0", "-p", "late_limit:=2.0", "-p", "commander_timeout:=1.0")
-"""On a busy machine this process may be slow."""
+PATIENT = ("-p", "heartbeat_timeout:=10.0", "-p", "late_limit:=10.0", "-p", "commander_timeout:=10.0")
+"""On a busy machine any process may stand still for a while."""
+LONG = 6.0
+"""Duration of motions that are broken off [s]: they must not be over before that, on whatever machine."""
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +50,8 @@ def driver(bench, node, robot):
 
 
 @pytest.fixture(autouse=True)
-def _arm_in_order(bench, driver):
-    """Every test begins and ends with an arm that holds, without faults and with a live commander."""
+def _arm_in_order(bench, driver, robot):
+    """Every test begins and ends with an arm that holds near home, without faults and with a live commander."""
     driver.is_alive = True
     yield
     driver.is_alive = True
@@ -60,10 +63,20 @@ def _arm_in_order(bench, driver):
         fault_nan_torques=[""],
         fault_command_delay=0,
         fault_power_loss=False,
+        commander_timeout=10.0,
     )
-    if driver.status.latest.mode == FAULT:
-        assert bench.call(Trigger, "arm_driver/reconnect").success
-    driver.wait_for(HOLD)
+    if driver.status.latest.mode == FAULT:  # the arm may not rest yet
+        assert wait_until(lambda: bench.call(Trigger, "arm_driver/reconnect").success, PATIENCE)
+    status = driver.wait_for(HOLD)
+    if np.abs(np.array(status.reference_position) - robot.home).max() > 0.5:  # a new loop begins at home
+        assert bench.change_state("arm_driver", "deactivate") and bench.change_state("arm_driver", "activate")
+        driver.wait_for(HOLD, scene_hash=Scene().hash())
+
+
+def brake(bench, driver):
+    """Breaks a motion off; returns the status at rest, and the largest speed in a sample then [rad/s]."""
+    assert bench.call(Trigger, "arm_driver/brake").success
+    return driver.wait_for_rest()
 
 
 def test_what_is_published_at_rest(bench, driver, robot):
@@ -87,9 +100,9 @@ def test_what_is_published_at_rest(bench, driver, robot):
 
 
 def test_motion_ends_at_rest_within_its_bound(driver):
-    trajectory = driver.move()
+    trajectory, before = driver.move(), len(driver.status.messages)
     assert driver.execute(trajectory).accepted
-    moving = driver.wait_for(TRACK, plan_hash=trajectory.hash())
+    moving = driver.wait_for(TRACK, after=before, plan_hash=trajectory.hash())
     assert moving.code == DriverStatus.CODE_OK
     status, speed = driver.wait_for_rest()
     assert status.code == DriverStatus.CODE_OK and status.text == "trajectory done" and not status.plan_hash
@@ -129,15 +142,15 @@ def test_uncertified_motions_are_refused_with_the_reason(driver, robot):
 
 def test_sampled_certificates_where_they_are_accepted(bench, driver):
     assert not bench.set_parameter("arm_driver", accept_sampled=True)
-    assert driver.execute(driver.move(), method="sampled", scene_hash="").accepted
+    assert driver.execute(driver.move(duration=1.2), method="sampled", scene_hash="").accepted
     driver.wait_for_rest()
     assert not bench.set_parameter("arm_driver", accept_sampled=False)
 
 
-def test_a_motion_ends_when_its_surroundings_change(driver):
+def test_a_motion_ends_when_its_surroundings_change(bench, driver):
     wall = Obstacle("wall", np.array([0.0, 2.0, 0.5]), np.array([1.0, 0.1, 0.5]))
     driver.show(Scene((wall,)))
-    driver.start(duration=3.0)
+    driver.start(duration=LONG)
     driver.show(Scene())  # an obstacle less harms nobody
     driver.wait_for(TRACK)
     driver.show(Scene((replace(wall, center=wall.center - [0.0, 0.1, 0.0]),)))
@@ -145,38 +158,39 @@ def test_a_motion_ends_when_its_surroundings_change(driver):
     assert status.code == DriverStatus.CODE_STALE and speed < 0.01
     assert "the surroundings have changed since the motion was certified" in status.text
     driver.show(Scene())
-    driver.start(duration=1.0)
-    driver.wait_for_rest()
+    driver.start(duration=LONG)
+    brake(bench, driver)
 
 
-def test_nothing_moves_while_the_surroundings_are_not_known(driver):
-    driver.start(duration=3.0)
+def test_nothing_moves_while_the_surroundings_are_not_known(bench, driver):
+    driver.start(duration=LONG)
     driver.show(Scene(), fault="the camera sees nothing")
     status, speed = driver.wait_for_rest()
     assert "the surroundings are no longer known: the camera sees nothing" in status.text and speed < 0.01
     refused = driver.execute(driver.move())
     assert not refused.accepted and "not known: the camera sees nothing" in refused.message
     driver.show(Scene())
-    driver.start(duration=1.0)
-    driver.wait_for_rest()
+    driver.start(duration=LONG)
+    brake(bench, driver)
 
 
 def test_a_plan_takes_over_in_motion(bench, driver, robot):
-    first = driver.move(duration=2.0)
-    state = first.evaluate(1.0)
+    first = driver.move(duration=6.0)
+    state = first.evaluate(3.0)
     second = BezierTrajectory(*state, state[0] + 0.05, 2.0)
-    certificate = driver.certificate(second, after=first.hash(), after_time=1.0)
+    certificate = driver.certificate(second, after=first.hash(), after_time=3.0)
     plan = certified_to_message(second, certificate, robot.joint_names)
-    request = ExecuteTrajectory.Request(plan=plan, continues_plan=first.hash(), takeover_time=1.0)
+    request = ExecuteTrajectory.Request(plan=plan, continues_plan=first.hash(), takeover_time=3.0)
     early = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
     assert not early.accepted and "it continues a motion, but the loop is in HOLD" in early.message
+    before = len(driver.status.messages)
     assert driver.execute(first).accepted
     response = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
     assert response.accepted and response.message == "waits to take over"
     twice = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
     assert not twice.accepted and "already waits to take over" in twice.message
-    driver.wait_for(TRACK, plan_hash=first.hash(), next_plan_hash=second.hash())
-    driver.wait_for(TRACK, plan_hash=second.hash(), next_plan_hash="")
+    driver.wait_for(TRACK, after=before, plan_hash=first.hash(), next_plan_hash=second.hash())
+    driver.wait_for(TRACK, after=before, plan_hash=second.hash(), next_plan_hash="")
     status, speed = driver.wait_for_rest()
     np.testing.assert_allclose(status.reference_position, second.end, atol=1e-9)
     assert status.code == DriverStatus.CODE_OK and speed < 0.01
@@ -187,24 +201,24 @@ def replace_box(box):
     return Box(box.lower, 0.5 * (box.lower + box.upper))
 
 
-def test_second_motion_while_one_runs_is_refused(driver):
-    trajectory = driver.move()
+def test_second_motion_while_one_runs_is_refused(bench, driver):
+    trajectory = driver.move(duration=LONG)
     assert driver.execute(trajectory).accepted
     response = driver.execute(trajectory)
     assert not response.accepted and "the loop is in TRACK" in response.message
-    driver.wait_for_rest()
+    brake(bench, driver)
 
 
 def test_brake_on_request(bench, driver):
-    driver.start(duration=3.0)
-    assert bench.call(Trigger, "arm_driver/brake").success
-    status, speed = driver.wait_for_rest()
+    driver.start(duration=LONG)
+    status, speed = brake(bench, driver)
     assert status.code == DriverStatus.CODE_BRAKE_REQUESTED and speed < 0.01
     assert status.text == "at rest after braking: a brake was requested"
 
 
-def test_silent_commander_brakes(driver):
-    driver.start(duration=6.0)
+def test_silent_commander_brakes(bench, driver):
+    driver.start(duration=LONG)
+    assert not bench.set_parameter("arm_driver", commander_timeout=1.0)
     driver.is_alive = False
     status, speed = driver.wait_for_rest()
     assert status.code == DriverStatus.CODE_STALE and speed < 0.01
@@ -224,17 +238,34 @@ def test_silent_commander_brakes(driver):
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
 def test_injected_fault_ends_at_rest(bench, driver, fault, mode, code, words):
-    driver.start(duration=3.0)
+    # Without a proven bound of the velocity error, friction may hold a joint: how soon it counts as stuck would depend
+    # on when in the motion that happens.
+    bound = np.full(7, 0.05) if "fault_stuck_encoders" in fault else None
+    driver.start(duration=3.0, velocity_bound=bound)
     assert not bench.set_parameter("arm_driver", **fault)
     status = driver.wait_for(mode)
     assert status.code in [getattr(DriverStatus, f"CODE_{one}") for one in code.split()], status.text
     assert any(word in status.text for word in words.split("|")), status.text
-    # A delay of 100 cycles makes the loop itself unstable: it swings out further before it is given up at 0.1 rad.
-    reach = 0.4 if "fault_command_delay" in fault else 0.2
-    assert max(np.abs(status.tracking_error)) < reach and not status.is_taking_over
+    reach = 0.2
+    if "fault_command_delay" in fault:
+        # That makes the loop itself unstable: given up at 0.1 rad, the arm swings on, but not for long.
+        status, reach = wait_for_standstill(driver), 1.0
+    assert status.mode == mode and max(np.abs(status.tracking_error)) < reach and not status.is_taking_over
     if mode == FAULT:
         refused = driver.execute(driver.stay())
         assert not refused.accepted and "the loop is in FAULT" in refused.message
+
+
+def wait_for_standstill(driver):
+    """The status of an arm that is not followed any more and stands still."""
+    heard, first = driver.status.messages, len(driver.status.messages)
+
+    def is_still():
+        before, now = heard[-2:]
+        return len(heard) > first and np.allclose(before.tracking_error, now.tracking_error, atol=1e-3)
+
+    assert wait_until(is_still, PATIENCE)
+    return heard[-1]
 
 
 def test_efforts_that_are_no_numbers_refuse_motions(bench, driver):
@@ -324,15 +355,16 @@ def test_lifecycle_without_autostart(bench, driver):
     assert bench.change_state("arm_driver", "deactivate")
     status = driver.status.wait(lambda status: status.mode == IDLE, after=count)
     assert status.text == "the driver is deactivated"
-    count = len(driver.samples.messages)
     assert not bench.change_state("arm_driver", "deactivate")  # not active
     assert bench.change_state("arm_driver", "cleanup")
+    count = len(driver.samples.messages)  # now: the last ones may be heard after the status
     assert bench.set_parameter("arm_driver", fault_nan_torques=["joint_3"]) == ""
     assert bench.change_state("arm_driver", "configure")
     assert len(driver.samples.messages) == count
     epoch = status.payload_epoch
     assert bench.change_state("arm_driver", "activate")
-    driver.wait_for(HOLD, payload_epoch=epoch + 1)  # the simulated arm holds its first payload again
+    # The simulated arm holds its first payload again.
+    driver.wait_for(HOLD, payload_epoch=epoch + 1, scene_hash=Scene().hash())
     response = driver.execute(driver.move())
     assert not response.accepted and "joint_3" in response.message  # given before the start, and yet it counts
     assert not bench.set_parameter("arm_driver", fault_nan_torques=[""])

@@ -23,7 +23,7 @@ HOLD, IDLE, FAULT = (getattr(DriverStatus, f"MODE_{name}") for name in ("HOLD", 
 def bench():
     given = {
         "model": "kuka_lbr_med7", "port_id": free_port(), "send_period": 0.002,
-        "arm_emulator:payload": "'0.6'", "arm_emulator:patience": 0.5,
+        "arm_emulator:payload": "'0.6'", "arm_emulator:patience": 2.5,
         "arm_driver:mode": "emulated", "arm_driver:cycle_timeout": 1.0, "arm_driver:session_timeout": 3.0,
         "arm_driver:connect_timeout": 8.0,
         "arm_driver:late_limit": 5.0, "arm_driver:heartbeat_timeout": 5.0,

@@ -20,7 +20,7 @@ from sysid_ros.ros.waiting import wait_until
 def bench():
     given = {
         "model": "kinova_gen3_2f85", "port": free_port(), "port_realtime": free_port(), "password": "secret",
-        "arm_emulator:payload": "'0.6'", "arm_emulator:patience": 0.5,
+        "arm_emulator:payload": "'0.6'", "arm_emulator:patience": 2.5,
         "arm_driver:mode": "emulated", "arm_driver:cycle_timeout": 1.0, "arm_driver:session_timeout": 3.0,
         "arm_driver:late_limit": 5.0, "arm_driver:heartbeat_timeout": 5.0, "arm_driver:stamp_source": "frames",
     }  # fmt: skip

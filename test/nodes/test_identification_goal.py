@@ -26,6 +26,7 @@ from sysid_ros.nodes.identification_goal import settings_of
 from sysid_ros.nodes.identification_watch import Records, find_timing_doubt
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples
+from sysid_ros.ros.waiting import wait_until
 from sysid_ros.terminal import result_table
 
 Result = Identify.Result
@@ -52,11 +53,19 @@ class StrangeDriver:
     """Says that it holds the arm, and sends what the test wants as samples."""
 
     def __init__(self, bench):
-        self.batch = None
+        self.batch, self._bench = None, bench
         self.status = DriverStatus(mode=DriverStatus.MODE_HOLD, text="holding")
         self._status = bench.node.create_publisher(DriverStatus, "arm_driver/status", qos.STATUS)
         self._samples = bench.node.create_publisher(SampleBatch, "arm_driver/samples", qos.SAMPLES)
-        self._timer = bench.node.create_timer(0.1, self._publish)
+        self.start()
+
+    def start(self):
+        self._timer = self._bench.node.create_timer(0.1, self._publish)
+
+    def stop(self):
+        """Falls silent."""
+        node = self._bench.node
+        self._bench.between_turns(node, lambda: node.destroy_timer(self._timer))
 
     def _publish(self):
         self._status.publish(self.status)
@@ -96,7 +105,7 @@ def test_folder_must_be_usable_and_fresh(tmp_path):
         prepare_folder(tmp_path)
 
 
-def test_silent_and_strange_drivers_are_named(bench, goals):
+def test_silent_and_strange_drivers_are_named(bench, goals, node):
     """Runs before the driver's status can be heard, then with samples that are missing and that do not fit."""
     result = goals.send().wait()
     assert result.error_code == Result.DRIVER_NOT_READY
@@ -105,34 +114,38 @@ def test_silent_and_strange_drivers_are_named(bench, goals):
         "publishers seen: none"
     )
     assert "Watch the arm" not in result.error_text  # nothing was moved
-    driver = StrangeDriver(bench)
+    driver, watch = StrangeDriver(bench), node._watch
+    assert wait_until(lambda: watch.status is not None, PATIENCE)
     result = goals.send().wait()
     assert result.error_code == Result.NO_SAMPLES
     assert "no samples on topic /arm_driver/samples within 0.5 s with QoS reliable, volatile" in result.error_text
     assert "publishers seen: /tester (reliable, volatile)" in result.error_text
     driver.batch = SampleBatch(joint_names=["elbow"], stamps=[1])
+    assert wait_until(lambda: "elbow" in watch.sample_fault, PATIENCE)
     result = goals.send().wait()
     assert result.error_code == Result.NO_SAMPLES and "the unknown joint 'elbow'" in result.error_text
     driver.status = DriverStatus(mode=DriverStatus.MODE_FAULT, text="the brakes hold")
-    time.sleep(0.3)
+    assert wait_until(lambda: watch.status.mode == DriverStatus.MODE_FAULT, PATIENCE)
     result = goals.send().wait()
     assert result.error_code == Result.DRIVER_NOT_READY
     assert "the arm has a fault: the driver says 'the brakes hold'; remove the cause" in result.error_text
-    bench.node.destroy_timer(driver._timer)
+    driver.stop()
 
 
-def test_a_driver_that_takes_the_arm_over_is_waited_for_although_it_says_nothing(bench, goals, monkeypatch):
-    monkeypatch.setattr(identification_backend, "STATUS_SILENCE", 0.3)
-    driver = StrangeDriver(bench)
+def test_a_driver_that_takes_the_arm_over_is_waited_for_although_it_says_nothing(bench, goals, node, monkeypatch):
+    silence = 0.3
+    monkeypatch.setattr(identification_backend, "STATUS_SILENCE", silence)
+    driver, watch = StrangeDriver(bench), node._watch
     driver.status = DriverStatus(is_taking_over=True, text="the arm is taken over")
-    time.sleep(0.5)
-    bench.node.destroy_timer(driver._timer)
-    time.sleep(0.5)
+    assert wait_until(lambda: watch.status is not None and watch.status.is_taking_over, PATIENCE)
+    driver.stop()
+    assert wait_until(lambda: time.monotonic() - watch.status_time > 2.0 * silence, PATIENCE)
     goal = goals.send()
     time.sleep(2.0)  # longer than any other driver is waited for here
     driver.status = DriverStatus(mode=DriverStatus.MODE_FAULT, text="the arm cannot be taken over: nobody answers")
-    driver._publish()
+    driver.start()
     result = goal.wait()
+    driver.stop()
     assert result.error_code == Result.DRIVER_NOT_READY
     assert "the driver says 'the arm cannot be taken over: nobody answers'" in result.error_text
 

@@ -1,5 +1,6 @@
 """Nothing of ROS leaves this machine, and nothing from outside is read."""
 
+import contextlib
 import os
 import random
 import socket
@@ -41,14 +42,20 @@ def ros_process():
     process.wait(timeout=10)
 
 
-def udp_sockets(pid):
-    """(address, port, bytes waiting to be read) of the UDP sockets of a process."""
+def socket_inodes(pid):
+    """Of all sockets of a process; it may close one meanwhile."""
     inodes = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
-        target = os.readlink(link)
-        if target.startswith("socket:["):
-            inodes.add(target[8:-1])
-    found = []
+        with contextlib.suppress(FileNotFoundError):
+            target = os.readlink(link)
+            if target.startswith("socket:["):
+                inodes.add(target[8:-1])
+    return inodes
+
+
+def udp_sockets(pid):
+    """(address, port, bytes waiting to be read) of the UDP sockets of a process."""
+    inodes, found = socket_inodes(pid), []
     for line in Path("/proc/net/udp").read_text().splitlines()[1:]:
         columns = line.split()
         if columns[9] in inodes:
@@ -105,7 +112,8 @@ def test_ports_of_the_domain_are_closed_on_other_addresses(ros_process):
 
 def test_no_listening_tcp_socket(ros_process):
     process, _ = ros_process
-    inodes = {os.readlink(link)[8:-1] for link in Path(f"/proc/{process.pid}/fd").iterdir()}
+    inodes = socket_inodes(process.pid)
+    assert inodes
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
             assert line.split()[9] not in inodes

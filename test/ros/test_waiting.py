@@ -61,10 +61,11 @@ def test_service_nobody_offers(node):
     assert "/cell/asker" in caught.value.nodes  # those of other tests may still be seen for a while
 
 
-def offer_silence(node):
-    """A service that takes requests and never answers."""
+def offer_silence(node, then=lambda: None):
+    """A service that takes requests, does something ``then``, and never answers."""
 
     async def never(_, response):
+        then()
         await rclpy.task.Future(executor=node.executor)
         return response
 
@@ -78,11 +79,11 @@ def test_service_that_does_not_answer(node):
         call_service(node, client, Trigger.Request(), 0.3)
 
 
-def test_an_answer_that_was_lost_is_asked_for_again(node):
-    asked = []
+def test_an_answer_that_was_lost_is_asked_for_again(node, monkeypatch):
+    sent, asked = [], []
 
     async def second_time(_, response):
-        asked.append(time.monotonic())
+        asked.append(response)
         if len(asked) == 1:
             await rclpy.task.Future(executor=node.executor)
         response.message = "planned"
@@ -90,8 +91,11 @@ def test_an_answer_that_was_lost_is_asked_for_again(node):
 
     node.create_service(Trigger, "plan", second_time, callback_group=ReentrantCallbackGroup())
     client = node.create_client(Trigger, "plan")
+    send = client.call_async
+    monkeypatch.setattr(client, "call_async", lambda request: sent.append(time.monotonic()) or send(request))
     assert call_service(node, client, Trigger.Request(), 20.0, repeat_after=0.3).message == "planned"
-    assert len(asked) == 2 and asked[1] - asked[0] > 0.2
+    # Where the server stands still it is asked more often, but never sooner.
+    assert len(sent) >= 2 and all(later - sooner >= 0.3 for sooner, later in zip(sent[:-1], sent[1:], strict=True))
 
 
 def test_asking_again_ends_in_time(node):
@@ -103,11 +107,10 @@ def test_asking_again_ends_in_time(node):
 
 
 def test_service_that_goes_away(node):
-    server = offer_silence(node)
+    server = offer_silence(node, lambda: threading.Timer(0.5, lambda: node.destroy_service(server)).start())
     client = node.create_client(Trigger, "plan")
-    threading.Timer(0.5, lambda: node.destroy_service(server)).start()
     with pytest.raises(ServiceLost, match="the service /cell/plan has gone before it answered"):
-        call_service(node, client, Trigger.Request(), 300.0)
+        call_service(node, client, Trigger.Request(), 60.0)
 
 
 def test_waiting_can_be_cancelled(node):
@@ -115,7 +118,7 @@ def test_waiting_can_be_cancelled(node):
     start = time.monotonic()
     with pytest.raises(Cancelled):
         call_service(node, client, Trigger.Request(), 30.0, is_cancelled=lambda: time.monotonic() > start + 0.2)
-    assert time.monotonic() - start < 5.0
+    assert time.monotonic() - start < 25.0
 
 
 def test_wait_until_ends_with_the_condition():

@@ -1,6 +1,7 @@
 """Stand-ins for nodes and clients: ``python -m standin <behaviour>``, or by the name of the executable.
 
-Each notes its process id, and later what happened to it, in a file of the folder STANDIN_FOLDER.
+Each notes its process id as soon as it handles signals, and later what happened to it, in a file of the folder
+STANDIN_FOLDER. STANDIN_AWAITED names the nodes of the suite.
 """
 
 import os
@@ -16,6 +17,17 @@ FOLDER = Path(os.environ["STANDIN_FOLDER"])
 def note(name, text):
     with (FOLDER / "notes").open("a") as file:
         file.write(f"{name} {text}\n")
+
+
+def wait_for_pids(*names, seconds=30.0):
+    """Waits until others are ready for signals."""
+    end = time.monotonic() + seconds
+    path = FOLDER / "notes"
+    while time.monotonic() < end:
+        noted = path.read_text() if path.exists() else ""
+        if all(f"{name} pid " in noted for name in names):
+            return
+        time.sleep(0.05)
 
 
 def wait_for_signal(name, ending="stopped", seconds=0.0):
@@ -46,8 +58,8 @@ def stubborn():
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    note("stubborn", f"pid {os.getpid()}")
     note("child", f"pid {child.pid}")
+    note("stubborn", f"pid {os.getpid()}")
     while True:
         time.sleep(0.05)
 
@@ -60,8 +72,9 @@ def orphaning():
 
 
 def crashing():
-    """Breaks after a moment."""
+    """Breaks a moment after its client is there."""
     print("about to break", flush=True)
+    wait_for_pids("client")
     time.sleep(0.4)
     raise RuntimeError("the cable is loose")
 
@@ -103,8 +116,9 @@ def killed_talking():
 
 
 def client_done():
-    """A client that is soon done, with a status of its own."""
+    """A client that is done soon after all nodes are there, with a status of its own."""
     print("mass 1.8 kg", flush=True)
+    wait_for_pids(*os.environ["STANDIN_AWAITED"].split())
     time.sleep(0.5)
     sys.exit(int(os.environ.get("STANDIN_STATUS", "0")))
 
