@@ -358,7 +358,6 @@ class ControlLoop:
         self._bound = np.array(certificate.tracking_bound)
         velocity = certificate.velocity_bound
         self._velocity_bound = np.full(self.robot.n, np.inf) if velocity is None else np.array(velocity)
-        self._is_proven = bool(np.isfinite(self._velocity_bound).all())
         self._brake_time = certificate.brake_time or self.settings.brake_time
         self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {trajectory.kind} {self._plan_hash[:12]}")
 
@@ -477,7 +476,8 @@ class ControlLoop:
         self._reference = Reference(q, self.settings.blend_time)
         self._q, self._v, self._effort = np.array(q, dtype=float), np.zeros(self.robot.n), np.zeros(self.robot.n)
         self._bound = np.full(self.robot.n, np.inf)
-        self._velocity_bound, self._is_proven = np.full(self.robot.n, np.inf), False
+        self._velocity_bound = np.full(self.robot.n, np.inf)
+        self._friction_hold.restart()
         self._error_max = np.zeros(self.robot.n)
         self._brake_time = self.settings.brake_time
         self._plan_hash = self._effort_fault = ""
