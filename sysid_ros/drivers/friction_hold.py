@@ -122,7 +122,7 @@ class FrictionHold:
         return (
             f"the position of {self._robot.joint_names[worst]} has not changed although its torque is "
             f"{self._excess[worst]:.2f} Nm beyond what load and friction (at most {self._friction[worst]:.2f} Nm) can "
-            "explain: the encoder is stuck, or something holds the joint"
+            "explain: the encoder is stuck, something holds the joint, or the load is another one"
         )
 
     def _find_room(self, now: int) -> Array:
