@@ -70,7 +70,7 @@ class ControlLoop:
         self._transitions: deque[Transition] = deque(maxlen=_KEPT_TRANSITIONS)
         self._guard = MotionGuard(robot, self.settings)
         self._fault_stop = FaultStop(robot, self.settings, arm.period)
-        self._friction_hold = FrictionHold(robot, arm.period)
+        self._friction_hold = FrictionHold(robot)
         self._output = TorqueOutput(robot.limits.tau_max, self.settings.blend_time, arm.period)
         self._cycles = self._invalid_cycles = self._missed_deadlines = 0
         self._now_ns = 0
@@ -358,6 +358,7 @@ class ControlLoop:
         self._bound = np.array(certificate.tracking_bound)
         velocity = certificate.velocity_bound
         self._velocity_bound = np.full(self.robot.n, np.inf) if velocity is None else np.array(velocity)
+        self._is_proven = bool(np.isfinite(self._velocity_bound).all())
         self._brake_time = certificate.brake_time or self.settings.brake_time
         self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {trajectory.kind} {self._plan_hash[:12]}")
 
@@ -378,7 +379,6 @@ class ControlLoop:
         """Goes on with an extrapolated state for a few cycles."""
         period, settings = self.arm.period, self.settings
         self._torque_check.restart()
-        self._friction_hold.restart()
         self._invalid_cycles += 1
         self._invalid_in_a_row += 1
         self._now_ns += round(period * 1e9)
@@ -392,25 +392,18 @@ class ControlLoop:
 
     def _watch_motion(self) -> None:
         guard, reference = self._guard, self._reference
-        self._watch_readings()
         if reference.trajectory is not None:
             error = np.abs(reference.path - self._q)
             np.maximum(self._error_max, error, out=self._error_max)
             bounds = (self._bound, self._velocity_bound)
+            if not self._is_proven:
+                self._friction_hold.note(self._q, self._v, reference.a, self._output.last, self._effort)
             is_possible = self._friction_hold.is_possible
             stuck = self._check.find_stuck_joint(reference.q, reference.v, *bounds, is_possible)
             self._give_up_if(stuck, LoopCode.INVALID_MEASUREMENT, is_blind=True)
             self._brake_if(guard.find_bound_violation(error, self._bound), LoopCode.TRACKING_ERROR)
         self._give_up_if(guard.find_following_error(reference.q, self._q), LoopCode.TRACKING_ERROR)
         self._give_up_if(guard.find_overspeed(self._v), LoopCode.LIMIT)
-
-    def _watch_readings(self) -> None:
-        hold = self._friction_hold
-        if self._output.blend_left > 0.0 or self._effort_fault:
-            hold.restart()
-            return
-        hold.note(self._q, self._v, self._output.last, self._effort)
-        self._give_up_if(hold.find_loose_joint(), LoopCode.INVALID_MEASUREMENT, is_blind=True)
 
     def _come_to_rest(self) -> None:
         reason = f"at rest after braking: {self._reason}" if self._mode is LoopMode.BRAKE else "trajectory done"
@@ -476,8 +469,7 @@ class ControlLoop:
         self._reference = Reference(q, self.settings.blend_time)
         self._q, self._v, self._effort = np.array(q, dtype=float), np.zeros(self.robot.n), np.zeros(self.robot.n)
         self._bound = np.full(self.robot.n, np.inf)
-        self._velocity_bound = np.full(self.robot.n, np.inf)
-        self._friction_hold.restart()
+        self._velocity_bound, self._is_proven = np.full(self.robot.n, np.inf), False
         self._error_max = np.zeros(self.robot.n)
         self._brake_time = self.settings.brake_time
         self._plan_hash = self._effort_fault = ""

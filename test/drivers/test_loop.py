@@ -436,7 +436,7 @@ FATAL = {
     "stuck encoder": (
         InjectedFaults(stuck_encoders=("joint_4",)),
         LoopCode.INVALID_MEASUREMENT,
-        "the position of joint_4 has not changed",
+        "the position of joint_4 has not changed while the reference moved",
     ),
     "power loss": (InjectedFaults(power_loss=True), LoopCode.HARDWARE, "power is off"),
 }
@@ -515,9 +515,9 @@ def test_a_motor_that_does_not_obey_is_not_asked_for_more_and_more(robot):
     loop = build_mock_loop(MockSetup(noise="none"))
     loop.connect()
     run(loop, 1.0)
-    # Friction holds the arm, a little away from where it should be: so little that it may for some seconds.
+    # Friction holds the arm, a little away from where it should be, whatever is commanded.
     read, held = loop.arm.read, loop.arm.read()
-    q = held.q + 1e-5
+    q = held.q + 2e-3
     loop.arm.read = lambda: replace(read(), q=q, v=np.zeros(robot.n), tau=held.tau + 0.5)
     samples = run(loop, 3.0)
     assert loop.mode is LoopMode.HOLD and "no motion may start: the torque of joint_" in loop.status().reason
@@ -527,7 +527,7 @@ def test_a_motor_that_does_not_obey_is_not_asked_for_more_and_more(robot):
     loop.arm.read = lambda: replace(read(), q=q, v=np.zeros(robot.n), tau=loop._output.last)
     commanded = np.array([sample.tau_command for sample in run(loop, 2.0)])
     assert "no motion" not in loop.status().reason and loop.status().rested > 0.5
-    assert np.ptp(commanded, axis=0).min() > 0.005  # it learns again
+    assert np.ptp(commanded, axis=0).min() > 0.01  # it learns again
 
 
 @pytest.mark.parametrize("delay", [40, 100])
