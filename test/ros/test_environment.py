@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.ros.environment import LOOPBACK_PROFILE, choose_domain_id, domain_ports, loopback_environment
+from sysid_ros.drivers.network.udp import free_port
+from sysid_ros.ros.environment import (
+    DOMAIN_IDS,
+    LOOPBACK_PROFILE,
+    choose_domain_id,
+    domain_ports,
+    loopback_environment,
+)
 
 LOOPBACK = "127.0.0.1"
 
@@ -147,3 +154,11 @@ def test_a_domain_in_use_is_not_chosen():
 
 def test_ports_of_domains_do_not_overlap():
     assert all(domain_ports(d)[-1] < domain_ports(d + 1)[0] for d in range(101))
+
+
+def test_ports_for_others_are_nobodys():
+    domains = set().union(*map(domain_ports, DOMAIN_IDS))
+    handed_out_by_linux = range(32_768, 61_000)
+    ports = {free_port() for _ in range(200)}
+    assert ports.isdisjoint(domains.union(handed_out_by_linux))
+    assert len(ports) > 150, "they are drawn, not counted: two programs would ask for the same"

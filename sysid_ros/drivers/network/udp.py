@@ -14,8 +14,8 @@ _LARGEST = 2048
 """More than any datagram of the supported arms [bytes]; longer ones are cut and then refused by their decoder."""
 _MOST_QUEUED = 1000
 _BUFFER = 1 << 20
-_FREE_PORTS = (20_000, 32_000)
-"""Where free ports are looked for. Linux begins at 32768 with those it chooses itself."""
+_FREE_PORTS = (61_000, 65_500)
+"""Where free ports are looked for: above those that Linux chooses itself (to 60999) and those of ROS 2 domains."""
 
 Address = tuple[str, int]
 
@@ -129,7 +129,7 @@ class UdpEndpoint:
 
 
 def free_port() -> int:
-    """A UDP and TCP port on loopback that nobody uses just now, and that no system hands out by itself."""
+    """A UDP and TCP port on loopback that nobody uses just now, and that neither Linux nor ROS 2 hands out itself."""
     while True:
         port = random.randrange(*_FREE_PORTS)
         with contextlib.suppress(OSError):
