@@ -8,12 +8,17 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.certificate import Certificate, CertificateMismatch
 from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.core.planning.verifier.robot_hash import robot_hash
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.loop_types import LoopRefusal
 
 _WHAT = "trajectory"
 _REST_TOLERANCE = 1e-6
 """Largest start velocity [rad/s] and acceleration [rad/s^2] that count as rest; planners reach about 1e-9."""
+_SAME_START = 1e-6
+"""Largest difference between the held position and the start of a proven motion [rad]: what rounding may add."""
+_LONGEST_BRAKE = 10.0
+"""Longest time to rest of a brake [s]."""
 
 
 def admit_trajectory(
@@ -27,7 +32,7 @@ def admit_trajectory(
     """Checks all that does not depend on where the arm is; takes milliseconds, so keep it out of a real-time cycle.
 
     Args:
-        robot: Limits and joint names.
+        robot: The robot of this driver.
         trajectory: What is to be executed.
         certificate: Its certificate; None is refused.
         boxes: Parameter boxes of the model in use: the arm's (14 n,), then the payload's (10,).
@@ -45,6 +50,7 @@ def admit_trajectory(
         certificate.matches(trajectory, *boxes, now=now)
     except CertificateMismatch as mismatch:
         raise LoopRefusal(_WHAT, str(mismatch)) from mismatch
+    _require_same_robot(robot, certificate)
     _require_usable_bound(robot, certificate)
     q, v, a = trajectory.evaluate(0.0)
     _require_small(robot, certificate.start_q - q, 1e-9, "its certificate starts {:.6f} rad away from it at {}")
@@ -80,27 +86,51 @@ def admit_control(
         raise LoopRefusal(_WHAT, str(mismatch)) from mismatch
 
 
-def admit_start(robot: RobotModel, trajectory: Trajectory, reference: Array, tolerance: float) -> None:
+def admit_start(
+    robot: RobotModel, trajectory: Trajectory, certificate: Certificate, reference: Array, tolerance: float
+) -> None:
     """Checks that a trajectory starts where the arm is held.
 
     Args:
         robot: Joint names.
         trajectory: What is to be executed.
+        certificate: Its certificate; a proof is about motions that start exactly there.
         reference: Desired position, (n,) [rad].
-        tolerance: Largest difference [rad].
+        tolerance: Largest difference where the certificate is no proof [rad].
 
     Raises:
         LoopRefusal: With the joint and by how much.
     """
+    if certificate.method == "interval":
+        tolerance = min(tolerance, _SAME_START)
     difference = trajectory.start - reference
-    words = "it starts {:.4f} rad away from the held position of {}" + f" (allowed {tolerance:g} rad); plan it again"
+    words = "it starts {:.6f} rad away from the held position of {}" + f" (allowed {tolerance:g} rad); plan it again"
     _require_small(robot, difference, tolerance, words)
+
+
+def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:
+    """A proof is about limits and spheres as much as about parameters; two files of one name may differ in them."""
+    own, stated = robot_hash(robot), certificate.robot_hash
+    if stated != own and (stated or certificate.method == "interval"):
+        raise LoopRefusal(
+            _WHAT,
+            f"its certificate is for a robot {stated[:12] or 'that is not stated'}, but '{robot.name}' of this driver "
+            f"is {own[:12]}; planner and driver need the same model",
+        )
 
 
 def _require_usable_bound(robot: RobotModel, certificate: Certificate) -> None:
     for name, values in (("tracking bound", certificate.tracking_bound), ("start position", certificate.start_q)):
         if values.shape != (robot.n,) or not np.all(np.isfinite(values)):
             raise LoopRefusal(_WHAT, f"the {name} of its certificate is {values}; it must be {robot.n} finite numbers")
+    shortest = "above 0" if certificate.method == "interval" else "0 (the driver's own) or above"
+    is_positive = certificate.brake_time > 0.0 or (certificate.brake_time == 0.0 and certificate.method == "sampled")
+    if not (is_positive and certificate.brake_time <= _LONGEST_BRAKE):
+        raise LoopRefusal(
+            _WHAT,
+            f"the brake time of its certificate is {certificate.brake_time} s; it must be {shortest}, at most "
+            f"{_LONGEST_BRAKE:g} s",
+        )
     bad = np.flatnonzero(certificate.tracking_bound <= 0.0)
     if bad.size:
         joint = bad[0]

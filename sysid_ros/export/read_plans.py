@@ -80,6 +80,7 @@ def _certificate_entries(certificate: Any) -> dict[str, object]:
     entries["places"] = {
         name: place for name, place in zip(names, certificate.margin_places or [""] * len(names), strict=True) if place
     }
+    entries["robot_hash"] = getattr(certificate, "robot_hash", "")
     entries["torque_fraction"] = certificate.torque_fraction
     entries["control"] = _control_entries(certificate) if getattr(certificate, "control_law", "") else None
     return entries

@@ -6,6 +6,7 @@ from driver_doubles import make_certificate, make_move
 
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.core.planning.verifier.robot_hash import robot_hash
 from sysid_ros.drivers.admission import admit_start, admit_trajectory
 from sysid_ros.drivers.loop_types import LoopRefusal
 
@@ -21,7 +22,34 @@ def boxes(robot):
 def test_a_good_plan_is_admitted(robot, boxes):
     plan = make_move(robot.home)
     admit_trajectory(robot, plan, make_certificate(boxes, plan), boxes, 10.0)
-    admit_start(robot, plan, robot.home + 0.001, 0.002)
+    admit_start(robot, plan, make_certificate(boxes, plan), robot.home + 0.001, 0.002)
+
+
+def test_a_proof_is_about_one_robot_one_start_and_one_brake_time(robot, boxes):
+    plan = make_move(robot.home)
+    proof = {"method": "interval", "robot_hash": robot_hash(robot), "brake_time": 0.3}
+    certificate = make_certificate(boxes, plan, **proof)
+    admit_trajectory(robot, plan, certificate, boxes, 10.0)
+    stronger = replace(robot, limits=replace(robot.limits, tau_max=10.0 * robot.limits.tau_max))
+    assert robot.payload_prior.shape is not None
+    for other in (
+        stronger,
+        replace(robot, spheres=robot.spheres[1:]),
+        replace(robot, sensors=replace(robot.sensors, stamp_jitter=1e-3)),
+        replace(robot, payload_prior=replace(robot.payload_prior, shape=None)),
+        replace(robot, theta_nominal=1.01 * robot.theta_nominal),
+        replace(robot, never_touch=(("shoulder_link", "bracelet_link"),)),
+    ):
+        refuse(other, boxes, plan, certificate, "planner and driver need the same model")
+    refuse(robot, boxes, plan, make_certificate(boxes, plan, **{**proof, "robot_hash": ""}), "that is not stated")
+    sampled = make_certificate(boxes, plan, robot_hash=robot_hash(stronger))
+    refuse(robot, boxes, plan, sampled, "planner and driver need the same model")
+    for brake_time in (0.0, -1.0, np.nan, np.inf, 1e6):
+        bad = make_certificate(boxes, plan, **{**proof, "brake_time": brake_time})
+        refuse(robot, boxes, plan, bad, f"the brake time of its certificate is {brake_time} s; it must be above 0")
+    admit_start(robot, plan, certificate, robot.home + 1e-7, 0.002)
+    with pytest.raises(LoopRefusal, match="starts -0.000100 rad away from the held position"):
+        admit_start(robot, plan, certificate, robot.home + 1e-4, 0.002)
 
 
 def refuse(robot, boxes, plan, certificate, message, now=10.0):
@@ -73,11 +101,11 @@ def test_motions_that_are_not_allowed(robot, boxes, plan, message):
     refuse(robot, boxes, plan, make_certificate(boxes, plan), message)
 
 
-def test_another_start(robot):
-    reference = robot.home.copy()
+def test_another_start(robot, boxes):
+    plan, reference = make_move(robot.home), robot.home.copy()
     reference[2] += 0.01
-    with pytest.raises(LoopRefusal, match="starts -0.0100 rad away from the held position of joint_3"):
-        admit_start(robot, make_move(robot.home), reference, 0.002)
+    with pytest.raises(LoopRefusal, match="starts -0.010000 rad away from the held position of joint_3"):
+        admit_start(robot, plan, make_certificate(boxes, plan), reference, 0.002)
 
 
 def test_a_limit_that_is_not_a_number_admits_nothing(robot, boxes):

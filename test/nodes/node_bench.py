@@ -22,6 +22,7 @@ from sysid_msgs.srv import ExecuteTrajectory
 from sysid_ros.core.control import RobustSettings
 from sysid_ros.core.planning.certificate import AssumedControl, Certificate, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.core.planning.verifier.robot_hash import robot_hash
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message, scene_to_message, stamp_from_message
@@ -225,6 +226,7 @@ class DriverProbe:
             "issued_at": now - 10.0,
             "expires_at": now + 60.0,
             "brake_time": 0.3,
+            "robot_hash": robot_hash(self._robot),
             "control": AssumedControl(RobustSettings().law, payload, 0.0, after, after_time),
         }
         return Certificate(**{**fields, **changes})

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.base import Trajectory, fingerprint
+from sysid_ros.core.planning.base import Trajectory
 from sysid_ros.core.planning.certificate import Certificate
 from sysid_ros.core.planning.scene import Scene
 from sysid_ros.core.planning.trajectory import trajectory_from_dict
 from sysid_ros.core.planning.verifier import Verification, VerifierSettings, verify
-from sysid_ros.core.planning.verifier.chain import joint_axis
+from sysid_ros.core.planning.verifier.robot_hash import robot_hash
 
 Array = NDArray[np.float64]
 
@@ -86,20 +86,6 @@ class CertifiedPlan:
             raise ParameterOutOfRange("certified plan", str(error), "the form that to_dict gives") from error
 
 
-def robot_hash(robot: RobotModel) -> str:
-    """Fingerprint of what the verifier takes from a robot: joints, limits, spheres and gravity, as 64 hex digits."""
-    model = robot.pin_model
-    base = model.frames[model.getFrameId(robot.base_frame)].placement
-    placements = [model.jointPlacements[joint].homogeneous for joint in range(1, robot.n + 1)]
-    axes = [joint_axis(model, joint) for joint in range(1, robot.n + 1)]
-    limits = robot.limits
-    spheres = (*robot.spheres, *robot.payload_prior.spheres)
-    rows = [[sphere.body, *sphere.center, sphere.radius] for sphere in spheres]
-    arrays = (base.homogeneous, placements, axes, robot.gravity, rows)
-    kind = "robot:" + ",".join([*robot.joint_names, *(sphere.link for sphere in spheres)])
-    return fingerprint(kind, *arrays, *vars(limits).values())
-
-
 @dataclass(frozen=True)
 class Recheck:
     """What checking a certified plan again has shown.
@@ -125,11 +111,16 @@ def recheck(robot: RobotModel, plan: CertifiedPlan, settings: VerifierSettings |
         The problems, none if the certificate holds.
     """
     problems, certificate, found = [], plan.certificate, None
-    if plan.robot_hash != robot_hash(robot):
-        problems.append(
-            f"it is for a robot {plan.robot_hash[:12] or 'that is not stated'}, but '{robot.name}' here is "
-            f"{robot_hash(robot)[:12]}"
-        )
+    for one in dict.fromkeys((plan.robot_hash, certificate.robot_hash)):
+        if one != robot_hash(robot):
+            problems.append(
+                f"it is for a robot {one[:12] or 'that is not stated'}, but '{robot.name}' here is "
+                f"{robot_hash(robot)[:12]}"
+            )
+    brake_time = certificate.brake_time
+    # A certificate of samples says that it proves nothing; it need not name a brake time.
+    if certificate.method == "interval" and not 0.0 < brake_time < np.inf:
+        problems.append(f"the brake time of its certificate is {brake_time:g} s, so no stop of it is proven")
     try:
         certificate.matches(plan.trajectory, *plan.boxes, scene_hash=plan.scene.hash(), now=certificate.issued_at)
         found = verify(robot, plan.trajectory, plan.boxes, _errors(certificate), plan.scene, _settings(plan, settings))
@@ -183,7 +174,7 @@ def _settings(plan: CertifiedPlan, settings: VerifierSettings | None) -> Verifie
         **{
             **vars(given),
             "torque_fraction": plan.certificate.torque_fraction,
-            "brake_times": (brake_time,) if brake_time > 0.0 else (),
+            "brake_times": (brake_time,) if 0.0 < brake_time < np.inf else (),
         }
     )
 

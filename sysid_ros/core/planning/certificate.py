@@ -124,6 +124,7 @@ class Certificate:
         places: Where (joint, links) and when each margin is smallest, by the names of ``margins``.
         torque_fraction: Part of the torque limits that may be used [-].
         control: What the tracking bound rests on; None if it states nothing.
+        robot_hash: ``robot_hash()`` of the robot; empty if it states none.
 
     Raises:
         CertificateMismatch: The method is unknown, or it expires before it is issued.
@@ -147,6 +148,7 @@ class Certificate:
     places: Mapping[str, str] = field(default_factory=dict)
     torque_fraction: float = 1.0
     control: AssumedControl | None = None
+    robot_hash: str = ""
 
     def __post_init__(self) -> None:
         for name in _VECTORS:

@@ -91,6 +91,7 @@ def certificate_to_message(certificate: Certificate, joint_names: Sequence[str])
         plan_hash=certificate.plan_hash,
         box_hash=certificate.box_hash,
         scene_hash=certificate.scene_hash,
+        robot_hash=certificate.robot_hash,
         joint_names=list(joint_names),
         start_position=to_array("d", certificate.start_q, np.float64),
         **{field: _optional(getattr(certificate, name)) for field, name in _OPTIONAL.items()},
@@ -154,6 +155,7 @@ def certificate_from_message(message: messages.Certificate, joint_names: Sequenc
         plan_hash=message.plan_hash,
         box_hash=message.box_hash,
         scene_hash=message.scene_hash,
+        robot_hash=message.robot_hash,
         start_q=joints("start_position"),
         **{name: joints(field) if len(getattr(message, field)) else None for field, name in _OPTIONAL.items()},
         method=message.method,
@@ -202,13 +204,14 @@ def certified_plan_to_message(
     return message
 
 
-def scene_to_message(scene: Scene, stamp_ns: int = 0, frame: str = "") -> messages.Scene:
+def scene_to_message(scene: Scene, stamp_ns: int = 0, frame: str = "", source: str = "") -> messages.Scene:
     """A scene for the wire.
 
     Args:
         scene: The scene.
         stamp_ns: When it was made [ns].
         frame: Base frame of the arm.
+        source: Who says so.
     """
 
     def numbers(field: str) -> array:
@@ -227,6 +230,7 @@ def scene_to_message(scene: Scene, stamp_ns: int = 0, frame: str = "") -> messag
         has_payload_spheres=scene.payload_spheres is not None,
         payload_spheres=to_array("d", np.array(rows).ravel(), np.float64),
         clearance=float(scene.clearance),
+        source=source,
         hash=scene.hash(),
     )
 

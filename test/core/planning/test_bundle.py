@@ -69,6 +69,10 @@ TAMPERED = [
     (("certificate", "torque_bound"), lambda x: None, "torque_bound of the certificate is 'not stated'"),
     (("certificate", "tracking_bound"), lambda x: [0.5] * 7, "(position|obstacle|collision) limit broken"),
     (("certificate", "brake_time"), lambda x: 0.01, "braking torque limit broken"),
+    (("certificate", "brake_time"), lambda x: 0.0, "brake time of its certificate is 0 s, so no stop of it is proven"),
+    (("certificate", "brake_time"), lambda x: -0.5, "brake time of its certificate is -0.5 s"),
+    (("certificate", "brake_time"), lambda x: np.nan, "brake time of its certificate is nan s"),
+    (("certificate", "brake_time"), lambda x: np.inf, "brake time of its certificate is inf s"),
     (("certificate", "torque_fraction"), lambda x: 0.2, "torque limit broken"),
     (("robot_hash",), lambda x: "0" * 64, "for a robot 000000000000, but"),
 ]
