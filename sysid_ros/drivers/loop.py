@@ -159,17 +159,17 @@ class ControlLoop:
             raise LoopRefusal(
                 "trajectory", f"torque is still being blended in for {self._output.blend_left:.2f} s; try again then"
             )
-        if self._model_change_left > 0.0:
+        if self._controller.blend_left > 0.0:
+            left = self._controller.blend_left
             raise LoopRefusal(
-                "trajectory",
-                f"the controller still changes to another payload for {self._model_change_left:.2f} s; try again then",
+                "trajectory", f"the controller still changes to another payload for {left:.2f} s; try again then"
             )
         if self._effort_fault:
             raise LoopRefusal("trajectory", self._effort_fault)
         if certificate.box_hash != self._box_hash:
             raise LoopRefusal("trajectory", "the model has changed since it was checked; certify it again")
         admit_control(certificate, self._controller.law, self._model.payload, self._rested)
-        admit_start(self.robot, trajectory, self._reference.q, self.settings.start_tolerance)
+        admit_start(self.robot, trajectory, certificate, self._reference.q, self.settings.start_tolerance)
         self._reference.follow(trajectory)
         self._error_max = np.zeros(self.robot.n)
         self.heartbeat()
@@ -201,7 +201,6 @@ class ControlLoop:
         self._use_model(model)
         if self._mode is LoopMode.HOLD and has_changed:
             self._output.start_blend(self._output.last)
-            self._model_change_left = self.settings.model_change_time
 
     def heartbeat(self, now_ns: int | None = None) -> None:
         """Notes a sign of life of the commanding side.
@@ -293,13 +292,12 @@ class ControlLoop:
     @property
     def _is_undisturbed(self) -> bool:
         """Whether the arm is held, and neither torque nor model are being blended."""
-        return self._mode is LoopMode.HOLD and max(self._output.blend_left, self._model_change_left) <= 0.0
+        return self._mode is LoopMode.HOLD and max(self._output.blend_left, self._controller.blend_left) <= 0.0
 
     # One cycle
 
     def _run_cycle(self, state: ArmState) -> LoopSample:
         self._cycles += 1 + state.missed  # a gap in the numbers: the estimator must not join what is around it
-        self._model_change_left = max(0.0, self._model_change_left - self.arm.period)
         is_valid = self._take_measurement(state)
         if self._mode is LoopMode.TRACK:
             self._brake_if(self._guard.find_silence((self._now_ns - self._heartbeat_ns) * 1e-9), LoopCode.STALE)
@@ -473,7 +471,7 @@ class ControlLoop:
         self._error_max = np.zeros(self.robot.n)
         self._brake_time = self.settings.brake_time
         self._plan_hash = self._effort_fault = ""
-        self._model_change_left = self._rested = 0.0
+        self._rested = 0.0
         self._is_given_up = False
         self._invalid_in_a_row = 0
         self._first_state: ArmState | None = None

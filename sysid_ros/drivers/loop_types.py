@@ -162,7 +162,6 @@ _RANGES = {
     "heartbeat_timeout": (0.01, 10.0),
     "brake_time": (0.05, 5.0),
     "blend_time": (0.02, 2.0),
-    "model_change_time": (0.0, 60.0),
     "start_tolerance": (0.0, 0.1),
     "invalid_cycles_to_brake": (1, 1000),
     "invalid_cycles_to_fault": (1, 1000),
@@ -186,7 +185,6 @@ class LoopSettings:
         brake_time: Time to rest of a brake where the certificate names none [s].
         blend_time: Time over which torque is blended in at the start and after a change of the payload that the
             controller takes for true, and a start position that differs from the reference is reached [s].
-        model_change_time: Time the controller needs for such a change [s]; the arm counts as held undisturbed after it.
         start_tolerance: Largest difference between the reference and the start of a trajectory [rad].
         invalid_cycles_to_brake: Consecutive cycles without a usable measurement after which the arm brakes.
         invalid_cycles_to_fault: ... after which the loop gives the arm up.
@@ -206,7 +204,6 @@ class LoopSettings:
     heartbeat_timeout: float = 0.2
     brake_time: float = 0.3
     blend_time: float = 0.2
-    model_change_time: float = 3.0
     start_tolerance: float = 0.002
     invalid_cycles_to_brake: int = 3
     invalid_cycles_to_fault: int = 10

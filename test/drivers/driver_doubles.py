@@ -20,6 +20,7 @@ class ComputedTorque:
     """Computed torque with the nominal parameters; can be told to fail."""
 
     law = "computed torque, for tests"
+    blend_left = 0.0
 
     def __init__(self, robot, stiffness=400.0, damping=40.0):
         self.robot, self.stiffness, self.damping = robot, stiffness, damping

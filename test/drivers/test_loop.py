@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from driver_doubles import ComputedTorque, build_loop, make_certificate, make_move, run
 
-from sysid_ros.core.control import CONTROLLERS
+from sysid_ros.core.control import CONTROLLERS, RobustController
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.planning.certificate import AssumedControl, box_hash
 from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.core.planning.verifier.robot_hash import robot_hash
 from sysid_ros.drivers.arm import ArmError, ArmState
 from sysid_ros.drivers.continuation import Continuation
 from sysid_ros.drivers.lockstep import run_for, run_trajectory
@@ -132,7 +133,7 @@ def test_a_start_needs_the_rest_and_the_controller_its_certificate_asks_for(loop
         with pytest.raises(LoopRefusal, match=message):
             start_move(loop, control=control)
     with pytest.raises(LoopRefusal, match="does not state what its tracking bound rests on"):
-        start_move(loop, method="interval")
+        start_move(loop, method="interval", robot_hash=robot_hash(loop.robot), brake_time=0.3)
     assert loop.mode is LoopMode.HOLD
     start_move(loop, control=asked)
     run(loop, 1.6)
@@ -319,7 +320,10 @@ def test_brake_at_rest_does_nothing(loop):
 # Models
 
 
-def test_another_model_is_blended_in(robot, loop):
+def test_another_model_is_blended_in(robot):
+    loop = build_loop(robot, controller=RobustController(robot))
+    loop.connect()
+    run(loop, 0.25)
     samples = run(loop, 0.01)
     prior = loop.model
     narrower = replace(prior, payload_box=Box.around(0.5 * prior.payload, 1e-3), payload=0.5 * prior.payload)
@@ -343,6 +347,49 @@ def test_bounds_that_shrink_disturb_nothing(loop):
     loop.set_model(replace(prior, payload_box=Box.around(1.9 * prior.payload, 1e-3)))  # it may lie outside
     assert not loop.status().is_taking_over
     start_move(loop)
+
+
+def test_no_motion_starts_until_the_controller_uses_the_payload(robot):
+    """Whatever happens meanwhile: bounds of motions from rest are for one nominal payload."""
+    controller = RobustController(robot)
+    loop = build_loop(robot, controller=controller)
+    loop.connect()
+    run(loop, 0.25)
+    prior = loop.model
+    light = replace(prior, payload=0.6 * prior.payload)
+    loop.set_model(light)
+    run(loop, 1.5)
+    loop.set_model(replace(light, payload_box=Box.around(light.payload, 0.05 * prior.payload_box.radius)))
+    with pytest.raises(LoopRefusal, match="still changes to another payload for 1.50 s"):
+        start_move(loop)
+    run(loop, 1.49)
+    assert loop.status().is_taking_over
+    run(loop, 0.02)
+    assert not loop.status().is_taking_over
+    np.testing.assert_array_equal(controller._total, controller.model.total)
+    start_move(loop)
+
+
+def test_no_motion_starts_until_the_payload_of_a_take_over_is_used(robot):
+    controller = RobustController(robot)
+    loop = build_loop(robot, controller=controller)
+    loop.connect()
+    run(loop, 0.25)
+    first, second, continuation = start_chain(loop)
+    continuation = replace(continuation, model=replace(loop.model, payload=0.6 * loop.model.payload))
+    run(loop, 0.3)
+    continue_move(loop, second, continuation)
+    run(loop, 0.5)
+    assert loop.status().plan_hash == second.hash() and not loop.status().is_taking_over
+    loop.brake("test")
+    run(loop, 0.4)
+    assert loop.mode is LoopMode.HOLD and loop.status().is_taking_over and loop.status().rested == 0.0
+    with pytest.raises(LoopRefusal, match=r"still changes to another payload for 2\.\d+ s"):
+        start_move(loop, 0.1)
+    run(loop, 2.5)
+    np.testing.assert_array_equal(controller._total, controller.model.total)
+    assert 0.0 < loop.status().rested < 0.3
+    start_move(loop, 0.1)
 
 
 def test_models_that_are_refused(robot, loop):

@@ -25,6 +25,10 @@ class Controller(Protocol):
     law: str
     is_learning: bool
 
+    @property
+    def blend_left(self) -> float:
+        """How long it still changes to the model it was given last [s]; 0 where it uses that one."""
+
     def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
         """Computes the torque.
 

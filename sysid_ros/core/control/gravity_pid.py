@@ -62,8 +62,13 @@ class GravityPid:
         robot: The arm; its nominal parameters and payload prior are the model until :meth:`set_model` is called.
         settings: Gains.
 
+    Attributes:
+        blend_left: See :class:`Controller`: 0, another model is used at once.
+
     Source: the baseline "grav-pid" of SAFE-ID Table II.
     """
+
+    blend_left = 0.0
 
     def __init__(self, robot: RobotModel, settings: PidSettings | None = None):
         self.robot = robot

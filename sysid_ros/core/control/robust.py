@@ -71,6 +71,13 @@ class RobustController:
         """What has been noticed since the last reset."""
         return ControlStatus(self._cycles, self._saturated_cycles, self._violation)
 
+    @property
+    def blend_left(self) -> float:
+        """How long it still changes to the model it was given last [s]; 0 where it uses that one."""
+        if self._blended == np.inf:
+            return 0.0
+        return max(0.0, self.settings.blend_time - self._blended) + self.settings.period
+
     def reset(self) -> None:
         """Forgets the learnt disturbance and the status; call it before taking the arm over."""
         self._eta = np.zeros(self.robot.n)
@@ -94,6 +101,8 @@ class RobustController:
     def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
         """Changes the model, within ``blend_time`` and without a jump of the torque; at once where nothing was learnt.
 
+        The same nominal parameters with other boxes change nothing, not even a change that is under way.
+
         Args:
             theta_arm: Nominal parameters of the arm, (14 n,).
             theta_arm_box: Box that contains the true ones.
@@ -106,9 +115,12 @@ class RobustController:
         """
         model = ControlModel(theta_arm, theta_arm_box, payload, payload_box)
         PassiveDynamics(self.robot, model.total)  # refuses what no arm can have
-        self._model, self._before, self._blended = model, self._total, 0.0
+        is_same, self._model = np.array_equal(model.total, self._model.total), model
+        if is_same:
+            return  # only the boxes are others: a change that is under way goes on, as tracking bounds assume
+        self._before, self._blended = self._total, 0.0
         if np.array_equal(model.total, self._total):
-            self._blended = np.inf  # only the boxes are others
+            self._blended = np.inf
         if self._cycles == 0:
             self._use(model.total)
             self._blended = np.inf

@@ -18,6 +18,7 @@ from sysid_ros.core.control.tube_analysis import Loop, Tube, TubeAnalysis
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.base import fingerprint
 
 Array = NDArray[np.float64]
 
@@ -85,6 +86,14 @@ class TrackingBound:
     def __post_init__(self) -> None:
         for array in (self.position, self.velocity, self.torque, self.take_over, *self.shares.values()):
             array.setflags(write=False)
+
+    def digest(self) -> str:
+        """Fingerprint of all that it says of its motion, and of what it leaves to the next, as 64 hex digits."""
+        samples, tube = self.whole.samples, self.whole.tube
+        goal = samples.payload if samples.payload_goal is None else samples.payload_goal
+        times = [self.settling_time, self.start, samples.blend_left]
+        errors = (self.position, self.velocity, self.torque, self.take_over, *vars(tube).values())
+        return fingerprint(f"bound:{self.law}", times, self.whole.theta, samples.payload, goal, *errors)
 
     @property
     def law(self) -> str:

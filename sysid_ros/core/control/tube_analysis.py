@@ -299,13 +299,12 @@ class TubeAnalysis:
         """
         slow, errors = self.slow_terms, (tube.position_norm, tube.velocity_norm)
         lever = np.sqrt((1.0 + loop.shift) * self._diagonals[0])
-        magnitude = (1.0 + loop.shift) * self._magnitude
         causes = {name: values[..., FEEDBACK] for name, values in loop.causes.items()}
         # Through the middle, friction acts on its own joint; but for what the inertia changes while remembered.
         center = loop.kernels.rough.center[:, FEEDBACK]
         friction = recall(center, loop.friction_torque)
         changed = (loop.kernels.memory_change + center.sum() * loop.shift) * loop.friction_norm.max()
-        known = np.einsum("tij,tj->ti", magnitude, causes["sensors"] + causes["model"])
+        known = self.apply_inertia(loop.shift, causes["sensors"] + causes["model"])
         coupled = (causes["coupling"] + causes["errors themselves"]) / loop.lever
         parts = friction + known + lever * (coupled + changed)
         whole = lever * loop.norms[:, FEEDBACK, None]
@@ -318,6 +317,16 @@ class TubeAnalysis:
         viscous = np.abs(self.model.friction[:, 1]) * (tube.velocity + self._errors[0])
         gravity = (tube.position + self._errors[1]) @ self.torque_gradient.T
         return np.minimum(parts, whole) + lever * model[:, None] + viscous + gravity
+
+    def apply_inertia(self, shift: float, accelerations: Array) -> Array:
+        """Bounds of ``M(q) a`` for all accelerations at most these, (I, n), with q in the tube, (I, n) [Nm].
+
+        ``|y^T (M(q) - M(q_d)) z| <= shift |y| |z|`` in the norm of ``M(q_d)``, and with unit vectors for y and z
+        ``|M(q)_ij| <= |M(q_d)_ij| + shift sqrt(M(q_d)_ii M(q_d)_jj)``: an entry that is 0 at q_d need not stay it.
+        """
+        size = np.sqrt(self._diagonals[0])
+        changed = shift * size * np.einsum("ti,ti->t", size, accelerations)[:, None]
+        return np.einsum("tij,tj->ti", self._magnitude, accelerations) + changed
 
     def _bound_torques(self, torque: Array) -> Signal:
         """Bounds of ``M^-1 h`` for all torques ``|h| <= torque``, (I, n)."""

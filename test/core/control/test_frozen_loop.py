@@ -72,6 +72,14 @@ def test_worst_disturbance_reaches_the_kernel_of_a_known_inertia(delay, is_diffe
         assert reached > 0.93 * bound
 
 
+def test_where_only_positions_are_measured_a_disturbance_makes_no_step():
+    """Positions are continuous, so is what feedback makes of them: the teeth are rounding errors."""
+    teeth, others = (
+        loop_kernels(SETTINGS, (0.5, 3.0), 0.0, is_difference=one).teeth.sum(axis=0) for one in (True, False)
+    )
+    assert np.all(teeth < 1e-10 * others)
+
+
 def test_no_disturbance_exceeds_the_largest_kernel():
     rng = np.random.default_rng(0)
     lower, upper = 0.5, 3.0

@@ -10,6 +10,7 @@ import pytest
 from sysid_ros.core.control import CONTROLLERS, RobustController, RobustSettings, build_controller
 from sysid_ros.core.control.model import PassiveDynamics, add_payload
 from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
 
@@ -101,6 +102,34 @@ def test_change_of_model_does_not_move_the_torque(robot):
     expected = fresh.compute(q, v, q_d, v_d, a_d) + inertia @ r * learnt * 1e-3 * gains.integral_gain * gains.bandwidth
     np.testing.assert_allclose(torques[-1], expected, atol=1e-6)
     assert np.abs(torques[-1] - torques[0]).max() > 0.5
+
+
+def test_the_same_payload_with_a_narrower_box_does_not_start_a_change_anew(robot):
+    """Whoever counts the time since the payload was changed must be right."""
+    controller = RobustController(robot, RobustSettings(blend_time=0.5))
+    state = states(robot, 1, scale=1e-3)
+    prior = robot.payload_prior
+    light = 0.4 * prior.nominal
+    assert controller.blend_left == 0.0
+    controller.compute(*state)
+    before = controller.model.total
+    controller.set_model(robot.theta_nominal, robot.theta_box, light, prior.box)
+    assert 0.5 <= controller.blend_left < 0.502
+    for _ in range(250):
+        controller.compute(*state)
+    narrower = Box.around(light, 0.1 * prior.box.radius)
+    controller.set_model(robot.theta_nominal, robot.theta_box, light, narrower)
+    assert controller.model.payload_box is narrower
+    assert controller.blend_left == pytest.approx(0.25, abs=2e-3)
+    for _ in range(252):
+        assert (controller.blend_left == 0.0) == np.array_equal(controller._total, controller.model.total)
+        controller.compute(*state)
+    assert controller.blend_left == 0.0
+    np.testing.assert_array_equal(controller._total, controller.model.total)
+    # Back and forth between two cycles is no change either.
+    controller.set_model(robot.theta_nominal, robot.theta_box, prior.nominal, prior.box)
+    controller.set_model(robot.theta_nominal, robot.theta_box, light, prior.box)
+    assert controller.blend_left == 0.0 and np.any(before != controller.model.total)
 
 
 def test_reset_forgets(robot):

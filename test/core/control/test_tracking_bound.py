@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -30,7 +31,7 @@ from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning, PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.planning.bezier import BezierTrajectory
+from sysid_ros.core.planning.trajectory import BezierTrajectory, BrakedTrajectory, FourierTrajectory
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 HOLD = 1.3  # s; longer than any settling time here
@@ -208,6 +209,62 @@ def test_terms_between_the_samples_are_covered(robot, fast):
         assert np.all(getattr(terms, name) <= used[dense] + 1e-9), name
     lower, upper = inertia_ratios(robot, analysis.uncertainty, q, payload)
     assert bound.inertia_ratios[0] <= lower.min() and upper.max() <= bound.inertia_ratios[1]
+
+
+def test_couplings_that_vanish_at_the_desired_position_are_covered_beside_it(robot, fast):
+    """The torque of a feedback acceleration is that of the inertia where the arm is, not where it should be."""
+    model, motion, settings, bound = fast
+    analysis = TubeAnalysis(robot, model, bound.whole.samples, settings)
+    tube = bound.whole.tube
+    loop = analysis.close(tube)
+    columns = [analysis.apply_inertia(loop.shift, np.tile(unit, (analysis.intervals, 1))) for unit in np.eye(robot.n)]
+    covered = np.stack(columns, axis=-1)  # (I, n, n)
+    dynamics = PassiveDynamics(robot, model.total)
+    rng, beyond = np.random.default_rng(0), 0
+    for interval in range(0, analysis.intervals, 12):
+        desired = bound.whole.samples.q[interval]
+        at = np.abs(dynamics.inertia(desired))
+        errors = tube.position[interval] * rng.choice([-1.0, 1.0], (50, robot.n))
+        beside = np.abs(np.stack([dynamics.inertia(desired + e) for e in errors]))
+        assert np.all(beside <= covered[interval] * (1.0 + 1e-12))
+        beyond += np.count_nonzero(beside > (1.0 + loop.shift) * at)
+    assert beyond > 100  # a share of the entry itself would not do
+
+
+@pytest.mark.parametrize(
+    ("build", "period", "reason"),
+    [
+        (lambda q: shake(q, 100.0), 1e-3, "no tracking bound: the highest harmonic of the motion has 200 Hz, at"),
+        (lambda q: shake(q, 5.05), 1e-3, "has 10.1 Hz, at most 10 Hz are allowed: samples 10 ms apart"),
+        (lambda q: shake(q, 1.5), 5e-3, "has 3 Hz, at most 2 Hz are allowed: samples 50 ms apart"),
+        (lambda q: still(q, 0.19), 1e-3, "the motion lasts 0.19 s, at least 0.2 s are needed: samples 10 ms apart"),
+        (lambda q: BrakedTrajectory(shake(q, 1.0), 0.5, 0.09), 1e-3, "stops within 0.09 s, at least 0.1 s are needed"),
+        (lambda q: BrakedTrajectory(shake(q, 15.0), 0.1, 0.5), 1e-3, "the highest harmonic of the motion has 30 Hz"),
+    ],
+)
+def test_a_motion_that_its_samples_do_not_show_has_no_bound(robot, build, period, reason):
+    """At 100 and 200 Hz all samples, 10 ms apart, see the same state: it would be certified as if it were held."""
+    settings = RobustSettings(period=period, delay=period, bandwidth=min(200.0, 0.2 / period))
+    with pytest.raises(BoundNotAvailable, match=re.escape(reason)):
+        tracking_bound(robot, known(robot, 0.05), build(robot.home), settings)
+
+
+def test_motions_that_their_samples_just_show_have_bounds(robot):
+    for motion in (shake(robot.home, 5.0), shake(robot.home, 2.5, unused=9), still(robot.home, 0.2)):
+        assert np.isfinite(tracking_bound(robot, known(robot, 0.05), motion).torque).all()
+
+
+def shake(q, frequency, unused=0):
+    """All joints at a frequency and twice that, ``unused`` higher harmonics being zero."""
+    size = 0.5 / (2.0 * np.pi * frequency)
+    cosine = np.tile(np.r_[2.0 * size, -size, np.zeros(unused)], (q.size, 1))
+    periods = max(1.0, np.round(0.5 * frequency))
+    return FourierTrajectory(q, np.zeros_like(cosine), cosine, frequency, periods / frequency)
+
+
+def still(q, duration):
+    zero = np.zeros_like(q)
+    return BezierTrajectory(q, zero, zero, q, duration)
 
 
 def test_payload_outside_the_box_breaks_the_bound(robot, tools, fast):

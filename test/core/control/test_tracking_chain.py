@@ -149,6 +149,41 @@ def test_a_change_of_the_nominal_payload_costs_something(robot):
     assert changed.inertia_ratios[1] > 1.5  # the light one is still in use as the hold starts
 
 
+@pytest.mark.parametrize("is_told_again", [False, True])
+def test_a_change_of_the_nominal_payload_goes_on_through_the_next_plans(robot, is_told_again):
+    """The payload a bound is for is the one that the controller uses, at all times."""
+    heavy = narrowed(robot, 1.4 * robot.payload_prior.nominal, 0.1)
+    light = ControlModel.of_boxes(robot, (robot.theta_box, heavy.payload_box), 0.2 * robot.payload_prior.nominal)
+    heavy = ControlModel(heavy.theta, heavy.theta_box, robot.payload_prior.nominal, heavy.payload_box)
+    controller, at_rest = RobustController(robot), (robot.home, *[np.zeros(robot.n)] * 2)
+    tell(controller, light)
+    controller.compute(*at_rest[:2], *at_rest)
+    history, mass = _held(robot, light).until(0.5), 10 * (robot.n - 1)
+    for model, duration, is_new in ((heavy, 0.4, True), (heavy, 0.3, False), (light, 0.2, True), (light, 3.1, False)):
+        bound = tracking_bound(robot, model, still(robot, 3.2), history=history)
+        history = bound.until(duration)
+        if is_new or is_told_again:
+            tell(controller, model)
+        used = []
+        for _ in range(round(duration / PERIOD)):
+            controller.compute(*at_rest[:2], *at_rest)
+            used.append(controller._total[mass] - robot.theta_nominal[mass])
+        samples = bound.whole.samples
+        expected = samples.payload[samples.past :, 0][: round(duration / samples.step)]
+        # What a cycle changes, 0.3 g, is lost where a change begins anew.
+        np.testing.assert_allclose(used[:: round(samples.step / PERIOD)], expected, atol=1e-3)
+    assert used[-1] == pytest.approx(light.payload[0], abs=1e-12) and np.ptp(used) > 0.1
+
+
+def tell(controller, model):
+    controller.set_model(model.theta, model.theta_box, model.payload, model.payload_box)
+
+
+def still(robot, duration):
+    zero = np.zeros(robot.n)
+    return BezierTrajectory(robot.home, zero, zero, robot.home, duration)
+
+
 def test_the_nominal_payload_may_be_kept_while_the_boxes_shrink(robot):
     """Better knowledge never makes the bound larger if the controller stays what it is."""
     rng = np.random.default_rng(1)
