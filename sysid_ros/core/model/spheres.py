@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 import numpy as np
+import pinocchio as pin
 from numpy.typing import NDArray
 
 from sysid_ros.core.errors import ParameterOutOfRange
@@ -101,11 +102,49 @@ def cover_links(urdf_text: str) -> dict[str, list[list[float]]]:
         Rows ``[x, y, z, radius]`` [m] in the frame of the link, for each link with spheres.
     """
     result: dict[str, list[list[float]]] = {}
-    for link in ET.fromstring(urdf_text).findall("link"):
-        rows = [row for shape in link.findall("collision") or link.findall("visual") for row in _cover_shape(shape)]
+    for link, shapes in _shapes_of_links(urdf_text).items():
+        rows = [row for shape in shapes for row in _cover_shape(shape)]
         if rows:
-            result[link.get("name", "")] = rows
+            result[link] = rows
     return result
+
+
+def links_without_spheres(robot: RobotModel) -> tuple[str, ...]:
+    """Links that no sphere is known to cover, those that move first.
+
+    Spheres cover a link where they bear its name, or where all its shapes are simple ones with their middles in spheres
+    of the same body. A link without shapes needs none, unless nothing else stands for a body that has mass.
+
+    Args:
+        robot: The arm, with its spheres.
+    """
+    named = {sphere.link for sphere in robot.spheres}
+    shapes = _shapes_of_links(robot.urdf)
+    links = [frame for frame in robot.pin_model.frames if frame.type == pin.FrameType.BODY]
+    found: dict[str, int] = {}
+    for link in links:
+        own = [sphere for sphere in robot.spheres if sphere.body == link.parentJoint]
+        is_inside = all(_is_inside(shape, link.placement, own) for shape in shapes.get(link.name, []))
+        if link.name not in named and not is_inside:
+            found[link.name] = link.parentJoint
+    seen = {sphere.body for sphere in robot.spheres} | set(found.values())
+    for body in range(1, robot.n + 1):
+        if body not in seen and robot.pin_model.inertias[body].mass > 0.0:
+            found[next(link.name for link in links if link.parentJoint == body)] = body
+    return tuple(sorted(found, key=lambda name: (found[name] == 0, found[name])))
+
+
+def _shapes_of_links(urdf_text: str) -> dict[str, list[ET.Element]]:
+    """Collision shapes of every link, or what it shows where it has none."""
+    links = ET.fromstring(urdf_text).findall("link") if urdf_text else []
+    return {link.get("name", ""): link.findall("collision") or link.findall("visual") for link in links}
+
+
+def _is_inside(shape: ET.Element, placement: pin.SE3, spheres: Sequence[Sphere]) -> bool:
+    """Whether the middles of a simple shape lie in spheres of its body; a mesh is never known to."""
+    rows = _cover_shape(shape)
+    middles = [placement.act(np.array(row[:3])) for row in rows]
+    return bool(rows) and all(any(np.linalg.norm(p - s.center) < s.radius for s in spheres) for p in middles)
 
 
 def _cover_shape(shape: ET.Element) -> list[list[float]]:

@@ -26,7 +26,7 @@ class BoundRechecker:
 
     def __init__(self, robot: RobotModel, stop_spacing: float = 0.0):
         self._robot, self._stop_spacing = robot, stop_spacing
-        self._bounds: dict[str, TrackingBound] = {}
+        self._bounds: dict[str, list[TrackingBound]] = {}
 
     def check(self, plan: CertifiedPlan) -> tuple[str, ...]:
         """The problems of the errors that a certificate allows for, in sentences; none if they are proven bounds."""
@@ -40,12 +40,18 @@ class BoundRechecker:
         if control.after and control.after not in self._bounds:
             return (f"it takes over from plan {control.after[:12]}, which is not here or has no bound",)
         try:
-            history = self._bounds[control.after].until(control.after_time) if control.after else None
-            found = self._prove(plan, plan.trajectory, history, settings)
+            # A plan that was certified again with another payload has several; which of them was executed, its hash
+            # does not tell, so all count.
+            bounds = self._bounds[control.after] if control.after else ()
+            before = [bound.until(control.after_time) for bound in bounds] or [None]
+            found = [self._prove(plan, plan.trajectory, history, settings) for history in before]
         except SysidError as error:
             return (f"its tracking bound cannot be proven: {error}",)
-        self._bounds[plan.certificate.plan_hash] = found
-        return (*self._understated(plan, found), *self._unstoppable(plan, history, settings))
+        known = self._bounds.setdefault(plan.certificate.plan_hash, [])
+        known += [bound for bound in found if bound.digest() not in {one.digest() for one in known}]
+        problems = [problem for bound in found for problem in self._understated(plan, bound)]
+        problems += [problem for history in before for problem in self._unstoppable(plan, history, settings)]
+        return tuple(dict.fromkeys(problems))
 
     def _unstoppable(
         self, plan: CertifiedPlan, history: TrackingHistory | None, settings: RobustSettings
@@ -53,8 +59,11 @@ class BoundRechecker:
         """Problems of stops along the path that begin at the chosen times."""
         certificate, path, problems = plan.certificate, plan.trajectory, []
         stated = (certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound)
-        if not certificate.brake_time or not self._stop_spacing or any(values is None for values in stated):
+        if not self._stop_spacing or any(values is None for values in stated):
             return ()  # a bound that is not stated is a problem of the plan itself
+        if not 0.0 < certificate.brake_time < np.inf:
+            missing = f"its stops have no bounds: the brake time of its certificate is {certificate.brake_time:g} s"
+            return (missing,) if certificate.method == "interval" else ()
         for begin in np.arange(0.5 * self._stop_spacing, path.duration, self._stop_spacing):
             stop = BrakedTrajectory(path, float(begin), certificate.brake_time)
             factor = 1.0 + stop_torque_growths(path, certificate.brake_time, np.array([begin]))[0]

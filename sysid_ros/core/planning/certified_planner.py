@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -33,6 +34,12 @@ Array = NDArray[np.float64]
 
 _REMEMBERED = 8
 """Plans that others may still take over from."""
+_SEEN = 1000
+"""Plans whose bounds are remembered as fingerprints; certificates of those before have expired long since."""
+_APART = 1e-12
+"""How far the ends of plans are moved to tell two apart that are the same motion with different bounds [rad]."""
+_PROOF_TIME = 0.5
+"""What is left of the planning time for that, at least [s]."""
 LONGEST = 20.0
 """Longest duration that is tried [s]."""
 _STRETCH = 1.25  # a rejected duration is stretched by this
@@ -130,6 +137,7 @@ class PlannedPart:
 class _Issued:
     trajectory: Trajectory
     bound: TrackingBound
+    is_ambiguous: bool = False
 
 
 class CertifiedPlanner:
@@ -159,6 +167,7 @@ class CertifiedPlanner:
         self._planner = RecedingPlanner(robot, self.settings)
         self._robot_hash = robot_hash(robot)
         self._issued: OrderedDict[str, _Issued] = OrderedDict()
+        self._seen: OrderedDict[str, str] = OrderedDict()  # bounds by plan, as fingerprints; empty where it has several
 
     def plan(
         self, wanted: NextPlan, scene: Scene, now: float = 0.0, is_cancelled: Callable[[], bool] = lambda: False
@@ -204,11 +213,19 @@ class CertifiedPlanner:
         )
         if outcome.trajectory is None:
             raise NoPlan(outcome.reason + self._hint(outcome.reason))
-        trajectory = outcome.trajectory
+        trajectory, errors, verification = outcome.trajectory, outcome.errors, outcome.verification
         found = bounds[trajectory.hash()]
+        if self._was_issued_otherwise(trajectory, found) and time.monotonic() + _PROOF_TIME < deadline:
+            # As the way to a place with another object: what takes over from it must know which of the two it was.
+            trajectory = self._told_apart(trajectory)
+            try:
+                errors = found = bound(trajectory)
+                verification = prove(trajectory, errors)
+            except (PlanRejected, BoundNotAvailable) as refusal:
+                raise NoPlan(str(refusal)) from refusal
         self._remember(trajectory, found)
         control = _assumed_control(found, wanted.payload, wanted.after, wanted.at)
-        plan = self._certified(trajectory, boxes, outcome.errors, control, scene, outcome.verification, now)
+        plan = self._certified(trajectory, boxes, errors, control, scene, verification, now)
         return PlannedPart(plan, outcome.information, outcome.condition_number, outcome.statistics)
 
     def certify(
@@ -303,6 +320,10 @@ class CertifiedPlanner:
         if before is None:
             known = ", ".join(name[:12] for name in self._issued) or "none yet"
             raise ParameterOutOfRange("plan to take over from", wanted.after[:12], f"one of the last plans: {known}")
+        if before.is_ambiguous:
+            # By its hash alone nobody can tell with which of them the arm moves, and so which errors it has.
+            allowed = "one that was certified with one payload only"
+            raise ParameterOutOfRange("plan to take over from", wanted.after[:12], f"{allowed}; begin from rest")
         return before.trajectory.evaluate(wanted.at), before.bound.until(wanted.at)
 
     def _hint(self, reason: str) -> str:
@@ -317,9 +338,26 @@ class CertifiedPlanner:
         )
 
     def _remember(self, trajectory: Trajectory, bound: TrackingBound) -> None:
-        self._issued[trajectory.hash()] = _Issued(trajectory, bound)
+        name, is_other = trajectory.hash(), self._was_issued_otherwise(trajectory, bound)
+        for known in (self._issued, self._seen):
+            known.pop(name, None)
+        self._issued[name] = _Issued(trajectory, bound, is_other)
+        self._seen[name] = "" if is_other else bound.digest()
         while len(self._issued) > _REMEMBERED:
             self._issued.popitem(last=False)
+        while len(self._seen) > _SEEN:
+            self._seen.popitem(last=False)
+
+    def _was_issued_otherwise(self, trajectory: Trajectory, bound: TrackingBound) -> bool:
+        """Whether this motion was issued with another bound before."""
+        digest = bound.digest()
+        return self._seen.get(trajectory.hash(), digest) != digest
+
+    def _told_apart(self, path: BezierTrajectory) -> BezierTrajectory:
+        """The same motion, with an end that differs by less than anything can measure, and so another hash."""
+        ends = (path.q1 + number * _APART for number in itertools.count(1))
+        others = (BezierTrajectory(path.q0, path.v0, path.a0, end, path.duration) for end in ends)
+        return next(other for other in others if other.hash() not in self._seen)
 
 
 def _assumed_control(

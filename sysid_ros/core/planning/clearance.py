@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.model.robot import RobotModel, Sphere
+from sysid_ros.core.model.spheres import links_without_spheres
+from sysid_ros.core.planning.kept_apart import are_kept_apart
 from sysid_ros.core.planning.scene import Obstacle, Scene
 
 __all__ = [
@@ -21,6 +24,8 @@ __all__ = [
     "axis_reaches",
     "build_collision_model",
     "build_scene_model",
+    "describe_bare_links",
+    "describe_overlapping_links",
     "displacement_factors",
     "displacements",
     "pair_distances",
@@ -29,6 +34,11 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+LinkPair = tuple[list[int], list[int]]
+"""Indices of the spheres of two links, of the one closer to the base first."""
+
+_NAMES = 4
+"""Links, or pairs of links, that are listed by name."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +68,10 @@ def build_collision_model(
 ) -> CollisionModel:
     """Collects what must not touch what.
 
-    Links of the arm are checked against each other when at least two other bodies are between them: with fewer, the
-    position limits keep them apart. Tool and payload are checked as soon as one other body is between. Everything that
-    moves is checked against ground and obstacles; the base stands still and cannot run into anything.
+    Links with two or more other bodies between them are compared. With one between, tool and payload are; links of the
+    arm are unless the position limits are proven to keep them apart, or their spheres overlap in the home posture
+    already (:func:`describe_overlapping_links`). Links that ``never_touch`` are not. Everything that moves is checked
+    against ground and obstacles; the base stands still and cannot run into anything.
 
     Args:
         robot: The arm, with its spheres.
@@ -70,9 +81,11 @@ def build_collision_model(
     """
     spheres = (*robot.spheres, *payload_spheres)
     bodies = np.array([sphere.body for sphere in spheres], dtype=int)
-    is_tool = [_is_tool(robot, sphere.link) for sphere in robot.spheres] + [True] * len(payload_spheres)
-    needed_gap = np.where(np.logical_or.outer(is_tool, is_tool), 2, 3)
-    pairs = np.argwhere(bodies[None, :] - bodies[:, None] >= needed_gap)
+    is_compared = bodies[None, :] - bodies[:, None] >= 2
+    for left_out in _pairs_left_out(robot):
+        for inner, outer in left_out:
+            is_compared[np.ix_(inner, outer)] = False
+    pairs = np.argwhere(is_compared)
     return CollisionModel(spheres, pairs, np.flatnonzero(bodies >= 1), tuple(obstacles), ground_height)
 
 
@@ -84,6 +97,27 @@ def build_scene_model(robot: RobotModel, scene: Scene) -> CollisionModel:
 def spheres_of_payload(robot: RobotModel, scene: Scene) -> tuple[Sphere, ...]:
     """Spheres around what the arm carries in a scene: the scene's, or those of the robot's payload prior."""
     return robot.payload_prior.spheres if scene.payload_spheres is None else scene.payload_spheres
+
+
+def describe_bare_links(robot: RobotModel) -> str:
+    """What is not known of collisions for want of spheres around links, in words; empty where all links have some."""
+    bare = links_without_spheres(robot)
+    return f"collisions of {_list(bare)} (no spheres)" if bare else ""
+
+
+def describe_overlapping_links(robot: RobotModel) -> str:
+    """Which links of the arm are not compared although nothing keeps them apart, in words; empty where there are none.
+
+    Spheres that overlap in the home posture are too large there; comparing them would forbid every motion.
+    """
+    _, overlapping = _pairs_left_out(robot)
+    pairs = [f"{robot.spheres[one[0]].link} with {robot.spheres[other[0]].link}" for one, other in overlapping]
+    return f"collisions of {_list(pairs)} (their spheres overlap in the home posture)" if pairs else ""
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
 
 
 def _is_tool(robot: RobotModel, link: str) -> bool:
@@ -98,6 +132,30 @@ def _is_tool(robot: RobotModel, link: str) -> bool:
         if frame == flange:
             return True
     return False
+
+
+def _pairs_left_out(robot: RobotModel) -> tuple[list[LinkPair], list[LinkPair]]:
+    """Links that might be compared but are not: those that keep apart, and those that overlap at home."""
+    by_link: dict[tuple[int, str], list[int]] = {}
+    for index, sphere in enumerate(robot.spheres):
+        by_link.setdefault((sphere.body, sphere.link), []).append(index)
+    never = {frozenset(pair) for pair in robot.never_touch}
+    apart, overlapping = [], []
+    for ((body, one), inner), ((further, other), outer) in permutations(by_link.items(), 2):
+        if further - body >= 2 and frozenset((one, other)) in never:
+            apart.append((inner, outer))
+        elif further - body == 2 and not _is_tool(robot, one) and not _is_tool(robot, other):
+            if are_kept_apart(robot, *([robot.spheres[i] for i in indices] for indices in (inner, outer))):
+                apart.append((inner, outer))
+            elif _overlap_at_home(robot, inner, outer):
+                overlapping.append((inner, outer))
+    return apart, overlapping
+
+
+def _overlap_at_home(robot: RobotModel, inner: Sequence[int], outer: Sequence[int]) -> bool:
+    centers = sphere_centers(robot, robot.spheres, robot.home[None])
+    pairs = np.array([(i, j) for i in inner for j in outer])
+    return bool(pair_distances(centers, robot.spheres, pairs).min() <= 0.0)
 
 
 def sphere_centers(robot: RobotModel, spheres: Sequence[Sphere], q: ArrayLike) -> Array:

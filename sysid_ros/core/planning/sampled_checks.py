@@ -18,7 +18,13 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel, Sphere
 from sysid_ros.core.planning.base import InvalidTrajectory, Trajectory
 from sysid_ros.core.planning.certificate import Certificate, box_hash
-from sysid_ros.core.planning.clearance import Obstacle, build_scene_model, spheres_of_payload
+from sysid_ros.core.planning.clearance import (
+    Obstacle,
+    build_scene_model,
+    describe_bare_links,
+    describe_overlapping_links,
+    spheres_of_payload,
+)
 from sysid_ros.core.planning.motion_checks import (
     STOP_STEP,
     PlanRejected,
@@ -30,6 +36,7 @@ from sysid_ros.core.planning.motion_checks import (
     error_bound,
 )
 from sysid_ros.core.planning.scene import Scene
+from sysid_ros.core.planning.verifier.robot_hash import robot_hash
 
 Array = NDArray[np.float64]
 
@@ -134,7 +141,7 @@ def certify_sampled(
         box_hash=box_hash(*boxes),
         start_q=start_q,
         method="sampled",
-        claims=_claims(settings, bool(collision.spheres), bool(spheres_of_payload(robot, scene)), len(obstacles)),
+        claims=_claims(robot, scene, settings),
         margins={name: value for name, value in margins.items() if np.isfinite(value)},
         tracking_bound=error,
         issued_at=now,
@@ -146,6 +153,7 @@ def certify_sampled(
         velocity_bound=velocity_error,
         torque_bound=demand.feedback,
         torque_fraction=settings.torque_fraction,
+        robot_hash=robot_hash(robot),
     )
 
 
@@ -166,21 +174,22 @@ def _check_stops(demand: TorqueDemand, trajectory: Trajectory, settings: Sampled
     return longest, demand.check_stops(trajectory, longest, settings.torque_fraction)
 
 
-def _claims(settings: SampledCheckSettings, has_spheres: bool, has_payload_spheres: bool, obstacles: int) -> str:
+def _claims(robot: RobotModel, scene: Scene, settings: SampledCheckSettings) -> str:
     """One sentence of what was and what was not checked."""
+    has_payload_spheres, obstacles = bool(spheres_of_payload(robot, scene)), len(scene.obstacles)
     sampled = ["torques of every parameter in the boxes"]
     sampled += [f"the same for stops along the path (every {1e3 * STOP_STEP:g} ms)"] if settings.brake_times else []
     missing = [] if settings.brake_times else ["stops along the path"]
-    if has_spheres:
+    if robot.spheres or has_payload_spheres:
         sampled.append(f"collision spheres of arm{' and payload' if has_payload_spheres else ''} with each other")
         if settings.ground_height is not None:
             sampled.append("with the ground")
         if obstacles:
             sampled.append(f"with {obstacles} obstacle{'s' if obstacles > 1 else ''}")
-    if not has_spheres:
+        missing += [text for text in (describe_bare_links(robot), describe_overlapping_links(robot)) if text]
+        missing += [] if has_payload_spheres else ["collisions of the payload"]
+    else:
         missing.append("collisions (no spheres are known)")
-    elif not has_payload_spheres:
-        missing.append("collisions of the payload")
     if settings.ground_height is None:
         missing.append("the ground")
     if not obstacles:

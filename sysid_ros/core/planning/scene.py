@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 
 _ORTHONORMAL = 1e-6
 _CLEARANCE_MAX = 1.0  # [m]
+_FAR = 1e4
+"""Largest coordinate and half edge of an obstacle [m]; with larger ones rounding exceeds what proofs leave for it."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,13 @@ class Obstacle:
 
     Attributes:
         name: Name for messages.
-        center: Centre in the base frame, (3,) [m].
-        half_extents: Half edge lengths, (3,) [m].
+        center: Centre in the base frame, (3,) [m], within 1e4.
+        half_extents: Half edge lengths, (3,) [m], above 0 and at most 1e4.
         rotation: Axes of the box seen from the base frame, as columns, (3, 3).
 
     Raises:
-        ParameterOutOfRange: A number is not finite, an edge is not positive or the axes are not orthonormal.
+        ParameterOutOfRange: A number is not finite, the centre or an edge is out of range, or the axes are not
+            orthonormal.
     """
 
     name: str
@@ -45,9 +48,11 @@ class Obstacle:
                 raise ParameterOutOfRange(f"{name} of obstacle '{self.name}'", array.tolist(), f"finite, shape {shape}")
             array.setflags(write=False)
             object.__setattr__(self, name, array)
-        if not np.all(self.half_extents > 0.0):
-            name, value = f"half_extents [m] of obstacle '{self.name}'", self.half_extents.tolist()
-            raise ParameterOutOfRange(name, value, "above 0")
+        for name, lower in (("center", -_FAR), ("half_extents", 0.0)):
+            array = getattr(self, name)
+            if not np.all((array > lower) & (array <= _FAR)):
+                allowed = f"above {lower:g}, at most {_FAR:g}"
+                raise ParameterOutOfRange(f"{name} [m] of obstacle '{self.name}'", array.tolist(), allowed)
         if not np.allclose(self.rotation @ self.rotation.T, np.eye(3), atol=_ORTHONORMAL):
             raise ParameterOutOfRange(f"rotation of obstacle '{self.name}'", self.rotation.tolist(), "orthonormal rows")
 

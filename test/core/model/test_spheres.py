@@ -12,7 +12,7 @@ import pytest
 from sysid_ros.core.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
 from sysid_ros.core.model.rotation import rotation_from_rpy
-from sysid_ros.core.model.spheres import collision_pairs, cover_box, cover_cylinder, cover_links
+from sysid_ros.core.model.spheres import collision_pairs, cover_box, cover_cylinder, cover_links, links_without_spheres
 from sysid_ros.core.planning.clearance import build_collision_model
 from sysid_ros.core.planning.verifier.chain import joint_axis
 
@@ -319,6 +319,32 @@ def test_shapes_of_any_urdf_give_spheres():
     mesh = robot.urdf.replace("<sphere ", '<mesh filename="package://nowhere/a.stl" ').replace("<cylinder ", "<mesh ")
     assert cover_links(mesh) == {}
     assert any("no collision spheres: lbr_link_1" in sentence for sentence in load_robot_from_urdf(mesh).assumptions)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_no_link_of_our_robots_is_without_spheres(name):
+    assert links_without_spheres(load_robot(name)) == ()
+
+
+def test_links_without_spheres_are_found():
+    robot = load_robot("kinova_gen3_2f85")
+    dropped = ("base_link", "forearm_link", "robotiq_85_base_link")
+    bare = links_without_spheres(replace(robot, spheres=tuple(s for s in robot.spheres if s.link not in dropped)))
+    # The fingers have shapes, which were inside the spheres of the gripper; the knuckles have none.
+    fingers = {f"robotiq_85_{side}_finger{part}_link" for side in ("left", "right") for part in ("", "_tip")}
+    assert bare[0] == "forearm_link" and bare[-1] == "base_link"
+    assert set(bare) == {*dropped, *fingers}
+    # A mesh may be anywhere, so spheres of the same body say nothing of it.
+    tool = """<link name="camera"><visual><geometry><mesh filename="package://nowhere/a.stl"/></geometry></visual></link>
+    <joint name="mount" type="fixed"><parent link="end_effector_link"/><child link="camera"/></joint></robot>"""
+    urdf = robot.urdf.replace("</robot>", tool)
+    assert links_without_spheres(load_robot("kinova_gen3_2f85", urdf)) == ("camera",)
+
+
+def test_a_body_that_only_has_mass_needs_spheres_too():
+    robot = load_robot("kuka_lbr_med7")
+    left = replace(robot, urdf="", spheres=tuple(s for s in robot.spheres if s.body in (0, 3, 7)))
+    assert links_without_spheres(left) == tuple(f"lbr_link_{body}" for body in (1, 2, 4, 5, 6))
 
 
 def test_collision_shapes_come_before_what_is_shown():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
 from sysid_ros.core.planning.fourier import rest_projection
 from sysid_ros.core.planning.trajectory import BezierTrajectory, BrakedTrajectory, FourierTrajectory
 
@@ -58,6 +58,31 @@ def make_bezier():
 @pytest.fixture
 def make_fourier():
     return _fourier
+
+
+LINK = """<link name="{name}"><inertial><origin xyz="{middle} 0 0"/><mass value="1"/>
+<inertia ixx="0.01" iyy="0.02" izz="0.02" ixy="0" ixz="0" iyz="0"/></inertial><collision><origin xyz="{middle} 0 0"
+rpy="0 1.5707963 0"/><geometry><cylinder radius="0.04" length="{length}"/></geometry></collision></link>"""
+JOINT = """<joint name="to_{name}" type="revolute"><parent link="{parent}"/><child link="{name}"/>
+<origin xyz="{before} 0 0" rpy="{rpy}"/><axis xyz="{axis}"/>
+<limit lower="{lower}" upper="{upper}" velocity="2" effort="200"/></joint>"""
+
+
+def _chain(lengths, ranges=None, axes=None, turns=None, **settings):
+    """An arm of cylinders of 4 cm, one after the other along x, by default in a plane with joints of +-2.9 rad."""
+    count, parts = len(lengths), ['<robot name="chain"><link name="base"/>']
+    ranges, axes, turns = ranges or [(-2.9, 2.9)] * count, axes or [(0, 0, 1)] * count, turns or [(0, 0, 0)] * count
+    for k, (length, (lower, upper)) in enumerate(zip(lengths, ranges, strict=True)):
+        numbers = {"axis": " ".join(map(repr, axes[k])), "rpy": " ".join(map(repr, turns[k]))}
+        place = {"parent": chr(96 + k) if k else "base", "before": lengths[k - 1] if k else 0.0}
+        parts.append(LINK.format(name=chr(97 + k), middle=0.5 * length, length=length))
+        parts.append(JOINT.format(name=chr(97 + k), lower=lower, upper=upper, **numbers, **place))
+    return load_robot_from_urdf("".join([*parts, "</robot>"]), settings=settings)
+
+
+@pytest.fixture(scope="session")
+def make_chain():
+    return _chain
 
 
 @pytest.fixture(scope="session")

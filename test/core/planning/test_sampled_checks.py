@@ -76,6 +76,9 @@ def test_claims_follow_what_was_checked(gen3, boxes, tracking, plan):
     far = Obstacle("wall", [3.0, 0, 0], [0.1, 1, 1])
     full = certify_sampled(gen3, plan, boxes, tracking, [far], SampledCheckSettings(ground_height=0.0))
     assert "nothing else that is known" in full.claims and "with 1 obstacle" in full.claims
+    left = replace(gen3, spheres=tuple(s for s in gen3.spheres if s.link != "forearm_link"))
+    partly = certify_sampled(left, plan, boxes, tracking, [far], SampledCheckSettings(ground_height=0.0))
+    assert "not checked: collisions of forearm_link (no spheres)." in partly.claims
     assert full.margins["obstacle [m]"] > 1.0 and full.margins["ground [m]"] > 0.0
 
 

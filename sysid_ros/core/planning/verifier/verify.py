@@ -14,13 +14,20 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import InvalidTrajectory, Trajectory
 from sysid_ros.core.planning.certificate import AssumedControl, Certificate, box_hash
-from sysid_ros.core.planning.clearance import spheres_of_payload
-from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors, error_bound, stop_torque_growths
+from sysid_ros.core.planning.clearance import describe_bare_links, describe_overlapping_links, spheres_of_payload
+from sysid_ros.core.planning.motion_checks import (
+    STOP_ERRORS,
+    PlanRejected,
+    TrackingErrors,
+    error_bound,
+    stop_torque_growths,
+)
 from sysid_ros.core.planning.scene import Scene
 from sysid_ros.core.planning.verifier.chain import Motion, build_chain
 from sysid_ros.core.planning.verifier.checks import BRAKING, MotionChecks
 from sysid_ros.core.planning.verifier.path import enclose_path
 from sysid_ros.core.planning.verifier.refine import Check, Division, Tightest
+from sysid_ros.core.planning.verifier.robot_hash import robot_hash
 from sysid_ros.core.planning.verifier.settings import VerifierSettings
 
 Array = NDArray[np.float64]
@@ -173,6 +180,7 @@ def make_certificate(
         places={name: f"{place}, {found.times[name]:.3f} s" for name, place in found.places.items()},
         torque_fraction=settings.torque_fraction,
         control=control,
+        robot_hash=robot_hash(robot),
     )
 
 
@@ -261,7 +269,10 @@ def _claims(robot: RobotModel, scene: Scene, settings: VerifierSettings) -> str:
     proven = ["position, velocity, acceleration and torque limits"]
     missing = []
     if settings.brake_times:
-        proven.append("torque limits in stops along the path")
+        proven.append(
+            "torque limits in stops along the path, if errors grow there no more than is allowed for (those of the "
+            f"position to {STOP_ERRORS:g} times the bound), which is measured, not proven"
+        )
     else:
         missing.append("stops along the path")
     if robot.spheres:
@@ -271,10 +282,11 @@ def _claims(robot: RobotModel, scene: Scene, settings: VerifierSettings) -> str:
                 f"{len(scene.obstacles)} {name}" if is_there and name == "obstacles" else name
             )
         proven.append(f"distances of the spheres of arm{' and payload' if has_payload else ''} to {', '.join(around)}")
+        missing += [text for text in (describe_bare_links(robot), describe_overlapping_links(robot)) if text]
+        if not has_payload:
+            missing.append("collisions of the payload")
     else:
         missing.append("collisions (no spheres are known)")
-    if robot.spheres and not has_payload:
-        missing.append("collisions of the payload")
     return (
         f"Proven over continuous time for every parameter in the boxes and all errors within the bounds: "
         f"{'; '.join(proven)}. Not proven: {', '.join(missing) or 'nothing else that is known'}."

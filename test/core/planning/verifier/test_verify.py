@@ -249,6 +249,29 @@ def test_the_certificate_says_everything(arms, make_errors, small_payload):
         assert missing in nothing.claims.split("Not proven:")[1]
 
 
+def test_the_certificate_says_what_stops_rest_on(arms, make_errors, small_payload):
+    robot, errors = arms["kinova_gen3_2f85"], make_errors()
+    plan = BezierTrajectory(robot.home, ZERO, ZERO, robot.home + 0.1, 3.0)
+    claims = certify(robot, plan, (robot.theta_box, small_payload(robot)[0]), errors).claims
+    assert f"(those of the position to {STOP_ERRORS:g} times the bound), which is measured, not proven;" in claims
+
+
+def test_the_certificate_names_links_without_spheres(arms, make_errors, small_payload):
+    robot, errors = arms["kinova_gen3_2f85"], make_errors()
+    boxes = robot.theta_box, small_payload(robot)[0]
+    plan = BezierTrajectory(robot.home, ZERO, ZERO, robot.home + 0.1, 3.0)
+
+    def missing(*links):
+        left = replace(robot, spheres=tuple(s for s in robot.spheres if s.link not in links))
+        return certify(left, plan, boxes, errors).claims.split("Not proven:")[1]
+
+    assert "no spheres" not in missing()
+    assert "collisions of half_arm_1_link, forearm_link (no spheres)." in missing("forearm_link", "half_arm_1_link")
+    all_but_base = {s.link for s in robot.spheres if s.body > 0}
+    first = "shoulder_link, half_arm_1_link, half_arm_2_link, forearm_link and 8 more (no spheres)"
+    assert f"collisions of {first}" in missing(*all_but_base)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
