@@ -354,6 +354,16 @@ class RosBackend:
         """Works with what the controller was given by an earlier goal; neither is changed."""
         self._model_estimate, self._model_box_hash, self._nominal = known.estimate, known.box_hash, known.nominal
         self._keeps_model = True
+        self._watch.use_estimates()
+
+    def begin_with_prior(self) -> None:
+        """Works with the payload's prior, whatever is estimated meanwhile; all data up to now are forgotten.
+
+        Raises:
+            IdentificationFailed: Driver or estimator cannot do it.
+        """
+        self._keeps_model = True
+        self.reset_estimate("a move with the prior of the payload starts")
 
     @property
     def model(self) -> KnownModel:

@@ -51,6 +51,7 @@ class MoveRun:
         self._known = known
         self._is_cancelled = is_cancelled
         self._uses_model = False
+        self._is_doubtful = False
         self._backend = RosBackend(node, robot, watch, clients, parameters, is_cancelled=is_cancelled)
 
     @property
@@ -60,7 +61,9 @@ class MoveRun:
 
     @property
     def model(self) -> KnownModel:
-        """What the controller has been given."""
+        """What the controller was given; nothing where data contradict it, so that the next move uses the prior."""
+        if self._is_doubtful:
+            return KnownModel()
         return self._backend.model if self._uses_model else self._known
 
     def run(self, request: MoveTo.Goal, on_progress: Callable[[Progress], None]) -> MoveTo.Result:
@@ -102,9 +105,12 @@ class MoveRun:
         if status is not None and known.box_hash and status.model_box_hash == known.box_hash:
             self._backend.adopt_model(known)
         else:
-            self._backend.forget_payload()
+            self._backend.begin_with_prior()
 
     def _failure(self, code: IdentificationErrorCode, text: str) -> MoveTo.Result:
+        if code == IdentificationErrorCode.INCONSISTENT and self._uses_model:
+            self._is_doubtful = True
+            text += ". The next move will be planned with the prior of the payload; identify it to know more"
         if self._backend.unrest:
             text += f". Watch the arm: {self._backend.unrest}"
         self._logger.error(f"{code.name}: {text}")

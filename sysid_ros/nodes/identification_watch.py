@@ -109,6 +109,7 @@ class SuiteWatch:
         self.sample_fault = ""
         self.estimate: ParameterEstimate | None = None
         self._estimate_message: EstimateMessage | None = None
+        self._last_heard: tuple[ParameterEstimate, EstimateMessage] | None = None
         self._past_until_ns = _ALL_OF_THEM
         self._is_recording = False
         self._recorder: RecordingWriter | None = None
@@ -125,7 +126,9 @@ class SuiteWatch:
     # For the thread of a goal
 
     def begin(self, recorder: RecordingWriter | None) -> None:
-        """Starts a goal: forgets what the last one has seen; estimates count from :meth:`forget_estimates` on.
+        """Starts a goal: forgets what the last one has seen.
+
+        Estimates count from :meth:`forget_estimates` or :meth:`use_estimates` on.
 
         Args:
             recorder: Writes every message of the goal to a file, None for none.
@@ -165,6 +168,13 @@ class SuiteWatch:
             self.estimate, self._estimate_message = None, None
             if self._recorder is not None:
                 self._recorder.describe(**{FIRST_STAMP: str(until_ns + 1)})
+
+    def use_estimates(self) -> None:
+        """From now on all estimates count, the latest that was heard included: the payload is still the same."""
+        with self._lock:
+            self._past_until_ns = 0
+            if self._last_heard is not None:
+                self.estimate, self._estimate_message = self._last_heard
 
     @property
     def estimate_stamp_ns(self) -> int:
@@ -217,7 +227,10 @@ class SuiteWatch:
             return
         stamp_ns = stamp_from_message(message.header.stamp)
         with self._lock:
-            if estimate is None or stamp_ns <= self._past_until_ns:
+            if estimate is None:
+                return
+            self._last_heard = estimate, message
+            if stamp_ns <= self._past_until_ns:
                 return
             self.estimate, self._estimate_message = estimate, message
             if self._is_recording:

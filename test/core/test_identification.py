@@ -479,8 +479,19 @@ def test_a_move_ends_at_its_goal():
     move = run_move(backend, [1.0], 0.01, 60.0, on_progress=lambda p: progress.append(p.progress))
     assert move.distance <= 0.01 and move.parts == 3 and move.motion_time == pytest.approx(2 * 1.5 + 3.0)
     assert move.smallest_torque_margin == pytest.approx(0.2)
-    assert progress == sorted(progress) and "settle" not in backend.calls and backend.is_at_rest
+    assert progress == sorted(progress) and backend.is_at_rest
+    assert backend.calls.count("settle") == 1 and backend.calls.index("settle") < backend.calls.index("execute_next")
     assert backend.asked[2][2] == pytest.approx(3.0)  # at once: nothing is learnt that could be waited for
+
+
+def test_a_move_ends_when_data_contradict_what_is_known():
+    for begins in (0, 1):  # at rest, and in motion
+        backend = MoveBackend()
+        backend.estimate = lambda b=backend, k=begins: FakeEstimate(1.0, "another payload" if b._executed >= k else "")
+        with pytest.raises(IdentificationFailed, match="another payload") as caught:
+            run_move(backend, [1.0], 0.01, 60.0)
+        assert caught.value.code == IdentificationErrorCode.INCONSISTENT and backend.is_at_rest
+        assert backend.calls.count("execute_next") == 2 * begins  # the plan that moves, and the one that waits
 
 
 def test_a_goal_behind_a_wall_is_not_tried_forever():

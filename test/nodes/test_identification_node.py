@@ -202,6 +202,21 @@ def test_the_trigger_identifies_again_after_a_cancelled_goal(bench, driver):
     require_rest(driver)
 
 
+def test_another_payload_than_the_identified_one_ends_the_move(bench, driver, robot):
+    identified = driver.wait_for(HOLD).model_box_hash
+    nothing = SetPayload.Request(operation=SetPayload.Request.DETACH)
+    assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", nothing).success
+    goal = np.array(driver.wait_for(HOLD).reference_position) + [0.3, -0.2, 0.1, -0.2, 0.1, 0.2, -0.1]
+    result = move_to(bench, robot, goal)
+    assert result.error_code == Result.INCONSISTENT, result.error_text
+    assert "The payload has changed" in result.error_text and "planned with the prior" in result.error_text
+    assert require_rest(driver).model_box_hash == identified
+    # With the prior bounds are so wide that not every goal can be reached to the hundredth of a rad.
+    result = move_to(bench, robot, robot.home, tolerance=0.2)
+    assert result.error_code == Result.NONE, result.error_text
+    assert require_rest(driver).model_box_hash == box_hash(robot.theta_box, robot.payload_prior.box)
+
+
 def test_payload_outside_the_prior_is_an_alarm_not_a_number(goals, bench, driver, robot, folder):
     heavy = SetPayload.Request(operation=SetPayload.Request.CHANGE, payload=load_payload(robot, "dumbbell_8lb"))
     assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", heavy).success

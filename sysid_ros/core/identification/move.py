@@ -90,7 +90,11 @@ class _MoveProcedure(RecedingProcedure):
         self._report(Phase.WAITING, "waiting for the arm", 0.0)
         try:
             self._backend.check_ready()
+            # What was noticed at rest, as that the payload is another one, must be known before anything moves.
+            self._backend.settle(0.0)
+            self._require_consistent(self._backend.estimate())
             reason = self._move()
+            self._require_consistent(self._backend.estimate())
             if self._distance > self._tolerance:
                 raise IdentificationFailed(
                     IdentificationErrorCode.PLAN_FAILED,
