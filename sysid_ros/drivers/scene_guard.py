@@ -7,16 +7,30 @@ from sysid_ros.core.planning.scene import Scene
 from sysid_ros.drivers.loop_types import LoopRefusal
 
 _UNKNOWN = "no scene has been heard yet; the safe planner publishes it"
+SCENE_PERIOD = 0.5
+"""How often a safe planner says again what is around the arm [s]."""
+SOURCE_MEMORY = 2.0
+"""A source of scenes that was silent for longer than this has gone [s]."""
 
 
 class SceneGuard:
-    """Compares certificates with the present scene, and the present scene with that of the motion."""
+    """Compares certificates with the present scene, and the present scene with that of the motion.
+
+    While two sources say what is around the arm, nobody knows it: certificates of one would be judged by the scene of
+    the other.
+    """
 
     def __init__(self) -> None:
         self._scene: Scene | None = None
         self._fault = _UNKNOWN
         self._hash = ""
         self._certified: dict[str, Scene] = {}
+        self._heard: dict[str, float] = {}  # sources by name: when they were heard last [s]
+
+    @property
+    def fault(self) -> str:
+        """Why the scene is not known; empty if it is."""
+        return self._fault
 
     @property
     def hash(self) -> str:
@@ -53,6 +67,20 @@ class SceneGuard:
             )
         # The motion before may still be on its way.
         self._certified = dict([*self._certified.items(), (self._hash, self._scene)][-2:])
+
+    def contradict(self, source: str, now: float) -> str:
+        """Notes that a source has spoken, and returns why what it says does not count; empty if it does.
+
+        Args:
+            source: Name of the source.
+            now: A steady time [s].
+        """
+        self._heard[source] = now
+        self._heard = {name: heard for name, heard in self._heard.items() if now - heard <= SOURCE_MEMORY}
+        if len(self._heard) == 1:
+            return ""
+        names = ", ".join(sorted(name or "one without a name" for name in self._heard))
+        return f"{len(self._heard)} safe planners say what is around the arm ({names}); stop all but one"
 
     def see(self, scene: Scene) -> str:
         """Takes a scene and returns why what moves now must stop; empty if it may go on."""

@@ -95,8 +95,8 @@ class ArmDriverParameters(Ros2ControlParameters):
         read_only=True,
     )  # fmt: skip
     start_tolerance: float = parameter(
-        _LOOP.start_tolerance, "rad", "Largest difference between the reference and the start of a trajectory",
-        lower=1e-6, upper=0.1, read_only=True,
+        _LOOP.start_tolerance, "rad", "Largest difference between the reference and the start of a trajectory; for a "
+        "proven one 1e-6 at most", lower=1e-6, upper=0.1, read_only=True,
     )  # fmt: skip
     following_error: float = parameter(
         _LOOP.following_error, "rad", "Tracking error at which the loop gives the arm up", lower=0.001, upper=1.0,
@@ -232,6 +232,7 @@ class ArmDriverNode(LifecycleNode):
         self._commander_time = -np.inf
         self._silence_reported = False
         self._is_moving = False
+        self._must_forget = False
         self._active_things: list[Any] = []
 
     # Lifecycle
@@ -279,7 +280,7 @@ class ArmDriverNode(LifecycleNode):
         # Over topics, real-time priority of the loop alone means nothing.
         self._has_real_time = self._has_priority and not self._config.values.is_ros2_control
         self._epochs.restart()  # a new loop counts from 1 and a simulated arm holds its first payload again
-        self._dropped, self._joint_state_ns, self._is_moving = 0, 0, False
+        self._dropped, self._joint_state_ns, self._is_moving, self._must_forget = 0, 0, False, False
         self._faults = InjectedFaults()
         self._change_faults(self._config.values)
         self._offer()
@@ -336,7 +337,7 @@ class ArmDriverNode(LifecycleNode):
             (self.destroy_subscription, self.create_subscription(Empty, "~/heartbeat", self._hear_commander, 1)),
             (
                 self.destroy_subscription,
-                self.create_subscription(SceneMessage, "safe_planner/scene", self._hear_scene, qos.LATCHED),
+                self.create_subscription(SceneMessage, "safe_planner/scene", self._hear_scene, qos.SCENE),
             ),
             (self.destroy_publisher, self._samples_publisher),
             (self.destroy_publisher, self._truth_publisher),
@@ -384,6 +385,8 @@ class ArmDriverNode(LifecycleNode):
         if status is None:
             return
         self._is_moving = status.is_moving
+        if self._must_forget and not status.is_moving:
+            self._forget_payload()
         if status.reason != self._last_text:
             self._last_text = status.reason
             # rclpy wants one call site per severity.
@@ -508,6 +511,8 @@ class ArmDriverNode(LifecycleNode):
     ) -> ExecuteTrajectory.Response:
         try:
             self._require_command("trajectory")
+            if self._must_forget:
+                raise LoopRefusal("trajectory", "the controller still has the model of the last payload; try again")
             trajectory, certificate = certified_from_message(request.plan, self._robot.joint_names)
             continuation = self._continuation(request)
             self._scene.admit(certificate, self._config.values.accept_sampled)
@@ -548,7 +553,10 @@ class ArmDriverNode(LifecycleNode):
         return LoopModel.of_payload(self._robot, estimate.box, np.array(estimate.values), nominal)
 
     def _hear_scene(self, message: SceneMessage) -> None:
+        before = self._scene.fault
         reason = self._scene.hear(message)
+        if before != self._scene.fault and self._scene.fault:
+            self.get_logger().error(f"nothing may move: {self._scene.fault}")
         if reason:
             try:
                 self._loop.brake(reason, LoopCode.STALE)
@@ -595,8 +603,12 @@ class ArmDriverNode(LifecycleNode):
         """Back to the payload's prior: what the controller was told was about another payload."""
         try:
             self._loop.set_model(LoopModel.nominal(self._robot), is_reset=True)
+            self._must_forget = False
         except SysidError as error:
-            self.get_logger().warning(f"the controller keeps the model of the last payload: {error}")
+            # Its certificate is about the last payload: nothing moves on with it, and nothing again before it is gone.
+            self._must_forget = True
+            self.get_logger().warning(f"the model of the last payload stays until the arm rests: {error}")
+            self._loop.brake("the payload was changed", LoopCode.STALE)
 
     def _check_joints_of_faults(self, parameters: Sequence[Parameter]) -> SetParametersResult:
         names = [

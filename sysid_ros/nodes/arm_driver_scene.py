@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_ros.core.errors import SysidError
 from sysid_ros.drivers import scene_guard
@@ -21,6 +23,9 @@ class SceneGuard(scene_guard.SceneGuard):
 
     def hear(self, message: SceneMessage) -> str:
         """Takes a scene and returns why what moves now must stop; empty if it may go on."""
+        contradiction = self.contradict(message.source, time.monotonic())
+        if contradiction:
+            return self.lose(contradiction)
         try:
             scene = scene_from_message(message, self._n)
         except SysidError as error:

@@ -75,6 +75,7 @@ class MonitorNode(Node):
         self._status_time = np.inf
         self._scene: Scene | None = None
         self._scene_fault = ""
+        self._scene_said = ("", "")
         self._is_scene_drawn = True
         self._publisher = self.create_publisher(MarkerArray, "~/markers", qos.MARKERS)
         self._plan_publisher = self.create_publisher(MarkerArray, "~/plan_markers", qos.MARKERS)
@@ -130,6 +131,10 @@ class MonitorNode(Node):
         self._plans.hear(HeardPlan(trajectory, certificate, scene))
 
     def _take_scene(self, message: SceneMessage) -> None:
+        said = message.hash, message.fault
+        if said == self._scene_said and message.hash:
+            return  # planners say it again and again
+        self._scene_said = said
         self._scene_fault = message.fault
         self._is_scene_drawn = False
         try:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import uuid
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
@@ -27,6 +30,7 @@ from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan
 from sysid_ros.core.planning.receding.settings import COSTS, RecedingSettings
 from sysid_ros.core.planning.scene import Scene
 from sysid_ros.core.planning.verifier import VerifierSettings
+from sysid_ros.drivers.scene_guard import SCENE_PERIOD
 from sysid_ros.nodes.safe_planner_scene import SceneBook, load_scene
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
@@ -49,11 +53,13 @@ CLOSE_TIMEOUT = 2.0
 """How long the end of the node waits for a running search [s]."""
 ANSWER_RESERVE = 0.1
 """Part of the time limit of a request that is left for the answer's way back [s]."""
+_REMEMBERED_STAMPS = 1000
 CHECKED = (
     "position, velocity and acceleration limits with the tracking error, over all time",
     "torque limits for every parameter in the boxes, with what feedback may add, over all time",
     "distances of the spheres of arm and payload to each other, to the ground and to obstacles, over all time",
-    "torque limits in stops along the path, begun at any time",
+    "torque limits in stops along the path, begun at any time, if errors grow there no more than is allowed for, which "
+    "is measured, not proven",
 )
 NOT_CHECKED = ("what docs/planning.md names as assumptions",)
 
@@ -69,6 +75,11 @@ class SafePlannerParameters(SceneParameters):
     clearance: float = parameter(
         0.01, "m", "Distance to keep between spheres, to the ground and to obstacles; a scene may ask for more",
         lower=0.0, upper=1.0, read_only=True,
+    )  # fmt: skip
+    obstacles_timeout: float = parameter(
+        0.0, "s", "Longest silence on the topic obstacles, from the start on; after it nothing is certified, and what "
+        "moves brakes. 0: it may be silent, and obstacles stay until they are deleted",
+        lower=0.0, upper=3600.0, read_only=True,
     )  # fmt: skip
     torque_fraction: float = parameter(
         _VERIFIER.torque_fraction, "-", "Part of the torque limits that may be used", lower=0.01, upper=1.0,
@@ -162,6 +173,8 @@ class SafePlannerNode(LifecycleNode):
         self._begun = 0
         self._planning = threading.Lock()
         self._law_fault = ""
+        self._source = f"{self.get_fully_qualified_name()} {uuid.uuid4().hex[:8]}"
+        self._latched_stamps: deque[int] = deque(maxlen=_REMEMBERED_STAMPS)
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Loads robot and scene and offers the services, which refuse everything until the node is active."""
@@ -169,15 +182,20 @@ class SafePlannerNode(LifecycleNode):
         try:
             robot = self._robot = values.load_robot(self.get_logger())
             self._planner = self._new_planner()
-            self._book = SceneBook(robot, values.fixed_scene())
+            self._book = SceneBook(robot, values.fixed_scene(), values.obstacles_timeout)
         except SysidError as error:
             self.get_logger().fatal(str(error))
             return TransitionCallbackReturn.FAILURE
         self._plan_publisher = self.create_publisher(CertifiedTrajectory, "~/plan", qos.LATCHED)
         self._status_publisher = self.create_publisher(PlanStatus, "~/status", qos.STATUS)
-        self._scene_publisher = self.create_publisher(SceneMessage, "~/scene", qos.LATCHED)
+        self._scene_publisher = self.create_publisher(SceneMessage, "~/scene", qos.SCENE)
         status_subscription = self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
-        obstacles = self.create_subscription(MarkerArray, "obstacles", self._take_obstacles, qos.LATCHED)
+        # A subscription that hears what was published before it came does not hear publishers with the defaults of ROS.
+        quiet = SubscriptionEventCallbacks(use_default_callbacks=False)  # the other one hears those
+        latched = self.create_subscription(
+            MarkerArray, "obstacles", self._take_latched_obstacles, qos.OBSTACLES, event_callbacks=quiet
+        )
+        volatile = self.create_subscription(MarkerArray, "obstacles", self._take_obstacles, qos.OBSTACLES_VOLATILE)
         law = self.create_subscription(String, "arm_driver/control_law", self._take_law, qos.LATCHED)
         self._offered = [
             (self.destroy_service, create_long_service(self, CertifyTrajectory, "~/certify", self._certify)),
@@ -185,7 +203,9 @@ class SafePlannerNode(LifecycleNode):
             (self.destroy_service, create_long_service(self, PlanTo, "~/plan_to", self._plan_to)),
             (self.destroy_service, self.create_service(Trigger, "~/cancel", self._cancel)),
             (self.destroy_subscription, status_subscription),
-            (self.destroy_subscription, obstacles),
+            (self.destroy_subscription, latched),
+            (self.destroy_subscription, volatile),
+            (self.destroy_timer, self.create_timer(SCENE_PERIOD, self._repeat_scene)),
             (self.destroy_subscription, law),
             (self.destroy_publisher, self._plan_publisher),
             (self.destroy_publisher, self._status_publisher),
@@ -255,16 +275,21 @@ class SafePlannerNode(LifecycleNode):
     def _change_scene(self, values: SafePlannerParameters) -> None:
         if self._book is None:
             return
-        try:
-            self._book.fix(values.fixed_scene())
-            self._book.fault = ""
-        except SysidError as error:
-            self._book.fault = str(error)
-            self.get_logger().error(f"nothing is certified: {error}")
+        self._book.fix(values.fixed_scene)
+        if self._book.fault:
+            self.get_logger().error(f"nothing is certified: {self._book.fault}")
         self._publish_scene()
 
-    def _take_obstacles(self, message: MarkerArray) -> None:
-        if not self._book.hear(message):
+    def _take_latched_obstacles(self, message: MarkerArray, info: dict[str, Any]) -> None:
+        self._latched_stamps.append(info["source_timestamp"])
+        self._hear_obstacles(message)
+
+    def _take_obstacles(self, message: MarkerArray, info: dict[str, Any]) -> None:
+        if info["source_timestamp"] not in self._latched_stamps:  # else it came by the other subscription before
+            self._hear_obstacles(message)
+
+    def _hear_obstacles(self, message: MarkerArray) -> None:
+        if not self._book.hear(message, time.monotonic()):
             return
         if self._book.fault:
             self.get_logger().error(f"nothing is certified until obstacles can be used again: {self._book.fault}")
@@ -272,8 +297,14 @@ class SafePlannerNode(LifecycleNode):
             self.get_logger().info(f"obstacles have changed: {self._describe_scene()}")
         self._publish_scene()
 
+    def _repeat_scene(self) -> None:
+        """Says again what is around the arm: who hears two planners knows that it cannot believe either."""
+        if self._book.listen(time.monotonic()) and self._book.fault:
+            self.get_logger().error(f"nothing is certified: {self._book.fault}")
+        self._publish_scene()
+
     def _publish_scene(self) -> None:
-        message = scene_to_message(self._book.best, time.time_ns(), self._robot.base_frame)
+        message = scene_to_message(self._book.best, time.time_ns(), self._robot.base_frame, self._source)
         message.fault = self._book.fault
         self._scene_publisher.publish(message)
 

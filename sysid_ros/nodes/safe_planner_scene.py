@@ -2,44 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import yaml
-from visualization_msgs.msg import MarkerArray
+from visualization_msgs.msg import Marker, MarkerArray
 
 from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import config_directories
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.scene import Obstacle, Scene
 from sysid_ros.core.planning.verifier import require_scene
-from sysid_ros.ros.conversions.obstacles import Key, obstacles_from_markers
+from sysid_ros.ros.conversions.obstacles import Key, key_of, obstacles_from_markers
 
 
 class SceneBook:
-    """Keeps what is known of the surroundings. Where a message cannot be used, nothing is known until a good one comes.
+    """Keeps what is known of the surroundings.
+
+    Where a message cannot be used, nothing is known until good ones have come about all of its obstacles, or have
+    deleted them.
 
     Args:
         robot: The arm.
         fixed: What is there whatever the topic says.
+        timeout: Longest silence of the topic [s]; 0 where it may be silent, from the start and for ever.
 
-    Attributes:
-        fault: Why the surroundings are not known; empty if they are.
+    Raises:
+        ParameterOutOfRange: Something fixed is where the base of the arm stands.
     """
 
-    def __init__(self, robot: RobotModel, fixed: Scene):
-        self._robot = robot
+    def __init__(self, robot: RobotModel, fixed: Scene, timeout: float = 0.0):
+        self._robot, self._timeout = robot, timeout
         self._heard: dict[Key, Obstacle] = {}
-        self.fault = ""
-        self.fix(fixed)
-
-    def fix(self, fixed: Scene) -> None:
-        """Changes what is there whatever the topic says.
-
-        Raises:
-            ParameterOutOfRange: Something of it is where the base of the arm stands.
-        """
-        require_scene(self._robot, fixed)
+        self._heard_at = -np.inf
+        self._fixed_fault, self._topic_fault, self._silence = "", "", ""
+        self._unclear: set[Key] = set()  # obstacles of messages that could not be used
+        require_scene(robot, fixed)
         self._fixed = fixed
+        self.listen(0.0)
+
+    @property
+    def fault(self) -> str:
+        """Why the surroundings are not known; empty if they are."""
+        return "; ".join(filter(None, (self._fixed_fault, self._topic_fault, self._silence)))
+
+    def fix(self, make: Callable[[], Scene]) -> None:
+        """Changes what is there whatever the topic says; where it cannot be used, nothing is known until it can.
+
+        Args:
+            make: Gives the scene, or raises what is wrong with it.
+        """
+        try:
+            fixed = make()
+            require_scene(self._robot, fixed)
+        except SysidError as error:
+            self._fixed_fault = str(error)
+            return
+        self._fixed, self._fixed_fault = fixed, ""
+
+    def listen(self, now: float) -> bool:
+        """Looks at how long the topic has been silent, at a steady time [s]; returns whether anything has changed."""
+        before, silence = self._silence, now - self._heard_at
+        if not self._timeout or silence <= self._timeout:
+            self._silence = ""
+        elif np.isinf(silence):
+            self._silence = "no obstacles have been heard yet, and obstacles_timeout asks for them"
+        else:
+            self._silence = f"no obstacles were heard for more than the {self._timeout:g} s of obstacles_timeout"
+        return before != self._silence
 
     @property
     def scene(self) -> Scene:
@@ -57,17 +88,23 @@ class SceneBook:
         """The last scene that was known, for pictures."""
         return self._joined(self._heard)
 
-    def hear(self, message: MarkerArray) -> bool:
-        """Takes obstacles; returns whether anything has changed."""
-        was_known, before = not self.fault, self.best.hash()
+    def hear(self, message: MarkerArray, now: float = 0.0) -> bool:
+        """Takes obstacles at a steady time [s]; returns whether anything has changed."""
+        fault, before = self.fault, self.best.hash()
         try:
             heard = obstacles_from_markers(message, self._heard, self._robot.base_frame)
             require_scene(self._robot, self._joined(heard))
         except SysidError as error:
-            changed, self.fault = self.fault != str(error), str(error)
-            return changed
-        self._heard, self.fault = heard, ""
-        return not was_known or self.best.hash() != before
+            self._topic_fault = str(error)
+            self._unclear.update(key_of(marker) for marker in message.markers)
+        else:
+            self._heard, self._heard_at = heard, now
+            # A good message about one obstacle does not say where the one is that could not be understood.
+            for marker in message.markers:
+                self._unclear = set() if marker.action == Marker.DELETEALL else self._unclear - {key_of(marker)}
+            self._topic_fault = self._topic_fault if self._unclear else ""
+            self.listen(now)
+        return fault != self.fault or self.best.hash() != before
 
     def _joined(self, heard: dict[Key, Obstacle]) -> Scene:
         fixed = self._fixed

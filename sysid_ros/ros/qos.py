@@ -5,10 +5,10 @@ from __future__ import annotations
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
 
-def _profile(depth: int, reliable: bool = True, latched: bool = False) -> QoSProfile:
+def _profile(depth: int | None, reliable: bool = True, latched: bool = False) -> QoSProfile:
     return QoSProfile(
-        history=HistoryPolicy.KEEP_LAST,
-        depth=depth,
+        history=HistoryPolicy.KEEP_ALL if depth is None else HistoryPolicy.KEEP_LAST,
+        depth=depth or 0,
         reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
         durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
     )
@@ -22,6 +22,15 @@ LATCHED = _profile(1, latched=True)
 
 STATUS = _profile(1, latched=True)
 """State of the driver and of plans: the latest is what counts."""
+
+SCENE = _profile(10, latched=True)
+"""What the planner says is around the arm, of every planner there is."""
+
+OBSTACLES = _profile(None, latched=True)
+"""Obstacles as received from those that keep their last messages for late comers: each may add to those before."""
+
+OBSTACLES_VOLATILE = _profile(None)
+"""Obstacles as received from those that do not, as publishers are with the defaults of ROS."""
 
 JOINT_STATES = _profile(100)
 """Joint states as published: reliable, which serves every kind of subscriber."""

@@ -1,5 +1,6 @@
 """The driver node with its real loop process: what it publishes, what it refuses, how every fault ends."""
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,16 +13,19 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
+from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
 from sysid_ros.core.estimation.estimate import ParameterEstimate
 from sysid_ros.core.model.box import Box
 from sysid_ros.core.planning.certificate import box_hash
 from sysid_ros.core.planning.scene import Obstacle, Scene
 from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.core.planning.verifier.robot_hash import robot_hash
 from sysid_ros.drivers.mock import load_payload
+from sysid_ros.drivers.scene_guard import SOURCE_MEMORY
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_to_message, estimate_to_message
+from sysid_ros.ros.conversions import certified_to_message, estimate_to_message, scene_to_message
 from sysid_ros.ros.diagnostics import Level
 from sysid_ros.ros.waiting import wait_until
 
@@ -123,7 +127,7 @@ def test_uncertified_motions_are_refused_with_the_reason(driver, robot):
         "was issued for parameter box": driver.execute(trajectory, box_hash=box_hash(robot.theta_box, smaller)),
         "it is valid from": driver.execute(trajectory, issued_at=0.0, expires_at=1.0),
         "must be positive": driver.execute(trajectory, tracking_bound=np.zeros(7)),
-        "0.1000 rad away from the held position": driver.execute(far),
+        "0.100000 rad away from the held position": driver.execute(far),
         "only checked at samples; a proof is needed": driver.execute(trajectory, method="sampled"),
         "was certified for scene 1111": driver.execute(trajectory, scene_hash="1" * 64),
         "was certified for scene none": driver.execute(trajectory, scene_hash=""),
@@ -172,6 +176,43 @@ def test_nothing_moves_while_the_surroundings_are_not_known(bench, driver):
     driver.show(Scene())
     driver.start(duration=LONG)
     brake(bench, driver)
+
+
+def test_two_planners_are_as_good_as_none(bench, driver):
+    ours = bench.node.create_publisher(SceneMessage, "safe_planner/scene", qos.SCENE)
+    other = bench.node.create_publisher(SceneMessage, "safe_planner/scene", qos.SCENE)
+    driver.start(duration=LONG)
+
+    def is_said(words):
+        ours.publish(scene_to_message(Scene(), source="ours"))
+        other.publish(scene_to_message(Scene(ground_height=-2.0), source="other"))
+        return words in driver.status.latest.text
+
+    words = "2 safe planners say what is around the arm (other, ours); stop all but one"
+    assert wait_until(lambda: is_said(words), PATIENCE)
+    status, speed = driver.wait_for_rest()
+    assert status.code == DriverStatus.CODE_STALE and speed < 0.01
+    refused = driver.execute(driver.move())
+    assert not refused.accepted and "not known: 2 safe planners" in refused.message
+    # The other one has ended; who remains says again what it knows, and that is believed again.
+    bench.node.destroy_publisher(other)
+
+    def is_known():
+        ours.publish(scene_to_message(Scene(), source="ours"))
+        return driver.status.latest.scene_hash == Scene().hash()
+
+    assert wait_until(is_known, PATIENCE)
+    bench.node.destroy_publisher(ours)
+    time.sleep(1.1 * SOURCE_MEMORY)  # now the probe speaks alone
+    driver.show(Scene())
+    driver.start(duration=LONG)
+    brake(bench, driver)
+
+
+def test_a_plan_for_another_model_of_the_robot_is_refused(driver, robot):
+    stronger = replace(robot, limits=replace(robot.limits, tau_max=10.0 * robot.limits.tau_max))
+    refused = driver.execute(driver.move(), robot_hash=robot_hash(stronger))
+    assert not refused.accepted and "planner and driver need the same model" in refused.message
 
 
 def test_a_plan_takes_over_in_motion(bench, driver, robot):
@@ -313,10 +354,18 @@ def test_announced_payload_changes_epoch_and_model_unannounced_does_not(bench, d
     assert epochs == sorted(epochs)
     assert not truth.wait(lambda message: message.payload_epoch == epoch + 1).valid
 
+    driver.start(duration=LONG)
+    assert change(SetPayload.Request.ATTACH, payload, True).payload_epoch == epoch + 2
+    status, _ = driver.wait_for_rest()
+    assert status.code == DriverStatus.CODE_STALE and "the payload was changed" in status.text
+    assert wait_until(lambda: driver.execute(driver.move(duration=LONG)).accepted, PATIENCE)
+    brake(bench, driver)
+    assert change(SetPayload.Request.DETACH, np.zeros(10), True).payload_epoch == epoch + 3
+
     impossible = np.array(payload)
     impossible[4] = -1.0
     refused = change(SetPayload.Request.ATTACH, impossible, True)
-    assert not refused.success and refused.payload_epoch == epoch + 1 and refused.message
+    assert not refused.success and refused.payload_epoch == epoch + 3 and refused.message
 
 
 def apply_narrow_estimate(bench, robot):

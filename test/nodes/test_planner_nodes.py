@@ -224,9 +224,10 @@ def test_parameters_and_obstacles_reach_the_judgement(bench, safe, robot):
     obstacles = bench.node.create_publisher(MarkerArray, "obstacles", qos.LATCHED)
 
     def show(**fields):
-        before = len(scenes.messages)
+        before, said = len(scenes.messages), (scenes.latest.hash, scenes.latest.fault)
         obstacles.publish(MarkerArray(markers=[marker(**{"frame": robot.base_frame, **fields})]))
-        return scenes.wait(after=before)
+        # The planner says again and again what has not changed.
+        return scenes.wait(lambda scene: (scene.hash, scene.fault) != said, after=before)
 
     scenes.wait()
     hashes = [scenes.latest.hash]
@@ -253,12 +254,24 @@ def test_parameters_and_obstacles_reach_the_judgement(bench, safe, robot):
     assert scenes.latest.hash == hashes[0]
 
 
-def marker(frame, x=0.0, y=0.0, z=0.0, action=Marker.ADD):
-    one = Marker(ns="box", id=1, type=Marker.CUBE, action=action)
+def marker(frame, x=0.0, y=0.0, z=0.0, action=Marker.ADD, number=1):
+    one = Marker(ns="box", id=number, type=Marker.CUBE, action=action)
     one.header.frame_id = frame
     one.pose.position.x, one.pose.position.y, one.pose.position.z = float(x), float(y), float(z)
     one.scale.x = one.scale.y = one.scale.z = 0.1
     return one
+
+
+def test_obstacles_of_publishers_with_the_defaults_of_ros_are_heard(bench, safe, robot):
+    scenes = bench.listen(Scene, "safe_planner/scene", qos.LATCHED)
+    scenes.wait()
+    obstacles = bench.node.create_publisher(MarkerArray, "obstacles", 10)
+    assert wait_until(lambda: obstacles.get_subscription_count() > 0, PATIENCE)
+    for number in range(5):  # each adds to those before
+        obstacles.publish(MarkerArray(markers=[marker(robot.base_frame, y=2.0 + number, number=number)]))
+    scenes.wait(lambda scene: len(scene.obstacle_names) == 5)
+    obstacles.publish(MarkerArray(markers=[marker(robot.base_frame, action=Marker.DELETEALL)]))
+    scenes.wait(lambda scene: len(scene.obstacle_names) == 0, after=len(scenes.messages))
 
 
 def test_plans_that_take_over_from_each_other(bench, safe, robot, known):

@@ -37,7 +37,7 @@ def obstacles_from_markers(
     """
     obstacles = dict(present)
     for marker in message.markers:
-        key = (marker.ns, int(marker.id))
+        key = key_of(marker)
         if marker.action == Marker.DELETEALL:
             obstacles.clear()
         elif marker.action == Marker.DELETE:
@@ -47,6 +47,11 @@ def obstacles_from_markers(
         else:
             raise InvalidMessage("MarkerArray", _name(marker), f"has the unknown action {marker.action}")
     return obstacles
+
+
+def key_of(marker: Marker) -> Key:
+    """What tells obstacles apart: namespace and number."""
+    return marker.ns, int(marker.id)
 
 
 def _obstacle(marker: Marker, base_frame: str) -> Obstacle:
