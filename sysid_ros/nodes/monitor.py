@@ -75,7 +75,6 @@ class MonitorNode(Node):
         self._status_time = np.inf
         self._scene: Scene | None = None
         self._scene_fault = ""
-        self._scene_said = ("", "")
         self._is_scene_drawn = True
         self._publisher = self.create_publisher(MarkerArray, "~/markers", qos.MARKERS)
         self._plan_publisher = self.create_publisher(MarkerArray, "~/plan_markers", qos.MARKERS)
@@ -131,18 +130,17 @@ class MonitorNode(Node):
         self._plans.hear(HeardPlan(trajectory, certificate, scene))
 
     def _take_scene(self, message: SceneMessage) -> None:
-        said = message.hash, message.fault
-        if said == self._scene_said and message.hash:
-            return  # planners say it again and again
-        self._scene_said = said
+        before = self._scene_fault, self._scene and self._scene.hash()
         self._scene_fault = message.fault
-        self._is_scene_drawn = False
         try:
             self._scene = scene_from_message(message, self._robot.n)
         except SysidError as error:
             # The last scene that could be used stays in the picture, as one that is no longer known to be true.
             self._scene_fault = message.fault or f"the scene cannot be used: {error}"
             self._complain("safe_planner/scene", error)
+        # Planners say it again and again.
+        if before != (self._scene_fault, self._scene and self._scene.hash()):
+            self._is_scene_drawn = False
 
     def _take_status(self, message: DriverStatus) -> None:
         self._status_time = time.monotonic()

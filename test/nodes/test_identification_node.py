@@ -12,10 +12,11 @@ from std_srvs.srv import Trigger
 from suite_bench import GoalProbe, SuiteOfProcesses, send_goal
 
 from sysid_msgs.action import Identify, MoveTo
-from sysid_msgs.msg import DriverStatus
+from sysid_msgs.msg import DriverStatus, ParameterEstimate
 from sysid_msgs.srv import SetPayload
 from sysid_ros.core.planning.certificate import box_hash
 from sysid_ros.drivers.mock import load_payload
+from sysid_ros.ros import qos
 from sysid_ros.ros.shared_memory import existing_files, files_in_use, remove_unused
 from sysid_ros.ros.waiting import wait_until
 
@@ -205,10 +206,12 @@ def test_the_trigger_identifies_again_after_a_cancelled_goal(bench, driver):
 def test_another_payload_than_the_identified_one_ends_the_move(bench, driver, robot):
     identified = driver.wait_for(HOLD).model_box_hash
     nothing = SetPayload.Request(operation=SetPayload.Request.DETACH)
+    estimates = bench.listen(ParameterEstimate, f"{NAMESPACE}/estimator/estimate", qos.LATCHED)
     assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", nothing).success
+    estimates.wait(lambda estimate: not estimate.is_consistent)  # it hangs no more
     goal = np.array(driver.wait_for(HOLD).reference_position) + [0.3, -0.2, 0.1, -0.2, 0.1, 0.2, -0.1]
     result = move_to(bench, robot, goal)
-    assert result.error_code == Result.INCONSISTENT, result.error_text
+    assert result.error_code == Result.INCONSISTENT and result.motion_time == 0.0, result.error_text
     assert "The payload has changed" in result.error_text and "planned with the prior" in result.error_text
     assert require_rest(driver).model_box_hash == identified
     # With the prior bounds are so wide that not every goal can be reached to the hundredth of a rad.
