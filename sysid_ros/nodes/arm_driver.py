@@ -558,10 +558,14 @@ class ArmDriverNode(LifecycleNode):
         if before != self._scene.fault and self._scene.fault:
             self.get_logger().error(f"nothing may move: {self._scene.fault}")
         if reason:
-            try:
-                self._loop.brake(reason, LoopCode.STALE)
-            except SysidError as error:
-                self.get_logger().fatal(str(error), throttle_duration_sec=2.0)
+            self._stop(reason)
+
+    def _stop(self, reason: str) -> None:
+        """Brakes an arm that moves on grounds that do not hold any more."""
+        try:
+            self._loop.brake(reason, LoopCode.STALE)
+        except SysidError as error:
+            self.get_logger().fatal(str(error), throttle_duration_sec=2.0)
 
     def _brake(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         def brake() -> None:
@@ -608,7 +612,7 @@ class ArmDriverNode(LifecycleNode):
             # Its certificate is about the last payload: nothing moves on with it, and nothing again before it is gone.
             self._must_forget = True
             self.get_logger().warning(f"the model of the last payload stays until the arm rests: {error}")
-            self._loop.brake("the payload was changed", LoopCode.STALE)
+            self._stop("the payload was changed")
 
     def _check_joints_of_faults(self, parameters: Sequence[Parameter]) -> SetParametersResult:
         names = [

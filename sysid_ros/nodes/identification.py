@@ -271,7 +271,9 @@ class IdentificationNode(Node):
             self._reporter(on_progress),
         )
         result = self._run_of_goal.run()
-        self._known = self._run_of_goal.model
+        estimate = self._watch.estimate
+        is_doubtful = estimate is not None and not estimate.is_consistent
+        self._known = KnownModel() if is_doubtful else self._run_of_goal.model
         return result
 
     def _reporter(self, on_progress: Callable[[Progress], None]) -> Callable[[Progress], None]:

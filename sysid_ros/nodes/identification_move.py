@@ -15,7 +15,7 @@ from sysid_ros.core.identification import IdentificationErrorCode, Identificatio
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.nodes.identification_backend import KnownModel, RosBackend, SuiteClients
 from sysid_ros.nodes.identification_watch import SuiteWatch
-from sysid_ros.ros.conversions import joint_vector_from_message
+from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message
 
 if TYPE_CHECKING:
     from sysid_ros.nodes.identification import IdentificationParameters
@@ -99,10 +99,11 @@ class MoveRun:
                 raise ParameterOutOfRange(f"goal_position of {name} [rad]", float(value), f"{low:g} to {high:g}")
 
     def _use_model(self) -> None:
-        """Plans with what the controller was given last, if it still has it; else with the prior for both."""
+        """Plans with the payload the controller was given last, if it still has it; else with the prior for both."""
         known, status = self._known, self._watch.status
         self._uses_model = True
-        if status is not None and known.box_hash and status.model_box_hash == known.box_hash:
+        is_identified = estimate_from_message(known.estimate) is not None
+        if is_identified and status is not None and status.model_box_hash == known.box_hash:
             self._backend.adopt_model(known)
         else:
             self._backend.begin_with_prior()

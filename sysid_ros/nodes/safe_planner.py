@@ -43,6 +43,7 @@ from sysid_ros.ros.conversions import (
     stamp_from_message,
     trajectory_from_message,
 )
+from sysid_ros.ros.conversions.obstacles import key_of
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import SceneParameters
@@ -53,7 +54,7 @@ CLOSE_TIMEOUT = 2.0
 """How long the end of the node waits for a running search [s]."""
 ANSWER_RESERVE = 0.1
 """Part of the time limit of a request that is left for the answer's way back [s]."""
-_REMEMBERED_STAMPS = 1000
+_REMEMBERED_MESSAGES = 1000
 CHECKED = (
     "position, velocity and acceleration limits with the tracking error, over all time",
     "torque limits for every parameter in the boxes, with what feedback may add, over all time",
@@ -86,7 +87,7 @@ class SafePlannerParameters(SceneParameters):
         read_only=True,
     )  # fmt: skip
     brake_times: tuple[float, ...] = parameter(
-        _VERIFIER.brake_times, "s", "Times to rest that are tried for stops along the path, ascending", lower=0.05,
+        _VERIFIER.brake_times, "s", "Times to rest that are tried for stops along the path, ascending", lower=0.1,
         upper=10.0, read_only=True,
     )  # fmt: skip
     validity: float = parameter(
@@ -156,6 +157,11 @@ def _pick(kind: Any, parameters: SafePlannerParameters) -> Any:
     return kind(**values)
 
 
+def _mark_of(message: MarkerArray, info: dict[str, Any]) -> tuple:
+    """What tells messages about obstacles apart."""
+    return info["source_timestamp"], *(key_of(one) for one in message.markers)
+
+
 class SafePlannerNode(LifecycleNode):
     """Serves ``~/plan_next``, ``~/plan_to`` and ``~/certify``; publishes the scene, plans and judgements."""
 
@@ -174,7 +180,7 @@ class SafePlannerNode(LifecycleNode):
         self._planning = threading.Lock()
         self._law_fault = ""
         self._source = f"{self.get_fully_qualified_name()} {uuid.uuid4().hex[:8]}"
-        self._latched_stamps: deque[int] = deque(maxlen=_REMEMBERED_STAMPS)
+        self._latched_heard: deque[tuple] = deque(maxlen=_REMEMBERED_MESSAGES)
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Loads robot and scene and offers the services, which refuse everything until the node is active."""
@@ -281,11 +287,12 @@ class SafePlannerNode(LifecycleNode):
         self._publish_scene()
 
     def _take_latched_obstacles(self, message: MarkerArray, info: dict[str, Any]) -> None:
-        self._latched_stamps.append(info["source_timestamp"])
+        self._latched_heard.append(_mark_of(message, info))
         self._hear_obstacles(message)
 
     def _take_obstacles(self, message: MarkerArray, info: dict[str, Any]) -> None:
-        if info["source_timestamp"] not in self._latched_stamps:  # else it came by the other subscription before
+        # Else it came by the other subscription before.
+        if not info["source_timestamp"] or _mark_of(message, info) not in self._latched_heard:
             self._hear_obstacles(message)
 
     def _hear_obstacles(self, message: MarkerArray) -> None:

@@ -218,6 +218,12 @@ def test_another_payload_than_the_identified_one_ends_the_move(bench, driver, ro
     result = move_to(bench, robot, robot.home, tolerance=0.2)
     assert result.error_code == Result.NONE, result.error_text
     assert require_rest(driver).model_box_hash == box_hash(robot.theta_box, robot.payload_prior.box)
+    # With the prior any of its payloads may be taken up between moves.
+    taken = SetPayload.Request(operation=SetPayload.Request.ATTACH, payload=load_payload(robot, "dumbbell_4lb"))
+    assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", taken).success
+    estimates.wait(lambda estimate: not estimate.is_consistent, after=len(estimates.messages))
+    result = move_to(bench, robot, robot.home + 0.02, tolerance=0.2)
+    assert result.error_code == Result.NONE, result.error_text
 
 
 def test_payload_outside_the_prior_is_an_alarm_not_a_number(goals, bench, driver, robot, folder):

@@ -115,7 +115,7 @@ def recheck(robot: RobotModel, plan: CertifiedPlan, settings: VerifierSettings |
         if one != robot_hash(robot):
             problems.append(
                 f"it is for a robot {one[:12] or 'that is not stated'}, but '{robot.name}' here is "
-                f"{robot_hash(robot)[:12]}"
+                f"{robot_hash(robot)[:12]} (older versions of this package computed it otherwise)"
             )
     brake_time = certificate.brake_time
     # A certificate of samples says that it proves nothing; it need not name a brake time.
