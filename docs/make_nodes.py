@@ -86,7 +86,7 @@ def _found(module: ModuleType) -> list[tuple[str, str, str, str]]:
             quality = _quality(call.args[-1]) if what in ("publishes", "subscribes") else ""
             found.add((what, words[1].value, name, quality))
     order = list(dict.fromkeys(_CALLS.values()))
-    return sorted(found, key=lambda row: (order.index(row[0]), row[1]))
+    return sorted(found, key=lambda row: (order.index(row[0]), *row[1:]))
 
 
 def _quality(argument: ast.expr) -> str:
