@@ -193,6 +193,10 @@ class DriverProbe:
         not_idle = DriverStatus.MODE_IDLE
         self.status.wait(lambda status: status.scene_hash == wanted and status.mode != not_idle, after=before)
 
+    def repeat(self, scene):
+        """Says again what is around the arm, as the safe planner does."""
+        self._scenes.publish(scene_to_message(scene))
+
     def wait_for(self, mode, seconds=PATIENCE, after=None, **fields):
         """The status that has this mode and these fields and is not taking over, from now or number ``after`` on."""
 
