@@ -231,7 +231,7 @@ class IdentificationNode(Node):
             )
 
         result = run.run(handle.request, self._reporter(report))
-        self._known = run.model
+        self._remember(run.model)
         return result
 
     # Trigger
@@ -271,10 +271,14 @@ class IdentificationNode(Node):
             self._reporter(on_progress),
         )
         result = self._run_of_goal.run()
+        self._remember(self._run_of_goal.model)
+        return result
+
+    def _remember(self, model: KnownModel) -> None:
+        """What the next move may rest on: nothing where data contradict it, so that it uses the prior."""
         estimate = self._watch.estimate
         is_doubtful = estimate is not None and not estimate.is_consistent
-        self._known = KnownModel() if is_doubtful else self._run_of_goal.model
-        return result
+        self._known = KnownModel() if is_doubtful else model
 
     def _reporter(self, on_progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
         def report(progress: Progress) -> None:

@@ -51,7 +51,6 @@ class MoveRun:
         self._known = known
         self._is_cancelled = is_cancelled
         self._uses_model = False
-        self._is_doubtful = False
         self._backend = RosBackend(node, robot, watch, clients, parameters, is_cancelled=is_cancelled)
 
     @property
@@ -61,9 +60,7 @@ class MoveRun:
 
     @property
     def model(self) -> KnownModel:
-        """What the controller was given; nothing where data contradict it, so that the next move uses the prior."""
-        if self._is_doubtful:
-            return KnownModel()
+        """What the controller has been given."""
         return self._backend.model if self._uses_model else self._known
 
     def run(self, request: MoveTo.Goal, on_progress: Callable[[Progress], None]) -> MoveTo.Result:
@@ -110,7 +107,6 @@ class MoveRun:
 
     def _failure(self, code: IdentificationErrorCode, text: str) -> MoveTo.Result:
         if code == IdentificationErrorCode.INCONSISTENT and self._uses_model:
-            self._is_doubtful = True
             text += ". The next move will be planned with the prior of the payload; identify it to know more"
         if self._backend.unrest:
             text += f". Watch the arm: {self._backend.unrest}"

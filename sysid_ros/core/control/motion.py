@@ -67,6 +67,11 @@ class MotionSamples:
     payload_goal: Array | None = None
     blend_left: float = 0.0
 
+    @property
+    def goal(self) -> Array:
+        """Nominal payload the controller was given last, (10,)."""
+        return self.payload[-1] if self.payload_goal is None else self.payload_goal
+
     def slopes(self, values: Array) -> Array:
         """Slopes of values (N, ...) over the intervals, (N - 1, ...)."""
         return np.diff(values, axis=0) / self.step
@@ -127,9 +132,8 @@ def sample_motion(
     else:
         _require_continuity(past, q[0], v[0])
         starts, head = past.a[-1], past.jumps
-        goal = past.payload[-1] if past.payload_goal is None else past.payload_goal
         # A change to the same payload that is under way goes on; to another one, it begins anew from what is in use.
-        blend_left = past.blend_left if np.array_equal(payload, goal) else blend_time
+        blend_left = past.blend_left if np.array_equal(payload, past.goal) else blend_time
         share = np.minimum(times / blend_left, 1.0) if blend_left > 0.0 else np.ones_like(times)
         payloads = past.payload[-1] + share[:, None] * (payload - past.payload[-1])
         payloads[share >= 1.0] = payload

@@ -90,10 +90,9 @@ class TrackingBound:
     def digest(self) -> str:
         """Fingerprint of all that it says of its motion, and of what it leaves to the next, as 64 hex digits."""
         samples, tube = self.whole.samples, self.whole.tube
-        goal = samples.payload if samples.payload_goal is None else samples.payload_goal
         times = [self.settling_time, self.start, samples.blend_left]
         errors = (self.position, self.velocity, self.torque, self.take_over, *vars(tube).values())
-        return fingerprint(f"bound:{self.law}", times, self.whole.theta, samples.payload, goal, *errors)
+        return fingerprint(f"bound:{self.law}", times, self.whole.theta, samples.payload, samples.goal, *errors)
 
     @property
     def law(self) -> str:

@@ -11,6 +11,13 @@ from sysid_ros.core.model.robot import RobotModel, tool_transform
 Array = NDArray[np.float64]
 
 
+def joint_axis(model: pin.Model, joint: int) -> Array:
+    """Axis of a revolute joint in its own frame, (3,)."""
+    data = model.joints[joint].createData()
+    model.joints[joint].calc(data, np.zeros(model.nq))
+    return np.array(data.S[3:]).reshape(3)
+
+
 class BodyPoses:
     """Forward kinematics of one robot; keeps Pinocchio's workspace, so use one per thread.
 

@@ -110,12 +110,12 @@ def recheck(robot: RobotModel, plan: CertifiedPlan, settings: VerifierSettings |
     Returns:
         The problems, none if the certificate holds.
     """
-    problems, certificate, found = [], plan.certificate, None
+    problems, certificate, found, own = [], plan.certificate, None, robot_hash(robot)
     for one in dict.fromkeys((plan.robot_hash, certificate.robot_hash)):
-        if one != robot_hash(robot):
+        if one != own:
             problems.append(
                 f"it is for a robot {one[:12] or 'that is not stated'}, but '{robot.name}' here is "
-                f"{robot_hash(robot)[:12]} (older versions of this package computed it otherwise)"
+                f"{own[:12]} (older versions of this package computed it otherwise)"
             )
     brake_time = certificate.brake_time
     # A certificate of samples says that it proves nothing; it need not name a brake time.

@@ -20,7 +20,7 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import PlanningCancelled, State, Trajectory, joint_vector
 from sysid_ros.core.planning.bezier import BezierTrajectory
-from sysid_ros.core.planning.bundle import CertifiedPlan, robot_hash
+from sysid_ros.core.planning.bundle import CertifiedPlan
 from sysid_ros.core.planning.certificate import AssumedControl
 from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors
 from sysid_ros.core.planning.receding.margins import AssumedErrors
@@ -165,7 +165,6 @@ class CertifiedPlanner:
         self.settings = settings or RecedingSettings()
         self.verifier = verifier or VerifierSettings()
         self._planner = RecedingPlanner(robot, self.settings)
-        self._robot_hash = robot_hash(robot)
         self._issued: OrderedDict[str, _Issued] = OrderedDict()
         self._seen: OrderedDict[str, str] = OrderedDict()  # bounds by plan, as fingerprints; empty where it has several
 
@@ -308,7 +307,7 @@ class CertifiedPlanner:
         now: float,
     ) -> CertifiedPlan:
         certificate = make_certificate(self.robot, trajectory, boxes, errors, scene, self.verifier, found, now, control)
-        return CertifiedPlan(trajectory, certificate, boxes, scene, self.robot.name, self._robot_hash)
+        return CertifiedPlan(trajectory, certificate, boxes, scene, self.robot.name, certificate.robot_hash)
 
     def _start(self, wanted: NextPlan) -> tuple[State, object]:
         if not wanted.after:

@@ -24,8 +24,8 @@ __all__ = [
     "axis_reaches",
     "build_collision_model",
     "build_scene_model",
-    "describe_bare_links",
     "describe_overlapping_links",
+    "describe_unchecked_links",
     "displacement_factors",
     "displacements",
     "pair_distances",
@@ -99,10 +99,11 @@ def spheres_of_payload(robot: RobotModel, scene: Scene) -> tuple[Sphere, ...]:
     return robot.payload_prior.spheres if scene.payload_spheres is None else scene.payload_spheres
 
 
-def describe_bare_links(robot: RobotModel) -> str:
-    """What is not known of collisions for want of spheres around links, in words; empty where all links have some."""
+def describe_unchecked_links(robot: RobotModel) -> list[str]:
+    """What is not known of collisions of the arm with itself and others, in words; empty where all of it is checked."""
     bare = links_without_spheres(robot)
-    return f"collisions of {_list(bare)} (no spheres)" if bare else ""
+    without = f"collisions of {_list(bare)} (no spheres)" if bare else ""
+    return [text for text in (without, describe_overlapping_links(robot)) if text]
 
 
 def describe_overlapping_links(robot: RobotModel) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-import pinocchio as pin
 from numpy.typing import NDArray
 
+from sysid_ros.core.model.kinematics import joint_axis
 from sysid_ros.core.model.robot import RobotModel, Sphere
 
 Array = NDArray[np.float64]
@@ -39,7 +39,7 @@ def are_kept_apart(robot: RobotModel, inner: Sequence[Sphere], outer: Sequence[S
         lower, upper = float(limits.q_lower[joint - 1]), float(limits.q_upper[joint - 1])
         if not upper - lower < 2.0 * np.pi:
             lower, upper = -np.pi, np.pi  # it turns all the way round
-        numbers = (*placement.rotation.ravel(), *placement.translation, *_axis(model, joint), lower, upper)
+        numbers = (*placement.rotation.ravel(), *placement.translation, *joint_axis(model, joint), lower, upper)
         hinges.append(tuple(map(float, numbers)))
     rows = [tuple((*map(float, s.center), float(s.radius)) for s in spheres) for spheres in (inner, outer)]
     return _prove(*hinges, *rows)
@@ -76,13 +76,6 @@ def _prove(first: Numbers, second: Numbers, inner: tuple[Numbers, ...], outer: t
         if len(middle) * radii.size > _GAPS:
             return False
     return False
-
-
-def _axis(model: pin.Model, joint: int) -> Array:
-    """Axis of a revolute joint in its own frame, (3,)."""
-    data = model.joints[joint].createData()
-    model.joints[joint].calc(data, np.zeros(model.nq))
-    return np.ravel(data.S[3:])
 
 
 def _split(*hinges: Numbers) -> tuple[Array, Array, Array]:

@@ -21,8 +21,7 @@ from sysid_ros.core.planning.certificate import Certificate, box_hash
 from sysid_ros.core.planning.clearance import (
     Obstacle,
     build_scene_model,
-    describe_bare_links,
-    describe_overlapping_links,
+    describe_unchecked_links,
     spheres_of_payload,
 )
 from sysid_ros.core.planning.motion_checks import (
@@ -186,7 +185,7 @@ def _claims(robot: RobotModel, scene: Scene, settings: SampledCheckSettings) -> 
             sampled.append("with the ground")
         if obstacles:
             sampled.append(f"with {obstacles} obstacle{'s' if obstacles > 1 else ''}")
-        missing += [text for text in (describe_bare_links(robot), describe_overlapping_links(robot)) if text]
+        missing += describe_unchecked_links(robot)
         missing += [] if has_payload_spheres else ["collisions of the payload"]
     else:
         missing.append("collisions (no spheres are known)")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pinocchio as pin
 from numpy.typing import NDArray
 
+from sysid_ros.core.model.kinematics import joint_axis
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.verifier.path import PathPieces, quadratic
 from sysid_ros.core.planning.verifier.taylor import apply, circle, cross, multiply, negate
@@ -48,13 +48,6 @@ def build_chain(robot: RobotModel) -> Chain:
         offsets[index] = before.T @ shift
         before = body_turns[index]
     return Chain(turns, offsets, body_turns, np.array(robot.gravity))
-
-
-def joint_axis(model: pin.Model, joint: int) -> Array:
-    """Axis of a revolute joint in its own frame, (3,)."""
-    data = model.joints[joint].createData()
-    model.joints[joint].calc(data, np.zeros(model.nq))
-    return np.array(data.S[3:]).reshape(3)
 
 
 def _axis_frame(axis: Array) -> Array:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sysid_ros.core.model.kinematics import joint_axis
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import fingerprint
-from sysid_ros.core.planning.verifier.chain import joint_axis
 
 
 def robot_hash(robot: RobotModel) -> str:

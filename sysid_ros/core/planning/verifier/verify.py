@@ -14,7 +14,7 @@ from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.base import InvalidTrajectory, Trajectory
 from sysid_ros.core.planning.certificate import AssumedControl, Certificate, box_hash
-from sysid_ros.core.planning.clearance import describe_bare_links, describe_overlapping_links, spheres_of_payload
+from sysid_ros.core.planning.clearance import describe_unchecked_links, spheres_of_payload
 from sysid_ros.core.planning.motion_checks import (
     STOP_ERRORS,
     PlanRejected,
@@ -282,7 +282,7 @@ def _claims(robot: RobotModel, scene: Scene, settings: VerifierSettings) -> str:
                 f"{len(scene.obstacles)} {name}" if is_there and name == "obstacles" else name
             )
         proven.append(f"distances of the spheres of arm{' and payload' if has_payload else ''} to {', '.join(around)}")
-        missing += [text for text in (describe_bare_links(robot), describe_overlapping_links(robot)) if text]
+        missing += describe_unchecked_links(robot)
         if not has_payload:
             missing.append("collisions of the payload")
     else:
