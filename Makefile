@@ -34,10 +34,10 @@ help:
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
 demo: install
-	@$(BIN)/python -m sysid_ros.runner --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD)
+	@$(BIN)/python -m sysid_ros.cli.identify --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD)
 
 # What only computes shares the cores; what runs in real time has them to itself.
-COMPUTING := test/core test/export
+COMPUTING := test/core test/reports
 
 test: install
 	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(COMPUTING); computed=$$?; \

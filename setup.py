@@ -23,13 +23,13 @@ NODES = (
 )
 # Commands that need no `ros2 run`.
 COMMANDS = (
-    "sysid_fri_emulator = sysid_ros.drivers.fri.emulator.__main__:main",
-    "sysid_identifiability = sysid_ros.identifiability:main",
-    "sysid_identify = sysid_ros.runner:main",
-    "sysid_kortex_emulator = sysid_ros.drivers.kortex.emulator.__main__:main",
-    "sysid_offline = sysid_ros.offline:main",
+    "sysid_fri_emulator = sysid_ros.emulation.fri.__main__:main",
+    "sysid_identifiability = sysid_ros.cli.identifiability:main",
+    "sysid_identify = sysid_ros.cli.identify:main",
+    "sysid_kortex_emulator = sysid_ros.emulation.kortex.__main__:main",
+    "sysid_offline = sysid_ros.cli.offline:main",
     "sysid_ros2_control_emulator = sysid_ros.nodes.ros2_control_emulator:main",
-    "sysid_verify = sysid_ros.verify:main",
+    "sysid_verify = sysid_ros.cli.verify:main",
 )
 
 

@@ -14,29 +14,25 @@ import coal
 import numpy as np
 import pinocchio as pin
 
+from sysid_ros.core.certification.motion_checks import PlanRejected
+from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.control import build_controller
-from sysid_ros.core.control.frozen_loop import BoundNotAvailable
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.control.tracking_bound import bound_motion
-from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.identification import (
-    IdentificationFailed,
-    IdentificationSettings,
-    run_identification,
-)
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner, PayloadKnowledge
-from sysid_ros.core.planning.motion_checks import PlanRejected
-from sysid_ros.core.planning.scene import Obstacle, Scene
-from sysid_ros.drivers.lockstep_identification import LockstepBackend, LockstepSettings
+from sysid_ros.core.procedure import IdentificationFailed, IdentificationSettings, run_identification
+from sysid_ros.core.tracking_bound.bound import bound_motion
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopSample
-from sysid_ros.drivers.mujoco_arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
+from sysid_ros.drivers.mujoco.sensors import Noise
 from sysid_ros.drivers.simulated_arm import InjectedFaults
+from sysid_ros.emulation.lockstep_identification import LockstepBackend, LockstepSettings
 
 Array = np.ndarray
 

@@ -9,14 +9,14 @@ from types import MappingProxyType
 import numpy as np
 from _closed_loop import Geometry, Outcome, Running, Trial, run_trial
 
+from sysid_ros.core.collision.clearance import sphere_centers
+from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner
-from sysid_ros.core.planning.clearance import sphere_centers
-from sysid_ros.core.planning.scene import Obstacle, Scene
 from sysid_ros.drivers.arm import ArmState
 from sysid_ros.drivers.loop_types import LoopMode
-from sysid_ros.drivers.mujoco_arm import MujocoArm
+from sysid_ros.drivers.mujoco.arm import MujocoArm
 
 _GAP = 0.005
 """Distance at which an obstacle may appear at least [m]."""

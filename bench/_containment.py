@@ -8,29 +8,29 @@ from dataclasses import replace
 import numpy as np
 from _synthetic import EPOCH_NS, TrueArm, measure
 
+from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.estimation.body_report import report_combinations
-from sysid_ros.core.estimation.bounds import compute_bounds
-from sysid_ros.core.estimation.estimate import ParameterEstimate
-from sysid_ros.core.estimation.knowledge import hull
-from sysid_ros.core.estimation.left_inverse import bound_with, choose_inverse
-from sysid_ros.core.estimation.log_cholesky import from_parameters
-from sysid_ros.core.estimation.problem import Problem
-from sysid_ros.core.estimation.rows import Rows
-from sysid_ros.core.estimation.samples import SampleBlock
-from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.estimation.bounds.bounds import compute_bounds
+from sysid_ros.core.estimation.bounds.left_inverse import bound_with, choose_inverse
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.bounds import hull
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.target import object_within
+from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns
+from sysid_ros.core.estimation.point.log_cholesky import from_parameters
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.estimation.target import object_within
-from sysid_ros.core.estimation.unknowns import Unknowns, describe_unknowns
+from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import INERTIAL, PayloadPrior, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.planning.certificate import Certificate, box_hash
-from sysid_ros.core.planning.fourier import FourierTrajectory, rest_projection
-from sysid_ros.drivers.lockstep import run_for, run_trajectory
+from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.mujoco_arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
+from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
+from sysid_ros.emulation.lockstep import run_for, run_trajectory
 
 Array = np.ndarray
 

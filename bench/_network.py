@@ -14,19 +14,19 @@ from types import MappingProxyType
 import numpy as np
 from _table import StolenTime, describe_machine, print_table
 
+from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.certificate import Certificate, box_hash
-from sysid_ros.core.planning.trajectory import BezierTrajectory
-from sysid_ros.drivers.emulated_plant import EmulatedPlant
+from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
-from sysid_ros.drivers.network.faults import NetworkFaults
-from sysid_ros.drivers.network.relay import FaultyRelay
 from sysid_ros.drivers.network.udp import UdpEndpoint
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
+from sysid_ros.emulation.plant import EmulatedPlant
+from sysid_ros.emulation.relays.faults import NetworkFaults
+from sysid_ros.emulation.relays.udp import FaultyRelay
 
 CAMPAIGN = {
     "none (baseline)": NetworkFaults(),

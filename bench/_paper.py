@@ -7,16 +7,15 @@ from dataclasses import replace
 import numpy as np
 from _synthetic import TrueArm, measure
 
-from sysid_ros.core.estimation.samples import SampleBlock
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters
-from sysid_ros.core.planning.base import State
-from sysid_ros.core.planning.bezier import BezierTrajectory
-from sysid_ros.core.planning.family import BezierFamily
 from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
+from sysid_ros.core.trajectories.base import State
+from sysid_ros.core.trajectories.bezier import BezierFamily, BezierTrajectory
+from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
 
 Array = np.ndarray
 

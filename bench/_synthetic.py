@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 import pinocchio as pin
 
-from sysid_ros.core.estimation.samples import SampleBlock
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.drivers.sensor_simulation import SensorSimulation
+from sysid_ros.drivers.mujoco.sensors import SensorSimulation
 
 Array = np.ndarray
 Motion = Callable[[Array], tuple[Array, Array, Array]]

@@ -27,21 +27,21 @@ import numpy as np
 from _table import describe_machine, print_table
 from bench_planner import Case, paper_scene, random_obstacles
 
-from sysid_ros.core.control.frozen_loop import BoundNotAvailable
-from sysid_ros.core.estimation.samples import SampleBlock
-from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.certification.motion_checks import PlanRejected
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import PayloadPrior, RobotModel
 from sysid_ros.core.model.sampling import sample_payload
-from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, NoPlan, PayloadKnowledge
-from sysid_ros.core.planning.motion_checks import PlanRejected
-from sysid_ros.core.planning.receding.planner import RecedingPlanner
-from sysid_ros.core.planning.scene import Scene
+from sysid_ros.core.planning.planner import RecedingPlanner
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
 
 WEIGHING = 1.0  # [s]
 NOTHING = PayloadKnowledge(Box(np.zeros(10), np.zeros(10)), np.zeros(10))

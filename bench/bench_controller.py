@@ -18,10 +18,7 @@ import numpy as np  # noqa: E402
 import pinocchio as pin  # noqa: E402
 from _table import describe_machine, print_table  # noqa: E402
 
-from sysid_ros.core.control import (  # noqa: E402
-    GravityPid,
-    RobustController,
-)
+from sysid_ros.core.control import GravityPid, RobustController  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
 
 

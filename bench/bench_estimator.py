@@ -26,19 +26,18 @@ import scipy.sparse
 from _table import describe_machine, print_table
 from scipy.optimize import linprog
 
-from sysid_ros.core.estimation.bounds import compute_bounds
+from sysid_ros.core.estimation.bounds.bounds import compute_bounds
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.offline import estimate_from_samples
-from sysid_ros.core.estimation.point import PointEstimator
-from sysid_ros.core.estimation.problem import Problem
-from sysid_ros.core.estimation.row_chain import RowChain
-from sysid_ros.core.estimation.rows import Rows
-from sysid_ros.core.estimation.samples import SampleBlock
-from sysid_ros.core.estimation.settings import EstimatorSettings
-from sysid_ros.core.estimation.stream import SampleStream, Window
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.point.point import PointEstimator
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.estimation.unknowns import describe_unknowns
-from sysid_ros.core.estimation.window_model import WindowModel
-from sysid_ros.core.estimation.windows import build_rows
+from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.rows import Rows, build_rows
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.stream import SampleStream, Window
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.loader import load_robot
 

@@ -20,15 +20,15 @@ from dataclasses import dataclass
 import numpy as np
 from _table import describe_machine, print_table
 
+from sysid_ros.core.certification.motion_checks import PlanRejected
+from sysid_ros.core.certification.sampled_checks import SampledCheckSettings, certify_sampled
 from sysid_ros.core.excitation.forecast import condition_number, expected_half_widths, payload_regressor
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import plan_excitation
+from sysid_ros.core.excitation.problem import FourierSpace
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
-from sysid_ros.core.excitation.space import FourierSpace
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.planning.base import Trajectory
-from sysid_ros.core.planning.motion_checks import PlanRejected
-from sysid_ros.core.planning.sampled_checks import SampledCheckSettings, certify_sampled
+from sysid_ros.core.trajectories.base import Trajectory
 
 SCALES = np.linspace(1.0, 0.05, 20)
 DRAWS = 20

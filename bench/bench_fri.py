@@ -36,18 +36,16 @@ from _network import (
 from _network_events import KILL, PATIENCE, Event, print_events
 from _table import print_table
 
-from sysid_ros.drivers.fri.build import FriSetup, build_fri_loop
-from sysid_ros.drivers.fri.codec import FriCodec
-from sysid_ros.drivers.fri.emulator.controller import ControllerSettings, FriController
-from sysid_ros.drivers.fri.emulator.server import EmulatorServer
-from sysid_ros.drivers.fri.emulator.setup import EmulatorSetup, build_controller
-from sysid_ros.drivers.fri.enums import FriVersion, Quality, SessionState
-from sysid_ros.drivers.fri.errors import FriDecodeError
-from sysid_ros.drivers.fri.messages import Command, Monitoring
-from sysid_ros.drivers.fri.settings import FriSettings
+from sysid_ros.drivers.kuka_fri.build import FriSetup, build_fri_loop
+from sysid_ros.drivers.kuka_fri.codec import FriCodec
+from sysid_ros.drivers.kuka_fri.messages import Command, FriDecodeError, FriVersion, Monitoring, Quality, SessionState
+from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.network.faults import NetworkFaults
 from sysid_ros.drivers.network.udp import free_port
+from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
+from sysid_ros.emulation.fri.server import EmulatorServer
+from sysid_ros.emulation.fri.setup import EmulatorSetup, build_controller
+from sysid_ros.emulation.relays.faults import NetworkFaults
 
 MODEL = "kuka_lbr_med7"
 PERIOD = 0.002

@@ -38,15 +38,25 @@ from _network_tcp import PATIENCE as TCP_PATIENCE
 from _network_tcp import print_tcp
 from _table import print_table
 
-from sysid_ros.drivers.emulated_plant import PERIOD
-from sysid_ros.drivers.kortex.build import KortexSetup, build_kortex_loop
-from sysid_ros.drivers.kortex.emulator.base import TCP, UDP, BaseSettings, KortexBase
-from sysid_ros.drivers.kortex.emulator.server import EmulatorServer
-from sysid_ros.drivers.kortex.emulator.setup import EmulatorSetup, build_base
-from sysid_ros.drivers.kortex.enums import ArmState, DeviceType, FrameType, Function, ServoingMode
-from sysid_ros.drivers.kortex.errors import KortexDecodeError
-from sysid_ros.drivers.kortex.frame import Frame, TcpFrames, decode_frame, encode_frame, parse, wrap_for_tcp
-from sysid_ros.drivers.kortex.messages import (
+from sysid_ros.drivers.kinova_kortex.build import KortexSetup, build_kortex_loop
+from sysid_ros.drivers.kinova_kortex.enums import (
+    ArmState,
+    DeviceType,
+    FrameType,
+    Function,
+    KortexDecodeError,
+    ServoingMode,
+)
+from sysid_ros.drivers.kinova_kortex.frame import (
+    Frame,
+    TcpFrames,
+    decode_frame,
+    encode_frame,
+    message_class,
+    parse,
+    wrap_for_tcp,
+)
+from sysid_ros.drivers.kinova_kortex.messages import (
     Command,
     Feedback,
     decode_actuators,
@@ -56,12 +66,15 @@ from sysid_ros.drivers.kortex.messages import (
     encode_command,
     encode_feedback,
 )
-from sysid_ros.drivers.kortex.schema import message_class
-from sysid_ros.drivers.kortex.settings import KortexSettings
-from sysid_ros.drivers.kortex.tcp import error_of, session_request
+from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
+from sysid_ros.drivers.kinova_kortex.tcp import error_of, session_request
 from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.network.faults import NetworkFaults
 from sysid_ros.drivers.network.udp import free_port
+from sysid_ros.emulation.kortex.base import TCP, UDP, BaseSettings, KortexBase
+from sysid_ros.emulation.kortex.server import EmulatorServer
+from sysid_ros.emulation.kortex.setup import EmulatorSetup, build_base
+from sysid_ros.emulation.plant import PERIOD
+from sysid_ros.emulation.relays.faults import NetworkFaults
 
 MODEL = "kinova_gen3_2f85"
 

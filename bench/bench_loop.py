@@ -18,11 +18,11 @@ from functools import partial
 import numpy as np
 from _table import StolenTime, describe_machine, print_table
 
-from sysid_ros.core.planning.certificate import Certificate, box_hash
-from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.core.certification.certificate import Certificate, box_hash
+from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopMode
-from sysid_ros.drivers.mock import MockSetup, build_mock_loop
+from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
 from sysid_ros.drivers.pacing import Pacer, request_real_time
 from sysid_ros.drivers.process import LoopProcess
 

@@ -19,13 +19,13 @@ from _closed_loop import Running, Trial, run_trial
 from _table import describe_machine, print_table
 from bench_certified_planner import weigh
 
-from sysid_ros.core.control.frozen_loop import BoundNotAvailable
+from sysid_ros.core.certification.motion_checks import PlanRejected
+from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner, PayloadKnowledge
-from sysid_ros.core.planning.motion_checks import PlanRejected
-from sysid_ros.core.planning.scene import Scene
-from sysid_ros.drivers.mock import load_payload
-from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.drivers.mujoco.build import load_payload
+from sysid_ros.drivers.mujoco.sensors import Noise
 
 SCENE = Scene((), ground_height=0.0)
 

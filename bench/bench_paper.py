@@ -31,14 +31,14 @@ from _paper import draw_plans, paper_robot, record
 from _table import describe_machine, print_table
 from _trials import read_results, write_result
 
-from sysid_ros.core.estimation.bounds import compute_bounds
-from sysid_ros.core.estimation.log_cholesky import from_parameters
-from sysid_ros.core.estimation.settings import QUADRATURES, EstimatorSettings
+from sysid_ros.core.estimation.bounds.bounds import compute_bounds
+from sysid_ros.core.estimation.parameters.settings import QUADRATURES, EstimatorSettings
+from sysid_ros.core.estimation.point.log_cholesky import from_parameters
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.momentum import MomentumRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.drivers.mock import load_payload
+from sysid_ros.drivers.mujoco.build import load_payload
 
 DUMBBELLS = tuple(f"dumbbell_{pounds}lb" for pounds in range(4, 9))
 EXCITING, RANDOM = "exciting", "random"

@@ -24,19 +24,18 @@ from _synthetic import TrueArm, measure
 from _table import describe_machine, print_table
 from scipy.optimize import linprog
 
-from sysid_ros.core.estimation.problem import Problem
-from sysid_ros.core.estimation.rows import Rows
-from sysid_ros.core.estimation.samples import SampleBlock
-from sysid_ros.core.estimation.settings import EstimatorSettings
-from sysid_ros.core.estimation.stream import SampleStream
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.estimation.unknowns import describe_unknowns
-from sysid_ros.core.estimation.window_model import WindowModel
-from sysid_ros.core.estimation.windows import build_rows
+from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.rows import Rows, build_rows
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.stream import SampleStream
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.drivers.sensor_simulation import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
 
 PERIOD = 0.001
 """Of the samples [s]."""

@@ -29,23 +29,22 @@ import numpy as np
 from _table import describe_machine, print_table
 from scipy.optimize import minimize
 
-from sysid_ros.core.control.tracking_bound import TrackingHistory, bound_motion
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.certification.motion_checks import PlanRejected
+from sysid_ros.core.certification.verify import Verification, verify
+from sysid_ros.core.collision.scene import Obstacle, Scene
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.base import State
-from sysid_ros.core.planning.bezier import BezierTrajectory
-from sysid_ros.core.planning.motion_checks import PlanRejected
-from sysid_ros.core.planning.receding.certifier import Bound
-from sysid_ros.core.planning.receding.costs import condition_number
-from sysid_ros.core.planning.receding.margins import AssumedErrors, Margins
-from sysid_ros.core.planning.receding.outcome import PlanOutcome
-from sysid_ros.core.planning.receding.planner import RecedingPlanner
-from sysid_ros.core.planning.receding.problem import NoMotion, PlannerModel, PlanProblem, PlanRequest
-from sysid_ros.core.planning.receding.settings import RecedingSettings
-from sysid_ros.core.planning.receding.starts import first_starts
-from sysid_ros.core.planning.scene import Obstacle, Scene
-from sysid_ros.core.planning.verifier.verify import Verification, verify
+from sysid_ros.core.planning.candidates import Bound, PlanOutcome
+from sysid_ros.core.planning.costs import condition_number
+from sysid_ros.core.planning.margins import AssumedErrors, Margins
+from sysid_ros.core.planning.planner import RecedingPlanner
+from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem, PlanRequest
+from sysid_ros.core.planning.settings import RecedingSettings
+from sysid_ros.core.planning.starts import first_starts
+from sysid_ros.core.tracking_bound.bound import TrackingHistory, bound_motion
+from sysid_ros.core.trajectories.base import State
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
 
 RANDOM_DRAWS = 20
 ERRORS = {"position": 0.01, "velocity": 0.03, "torque": 0.04}  # [rad], [rad/s], share of the limits

@@ -20,7 +20,7 @@ from functools import partial
 from _network import processor_time
 from _table import StolenTime, describe_machine, print_table
 
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.ros2_control.build import Ros2ControlSetup, build_monitor_loop, build_ros2_control_loop

@@ -16,11 +16,12 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402
 from _table import describe_machine, print_table  # noqa: E402
 
-from sysid_ros.core.control import BoundNotAvailable, RobustSettings, bound_motion, choose_payload  # noqa: E402
-from sysid_ros.core.model.box import Box  # noqa: E402
+from sysid_ros.core.common.box import Box  # noqa: E402
+from sysid_ros.core.control import RobustSettings  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
 from sysid_ros.core.model.robot import RobotModel  # noqa: E402
-from sysid_ros.core.planning.bezier import BezierTrajectory  # noqa: E402
+from sysid_ros.core.tracking_bound import BoundNotAvailable, bound_motion, choose_payload  # noqa: E402
+from sysid_ros.core.trajectories.bezier import BezierTrajectory  # noqa: E402
 
 T_P, DURATION, RANGE = 1.5, 3.0, 0.26
 

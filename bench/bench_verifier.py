@@ -22,15 +22,16 @@ import numpy as np  # noqa: E402
 import pinocchio as pin  # noqa: E402
 from _table import describe_machine, print_table  # noqa: E402
 
-from sysid_ros.core.model.box import Box  # noqa: E402
+from sysid_ros.core.certification.motion_checks import PlanRejected, TorqueDemand  # noqa: E402
+from sysid_ros.core.certification.sampled_checks import SampledCheckSettings, certify_sampled  # noqa: E402
+from sysid_ros.core.certification.settings import VerifierSettings  # noqa: E402
+from sysid_ros.core.certification.verify import verify  # noqa: E402
+from sysid_ros.core.collision.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
+from sysid_ros.core.collision.scene import Obstacle, Scene  # noqa: E402
+from sysid_ros.core.common.box import Box  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
-from sysid_ros.core.planning.bezier import BezierTrajectory  # noqa: E402
-from sysid_ros.core.planning.braked import slowdown_states  # noqa: E402
-from sysid_ros.core.planning.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
-from sysid_ros.core.planning.motion_checks import PlanRejected, TorqueDemand  # noqa: E402
-from sysid_ros.core.planning.sampled_checks import SampledCheckSettings, certify_sampled  # noqa: E402
-from sysid_ros.core.planning.scene import Obstacle, Scene  # noqa: E402
-from sysid_ros.core.planning.verifier import VerifierSettings, verify  # noqa: E402
+from sysid_ros.core.trajectories.bezier import BezierTrajectory  # noqa: E402
+from sysid_ros.core.trajectories.braking import slowdown_states  # noqa: E402
 
 DURATION, BRAKE_TIME, GROUND = 3.0, 0.5, -0.05
 SETTINGS = {

@@ -20,13 +20,13 @@ from builtin_interfaces.msg import Time
 from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection
 from visualization_msgs.msg import Marker
 
-from sysid_ros.core.estimation.estimate import ParameterEstimate
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.collision.clearance import spheres_of_payload
+from sysid_ros.core.collision.swept import sweep_spheres
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.kinematics import BodyPoses
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, PayloadKnowledge
-from sysid_ros.core.planning.clearance import spheres_of_payload
-from sysid_ros.core.planning.swept import sweep_spheres
 from sysid_ros.nodes.safe_planner_scene import load_scene
 from sysid_ros.ros.markers import MarkerBuilder
 from sysid_ros.ros.plan_markers import draw_plan, draw_scene

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.resources import PACKAGE, resource
 
 ParameterValue = bool | int | float | str
@@ -68,9 +68,12 @@ ARGUMENTS = (
     ),
     Argument("robot_name", "", "Namespace of all nodes and topics; empty for none"),
     Argument(
-        "mode", "mock", "mock: an arm simulated by MuJoCo; hardware: the real arm over FRI or Kortex; ros2_control: "
+        "mode",
+        "mock",
+        "mock: an arm simulated by MuJoCo; hardware: the real arm over FRI or Kortex; ros2_control: "
         "any arm with joint_states and effort commands, without real-time guarantees; monitor_only: any arm with "
-        "joint_states, moved by others; emulated, emulated_...: the same with an emulated arm on this computer", MODES,
+        "joint_states, moved by others; emulated, emulated_...: the same with an emulated arm on this computer",
+        MODES,
     ),  # fmt: skip
     Argument("robot_ip", "", "Address of the real arm's controller, with mode:=hardware"),
     Argument("parameters_file", "", "YAML file of node parameters, over those of the mode: ports, versions, passwords"),

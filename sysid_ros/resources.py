@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.common.errors import SysidError
 
 PACKAGE = "sysid_ros"
 

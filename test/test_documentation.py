@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sysid_ros.cli.identify import build_parser
 from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY
-from sysid_ros.runner import build_parser
 
 ROOT = Path(__file__).parents[1]
 

@@ -1,4 +1,4 @@
-"""Dependencies point one way: nodes -> {ros, drivers, export} -> core; the core knows neither ROS nor simulators."""
+"""Dependencies point one way: nodes -> {ros, drivers, reports} -> core; the core knows neither ROS nor simulators."""
 
 import ast
 import subprocess
@@ -14,9 +14,10 @@ LAYERS = {
     # layer: what it may import of this package beside itself
     "core": set(),
     "drivers": {"core"},
-    "export": {"core"},
+    "reports": {"core"},
     "ros": {"core"},
-    "nodes": {"core", "drivers", "export", "ros", "terminal", "offline", "identifiability"},
+    "emulation": {"core", "drivers"},
+    "nodes": {"core", "drivers", "emulation", "reports", "ros", "cli"},
 }
 
 
@@ -63,8 +64,8 @@ def test_layers_import_only_what_lies_below(layer):
                 assert parts[1] in allowed, f"{path.relative_to(ROOT)} imports {name}"
 
 
-@pytest.mark.parametrize("layer", ["drivers", "export"])
-def test_drivers_and_export_know_no_ros(layer):
+@pytest.mark.parametrize("layer", ["drivers", "reports"])
+def test_drivers_and_reports_know_no_ros(layer):
     for path in files_of(layer):
         for name in imported_modules(path):
             top = name.split(".")[0]

@@ -9,12 +9,12 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import yaml
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.cli.identify import build_parser, client_command, main
+from sysid_ros.cli.suite import Suite, node_command
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY, UnknownArgument, resolve
 from sysid_ros.resources import ResourceNotFound, resource, share_directories
-from sysid_ros.runner import build_parser, client_command, main
-from sysid_ros.suite import Suite, node_command
 
 ROOT = Path(__file__).parents[1]
 

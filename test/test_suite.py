@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sysid_ros.cli.suite import EXIT_NODE_DIED, Suite, suite_environment
 from sysid_ros.processes import Process, StartedProcess
 from sysid_ros.ros.environment import loopback_environment
 from sysid_ros.ros.shared_memory import existing_files, files_in_use, files_of_domain
-from sysid_ros.suite import EXIT_NODE_DIED, Suite, suite_environment
 
 STANDINS = Path(__file__).parent / "standins"
 
@@ -42,7 +42,7 @@ def environment(tmp_path):
 @pytest.fixture
 def make_suite(monkeypatch, tmp_path, environment):
     """A suite whose node commands name the behaviour, because the module is the same for all."""
-    from sysid_ros import suite as module
+    from sysid_ros.cli import suite as module
 
     original = module.node_command
 
@@ -111,7 +111,7 @@ def test_crash_of_a_node_shows_the_end_of_its_log(make_suite, tmp_path, environm
 
 
 def test_what_ignores_signals_is_killed_with_its_children(make_suite, tmp_path, environment, monkeypatch):
-    monkeypatch.setattr("sysid_ros.process_group.stop_groups.__defaults__", (0.5, 0.5))
+    monkeypatch.setattr("sysid_ros.cli.process_group.stop_groups.__defaults__", (0.5, 0.5))
     before = existing_files()
     assert make_suite(["stubborn"], "client_done").run() == 0
     assert len(noted_pids(tmp_path)) == 2
@@ -130,7 +130,7 @@ def test_real_nodes_get_their_parameters_and_leave_no_shared_memory(make_suite, 
 def test_shared_memory_of_a_killed_node_is_removed(make_suite, tmp_path, environment, capfd, monkeypatch):
     # On a busy machine a look every few seconds could miss all of the node's life.
     for name in ("_SCAN_SECONDS", "_LONGEST_SCAN_SECONDS"):
-        monkeypatch.setattr(f"sysid_ros.suite.{name}", 0.3)
+        monkeypatch.setattr(f"sysid_ros.cli.suite.{name}", 0.3)
     before = existing_files()
     assert make_suite(["killed_talking"], "client_waiting").run() == EXIT_NODE_DIED
     assert "killed_talking was ended by SIGKILL" in capfd.readouterr().err
@@ -178,7 +178,7 @@ def test_what_others_need_until_their_end_ends_last(make_suite, tmp_path, enviro
 
 
 def test_client_that_does_not_stop_is_not_waited_for_forever(make_suite, tmp_path, environment, monkeypatch):
-    monkeypatch.setattr("sysid_ros.suite._CLIENT_STOP_SECONDS", 1.0)
+    monkeypatch.setattr("sysid_ros.cli.suite._CLIENT_STOP_SECONDS", 1.0)
     before = existing_files()
     signal_later(tmp_path, "client pid", signal.SIGINT)
     assert make_suite(["driver"], "client_stuck").run() == 130
@@ -198,7 +198,7 @@ def test_killed_runner_takes_its_nodes_along(tmp_path, environment):
     code = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
-        "from sysid_ros.process_group import ProcessGroup\n"
+        "from sysid_ros.cli.process_group import ProcessGroup\n"
         "group = ProcessGroup('driver', [sys.executable, '-m', 'standin', 'driver'], os.environ)\n"
         "time.sleep(600)\n"
     )

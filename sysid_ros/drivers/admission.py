@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch
+from sysid_ros.core.certification.robot_hash import robot_hash
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.certificate import Certificate, CertificateMismatch
-from sysid_ros.core.planning.trajectory import Trajectory
-from sysid_ros.core.planning.verifier.robot_hash import robot_hash
+from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.loop_types import LoopRefusal
 

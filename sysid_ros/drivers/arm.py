@@ -15,7 +15,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.common.errors import SysidError
 
 Array = NDArray[np.float64]
 

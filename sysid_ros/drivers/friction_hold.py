@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors import TorqueRegressor
 from sysid_ros.drivers.arm import Array

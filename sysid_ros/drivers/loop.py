@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.certification.certificate import Certificate, box_hash
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.certificate import Certificate, box_hash
-from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.admission import admit_control, admit_start, admit_trajectory
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.continuation import Continuation, admit_continuation
-from sysid_ros.drivers.fault_stop import FaultStop
 from sysid_ros.drivers.friction_hold import FrictionHold
-from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.drivers.loop_model import Continuation, LoopModel, admit_continuation
 from sysid_ros.drivers.loop_types import (
     LoopCode,
     LoopMode,
@@ -31,14 +29,12 @@ from sysid_ros.drivers.loop_types import (
     LoopStatus,
     Transition,
 )
-from sysid_ros.drivers.measurement_check import MeasurementCheck
-from sysid_ros.drivers.motion_guard import MotionGuard
+from sysid_ros.drivers.monitors import FaultStop, MeasurementCheck, MotionGuard
 from sysid_ros.drivers.reference import Reference
-from sysid_ros.drivers.torque_check import TorqueCheck
-from sysid_ros.drivers.torque_output import TorqueOutput
+from sysid_ros.drivers.torque_output import TorqueCheck, TorqueOutput
 
 if TYPE_CHECKING:
-    from sysid_ros.core.control.controller import Controller
+    from sysid_ros.core.control.settings import Controller
 
 _KEPT_TRANSITIONS = 20
 
@@ -142,9 +138,7 @@ class ControlLoop:
         model = self._model if continuation is None or continuation.model is None else continuation.model
         return model.theta_box, model.payload_box
 
-    def begin(
-        self, trajectory: Trajectory, certificate: Certificate, continuation: Continuation | None = None
-    ) -> None:
+    def begin(self, trajectory: Trajectory, certificate: Certificate, continuation: Continuation | None = None) -> None:
         """Starts a trajectory that :func:`admit_trajectory` has admitted with :meth:`boxes_of` it.
 
         Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.samples import SampleBlock
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.loop_types import LoopSample
 

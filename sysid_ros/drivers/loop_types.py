@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from sysid_ros.core.errors import SysidError, require_ranges
+from sysid_ros.core.common.errors import SysidError, require_ranges
 from sysid_ros.drivers.arm import Array
 
 

@@ -17,14 +17,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sysid_ros.core.errors import SysidError
-from sysid_ros.core.planning.certificate import Certificate
-from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.channel import Channel, ChannelClosed
-from sysid_ros.drivers.continuation import Continuation
 from sysid_ros.drivers.loop import ControlLoop
-from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.drivers.loop_model import Continuation, LoopModel
 from sysid_ros.drivers.loop_samples import LoopSamples
 from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopStatus
 from sysid_ros.drivers.sample_ring import LoopTiming, SampleRing

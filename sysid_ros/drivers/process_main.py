@@ -15,14 +15,14 @@ import time
 import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from sysid_ros.core.errors import SysidError
-from sysid_ros.core.planning.certificate import Certificate
-from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.admission import admit_trajectory
 from sysid_ros.drivers.arm import Pacing
 from sysid_ros.drivers.channel import Channel, ChannelClosed
-from sysid_ros.drivers.continuation import Continuation
 from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_model import Continuation
 from sysid_ros.drivers.loop_types import LoopRefusal
 from sysid_ros.drivers.pacing import Pacer, request_real_time
 from sysid_ros.drivers.sample_ring import SampleRing

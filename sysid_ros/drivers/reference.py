@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sysid_ros.core.planning.trajectory import BrakedTrajectory, Trajectory
+from sysid_ros.core.trajectories.serialization import BrakedTrajectory, Trajectory
 from sysid_ros.drivers.arm import Array
 
 _EARLY = 1e-3

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.samples import SampleBlock
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.loop_samples import LoopSamples
 from sysid_ros.drivers.loop_types import LoopSample

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sysid_ros.core.planning.certificate import Certificate
-from sysid_ros.core.planning.scene import Scene
+from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.collision.scene import Scene
 from sysid_ros.drivers.loop_types import LoopRefusal
 
 _UNKNOWN = "no scene has been heard yet; the safe planner publishes it"

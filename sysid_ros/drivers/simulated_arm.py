@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sysid_ros.core.errors import JointNotFound, ParameterOutOfRange
+from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
 from sysid_ros.drivers.arm import Arm, Array
 
 

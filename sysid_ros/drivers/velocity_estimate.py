@@ -22,8 +22,8 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
 

@@ -21,22 +21,21 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import DriverStatus, SampleBatch, SimulationTruth
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control import CONTROLLERS
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
-from sysid_ros.drivers.continuation import Continuation
-from sysid_ros.drivers.fri.build import FriSetup, build_fri_loop
-from sysid_ros.drivers.kortex.build import KortexSetup, build_kortex_loop
-from sysid_ros.drivers.kortex.settings import KortexSettings, VelocitySource
+from sysid_ros.drivers.kinova_kortex.build import KortexSetup, build_kortex_loop
+from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
+from sysid_ros.drivers.kuka_fri.build import FriSetup, build_fri_loop
 from sysid_ros.drivers.loop import ControlLoop
-from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.drivers.loop_model import Continuation, LoopModel
 from sysid_ros.drivers.loop_samples import LoopSamples
 from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopSettings, LoopStatus
-from sysid_ros.drivers.mock import TRUTHS, MockSetup, build_mock_loop, load_payload
+from sysid_ros.drivers.mujoco.build import TRUTHS, MockSetup, build_mock_loop, load_payload
+from sysid_ros.drivers.mujoco.sensors import Noise
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED, MonitorLoop
-from sysid_ros.drivers.sensor_simulation import Noise
 from sysid_ros.drivers.simulated_arm import InjectedFaults
 from sysid_ros.drivers.velocity_estimate import require_velocity_error
 from sysid_ros.nodes.arm_driver_ros2_control import MONITOR_MODES, ROS2_CONTROL_MODES, Ros2ControlParameters

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sysid_ros.drivers.fri.enums import FriVersion
-from sysid_ros.drivers.fri.settings import PORTS, FriSettings, PositionSent, TorqueSetup
+from sysid_ros.drivers.kuka_fri.messages import FriVersion
+from sysid_ros.drivers.kuka_fri.settings import PORTS, FriSettings, PositionSent, TorqueSetup
 from sysid_ros.ros.parameters import parameter
 from sysid_ros.ros.robot import RobotParameters
 

@@ -9,7 +9,7 @@ from functools import partial
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.mock import load_payload
+from sysid_ros.drivers.mujoco.build import load_payload
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
 from sysid_ros.drivers.ros2_control.build import Ros2ControlSetup, build_monitor_loop, build_ros2_control_loop
 from sysid_ros.drivers.ros2_control.monitor import MonitorLoop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from sysid_msgs.msg import Scene as SceneMessage
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers import scene_guard
 from sysid_ros.ros.conversions import scene_from_message
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from rclpy.node import Node
 
 from sysid_msgs.msg import SimulationTruth
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import KORTEX
-from sysid_ros.drivers.emulator_end import HAND_BACK_SECONDS
-from sysid_ros.drivers.fri.enums import FriVersion
-from sysid_ros.drivers.fri.settings import PORTS
-from sysid_ros.drivers.kortex.settings import KortexSettings
-from sysid_ros.drivers.mock import TRUTHS, load_payload
-from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
+from sysid_ros.drivers.kuka_fri.messages import FriVersion
+from sysid_ros.drivers.kuka_fri.settings import PORTS
+from sysid_ros.drivers.mujoco.build import TRUTHS, load_payload
+from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.emulation.options import HAND_BACK_SECONDS
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import truth_to_message
 from sysid_ros.ros.node import spin_main
@@ -57,9 +57,7 @@ class ArmEmulatorParameters(RobotParameters):
     payload: str = parameter(
         "none", "", "What the arm holds: a name from config/payloads.yaml, a mass [kg], or none", read_only=True
     )
-    controller_load: str = parameter(
-        "none", "", "Load configured on the controller, in the same words", read_only=True
-    )
+    controller_load: str = parameter("none", "", "Load configured on the controller, in the same words", read_only=True)
     truth: str = parameter(
         "random", "", "How the arm's own parameters are chosen in their box", choices=TRUTHS, read_only=True
     )

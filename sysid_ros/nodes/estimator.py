@@ -11,10 +11,10 @@ from rclpy.node import Node
 from sysid_msgs.msg import IdentifiabilityReport, SampleBatch
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import ResetEstimator
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.body_report import report_combinations
-from sysid_ros.core.estimation.estimate import ParameterEstimate
-from sysid_ros.core.estimation.settings import (
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.settings import (
     ERROR_TERMS,
     METHODS,
     PAYLOAD,
@@ -63,8 +63,10 @@ class EstimatorParameters(RobotParameters):
         lower=1e-3, upper=10.0, read_only=True,
     )  # fmt: skip
     payload_in_hand: bool = parameter(
-        _DEFAULTS.payload_in_hand, "",
-        "Whether the hand may hold a payload of the prior while another body or all are identified", read_only=True,
+        _DEFAULTS.payload_in_hand,
+        "",
+        "Whether the hand may hold a payload of the prior while another body or all are identified",
+        read_only=True,
     )
     friction_range: float = parameter(
         _DEFAULTS.friction_range, "-",
@@ -127,7 +129,9 @@ class EstimatorParameters(RobotParameters):
         lower=1e-9, upper=0.1, read_only=True,
     )  # fmt: skip
     use_cone: bool = parameter(
-        _DEFAULTS.use_cone, "", "Whether set_membership cuts off bodies that are not physically consistent",
+        _DEFAULTS.use_cone,
+        "",
+        "Whether set_membership cuts off bodies that are not physically consistent",
         read_only=True,
     )
     prior_weight: float = parameter(

@@ -11,12 +11,12 @@ from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import PlanStatus
 from sysid_msgs.srv import PlanExcitation
-from sysid_ros.core.control import tracking_allowance
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.collision.clearance import build_collision_model
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import ExcitationPlan, plan_excitation
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
-from sysid_ros.core.planning.clearance import build_collision_model
+from sysid_ros.core.tracking_bound import tracking_allowance
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
@@ -129,9 +129,7 @@ class ExcitationPlannerNode(Node):
         q_start = joint_vector_from_message(
             "PlanExcitation", "start_position", request.joint_names, request.start_position, robot.joint_names
         )
-        settings = replace(
-            values.settings(), seed=int(request.seed), criterion=request.criterion or values.criterion
-        )
+        settings = replace(values.settings(), seed=int(request.seed), criterion=request.criterion or values.criterion)
         if request.duration != 0.0:
             settings = settings.with_duration(request.duration)
         if request.limit_share != 0.0:

@@ -1,7 +1,7 @@
 """Node ``identifiability``: which parameters can be known, by the structure of the robot and from the data at hand.
 
 With options of its own, as in ``ros2 run sysid_ros identifiability --urdf robot.urdf``, the executable is the command
-:mod:`sysid_ros.identifiability`, which needs no running system.
+:mod:`sysid_ros.cli.identifiability`, which needs no running system.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from std_msgs.msg import String
 from sysid_msgs.msg import IdentifiabilityReport
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import AnalyzeIdentifiability
-from sysid_ros import identifiability as command
-from sysid_ros.core.errors import ModelError, ParameterOutOfRange, SysidError
+from sysid_ros.cli import identifiability as command
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.nodes.identifiability_answers import Answer, PayloadAnswers, answer_structure, compare_description
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sysid_ros.core.estimation.estimate import ParameterEstimate
-from sysid_ros.core.estimation.settings import EstimatorSettings
-from sysid_ros.core.estimation.unknowns import describe_unknowns
-from sysid_ros.core.identifiability.mechanism import MechanismOptions, compare_robot, compare_urdf
-from sysid_ros.core.identifiability.payload import PayloadIdentifiability
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.identifiability.mechanism import (
+    MechanismOptions,
+    PayloadIdentifiability,
+    compare_robot,
+    compare_urdf,
+)
 from sysid_ros.core.identifiability.report import Report, report_data, report_structure
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.snapping import Comparison
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.export.identifiability_markdown import identifiability_markdown
-from sysid_ros.export.identifiability_result import IdentifiabilityResult
+from sysid_ros.reports.identifiability_text import IdentifiabilityResult, identifiability_markdown
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from sysid_msgs.action import Identify, MoveTo
-from sysid_ros.core.identification import STRATEGIES, IdentificationSettings, Phase, Progress
+from sysid_ros.core.procedure import STRATEGIES, IdentificationSettings, Phase, Progress
 from sysid_ros.nodes.identification_backend import KnownModel, SuiteClients
 from sysid_ros.nodes.identification_goal import GoalRun
 from sysid_ros.nodes.identification_move import MoveRun
@@ -165,9 +165,7 @@ class IdentificationNode(Node):
         # Every goal is answered with a numbered code and a sentence, which a rejection could not carry.
         return GoalResponse.ACCEPT
 
-    async def _execute(
-        self, handle: ServerGoalHandle, run: Callable[[ServerGoalHandle], R], result_type: type[R]
-    ) -> R:
+    async def _execute(self, handle: ServerGoalHandle, run: Callable[[ServerGoalHandle], R], result_type: type[R]) -> R:
         """Runs a goal of either action beside the executor, one at a time, and ends it as its result says."""
         if not self._busy.acquire(blocking=False):
             handle.abort()

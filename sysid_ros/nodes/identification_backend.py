@@ -24,20 +24,20 @@ from sysid_msgs.srv import (
     PlanNext,
     ResetEstimator,
 )
-from sysid_ros.core.control.nominal_payload import best_payload, choose_payload, weighed_payload
-from sysid_ros.core.errors import SysidError
-from sysid_ros.core.estimation.estimate import ParameterEstimate
-from sysid_ros.core.identification import (
+from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.procedure import (
     IdentificationErrorCode,
     IdentificationFailed,
     MotionState,
     PlannedMotion,
     PlannedPart,
 )
-from sysid_ros.core.model.box import Box
-from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.certificate import Certificate
-from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.core.tracking_bound.nominal_payload import best_payload, choose_payload, weighed_payload
+from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.nodes.identification_watch import SuiteWatch
 from sysid_ros.ros import qos
@@ -51,14 +51,7 @@ from sysid_ros.ros.conversions import (
     trajectory_from_message,
     trajectory_to_message,
 )
-from sysid_ros.ros.waiting import (
-    Cancelled,
-    ServiceTimeout,
-    call_service,
-    no_messages,
-    wait_for_service,
-    wait_until,
-)
+from sysid_ros.ros.waiting import Cancelled, ServiceTimeout, call_service, no_messages, wait_for_service, wait_until
 
 if TYPE_CHECKING:
     from sysid_ros.nodes.identification import IdentificationParameters
@@ -138,7 +131,7 @@ class KnownModel:
 
 
 class RosBackend:
-    """One goal's :class:`sysid_ros.core.identification.IdentificationBackend`, with the nodes of this package.
+    """One goal's :class:`sysid_ros.core.procedure.IdentificationBackend`, with the nodes of this package.
 
     Called from the thread of a goal. Where it waits, it looks at ``is_cancelled`` and ends with code ``CANCELED``.
 

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from sysid_ros.core.errors import SysidError
-from sysid_ros.core.estimation.estimate import ParameterEstimate
-from sysid_ros.core.estimation.samples import SampleBlock
-from sysid_ros.core.identification import Identification, IdentificationSettings
+from sysid_ros.core.certification.certificate import margin_rows
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.margin_rows import margin_rows
-from sysid_ros.export.followed import followed_motions
-from sysid_ros.export.result import EstimateHistory, IdentificationResult, MotionRecord
-from sysid_ros.export.torque_fit import differentiate, predict_torque
-from sysid_ros.export.writer import ESTIMATE, RECORDING, write_results
+from sysid_ros.core.procedure import Identification, IdentificationSettings
 from sysid_ros.nodes.identification_watch import Records
+from sysid_ros.reports.followed import followed_motions
+from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord
+from sysid_ros.reports.torque_fit import differentiate, predict_torque
+from sysid_ros.reports.writer import ESTIMATE, RECORDING, write_results
 from sysid_ros.ros.conversions import Samples
 
 VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")

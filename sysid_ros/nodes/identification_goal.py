@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from rclpy.node import Node
 
 from sysid_msgs.action import Identify
-from sysid_ros.core.errors import SysidError
-from sysid_ros.core.identification import (
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.procedure import (
     Identification,
     IdentificationErrorCode,
     IdentificationFailed,
@@ -23,13 +24,12 @@ from sysid_ros.core.identification import (
     run_identification,
     run_move,
 )
-from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.export.folders import make_results_directory
-from sysid_ros.export.recording import RecordingWriter
-from sysid_ros.export.writer import RECORDING
 from sysid_ros.nodes.identification_backend import KnownModel, RosBackend, SuiteClients
 from sysid_ros.nodes.identification_files import prepare_folder, write_files
 from sysid_ros.nodes.identification_watch import SuiteWatch
+from sysid_ros.reports.folders import make_results_directory
+from sysid_ros.reports.recordings.recording import RecordingWriter
+from sysid_ros.reports.writer import RECORDING
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 
 if TYPE_CHECKING:

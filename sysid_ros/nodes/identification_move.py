@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from rclpy.node import Node
 
 from sysid_msgs.action import MoveTo
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.identification import IdentificationErrorCode, IdentificationFailed, Progress, run_move
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, Progress, run_move
 from sysid_ros.nodes.identification_backend import KnownModel, RosBackend, SuiteClients
 from sysid_ros.nodes.identification_watch import SuiteWatch
 from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message

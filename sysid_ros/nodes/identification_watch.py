@@ -17,13 +17,13 @@ from std_msgs.msg import String
 
 from sysid_msgs.msg import CertifiedTrajectory, DriverStatus, SampleBatch, SimulationTruth
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
-from sysid_ros.core.errors import SysidError
-from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.certificate import Certificate
-from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
-from sysid_ros.export.recording import FIRST_STAMP, LAST_STAMP, RecordingWriter
+from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     Samples,

@@ -16,13 +16,13 @@ from visualization_msgs.msg import MarkerArray
 from sysid_msgs.msg import CertifiedTrajectory, DriverStatus
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.msg import Scene as SceneMessage
-from sysid_ros.core.errors import SysidError
-from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.collision.clearance import spheres_of_payload
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.collision.swept import SweptSpheres, sweep_spheres
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.kinematics import BodyPoses
-from sysid_ros.core.planning.base import Trajectory
-from sysid_ros.core.planning.clearance import spheres_of_payload
-from sysid_ros.core.planning.scene import Scene
-from sysid_ros.core.planning.swept import SweptSpheres, sweep_spheres
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.nodes.monitor_plans import HeardPlan, PlanBook
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (

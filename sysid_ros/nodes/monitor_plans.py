@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from sysid_ros.core.planning.base import Trajectory
-from sysid_ros.core.planning.certificate import Certificate
-from sysid_ros.core.planning.scene import Scene
+from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.trajectories.base import Trajectory
 
 _REMEMBERED = 8
 

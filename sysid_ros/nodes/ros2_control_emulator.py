@@ -22,25 +22,25 @@ from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.emulator_end import UntilHandedBack
-from sysid_ros.drivers.emulator_options import (
+from sysid_ros.drivers.mujoco.build import draw_truth, load_payload
+from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.pacing import request_real_time
+from sysid_ros.drivers.ros2_control.joint_states import JointStates
+from sysid_ros.drivers.ros2_control.settings import TorqueCommand
+from sysid_ros.emulation.options import (
+    UntilHandedBack,
     add_arm_options,
     add_program_options,
     add_real_time_factor,
     pick,
     require_real_time_factor,
 )
-from sysid_ros.drivers.mock import draw_truth, load_payload
-from sysid_ros.drivers.pacing import request_real_time
-from sysid_ros.drivers.ros2_control.emulator.controllers import FIELDS, Broadcaster, BroadcastFaults, ForwardController
-from sysid_ros.drivers.ros2_control.emulator.motion import HomeMotion
-from sysid_ros.drivers.ros2_control.emulator.plant import EmulatedHardware, PlantSettings
-from sysid_ros.drivers.ros2_control.joint_states import JointStates
-from sysid_ros.drivers.ros2_control.settings import TorqueCommand
-from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.emulation.ros2_control.controllers import FIELDS, Broadcaster, BroadcastFaults, ForwardController
+from sysid_ros.emulation.ros2_control.motion import HomeMotion
+from sysid_ros.emulation.ros2_control.plant import EmulatedHardware, PlantSettings
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import stamp_to_message
 from sysid_ros.ros.inbox import Inbox
@@ -84,7 +84,7 @@ class EmulatorSetup:
 
     Attributes:
         robot: Robot, as :func:`load_robot` takes it.
-        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.mock.TRUTHS`.
+        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.mujoco.build.TRUTHS`.
         payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], or ``none``.
         state_joints: Joints in the order of the states, others among them; empty for the model's.
         command_joints: Joints in the order of the commands; empty for the model's.

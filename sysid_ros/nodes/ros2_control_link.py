@@ -23,7 +23,7 @@ from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.ros2_control.joint_states import JointStates
 from sysid_ros.drivers.ros2_control.link import ControllerInfo
 from sysid_ros.drivers.ros2_control.settings import Interface

@@ -21,15 +21,15 @@ from visualization_msgs.msg import MarkerArray
 from sysid_msgs.msg import CertifiedTrajectory, DriverStatus, PlanStatus
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import CertifyTrajectory, PlanNext, PlanTo
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.base import PlanningCancelled
-from sysid_ros.core.planning.bundle import CertifiedPlan
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, PayloadKnowledge, PlannedPart
-from sysid_ros.core.planning.receding.settings import COSTS, RecedingSettings
-from sysid_ros.core.planning.scene import Scene
-from sysid_ros.core.planning.verifier import VerifierSettings
+from sysid_ros.core.planning.settings import COSTS, RecedingSettings
+from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.drivers.scene_guard import SCENE_PERIOD
 from sysid_ros.nodes.safe_planner_scene import SceneBook, load_scene
 from sysid_ros.ros import qos
@@ -112,9 +112,7 @@ class SafePlannerParameters(SceneParameters):
         0.03, "m", "Distance plans keep to everything besides clearance and tracking error, for the same reason",
         lower=0.0, upper=0.5, read_only=True,
     )  # fmt: skip
-    cost: str = parameter(
-        _PLANNER.cost, "", "What exciting plans are chosen for", choices=COSTS, read_only=True
-    )
+    cost: str = parameter(_PLANNER.cost, "", "What exciting plans are chosen for", choices=COSTS, read_only=True)
     window: float = parameter(
         _PLANNER.window, "s", "Length of the estimator's momentum windows", lower=0.005, upper=5.0, read_only=True
     )

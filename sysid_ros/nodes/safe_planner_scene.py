@@ -9,11 +9,11 @@ import numpy as np
 import yaml
 from visualization_msgs.msg import Marker, MarkerArray
 
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.certification.verify import require_scene
+from sysid_ros.core.collision.scene import Obstacle, Scene
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import config_directories
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.scene import Obstacle, Scene
-from sysid_ros.core.planning.verifier import require_scene
 from sysid_ros.ros.conversions.obstacles import Key, key_of, obstacles_from_markers
 
 

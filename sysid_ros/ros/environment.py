@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 
 LOOPBACK_PROFILE = Path(__file__).with_name("fastdds_loopback.xml")
 """Fast DDS profile: shared memory and UDP on 127.0.0.1, nothing else."""

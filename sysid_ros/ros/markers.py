@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from std_msgs.msg import ColorRGBA, Header
 from visualization_msgs.msg import Marker, MarkerArray
 
-from sysid_ros.core.estimation.estimate import ParameterEstimate
-from sysid_ros.core.model.ellipsoid import compute_inertia_ellipsoid
-from sysid_ros.core.model.inertia import is_physically_consistent
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.model.inertia import compute_inertia_ellipsoid, is_physically_consistent
 
 Array = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from rclpy.service import Service
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.common.errors import SysidError
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 
 _TYPES = {
     bool: (Parameter.Type.BOOL, "true or false"),

@@ -7,10 +7,9 @@ import textwrap
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.planning.certificate import Certificate
-from sysid_ros.core.planning.margin_rows import margin_rows
-from sysid_ros.core.planning.scene import Scene
-from sysid_ros.core.planning.swept import Nearest, SweptSpheres
+from sysid_ros.core.certification.certificate import Certificate, margin_rows
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.collision.swept import Nearest, SweptSpheres
 from sysid_ros.ros.markers import PATH_WIDTH, MarkerBuilder
 
 Array = NDArray[np.float64]

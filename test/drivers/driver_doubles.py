@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.certification.certificate import Certificate, box_hash
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.planning.certificate import Certificate, box_hash
-from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.mujoco_arm import MujocoArm, MujocoSettings
+from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.pacing import Pacer
 
 ROBOT = "kinova_gen3_2f85"

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.planning.certificate import Certificate, box_hash
-from sysid_ros.core.planning.fourier import FourierTrajectory, rest_projection
+from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
 from sysid_ros.drivers.loop_samples import collect_samples
 from sysid_ros.drivers.loop_types import LoopMode
 

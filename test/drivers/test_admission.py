@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from driver_doubles import make_certificate, make_move
 
-from sysid_ros.core.model.box import Box
-from sysid_ros.core.planning.trajectory import BezierTrajectory
-from sysid_ros.core.planning.verifier.robot_hash import robot_hash
+from sysid_ros.core.certification.robot_hash import robot_hash
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.admission import admit_start, admit_trajectory
 from sysid_ros.drivers.loop_types import LoopRefusal
 

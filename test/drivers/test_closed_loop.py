@@ -13,9 +13,9 @@ import _closed_loop  # noqa: E402
 from _closed_loop import Change, Geometry, Outcome, check_estimates, check_motion, draw_trial, run_trial  # noqa: E402
 from _closed_loop_faults import run_broken  # noqa: E402
 
+from sysid_ros.core.collision.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
+from sysid_ros.core.collision.scene import Obstacle, Scene  # noqa: E402
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner  # noqa: E402
-from sysid_ros.core.planning.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
-from sysid_ros.core.planning.scene import Obstacle, Scene  # noqa: E402
 
 PATIENCE = 60.0  # seconds of real time: what is found must not depend on how fast the machine is
 

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
+from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters
-from sysid_ros.core.planning.bezier import BezierTrajectory
-from sysid_ros.core.planning.certificate import Certificate, box_hash
-from sysid_ros.core.planning.fourier import FourierTrajectory
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.fourier import FourierTrajectory
 from sysid_ros.drivers.friction_hold import FrictionHold
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopSettings
-from sysid_ros.drivers.mujoco_arm import MujocoArm, MujocoSettings
+from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.simulated_arm import InjectedFaults
 
 ROBOT = load_robot("kuka_lbr_iiwa7")

@@ -4,15 +4,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.planning.bezier import BezierTrajectory
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner
-from sysid_ros.core.planning.scene import Scene
-from sysid_ros.drivers.lockstep_identification import LockstepBackend, LockstepSettings
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopMode
-from sysid_ros.drivers.mujoco_arm import MujocoArm
+from sysid_ros.drivers.mujoco.arm import MujocoArm
+from sysid_ros.emulation.lockstep_identification import LockstepBackend, LockstepSettings
 
 
 class RestingPlanner:

@@ -5,19 +5,19 @@ import numpy as np
 import pytest
 from driver_doubles import ComputedTorque, build_loop, make_certificate, make_move, run
 
+from sysid_ros.core.certification.certificate import AssumedControl, box_hash
+from sysid_ros.core.certification.robot_hash import robot_hash
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS, RobustController
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.model.box import Box
-from sysid_ros.core.planning.certificate import AssumedControl, box_hash
-from sysid_ros.core.planning.trajectory import BezierTrajectory
-from sysid_ros.core.planning.verifier.robot_hash import robot_hash
+from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError, ArmState
-from sysid_ros.drivers.continuation import Continuation
-from sysid_ros.drivers.lockstep import run_for, run_trajectory
+from sysid_ros.drivers.loop_model import Continuation
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
-from sysid_ros.drivers.mock import MockSetup, build_mock_loop
-from sysid_ros.drivers.mujoco_arm import MujocoSettings
+from sysid_ros.drivers.mujoco.arm import MujocoSettings
+from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
 from sysid_ros.drivers.simulated_arm import InjectedFaults
+from sysid_ros.emulation.lockstep import run_for, run_trajectory
 
 # Largest change of reference [rad] and of commanded torque [Nm] between two cycles of the moves below.
 REFERENCE_STEP = 0.7e-3

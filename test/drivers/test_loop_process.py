@@ -18,7 +18,7 @@ from driver_doubles import (
     make_move,
 )
 
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError

@@ -5,7 +5,7 @@ import pytest
 
 from sysid_ros.drivers.arm import ArmState
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.measurement_check import MeasurementCheck
+from sysid_ros.drivers.monitors import MeasurementCheck
 
 PERIOD = 0.001
 BOUND = np.full(7, 0.02)

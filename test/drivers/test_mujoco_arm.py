@@ -4,11 +4,11 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.errors import JointNotFound, NotPhysicallyConsistent, ParameterOutOfRange
+from sysid_ros.core.common.errors import JointNotFound, NotPhysicallyConsistent, ParameterOutOfRange
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected, InvalidCommand, Pacing
-from sysid_ros.drivers.mujoco_arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.sensor_simulation import Noise
+from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
+from sysid_ros.drivers.mujoco.sensors import Noise
 from sysid_ros.drivers.simulated_arm import InjectedFaults
 
 IDEAL = MujocoSettings(noise=Noise.NONE)

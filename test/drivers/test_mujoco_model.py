@@ -5,10 +5,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.errors import ModelError, NotPhysicallyConsistent
+from sysid_ros.core.common.errors import ModelError, NotPhysicallyConsistent
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.drivers.mujoco_model import build_mujoco_model, set_inertial_parameters
+from sysid_ros.drivers.mujoco.model import build_mujoco_model, set_inertial_parameters
 
 STEP = 5e-4
 

@@ -4,7 +4,7 @@ import threading
 import numpy as np
 import pytest
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.drivers.loop_samples import collect_samples
 from sysid_ros.drivers.loop_types import LoopMode, LoopSample
 from sysid_ros.drivers.sample_ring import SampleRing

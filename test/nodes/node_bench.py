@@ -19,10 +19,10 @@ from std_msgs.msg import Empty
 from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ExecuteTrajectory
+from sysid_ros.core.certification.certificate import AssumedControl, Certificate, box_hash
+from sysid_ros.core.certification.robot_hash import robot_hash
 from sysid_ros.core.control import RobustSettings
-from sysid_ros.core.planning.certificate import AssumedControl, Certificate, box_hash
-from sysid_ros.core.planning.trajectory import BezierTrajectory
-from sysid_ros.core.planning.verifier.robot_hash import robot_hash
+from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message, scene_to_message, stamp_from_message

@@ -8,10 +8,10 @@ from pathlib import Path
 from node_bench import PATIENCE
 
 from sysid_msgs.action import Identify
-from sysid_ros.process_group import ProcessGroup, stop_groups, wait_for_end
+from sysid_ros.cli.process_group import ProcessGroup, stop_groups, wait_for_end
+from sysid_ros.cli.suite import Suite, node_command, suite_environment
 from sysid_ros.processes import resolve
 from sysid_ros.ros.waiting import wait_until
-from sysid_ros.suite import Suite, node_command, suite_environment
 
 
 class SuiteOfProcesses:

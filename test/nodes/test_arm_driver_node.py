@@ -14,13 +14,13 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
-from sysid_ros.core.estimation.estimate import ParameterEstimate
-from sysid_ros.core.model.box import Box
-from sysid_ros.core.planning.certificate import box_hash
-from sysid_ros.core.planning.scene import Obstacle, Scene
-from sysid_ros.core.planning.trajectory import BezierTrajectory
-from sysid_ros.core.planning.verifier.robot_hash import robot_hash
-from sysid_ros.drivers.mock import load_payload
+from sysid_ros.core.certification.certificate import box_hash
+from sysid_ros.core.certification.robot_hash import robot_hash
+from sysid_ros.core.collision.scene import Obstacle, Scene
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.drivers.mujoco.build import load_payload
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message, estimate_to_message, scene_to_message

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.nodes.arm_driver import ArmDriverParameters
 

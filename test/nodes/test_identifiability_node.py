@@ -11,8 +11,8 @@ from std_msgs.msg import String
 
 from sysid_msgs.msg import IdentifiabilityReport, ParameterEstimate
 from sysid_msgs.srv import AnalyzeIdentifiability
-from sysid_ros.core.estimation.estimate import ParameterEstimate as Estimate
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
 from sysid_ros.core.regressors import TorqueRegressor
 from sysid_ros.nodes.identifiability import IdentifiabilityNode, main
 from sysid_ros.ros import qos
@@ -20,6 +20,8 @@ from sysid_ros.ros.conversions import estimate_to_message
 
 NAN = float("nan")
 URDFS = Path(__file__).parents[2] / "urdf"
+
+
 @pytest.fixture(scope="module")
 def bench():
     bench = Bench("-p", "data_interval:=0.5")

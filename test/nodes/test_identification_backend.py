@@ -8,10 +8,10 @@ import pytest
 
 from sysid_msgs.msg import CertifiedTrajectory, DriverStatus
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
-from sysid_ros.core.identification import PlannedMotion, PlannedPart
-from sysid_ros.core.identification.receding import HAND_OVER_RESERVE
-from sysid_ros.core.planning.bezier import BezierTrajectory
-from sysid_ros.drivers.lockstep_identification import LockstepSettings
+from sysid_ros.core.procedure import PlannedMotion, PlannedPart
+from sysid_ros.core.procedure.receding import HAND_OVER_RESERVE
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.emulation.lockstep_identification import LockstepSettings
 from sysid_ros.nodes import identification_backend
 from sysid_ros.nodes.estimator import EstimatorParameters
 from sysid_ros.nodes.identification_backend import FIRST_PLAN_TIME, TAKEOVER_RESERVE, RosBackend

@@ -10,24 +10,24 @@ from suite_bench import GoalProbe
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SampleBatch
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.estimate import ParameterEstimate
-from sysid_ros.core.identification import (
+from sysid_ros.cli.terminal import result_table
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.procedure import (
     Identification,
     IdentificationErrorCode,
     IdentificationFailed,
     IdentificationSettings,
 )
-from sysid_ros.export.payload import notices
 from sysid_ros.nodes import identification_backend, identification_goal
 from sysid_ros.nodes.identification import IdentificationNode
 from sysid_ros.nodes.identification_files import build_result, prepare_folder
 from sysid_ros.nodes.identification_goal import settings_of
 from sysid_ros.nodes.identification_watch import Records, find_timing_doubt
+from sysid_ros.reports.payload import notices
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples
 from sysid_ros.ros.waiting import wait_until
-from sysid_ros.terminal import result_table
 
 Result = Identify.Result
 

@@ -14,8 +14,8 @@ from suite_bench import GoalProbe, SuiteOfProcesses, send_goal
 from sysid_msgs.action import Identify, MoveTo
 from sysid_msgs.msg import DriverStatus, ParameterEstimate
 from sysid_msgs.srv import SetPayload
-from sysid_ros.core.planning.certificate import box_hash
-from sysid_ros.drivers.mock import load_payload
+from sysid_ros.core.certification.certificate import box_hash
+from sysid_ros.drivers.mujoco.build import load_payload
 from sysid_ros.ros import qos
 from sysid_ros.ros.shared_memory import existing_files, files_in_use, remove_unused
 from sysid_ros.ros.waiting import wait_until
@@ -31,8 +31,12 @@ SHORT = {"max_motion_time": 3.0, "number_of_trajectories": 1}
 """A goal with one plan of 3 s."""
 PARAMETERS = {
     "arm_driver": {
-        "payload": "dumbbell_4lb", "truth": "corner", "seed": 3, "commander_timeout": PATIENT,
-        "heartbeat_timeout": 10.0, "late_limit": 10.0,
+        "payload": "dumbbell_4lb",
+        "truth": "corner",
+        "seed": 3,
+        "commander_timeout": PATIENT,
+        "heartbeat_timeout": 10.0,
+        "late_limit": 10.0,
     },  # fmt: skip
     "excitation_planner": {"time_budget": 0.5, "starts": 1, "max_iterations": 5},
     "identification": {"weighing_time": 0.3},

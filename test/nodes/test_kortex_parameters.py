@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from sysid_ros.drivers.kortex.settings import KortexSettings
+from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.nodes.arm_driver_kortex import KortexParameters
 
 

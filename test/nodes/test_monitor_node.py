@@ -9,11 +9,11 @@ from visualization_msgs.msg import MarkerArray
 from sysid_msgs.msg import CertifiedTrajectory, DriverStatus
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.msg import Scene as SceneMessage
-from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.collision.scene import Obstacle, Scene
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.kinematics import BodyPoses
-from sysid_ros.core.planning.certificate import Certificate
-from sysid_ros.core.planning.scene import Obstacle, Scene
-from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.nodes.monitor import MonitorNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message, estimate_to_message, joint_state_message, scene_to_message

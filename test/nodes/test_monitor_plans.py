@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.planning.bezier import BezierTrajectory
-from sysid_ros.core.planning.certificate import Certificate
+from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.nodes.monitor_plans import HeardPlan, PlanBook
 
 

@@ -4,12 +4,12 @@ from dataclasses import fields
 
 import pytest
 
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.excitation.settings import ExcitationSettings
-from sysid_ros.core.identification import IdentificationSettings
-from sysid_ros.core.planning.receding.settings import RecedingSettings
-from sysid_ros.core.planning.verifier import VerifierSettings
+from sysid_ros.core.planning.settings import RecedingSettings
+from sysid_ros.core.procedure import IdentificationSettings
 from sysid_ros.nodes.estimator import EstimatorParameters
 from sysid_ros.nodes.excitation_planner import ExcitationPlannerParameters
 from sysid_ros.nodes.identification import IdentificationParameters

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sysid_ros.core.identification import IdentificationErrorCode
+from sysid_ros.core.procedure import IdentificationErrorCode
 from sysid_ros.processes import IDENTIFY
 
 PAGE = (Path(__file__).parents[2] / "docs" / "nodes.md").read_text()

@@ -6,9 +6,9 @@ from node_bench import PATIENCE, Bench
 from std_msgs.msg import String
 
 from sysid_msgs.srv import PlanTo
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import GravityPid, RobustSettings
-from sysid_ros.core.estimation.estimate import ParameterEstimate as Estimate
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
 from sysid_ros.nodes.safe_planner import SafePlannerNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_from_message, estimate_to_message

@@ -8,11 +8,11 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 from sysid_msgs.msg import CertifiedTrajectory, ParameterEstimate, PlanStatus, Scene
 from sysid_msgs.srv import CertifyTrajectory, PlanExcitation, PlanNext, PlanTo
-from sysid_ros.core.estimation.estimate import ParameterEstimate as Estimate
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.certification.certificate import box_hash
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
 from sysid_ros.core.model.kinematics import BodyPoses
-from sysid_ros.core.planning.certificate import box_hash
-from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.nodes.excitation_planner import ExcitationPlannerNode
 from sysid_ros.nodes.safe_planner import SafePlannerNode
 from sysid_ros.ros import qos
@@ -276,9 +276,7 @@ def test_obstacles_of_publishers_with_the_defaults_of_ros_are_heard(bench, safe,
 
 def test_plans_that_take_over_from_each_other(bench, safe, robot, known):
     names, prior = list(robot.joint_names), robot.payload_prior.box
-    request = PlanNext.Request(
-        joint_names=names, start_position=robot.home.tolist(), estimate=known, time_limit=30.0
-    )
+    request = PlanNext.Request(joint_names=names, start_position=robot.home.tolist(), estimate=known, time_limit=30.0)
     first = bench.call(PlanNext, "safe_planner/plan_next", request)
     assert first.success, first.message
     path, certificate = certified_from_message(first.plan, names)

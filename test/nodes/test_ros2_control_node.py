@@ -14,12 +14,12 @@ from suite_bench import GoalProbe
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus
+from sysid_ros.core.certification.certificate import AssumedControl
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import RobustSettings
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.planning.certificate import AssumedControl
-from sysid_ros.core.planning.scene import Scene
 from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.mock import load_payload
+from sysid_ros.drivers.mujoco.build import load_payload
 from sysid_ros.drivers.ros2_control.settings import Interface
 from sysid_ros.nodes import ros2_control_emulator
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters

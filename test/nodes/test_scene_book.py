@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 from visualization_msgs.msg import Marker, MarkerArray
 
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.planning.scene import Scene
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.drivers.scene_guard import SOURCE_MEMORY, SceneGuard
 from sysid_ros.nodes.safe_planner_scene import SceneBook
 

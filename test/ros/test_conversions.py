@@ -7,10 +7,10 @@ import pytest
 from rclpy.serialization import deserialize_message, serialize_message
 
 from sysid_msgs import msg as messages
-from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.certification.certificate import AssumedControl, Certificate
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, from_com_form
-from sysid_ros.core.planning.certificate import AssumedControl, Certificate
-from sysid_ros.core.planning.trajectory import BezierTrajectory, BrakedTrajectory, FourierTrajectory
+from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory, FourierTrajectory
 from sysid_ros.ros import conversions as c
 
 JOINTS = ("shoulder", "elbow", "wrist")

@@ -5,7 +5,7 @@ import pytest
 from builtin_interfaces.msg import Time
 from visualization_msgs.msg import Marker
 
-from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.ros.markers import MarkerBuilder, com_bounds
 

@@ -19,7 +19,7 @@ PREAMBLE = """
 import sys, time
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
 from rclpy.node import Node
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.ros.node import spin_main
 """
 

@@ -11,7 +11,7 @@ import rclpy
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, UnknownParameter, parameter
 
 

@@ -5,10 +5,10 @@ import pytest
 from builtin_interfaces.msg import Time
 from visualization_msgs.msg import Marker
 
+from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.collision.scene import Obstacle, Scene
+from sysid_ros.core.collision.swept import Nearest, SweptSpheres
 from sysid_ros.core.model.robot import Sphere
-from sysid_ros.core.planning.certificate import Certificate
-from sysid_ros.core.planning.scene import Obstacle, Scene
-from sysid_ros.core.planning.swept import Nearest, SweptSpheres
 from sysid_ros.ros.markers import MarkerBuilder
 from sysid_ros.ros.plan_markers import draw_plan, draw_scene
 

@@ -1,27 +1,16 @@
-"""Control laws and what is proven about them."""
+"""Control laws."""
 
 from __future__ import annotations
 
-from sysid_ros.core.control.allowance import (
-    TrackingAllowance,
-    feedback_allowance,
-    tracking_allowance,
-    worst_case_torque,
-)
-from sysid_ros.core.control.controller import Controller
-from sysid_ros.core.control.frozen_loop import BoundNotAvailable
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.gravity_pid import GravityPid, PidSettings
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics
-from sysid_ros.core.control.nominal_payload import choose_payload
 from sysid_ros.core.control.robust import ControlStatus, RobustController
-from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.control.tracking_bound import TrackingBound, TrackingHistory, bound_motion, tracking_bound
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.control.settings import Controller, RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 
 __all__ = [
     "CONTROLLERS",
-    "BoundNotAvailable",
     "ControlModel",
     "ControlStatus",
     "Controller",
@@ -30,16 +19,7 @@ __all__ = [
     "PidSettings",
     "RobustController",
     "RobustSettings",
-    "TrackingAllowance",
-    "TrackingBound",
-    "TrackingHistory",
-    "bound_motion",
     "build_controller",
-    "choose_payload",
-    "feedback_allowance",
-    "tracking_allowance",
-    "tracking_bound",
-    "worst_case_torque",
 ]
 
 _BANDWIDTH_PERIOD = 0.2

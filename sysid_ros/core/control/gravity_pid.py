@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.control.controller import describe_law
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.control.settings import describe_law
 from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]

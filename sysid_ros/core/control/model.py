@@ -8,8 +8,8 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, PayloadShape, RobotModel
 
 Array = NDArray[np.float64]

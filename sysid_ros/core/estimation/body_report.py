@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sysid_ros.core.estimation.estimate import ParameterEstimate
-from sysid_ros.core.estimation.knowledge import hull
-from sysid_ros.core.estimation.target import Target
+from sysid_ros.core.estimation.parameters.bounds import hull
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.target import Target
 from sysid_ros.core.identifiability.report import Report, report_bounds
 
 

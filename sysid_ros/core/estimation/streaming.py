@@ -9,31 +9,70 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.agreement import MEMORY, Agreement
-from sysid_ros.core.estimation.bounds import Bounds, compute_bounds, describe_guarantee
-from sysid_ros.core.estimation.compaction import OF_BOUNDS, compact
-from sysid_ros.core.estimation.cone_cuts import add_cuts
-from sysid_ros.core.estimation.consistency import check_sensors, describe_contradictions, find_contradictions
-from sysid_ros.core.estimation.estimate import CombinationEstimate, ParameterEstimate
-from sysid_ros.core.estimation.fit import FitNotConverged, NoBodyInBox
-from sysid_ros.core.estimation.knowledge import Knowledge
-from sysid_ros.core.estimation.point import LinearEstimator, PointEstimator
-from sysid_ros.core.estimation.problem import Problem
-from sysid_ros.core.estimation.rows import Rows
-from sysid_ros.core.estimation.samples import SampleBlock
-from sysid_ros.core.estimation.schedule import Schedule
-from sysid_ros.core.estimation.settings import PAYLOAD, EstimatorSettings
-from sysid_ros.core.estimation.stream import SampleStream, Window
-from sysid_ros.core.estimation.target import Target
-from sysid_ros.core.estimation.unknowns import describe_unknowns
-from sysid_ros.core.estimation.window_model import WindowModel
-from sysid_ros.core.estimation.windows import build_rows
+from sysid_ros.core.estimation.bounds.bounds import Bounds, compute_bounds, describe_guarantee
+from sysid_ros.core.estimation.bounds.compaction import OF_BOUNDS, compact
+from sysid_ros.core.estimation.bounds.cone_cuts import add_cuts
+from sysid_ros.core.estimation.bounds.consistency import check_sensors, describe_contradictions, find_contradictions
+from sysid_ros.core.estimation.bounds.joint_consistency import MEMORY, Agreement
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.bounds import Knowledge
+from sysid_ros.core.estimation.parameters.estimate import CombinationEstimate, ParameterEstimate
+from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
+from sysid_ros.core.estimation.parameters.target import Target
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.point.fit import FitNotConverged, NoBodyInBox
+from sysid_ros.core.estimation.point.point import LinearEstimator, PointEstimator
+from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.rows import Rows, build_rows
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.stream import SampleStream, Window
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.robot import RobotModel
 
-__all__ = ["EstimatorSettings", "StreamingEstimator"]
-
 Array = NDArray[np.float64]
+
+TURNS = 3
+"""Every objective is solved at least in one of so many updates."""
+_STILL = 5e-3
+"""An objective whose range shrank by less than this part of it when it was last solved waits for its turn."""
+_STIRRING = 0.05
+"""One that shrinks by more than this makes all of them count as moving again."""
+
+
+class Schedule:
+    """Keeps which ranges moved when they were last computed anew, and how long ago that was.
+
+    A range that is not computed anew holds as before, since new data only take targets away. It may be a little wider
+    than what all data allow, for two updates at most.
+
+    Args:
+        count: Number of objectives K.
+    """
+
+    def __init__(self, count: int):
+        self._is_moving = np.ones(count, dtype=bool)
+        self._age = np.zeros(count, dtype=int)
+
+    def due(self) -> NDArray[np.bool_]:
+        """Objectives for the next update, (K,): all that move, and a part of the others, those that waited longest."""
+        waiting = np.flatnonzero(~self._is_moving)
+        turn = -(-waiting.size // TURNS)
+        result = self._is_moving.copy()
+        result[waiting[np.argsort(-self._age[waiting], kind="stable")[:turn]]] = True
+        return result | (self._age >= TURNS - 1)
+
+    def note(self, solved: NDArray[np.bool_], gain: Array) -> None:
+        """Notes an update.
+
+        Args:
+            solved: Objectives that were solved, (K,).
+            gain: By how much their ranges shrank, as a part of what they were, (K,).
+        """
+        self._age = np.where(solved, 0, self._age + 1)
+        self._is_moving = np.where(solved, gain > _STILL, self._is_moving)
+        if np.any(solved & (gain > _STIRRING)):
+            self._is_moving[:] = True
+
 
 _CAUSES = (
     "The payload has changed or lies outside its prior, or an assumption is violated: robot and friction parameters in "

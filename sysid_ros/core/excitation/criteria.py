@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.identifiability.criterion import WeakestDirections
+from sysid_ros.core.identifiability.data import WeakestDirections
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 
 Array = NDArray[np.float64]

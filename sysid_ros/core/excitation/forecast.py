@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sysid_ros.core.excitation.criteria import PAYLOAD, measured_radius
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
-from sysid_ros.core.planning.base import Trajectory
 from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.core.trajectories.base import Trajectory
 
 Array = NDArray[np.float64]
 

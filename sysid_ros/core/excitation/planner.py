@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.certification.motion_checks import PlanRejected, check_clearance
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.forecast import (
     condition_number,
     expected_half_widths,
@@ -20,9 +21,8 @@ from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
 from sysid_ros.core.excitation.problem import ExcitationProblem
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.solver import IpoptSolver
-from sysid_ros.core.planning.base import PlanningCancelled
-from sysid_ros.core.planning.fourier import FourierTrajectory
-from sysid_ros.core.planning.motion_checks import PlanRejected, check_clearance
+from sysid_ros.core.trajectories.base import PlanningCancelled
+from sysid_ros.core.trajectories.fourier import FourierTrajectory
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 
 CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number", "weakest_directions")
 

@@ -14,9 +14,9 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from sysid_ros.core.errors import ModelError
+from sysid_ros.core.collision.clearance import CollisionModel, Obstacle, displacements
+from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel, Sphere
-from sysid_ros.core.planning.clearance import CollisionModel, Obstacle, displacements
 
 Array = NDArray[np.float64]
 

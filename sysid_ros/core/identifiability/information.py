@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.identifiability.structure import Structure
 from sysid_ros.core.model.robot import FRICTION_NAMES, EffortMeaning, RobotModel, parameter_names
 from sysid_ros.core.regressors.momentum import MomentumRegressor

@@ -12,9 +12,24 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.identifiability.errors import InvalidTree
+from sysid_ros.core.common.errors import ModelError
 
 Array = NDArray[np.float64]
+
+
+class InvalidTree(ModelError):
+    """A kinematic tree that cannot be analysed.
+
+    Args:
+        element: What is at fault, such as ``joint 'elbow'``.
+        problem: What is wrong, and what to do.
+    """
+
+    def __init__(self, element: str, problem: str):
+        self.element = element
+        self.problem = problem
+        super().__init__(f"{element}: {problem}")
+
 
 WORLD = -1
 """Parent index of a body whose parent stands still."""

@@ -10,10 +10,9 @@ from typing import Any
 
 from urdf_parser_py.urdf import Joint
 
-from sysid_ros.core.model.limits import urdf_position_limits, urdf_rate_limits
+from sysid_ros.core.model.builder import urdf_position_limits, urdf_rate_limits
 from sysid_ros.core.model.spheres import cover_links
-from sysid_ros.core.model.urdf import UrdfDescription
-from sysid_ros.core.model.urdf_checks import ROTARY, InvalidUrdf
+from sysid_ros.core.model.urdf import ROTARY, InvalidUrdf, UrdfDescription
 
 _RISE_TIME = 0.25  # [s] from rest to top speed, sets the acceleration limit
 _INERTIAL_UNCERTAINTY = 0.05  # [-] SAFE-ID section VI

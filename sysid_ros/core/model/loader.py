@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from sysid_ros.core.errors import ModelError
+from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model.builder import build_robot
 from sysid_ros.core.model.defaults import default_settings
 from sysid_ros.core.model.robot import RobotModel

@@ -16,8 +16,8 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from sysid_ros.core.errors import ModelError, ParameterOutOfRange
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 
 Array = NDArray[np.float64]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent, pseudo_inertia
 from sysid_ros.core.model.robot import INERTIAL, PayloadPrior, PayloadShape, RobotModel
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.errors import JointNotFound, ParameterOutOfRange
+from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
 
 _REQUIRED = object()
 

@@ -10,9 +10,9 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.rotation import rotation_from_rpy
 from sysid_ros.core.model.robot import RobotModel, Sphere
-from sysid_ros.core.model.rotation import rotation_from_rpy
 from sysid_ros.core.model.settings import Section
 
 _LENGTH_MAX = 10.0  # [m]

@@ -11,24 +11,25 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.control.frozen_loop import BoundNotAvailable
-from sysid_ros.core.control.nominal_payload import choose_payload
+from sysid_ros.core.certification.certificate import AssumedControl
+from sysid_ros.core.certification.motion_checks import PlanRejected, TrackingErrors
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.verify import Verification, make_certificate, verify
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.control.tracking_bound import TrackingBound, bound_motion
-from sysid_ros.core.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.base import PlanningCancelled, State, Trajectory, joint_vector
-from sysid_ros.core.planning.bezier import BezierTrajectory
-from sysid_ros.core.planning.bundle import CertifiedPlan
-from sysid_ros.core.planning.certificate import AssumedControl
-from sysid_ros.core.planning.motion_checks import PlanRejected, TrackingErrors
-from sysid_ros.core.planning.receding.margins import AssumedErrors
-from sysid_ros.core.planning.receding.outcome import PlanStatistics
-from sysid_ros.core.planning.receding.planner import RecedingPlanner
-from sysid_ros.core.planning.receding.settings import RecedingSettings
-from sysid_ros.core.planning.scene import Scene
-from sysid_ros.core.planning.verifier import Verification, VerifierSettings, make_certificate, verify
+from sysid_ros.core.planning.candidates import PlanStatistics
+from sysid_ros.core.planning.margins import AssumedErrors
+from sysid_ros.core.planning.planner import RecedingPlanner
+from sysid_ros.core.planning.settings import RecedingSettings
+from sysid_ros.core.tracking_bound.bound import TrackingBound, bound_motion
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.nominal_payload import choose_payload
+from sysid_ros.core.trajectories.base import PlanningCancelled, State, Trajectory, joint_vector
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
 
 Array = NDArray[np.float64]
 

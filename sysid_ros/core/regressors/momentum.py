@@ -21,13 +21,9 @@ import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.core.regressors.columns import Columns
-from sysid_ros.core.regressors.samples import as_output, as_samples, as_weights
-from sysid_ros.core.regressors.sweep import Sweep
-from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.core.regressors.tree import JointTree, scale_gravity
-from sysid_ros.core.regressors.workspace import Workspace, chunks
-from sysid_ros.core.regressors.wrenches import BodyWrenches, WrenchColumns, write_columns, write_rows
+from sysid_ros.core.regressors.body_columns import BodyWrenches, Columns, WrenchColumns, write_columns, write_rows
+from sysid_ros.core.regressors.joint_tree import JointTree, Sweep, Workspace, chunks, scale_gravity
+from sysid_ros.core.regressors.torque import TorqueRegressor, as_output, as_samples, as_weights
 
 Array = NDArray[np.float64]
 

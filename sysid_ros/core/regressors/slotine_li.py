@@ -20,9 +20,9 @@ import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.model.robot import FRICTION, EffortMeaning, RobotModel
-from sysid_ros.core.regressors.columns import Columns
-from sysid_ros.core.regressors.samples import InvalidSamples, as_samples
-from sysid_ros.core.regressors.tree import JointTree, scale_gravity
+from sysid_ros.core.regressors.body_columns import Columns
+from sysid_ros.core.regressors.joint_tree import JointTree, scale_gravity
+from sysid_ros.core.regressors.torque import InvalidSamples, as_samples
 
 Array = NDArray[np.float64]
 

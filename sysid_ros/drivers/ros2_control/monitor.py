@@ -12,13 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.certification.certificate import Certificate, box_hash
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.certificate import Certificate, box_hash
-from sysid_ros.core.planning.trajectory import Trajectory
+from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Arm, ArmNotConnected, ArmState, Array, Pacing
-from sysid_ros.drivers.continuation import Continuation
-from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.drivers.loop_model import Continuation, LoopModel
 from sysid_ros.drivers.loop_types import (
     LoopCode,
     LoopMode,
@@ -28,7 +27,7 @@ from sysid_ros.drivers.loop_types import (
     LoopStatus,
     Transition,
 )
-from sysid_ros.drivers.measurement_check import MeasurementCheck
+from sysid_ros.drivers.monitors import MeasurementCheck
 from sysid_ros.drivers.ros2_control.link import JointLink, OpenLink
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.stream import JointStream

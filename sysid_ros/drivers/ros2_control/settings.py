@@ -7,7 +7,7 @@ from enum import Enum
 
 import numpy as np
 
-from sysid_ros.core.errors import ParameterOutOfRange, require_ranges
+from sysid_ros.core.common.errors import ParameterOutOfRange, require_ranges
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 

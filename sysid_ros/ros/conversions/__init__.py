@@ -37,12 +37,7 @@ from sysid_ros.ros.conversions.plans import (
     trajectory_from_message,
     trajectory_to_message,
 )
-from sysid_ros.ros.conversions.samples import (
-    Samples,
-    joint_state_message,
-    samples_from_message,
-    samples_to_message,
-)
+from sysid_ros.ros.conversions.samples import Samples, joint_state_message, samples_from_message, samples_to_message
 from sysid_ros.ros.conversions.status import driver_status_message
 
 __all__ = [

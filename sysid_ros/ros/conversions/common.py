@@ -10,7 +10,7 @@ import numpy as np
 from builtin_interfaces.msg import Time
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.errors import SysidError
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 
 Array = NDArray[np.float64]

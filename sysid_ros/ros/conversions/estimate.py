@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from std_msgs.msg import Header
 
 from sysid_msgs import msg as messages
-from sysid_ros.core.estimation.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_com_form
 from sysid_ros.ros.conversions.common import Array, InvalidMessage, parameter_order, stamp_to_message, to_array
 

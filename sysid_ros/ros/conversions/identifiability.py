@@ -7,7 +7,7 @@ from std_msgs.msg import Header
 
 from sysid_msgs import msg as messages
 from sysid_msgs import srv as services
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.identifiability.mechanism import MechanismOptions
 from sysid_ros.core.identifiability.report import Report
 from sysid_ros.core.identifiability.settings import AnalysisSettings

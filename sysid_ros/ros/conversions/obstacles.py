@@ -8,7 +8,7 @@ import numpy as np
 import pinocchio as pin
 from visualization_msgs.msg import Marker, MarkerArray
 
-from sysid_ros.core.planning.scene import Obstacle
+from sysid_ros.core.collision.scene import Obstacle
 from sysid_ros.ros.conversions.common import InvalidMessage
 
 _SHAPES = {Marker.CUBE: "CUBE", Marker.SPHERE: "SPHERE", Marker.CYLINDER: "CYLINDER"}

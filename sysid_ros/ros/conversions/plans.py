@@ -9,11 +9,11 @@ import numpy as np
 from std_msgs.msg import Header
 
 from sysid_msgs import msg as messages
+from sysid_ros.core.certification.certificate import AssumedControl, Certificate
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.model.robot import Sphere
-from sysid_ros.core.planning.bundle import CertifiedPlan
-from sysid_ros.core.planning.certificate import AssumedControl, Certificate
-from sysid_ros.core.planning.scene import Obstacle, Scene
-from sysid_ros.core.planning.trajectory import Trajectory, trajectory_from_dict
+from sysid_ros.core.trajectories.serialization import Trajectory, trajectory_from_dict
 from sysid_ros.ros.conversions.common import (
     InvalidMessage,
     joint_order,

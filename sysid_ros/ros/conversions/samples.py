@@ -11,7 +11,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 from sysid_msgs.msg import SampleBatch
-from sysid_ros.core.estimation.samples import SampleBlock, split_into_blocks
+from sysid_ros.core.estimation.windows.samples import SampleBlock, split_into_blocks
 from sysid_ros.ros.conversions.common import Array, InvalidMessage, joint_order, stamp_to_message, to_array
 
 _PER_JOINT = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import GravityPid, RobustSettings
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, NoPlan, PayloadKnowledge
-from sysid_ros.core.planning.receding.settings import RecedingSettings
-from sysid_ros.core.planning.scene import Scene
+from sysid_ros.core.planning.settings import RecedingSettings
 
 
 @pytest.mark.parametrize("settings", [RobustSettings(), RobustSettings(100.0, 6.0, 5.5, 0.25, 1.0, 0.002, 0.0015)])

@@ -6,8 +6,8 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import GravityPid, PidSettings
-from sysid_ros.core.errors import ParameterOutOfRange
 
 
 def test_balances_gravity_of_the_nominal_arm_at_rest(robot):

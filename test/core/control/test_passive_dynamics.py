@@ -6,9 +6,9 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS, RobustController, RobustSettings, build_controller
 from sysid_ros.core.control.model import PassiveDynamics, add_payload
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.model.box import Box
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
 

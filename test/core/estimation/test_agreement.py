@@ -7,18 +7,17 @@ import pytest
 import scipy.sparse
 from scipy.optimize import linprog
 
-from sysid_ros.core.estimation import agreement as module
-from sysid_ros.core.estimation.agreement import Agreement, explain_rows
-from sysid_ros.core.estimation.consistency import find_contradictions
-from sysid_ros.core.estimation.problem import Problem
-from sysid_ros.core.estimation.rows import Rows
-from sysid_ros.core.estimation.set_membership import contradiction_margin
-from sysid_ros.core.estimation.settings import EstimatorSettings
-from sysid_ros.core.estimation.stream import SampleStream
+from sysid_ros.core.estimation.bounds import joint_consistency as module
+from sysid_ros.core.estimation.bounds.consistency import find_contradictions
+from sysid_ros.core.estimation.bounds.joint_consistency import Agreement, explain_rows
+from sysid_ros.core.estimation.bounds.set_membership import contradiction_margin
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.estimation.unknowns import describe_unknowns
-from sysid_ros.core.estimation.window_model import WindowModel
-from sysid_ros.core.estimation.windows import build_rows
+from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.rows import Rows, build_rows
+from sysid_ros.core.estimation.windows.stream import SampleStream
 from sysid_ros.core.model.sampling import sample_parameters
 
 SETTINGS = EstimatorSettings(use_cone=False, update_windows=1000, max_windows=1000)

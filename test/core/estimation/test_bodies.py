@@ -8,17 +8,17 @@ import pytest
 import scipy.sparse
 from scipy.optimize import linprog
 
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.knowledge import Knowledge, hull
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.bounds.set_membership import bound_by_membership
+from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.offline import estimate_from_samples
-from sysid_ros.core.estimation.problem import Problem
-from sysid_ros.core.estimation.rows import Rows
-from sysid_ros.core.estimation.set_membership import bound_by_membership
-from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.bounds import Knowledge, hull
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.target import find_body, object_within
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.estimation.target import find_body, object_within
-from sysid_ros.core.estimation.unknowns import describe_unknowns
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload

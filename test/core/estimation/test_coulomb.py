@@ -1,6 +1,6 @@
 import numpy as np
 
-from sysid_ros.core.estimation.coulomb import integrate_sign
+from sysid_ros.core.estimation.windows.errors import integrate_sign
 
 
 def test_certain_and_uncertain_time():

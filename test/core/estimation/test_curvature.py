@@ -2,12 +2,11 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.errors import ModelError
-from sysid_ros.core.estimation.curvature import CurvatureBounds
-from sysid_ros.core.estimation.derivatives import differentiate_regressors
-from sysid_ros.core.estimation.settings import EstimatorSettings
-from sysid_ros.core.estimation.unknowns import describe_unknowns
-from sysid_ros.core.estimation.window_model import InertialRegressor
+from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.windows.model import CurvatureBounds, InertialRegressor
+from sysid_ros.core.estimation.windows.signals import differentiate_regressors
 
 
 def second_derivatives(regressor, theta, q, v):

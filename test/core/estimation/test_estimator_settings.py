@@ -1,7 +1,7 @@
 import pytest
 
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.settings import _RANGES, ERROR_TERMS, EstimatorSettings
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.parameters.settings import _RANGES, ERROR_TERMS, EstimatorSettings
 
 
 def test_defaults_are_in_range_and_documented():

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from sysid_ros.core.estimation import fit as fit_module
-from sysid_ros.core.estimation.fit import FitNotConverged, FitObjective, NoBodyInBox, fit
-from sysid_ros.core.estimation.log_cholesky import from_parameters
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.point import fit as fit_module
+from sysid_ros.core.estimation.point.fit import FitNotConverged, FitObjective, NoBodyInBox, fit
+from sysid_ros.core.estimation.point.log_cholesky import from_parameters
 from sysid_ros.core.model.inertia import from_com_form, from_pseudo_inertia, is_physically_consistent, pseudo_inertia
 
 START = from_parameters(from_com_form(1.2, [0, 0, -0.2], 0.01 * np.eye(3)))

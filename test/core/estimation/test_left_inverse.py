@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from sysid_ros.core.estimation.compaction import combine, compact
-from sysid_ros.core.estimation.covariance import Covariance, RowBands
-from sysid_ros.core.estimation.left_inverse import bound_with, choose_inverse
-from sysid_ros.core.estimation.problem import Problem
-from sysid_ros.core.estimation.rows import Rows
-from sysid_ros.core.estimation.settings import ERROR_TERMS
+from sysid_ros.core.estimation.bounds.compaction import combine, compact
+from sysid_ros.core.estimation.bounds.left_inverse import bound_with, choose_inverse
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
+from sysid_ros.core.estimation.point.covariance import Covariance, RowBands
+from sysid_ros.core.estimation.windows.rows import Rows
 
 N, WINDOWS, SHARED = 3, 12, 8
 VELOCITY = ERROR_TERMS.index("velocity")

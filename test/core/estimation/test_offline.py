@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.estimation.offline import estimate_from_samples
-from sysid_ros.core.estimation.samples import SampleBlock
-from sysid_ros.core.estimation.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 
 FAST = EstimatorSettings(update_windows=5, bound_tolerance=1e-3)
 
@@ -36,7 +36,7 @@ def test_an_alarm_leaves_the_measured_torques_for_the_plot(robot, tools, dumbbel
 
 @pytest.mark.parametrize("values", [np.zeros(10), np.arange(10.0)])
 def test_an_estimate_is_frozen_and_answers_questions(robot, values):
-    from sysid_ros.core.estimation.estimate import ParameterEstimate
+    from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 
     texts = ("left_inverse", "", True, "", "payload", "joint_7")
     shares = {"velocity": np.ones(10)}

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sysid_ros.core.estimation.differentiate import differentiate_positions
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.offline import estimate_from_samples
-from sysid_ros.core.estimation.samples import SampleBlock
-from sysid_ros.core.estimation.settings import EstimatorSettings
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.signals import differentiate_positions
 from sysid_ros.core.model.loader import load_robot
 
 FILE = Path(__file__).parents[4] / "shared" / "facts" / "data" / "lbr_med7_real_10s.npz"

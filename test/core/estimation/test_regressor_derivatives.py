@@ -1,7 +1,7 @@
 import numpy as np
 
-from sysid_ros.core.estimation.derivatives import differentiate_regressors
-from sysid_ros.core.estimation.window_model import InertialRegressor
+from sysid_ros.core.estimation.windows.model import InertialRegressor
+from sysid_ros.core.estimation.windows.signals import differentiate_regressors
 
 
 def test_derivatives_agree_with_central_differences(robot, tools):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.estimation.samples import InvalidSamples, SampleBlock, split_into_blocks
+from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock, split_into_blocks
 
 
 def arrays(count=6, n=3):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sysid_ros.core.estimation.schedule import TURNS, Schedule
+from sysid_ros.core.estimation.streaming import TURNS, Schedule
 
 
 def run(schedule, updates, gain_of):

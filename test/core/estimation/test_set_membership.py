@@ -5,27 +5,26 @@ import pytest
 import scipy.sparse
 from scipy.optimize import linprog
 
-from sysid_ros.core.estimation import interior_point
-from sysid_ros.core.estimation import set_membership as module
-from sysid_ros.core.estimation.cone_cuts import add_cuts, find_cuts, seed_cuts
-from sysid_ros.core.estimation.consistency import find_contradictions
-from sysid_ros.core.estimation.left_inverse import bound_with, choose_inverse
-from sysid_ros.core.estimation.problem import Problem
-from sysid_ros.core.estimation.row_chain import RowChain
-from sysid_ros.core.estimation.rows import Rows
-from sysid_ros.core.estimation.set_membership import (
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.bounds import set_membership as module
+from sysid_ros.core.estimation.bounds.cone_cuts import add_cuts, find_cuts, seed_cuts
+from sysid_ros.core.estimation.bounds.consistency import find_contradictions
+from sysid_ros.core.estimation.bounds.left_inverse import bound_with, choose_inverse
+from sysid_ros.core.estimation.bounds.set_membership import (
     SidedBounds,
     bound_by_membership,
     contradiction_margin,
     find_contradiction,
     solve_programmes,
 )
-from sysid_ros.core.estimation.settings import EstimatorSettings
-from sysid_ros.core.estimation.stream import SampleStream
-from sysid_ros.core.estimation.unknowns import describe_unknowns
-from sysid_ros.core.estimation.window_model import WindowModel
-from sysid_ros.core.estimation.windows import build_rows
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.estimation.lp import interior_point
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.lp.row_chain import RowChain
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.rows import Rows, build_rows
+from sysid_ros.core.estimation.windows.stream import SampleStream
 from sysid_ros.core.model.inertia import from_pseudo_inertia, is_physically_consistent
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 

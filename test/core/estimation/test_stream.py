@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.estimation.samples import InvalidSamples, SampleBlock
-from sysid_ros.core.estimation.settings import EstimatorSettings
-from sysid_ros.core.estimation.stream import SampleStream
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
+from sysid_ros.core.estimation.windows.stream import SampleStream
 
 
 def make_block(start, stop, n=7, offset=0):

@@ -4,10 +4,10 @@ import itertools
 import numpy as np
 import pytest
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.offline import estimate_from_samples
-from sysid_ros.core.estimation.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.estimation.streaming import EstimatorSettings, StreamingEstimator
+from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 

@@ -3,12 +3,12 @@ import itertools
 
 import numpy as np
 
-from sysid_ros.core.estimation.left_inverse import bound_with, choose_inverse
-from sysid_ros.core.estimation.log_cholesky import from_parameters
-from sysid_ros.core.estimation.problem import Problem
-from sysid_ros.core.estimation.rows import Rows
-from sysid_ros.core.estimation.settings import ERROR_TERMS
-from sysid_ros.core.estimation.theorem13 import bound_by_sensitivity
+from sysid_ros.core.estimation.bounds.left_inverse import bound_with, choose_inverse
+from sysid_ros.core.estimation.bounds.sensitivity import bound_by_sensitivity
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
+from sysid_ros.core.estimation.point.log_cholesky import from_parameters
+from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.model.inertia import from_com_form, from_pseudo_inertia, pseudo_inertia
 
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.estimation.tighten import tighten, tighten_to_shape
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.bounds import tighten, tighten_to_shape
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.payload import object_box
 from sysid_ros.core.model.robot import PayloadShape

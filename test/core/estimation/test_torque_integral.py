@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.estimation.torque import abel_bound, integrate_torque, range_around, sample_torque, sensor_error
+from sysid_ros.core.estimation.windows.errors import (
+    abel_bound,
+    integrate_torque,
+    range_around,
+    sample_torque,
+    sensor_error,
+)
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from sysid_ros.core.estimation.problem import Problem
-from sysid_ros.core.estimation.rows import Rows
-from sysid_ros.core.estimation.settings import ERROR_TERMS, EstimatorSettings
-from sysid_ros.core.estimation.unknowns import describe_unknowns
-from sysid_ros.core.estimation.window_model import WindowModel
-from sysid_ros.core.estimation.windows import build_rows
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.rows import Rows, build_rows
 from sysid_ros.core.model.sampling import sample_parameters
 
 DURATION, LENGTH = 1.2, 100

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.certification.sampled_checks import SampledCheckSettings, certify_sampled
+from sysid_ros.core.collision.clearance import build_collision_model, pair_distances, sphere_centers
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.forecast import (
     condition_number,
     expected_half_widths,
@@ -17,10 +19,8 @@ from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
 from sysid_ros.core.excitation.planner import plan_excitation
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.symbolic import build_clearance
-from sysid_ros.core.planning.base import PlanningCancelled
-from sysid_ros.core.planning.clearance import build_collision_model, pair_distances, sphere_centers
-from sysid_ros.core.planning.fourier import FourierTrajectory, rest_projection
-from sysid_ros.core.planning.sampled_checks import SampledCheckSettings, certify_sampled
+from sysid_ros.core.trajectories.base import PlanningCancelled
+from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
 
 N = 7
 SETTINGS = ExcitationSettings(starts=1, max_iterations=25, time_budget=60.0)

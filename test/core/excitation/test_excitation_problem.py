@@ -7,14 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.collision.clearance import Obstacle
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.criteria import BoundsCriterion, ErrorModel, build_criterion
 from sysid_ros.core.excitation.model import ExcitationModel, StartOutsideLimits
-from sysid_ros.core.excitation.problem import ExcitationProblem
+from sysid_ros.core.excitation.problem import ExcitationProblem, FourierSpace
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
-from sysid_ros.core.excitation.space import FourierSpace
-from sysid_ros.core.model.box import Box
-from sysid_ros.core.planning.clearance import Obstacle
 
 N = 7
 COLLECTED = np.diag(np.linspace(0.1, 1.0, 10))

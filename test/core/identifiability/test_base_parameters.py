@@ -6,10 +6,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.identifiability.pinocchio_tree import tree_from_model
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import Class, analyze_structure
+from sysid_ros.core.identifiability.tree_readers import tree_from_model
 from sysid_ros.core.identifiability.wording import (
     Symbol,
     describe_combination,

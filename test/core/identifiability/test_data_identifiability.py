@@ -8,16 +8,15 @@ import itertools
 import numpy as np
 import pytest
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.identifiability.advice import Swing, advise
-from sysid_ros.core.identifiability.criterion import WeakestDirections
-from sysid_ros.core.identifiability.data import analyze_data, prior_scale
-from sysid_ros.core.identifiability.data_wording import describe_data, describe_direction
+from sysid_ros.core.identifiability.data import WeakestDirections, analyze_data, prior_scale
 from sysid_ros.core.identifiability.information import ArmInformation, felt_joint_parameters, gram
-from sysid_ros.core.identifiability.pinocchio_tree import tree_from_model
+from sysid_ros.core.identifiability.report import describe_data, describe_direction
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import analyze_structure
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.identifiability.tree_readers import tree_from_model
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import parameter_names
 from sysid_ros.core.regressors import TorqueRegressor

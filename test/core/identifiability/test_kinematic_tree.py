@@ -9,14 +9,12 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.errors import JointNotFound, ModelError, ParameterOutOfRange
-from sysid_ros.core.identifiability.errors import InvalidTree
-from sysid_ros.core.identifiability.pinocchio_tree import tree_from_model
+from sysid_ros.core.common.errors import JointNotFound, ModelError, ParameterOutOfRange
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import analyze_structure
-from sysid_ros.core.identifiability.tree import Rotor, TreeBody, build_tree, prismatic, revolute
-from sysid_ros.core.identifiability.urdf_tree import read_rotors, tree_from_urdf
-from sysid_ros.core.model.urdf_checks import InvalidUrdf
+from sysid_ros.core.identifiability.tree import InvalidTree, Rotor, TreeBody, build_tree, prismatic, revolute
+from sysid_ros.core.identifiability.tree_readers import read_rotors, tree_from_model, tree_from_urdf
+from sysid_ros.core.model.urdf import InvalidUrdf
 
 SE3 = pin.SE3.Identity()
 INERTIAL = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'

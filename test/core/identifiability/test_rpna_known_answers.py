@@ -12,7 +12,7 @@ from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.snapping import compare_with_exact
 from sysid_ros.core.identifiability.structure import Class, analyze_structure
 from sysid_ros.core.identifiability.tree import Rotor, TreeBody, build_tree, prismatic, revolute
-from sysid_ros.core.identifiability.urdf_tree import tree_from_urdf
+from sysid_ros.core.identifiability.tree_readers import tree_from_urdf
 
 URDF = Path(__file__).parents[3] / "urdf"
 DOWN = (0.0, 0.0, -9.81)

@@ -8,10 +8,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.identifiability.pinocchio_tree import tree_from_model
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree import Rotor
+from sysid_ros.core.identifiability.tree_readers import tree_from_model
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.regressors import MomentumRegressor
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.model.box import Box, InvalidBox
+from sysid_ros.core.common.box import Box, InvalidBox
 
 
 def test_a_box_is_frozen_and_checked():

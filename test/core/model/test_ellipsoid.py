@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sysid_ros.core.errors import NotPhysicallyConsistent
-from sysid_ros.core.model.ellipsoid import compute_inertia_ellipsoid
-from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.core.common.errors import NotPhysicallyConsistent
+from sysid_ros.core.model.inertia import compute_inertia_ellipsoid, from_com_form
 
 
 def random_rotation(rng: np.random.Generator) -> np.ndarray:

@@ -4,8 +4,9 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.errors import NotPhysicallyConsistent
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import NotPhysicallyConsistent
+from sysid_ros.core.common.rotation import inverse_placement, rotation_from_rpy
 from sysid_ros.core.model.inertia import (
     PARAMETER_NAMES,
     SAFE_ID_ORDER,
@@ -21,7 +22,6 @@ from sysid_ros.core.model.inertia import (
     transform_matrix,
     transform_parameters,
 )
-from sysid_ros.core.model.rotation import inverse_placement, rotation_from_rpy
 
 
 def random_placement(rng):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from sysid_ros.core.errors import JointNotFound, ModelError, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import JointNotFound, ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import available_robots, config_directories, load_robot
 from sysid_ros.core.model.robot import frame_placement
 

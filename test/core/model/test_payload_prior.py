@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.errors import NotPhysicallyConsistent, ParameterOutOfRange
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import NotPhysicallyConsistent, ParameterOutOfRange
+from sysid_ros.core.common.rotation import rotation_from_rpy
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.payload import object_box, read_prior
 from sysid_ros.core.model.robot import tool_transform
-from sysid_ros.core.model.rotation import rotation_from_rpy
 from sysid_ros.core.model.settings import Section
 
 OBJECT = {

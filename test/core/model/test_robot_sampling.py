@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.inertia import is_physically_consistent
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import PayloadPrior

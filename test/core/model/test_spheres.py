@@ -9,12 +9,12 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.certification.chain import joint_axis
+from sysid_ros.core.collision.clearance import build_collision_model
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.rotation import rotation_from_rpy
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
-from sysid_ros.core.model.rotation import rotation_from_rpy
 from sysid_ros.core.model.spheres import collision_pairs, cover_box, cover_cylinder, cover_links, links_without_spheres
-from sysid_ros.core.planning.clearance import build_collision_model
-from sysid_ros.core.planning.verifier.chain import joint_axis
 
 FACTS = Path(__file__).parents[4] / "shared" / "facts" / "robots"
 ROBOTS = ("kinova_gen3", "kinova_gen3_2f85", "kuka_lbr_iiwa7", "kuka_lbr_iiwa14", "kuka_lbr_med7", "kuka_lbr_med14")

@@ -6,13 +6,11 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.errors import JointNotFound, ModelError, NotPhysicallyConsistent
+from sysid_ros.core.common.errors import JointNotFound, ModelError, NotPhysicallyConsistent
+from sysid_ros.core.common.rotation import rotation_from_rpy
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
-from sysid_ros.core.model.rotation import rotation_from_rpy
-from sysid_ros.core.model.urdf import read_urdf
-from sysid_ros.core.model.urdf_angles import snap_angle
-from sysid_ros.core.model.urdf_checks import InvalidUrdf, MissingLimit
+from sysid_ros.core.model.urdf import InvalidUrdf, MissingLimit, read_urdf, snap_angle
 
 ARM = """<?xml version="1.0"?>
 <robot name="two">

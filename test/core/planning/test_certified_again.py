@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sysid_ros.core.errors import ParameterOutOfRange
-from sysid_ros.core.model.box import Box
+from sysid_ros.core.certification.plan import recheck
+from sysid_ros.core.certification.recheck import BoundRechecker
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.planning import certified_planner
-from sysid_ros.core.planning.bound_recheck import BoundRechecker
-from sysid_ros.core.planning.bundle import recheck
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, PayloadKnowledge
-from sysid_ros.core.planning.receding.settings import RecedingSettings
-from sysid_ros.core.planning.scene import Scene
-from sysid_ros.core.planning.trajectory import BezierTrajectory
+from sysid_ros.core.planning.settings import RecedingSettings
+from sysid_ros.core.trajectories.serialization import BezierTrajectory
 
 ZERO, TAKE_OVER = np.zeros(7), 1.5
 FAST = RecedingSettings(draws=8, starts=1, k_range=0.3)

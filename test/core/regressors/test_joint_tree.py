@@ -6,8 +6,7 @@ import pytest
 
 from sysid_ros.core.model.loader import available_robots
 from sysid_ros.core.regressors import JointTree, MomentumRegressor, UnsupportedJoint
-from sysid_ros.core.regressors.sweep import Sweep
-from sysid_ros.core.regressors.workspace import Workspace
+from sysid_ros.core.regressors.joint_tree import Sweep, Workspace
 
 
 def test_the_tests_cover_the_robots_of_the_suite():

@@ -4,7 +4,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors import InvalidSamples, MomentumDerivatives, MomentumRegressor
 

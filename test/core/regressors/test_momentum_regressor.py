@@ -5,11 +5,11 @@ import pinocchio as pin
 import pytest
 from scipy.integrate import solve_ivp
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors import InvalidSamples, MomentumRegressor
-from sysid_ros.core.regressors.workspace import CHUNK
+from sysid_ros.core.regressors.joint_tree import CHUNK
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(40)
 

@@ -99,9 +99,7 @@ def open_link(lbr, monkeypatch):
     messages.LBRState, messages.LBRTorqueCommand = LBRState, LBRTorqueCommand
     monkeypatch.setitem(sys.modules, "lbr_fri_idl", package)
     monkeypatch.setitem(sys.modules, "lbr_fri_idl.msg", messages)
-    plant = PlantLink(
-        lbr, payload="1.0", measured_sign=lbr.sensors.effort_sign, torque_command=TorqueCommand.OVERLAY
-    )
+    plant = PlantLink(lbr, payload="1.0", measured_sign=lbr.sensors.effort_sign, torque_command=TorqueCommand.OVERLAY)
     controllers = Controllers(plant)
     monkeypatch.setattr(link_module, "Node", lambda *_, **__: controllers)
     monkeypatch.setattr(link_module, "Inbox", controllers.subscribe)

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from arm_double import PlantLink, connection, make_arm, make_loop, run, speed
 
-from sysid_ros.core.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.gravity_test import GravityTestFailed
+from sysid_ros.drivers.gravity_check import GravityTestFailed
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
+from sysid_ros.drivers.mujoco.sensors import Noise
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
-from sysid_ros.drivers.ros2_control.emulator.controllers import BroadcastFaults
 from sysid_ros.drivers.ros2_control.link import ControllerInfo
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings, TorqueCommand
-from sysid_ros.drivers.sensor_simulation import Noise
 from sysid_ros.drivers.takeover import TakeoverRefused
+from sysid_ros.emulation.ros2_control.controllers import BroadcastFaults
 
 
 def link_to(robot, **changes):
@@ -159,7 +159,9 @@ def test_a_controller_that_takes_no_commands_is_refused(robot):
 
 def test_an_arm_that_moves_is_refused(robot):
     link = link_to(robot)
-    link.motion = type("Moving", (), {"evaluate": lambda self, t: (robot.home + 0.3 * t, 0 * robot.home + 0.3, 0 * robot.home)})()  # noqa: E501
+    link.motion = type(
+        "Moving", (), {"evaluate": lambda self, t: (robot.home + 0.3 * t, 0 * robot.home + 0.3, 0 * robot.home)}
+    )()  # noqa: E501
     assert "moves: " in refusal(robot, link)
     assert not link.sent
 

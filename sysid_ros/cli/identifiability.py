@@ -1,0 +1,226 @@
+"""Says which inertial parameters of a robot can be known: ``sysid_identifiability --urdf robot.urdf``.
+
+Any URDF will do, meshes are not needed, and no running system is. With ``--data`` it also says what a recording knows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.cli.offline import identify_recording
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.identifiability.advice import Advice, advise
+from sysid_ros.core.identifiability.data import DataAnalysis, analyze_data, prior_scale
+from sysid_ros.core.identifiability.information import WINDOW, ArmInformation, felt_joint_parameters
+from sysid_ros.core.identifiability.mechanism import MechanismOptions, compare_robot, compare_urdf
+from sysid_ros.core.identifiability.report import describe_data, structural_text
+from sysid_ros.core.identifiability.settings import MEASURED, AnalysisSettings
+from sysid_ros.core.identifiability.snapping import Comparison
+from sysid_ros.core.identifiability.spans import TOLERANCE
+from sysid_ros.core.identifiability.structure import Structure
+from sysid_ros.core.identifiability.tree_readers import MASSLESS
+from sysid_ros.core.identifiability.wording import Symbol, symbol_table
+from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.robot import FRICTION_NAMES, RobotModel, parameter_names
+from sysid_ros.reports.identifiability_page import identifiability_html
+from sysid_ros.reports.identifiability_text import (
+    IdentifiabilityResult,
+    dimensions,
+    identifiability_markdown,
+    identifiability_yaml,
+)
+from sysid_ros.reports.recordings.readers import Recording, read_recording
+
+EXIT_OK, EXIT_BAD_INPUT = 0, 2
+_UNKNOWN = ("arm", "payload")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options of the command."""
+    parser = argparse.ArgumentParser(prog="sysid_identifiability", description=__doc__.splitlines()[0])
+    robot = parser.add_mutually_exclusive_group(required=True)
+    robot.add_argument("--urdf", type=Path, help="URDF of any robot (xacro expanded; meshes are not needed)")
+    robot.add_argument("--model", help=f"an arm of this package ({', '.join(available_robots())}) or a settings file")
+    parser.add_argument(
+        "--gravity",
+        nargs=3,
+        type=float,
+        metavar=("X", "Y", "Z"),
+        help="gravity in the frame of the root link [m/s^2], 0 0 0 for none; default 0 0 -9.81, or the arm's own",
+    )
+    parser.add_argument("--floating", action="store_true", help="the root link floats freely (a legged or space robot)")
+    parser.add_argument("--lock", nargs="+", default=[], metavar="JOINT", help="joints that do not move, at zero")
+    parser.add_argument(
+        "--massless",
+        choices=MASSLESS,
+        default="as_modelled",
+        help="what bodies without mass in a URDF are: frames, or bodies of unknown inertia (default %(default)s)",
+    )
+    parser.add_argument("--rotors", type=Path, help="YAML with the rotors of the motors, see docs/identifiability.md")
+    parser.add_argument(
+        "--measured", choices=MEASURED, default="generalized_forces", help="what is measured (default %(default)s)"
+    )
+    parser.add_argument("--static", action="store_true", help="postures only, nothing moves")
+    parser.add_argument(
+        "--joint-parameters",
+        nargs="*",
+        choices=FRICTION_NAMES,
+        help="which friction parameters of each joint are unknown too; default none, with --data what the sensor feels",
+    )
+    parser.add_argument("--known", nargs="+", default=[], metavar="JOINT", help="joints whose bodies are known")
+    parser.add_argument(
+        "--tolerance", type=float, default=TOLERANCE, help="what counts as zero, relative [-] (default %(default)g)"
+    )
+    parser.add_argument("--data", type=Path, help="recording (.mcap, .csv, .npz) to say what it knows; with --model")
+    parser.add_argument(
+        "--unknown", choices=_UNKNOWN, default="arm", help="with --data: what is to be identified (default %(default)s)"
+    )
+    parser.add_argument("--window", type=float, default=WINDOW, help="momentum window [s] (default %(default)g)")
+    parser.add_argument("--html", type=Path, help="write the report as one HTML page")
+    parser.add_argument("--markdown", type=Path, help="write the report as Markdown")
+    parser.add_argument("--yaml", type=Path, help="write base parameters with all coefficients as YAML, for programs")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the answer and writes the files asked for; returns 0, or 2 if the input cannot be used."""
+    options = build_parser().parse_args(argv)
+    try:
+        result = _analyze(options)
+        print(_summary(result))
+        for path, text in (
+            (options.html, lambda: identifiability_html(result)),
+            (options.markdown, lambda: identifiability_markdown(result)),
+            (options.yaml, lambda: identifiability_yaml(result.comparison)),
+        ):
+            if path is not None:
+                path.write_text(text(), encoding="utf-8")
+                print(f"written: {path}")
+    except (SysidError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    return EXIT_OK
+
+
+def _analyze(options: argparse.Namespace) -> IdentifiabilityResult:
+    robot = load_robot(options.model) if options.model else None
+    if robot is None and options.data:
+        raise ParameterOutOfRange("--data", str(options.data), "only with --model, which says how good its sensors are")
+    settings, mechanism = _settings(options, robot), _mechanism(options)
+    if robot is not None:
+        comparison = compare_robot(robot, settings, mechanism)
+    else:
+        comparison = compare_urdf(_read(options.urdf), settings, mechanism)
+    source = options.model or options.urdf.name
+    if robot is None or options.data is None:
+        return IdentifiabilityResult(comparison, source=source)
+    # Data are compared with the geometry their regressors are made of.
+    analysis, advice, reason = _analyze_recording(options, robot, comparison.raw)
+    plain = Comparison(comparison.raw, comparison.raw, ())
+    payload = f"payload, named after {robot.joint_names[-1]}, of " if options.unknown == "payload" else ""
+    return IdentifiabilityResult(plain, analysis, advice, f"{payload}{source}, {options.data.name}", reason)
+
+
+def _mechanism(options: argparse.Namespace) -> MechanismOptions:
+    rotors = _read(options.rotors) if options.rotors else ""
+    if options.rotors and not rotors.strip():
+        raise ModelError(f"{options.rotors} is empty; it must hold a mapping `rotors:` from joint names to rotors")
+    return MechanismOptions(
+        gravity=None if options.gravity is None else tuple(options.gravity),
+        is_floating=options.floating,
+        locked=tuple(options.lock),
+        massless=options.massless,
+        rotors=rotors,
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeError as error:
+        raise ModelError(f"{path} is not a text file: {error}") from error
+
+
+def _settings(options: argparse.Namespace, robot: RobotModel | None) -> AnalysisSettings:
+    joint_parameters, known = options.joint_parameters, tuple(options.known)
+    if robot is not None and options.data is not None:
+        if options.unknown == "payload":
+            known, joint_parameters = robot.joint_names[:-1], joint_parameters or ()
+        elif joint_parameters is None:
+            joint_parameters = felt_joint_parameters(robot)
+    return AnalysisSettings(
+        measured=options.measured,
+        motion="static" if options.static else "dynamic",
+        joint_parameters=tuple(joint_parameters or ()),
+        known=known,
+        tolerance=options.tolerance,
+    )
+
+
+def _analyze_recording(
+    options: argparse.Namespace, robot: RobotModel, structure: Structure
+) -> tuple[DataAnalysis, Advice | None, str]:
+    """What the recording knows, a motion that would help, and why there are no guaranteed bounds if there are none."""
+    recording = read_recording(options.data, robot)
+    samples = recording.samples
+    source = ArmInformation(robot, structure, options.window)
+    information = source.of_recording(samples.seconds, samples.q, samples.v)
+    box, reason = _guaranteed(options, robot, structure, recording)
+    analysis = analyze_data(structure, information, _scale(options, robot, structure), box)
+    speeds = np.abs(samples.v).max(axis=0, initial=0.0)
+    return analysis, advise(robot, analysis, source, information, speeds), reason
+
+
+def _guaranteed(
+    options: argparse.Namespace, robot: RobotModel, structure: Structure, recording: Recording
+) -> tuple[Box | None, str]:
+    """Guaranteed bounds of a payload, from the estimator of the package; it bounds nothing else."""
+    if options.unknown != "payload":
+        return None, ""
+    if len(structure.names) != 10:
+        return None, "Guaranteed bounds are there only for a payload alone, with no joint parameters unknown."
+    result = identify_recording(recording, robot, EstimatorSettings())
+    if not result.is_usable or not result.is_rigorous:
+        why = result.estimate.alarm or " ".join(result.caveats) or result.estimate.guarantee
+        return None, f"No guaranteed bounds of the payload: {why}"
+    return result.estimate.box, ""
+
+
+def _scale(options: argparse.Namespace, robot: RobotModel, structure: Structure) -> NDArray[np.float64]:
+    """What is unknown before: of a payload its prior, of the arm the box of its parameters."""
+    names, radius = parameter_names(robot), robot.theta_box.radius.copy()
+    if options.unknown == "payload":
+        last = slice(10 * (robot.n - 1), 10 * robot.n)
+        radius[last] = robot.payload_prior.box.radius
+    return prior_scale(structure, names, radius)
+
+
+def _summary(result: IdentifiabilityResult) -> str:
+    """Answer, table of symbols and what the data know, for a terminal."""
+    structure = result.structure
+    rows = [(name, tuple(s.value for s in row)) for name, row in symbol_table(structure)] + dimensions(structure)
+    heads = [str(k + 1) for k in range(len(structure.bodies))]
+    widths = [max(map(len, column)) for column in zip(heads, *(row for _, row in rows), strict=True)]
+    first = max(len(name) for name, _ in rows)
+    lines = [structural_text(result.comparison), ""]
+    for name, row in [("", tuple(heads)), *rows]:
+        cells = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append(f"{name.ljust(first)}  {cells}".rstrip())
+    lines += ["", "columns: " + ", ".join(f"{k + 1} {body.name}" for k, body in enumerate(structure.bodies))]
+    lines += [f"{symbol.value} {symbol.meaning}" for symbol in Symbol if symbol is not Symbol.NONE]
+    if result.analysis is not None:
+        lines += ["", describe_data(result.analysis, result.advice)]
+        lines += [result.reason] if result.reason else []
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

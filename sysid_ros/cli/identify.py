@@ -1,0 +1,90 @@
+"""Runs the whole suite without ``ros2 launch``: ``sysid_identify --model kinova_gen3_2f85``.
+
+It starts the processes of :data:`sysid_ros.processes.IDENTIFY`, the same executables with the same parameters as
+``identify.launch.py``, on a private ROS domain that stays on this machine; sends one goal through
+``sysid_ros.nodes.identify_client``; and ends everything. Ctrl-C stops the arm first, then the nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sysid_ros.cli.suite import Suite, say, suite_environment
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, resolve
+from sysid_ros.reports.folders import make_results_directory
+from sysid_ros.ros.environment import LOOPBACK_PROFILE
+
+CLIENT_MODULE = "sysid_ros.nodes.identify_client"
+"""Sends the goal and shows progress and result; its exit status is that of the runner."""
+
+EXIT_BAD_ARGUMENTS = 2
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line: the launch arguments as options, and what only the runner has."""
+    parser = argparse.ArgumentParser(
+        prog="sysid_identify", description="Identifies what an arm holds, with guaranteed bounds.", allow_abbrev=False
+    )
+    for argument in ARGUMENTS:
+        if argument.name not in ("launch_rviz", "rviz_config_file", "use_sim_time"):
+            option = "--" + argument.name.replace("_", "-")
+            parser.add_argument(
+                option, dest=argument.name, default=argument.default, choices=argument.choices or None,
+                help=f"{argument.description} (default: {argument.default or 'empty'})",
+            )  # fmt: skip
+    parser.add_argument(
+        "--payload",
+        default="dumbbell_4lb",
+        help="what the simulated arm holds: a name from config/payloads.yaml, a mass [kg] of the default's shape, or "
+        "'none' (default: dumbbell_4lb)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder for the folder of this run")
+    parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion of the arm [s]; 0: default")
+    parser.add_argument("--trajectories", type=int, default=0, help="number of exciting motions; 0: default")
+    parser.add_argument(
+        "--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never"
+    )
+    parser.add_argument("--domain-id", type=int, default=None, help="ROS domain, 0 to 101 (default: a free one)")
+    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
+    return parser
+
+
+def client_command(options: argparse.Namespace, results: Path) -> list[str]:
+    """The command of the client for the given options."""
+    command = [sys.executable, "-m", CLIENT_MODULE, "--results", str(results), "--seed", str(options.seed)]
+    command += ["--max-motion-time", str(options.max_motion_time), "--trajectories", str(options.trajectories)]
+    command += ["--target-mass-width", str(options.target_mass_width), "--model", options.model]
+    namespace = options.robot_name.strip("/")
+    return command + (["--ros-args", "-r", f"__ns:=/{namespace}"] if namespace else [])
+
+
+def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENTIFY) -> int:
+    """The command ``sysid_identify``; returns its exit status."""
+    options = build_parser().parse_args(argv)
+    values = {
+        argument.name: getattr(options, argument.name) for argument in ARGUMENTS if hasattr(options, argument.name)
+    }
+    try:
+        started = resolve(values, processes)
+        results = make_results_directory(options.results)
+        environment = suite_environment(results / "log", options.domain_id)
+    except SysidError as error:
+        say(str(error))
+        return EXIT_BAD_ARGUMENTS
+    client = None if options.nodes_only else client_command(options, results)
+    is_simulated = options.mode == "mock" or is_emulated(options.mode)
+    simulation = {"payload": options.payload, "seed": options.seed} if is_simulated else {}
+    simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
+    say(f"ROS_DOMAIN_ID={environment['ROS_DOMAIN_ID']}, on this machine only; logs in {results / 'log'}")
+    if options.nodes_only:
+        say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")
+    return Suite(started, client, results / "log", environment, {simulated: simulation}).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

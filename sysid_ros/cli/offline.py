@@ -1,0 +1,281 @@
+"""Identifies a payload from a recording: ``python -m sysid_ros.cli.offline FILE --model kinova_gen3_2f85``.
+
+With ``--body`` it identifies another body, or combinations of the parameters of all. The same estimator as online, fed
+with the same portions of samples in the same order, so it gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sysid_ros.cli.terminal import ProgressDisplay, result_table
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.settings import METHODS, PAYLOAD, TARGETS, EstimatorSettings
+from sysid_ros.core.estimation.parameters.target import Target
+from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.reports.body_estimate import body_table, body_text
+from sysid_ros.reports.folders import make_results_directory, software_versions
+from sysid_ros.reports.recordings.readers import Recording, read_recording
+from sysid_ros.reports.result import EstimateHistory, IdentificationResult, check_windows, collect_rows
+from sysid_ros.reports.torque_fit import with_torque_fit
+from sysid_ros.reports.writer import write_results
+
+PORTION = 0.05
+"""Length of what is handed to the estimator at once where a file has no portions of its own [s]."""
+EXIT_OK, EXIT_ALARM, EXIT_BAD_INPUT = 0, 1, 2
+
+
+def identify_recording(
+    recording: Recording,
+    robot: RobotModel,
+    settings: EstimatorSettings,
+    on_progress: Callable[[float, ParameterEstimate], None] = lambda seconds, estimate: None,
+) -> IdentificationResult:
+    """Runs the streaming estimator over a recording.
+
+    Args:
+        recording: The samples.
+        robot: The arm that was recorded.
+        settings: Settings of the estimator.
+        on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
+
+    Returns:
+        Everything about the identification; where the data contradict the assumptions, with the alarm.
+
+    Raises:
+        SysidError: The samples or settings do not fit the robot.
+    """
+    if settings.body != PAYLOAD:
+        raise ParameterOutOfRange("body", settings.body, f"{PAYLOAD}; other bodies are for identify_bodies")
+    started = time.perf_counter()
+    robot = _with_velocity_error(robot, recording)
+    run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress)
+    notices = run.process(recording)
+    estimate = run.estimator.estimate()
+    run.history.append((run.seconds, estimate))
+    is_usable = estimate.is_consistent and bool(np.all(np.isfinite(estimate.values)))
+    # an alarm ends the estimator's work, but the windows after it show best what is wrong
+    rows = run.rows if is_usable else collect_rows(robot, settings, recording.batches)
+    times, estimates = zip(*run.history, strict=True)
+    result = IdentificationResult(
+        robot=robot,
+        estimate=estimate,
+        history=EstimateHistory.from_estimates(times, estimates),
+        samples=recording.samples,
+        reference_q=recording.reference_q,
+        reference_v=recording.reference_v,
+        commanded_tau=recording.commanded_tau,
+        windows=check_windows(robot, settings, rows, estimate.values if is_usable else None, run.start_ns),
+        information=run.estimator.information(),
+        timing={"estimation": time.perf_counter() - started},
+        settings=dataclasses.asdict(settings),
+        versions=software_versions(),
+        warnings=tuple(text for text in dict.fromkeys([*recording.notices, *notices]) if text != estimate.alarm),
+        caveats=recording.caveats,
+        source=recording.source,
+    )
+    return with_torque_fit(result)
+
+
+def identify_bodies(
+    recording: Recording, robot: RobotModel, settings: EstimatorSettings
+) -> tuple[Target, ParameterEstimate, list[str]]:
+    """Runs the streaming estimator over a recording for another body than the payload, or for all of them.
+
+    Args:
+        recording: The samples.
+        robot: The arm that was recorded.
+        settings: Settings of the estimator.
+
+    Returns:
+        What was identified, the estimate, and what was noticed on the way.
+
+    Raises:
+        SysidError: The samples or settings do not fit the robot.
+    """
+    run = _Run(_with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], lambda *_: None)
+    notices = run.process(recording)
+    return run.estimator.target, run.estimator.estimate(), list(dict.fromkeys([*recording.notices, *notices]))
+
+
+class _Run:
+    """One pass of the estimator over a recording; keeps what it says on the way."""
+
+    def __init__(self, robot: RobotModel, settings: EstimatorSettings, start_ns: int, on_progress: Callable[..., None]):
+        self.start_ns = int(start_ns)
+        self.seconds = 0.0
+        self.history: list[tuple[float, ParameterEstimate]] = []
+        self.rows: list[Rows] = []
+        self._on_progress = on_progress
+        self.estimator = StreamingEstimator(robot, settings, on_rows=self.rows.append, on_update=self._take_update)
+
+    def process(self, recording: Recording) -> list[str]:
+        """Feeds everything and returns the notices."""
+        notices, epoch = [], recording.payload_epochs[0]
+        for batch, payload_epoch in zip(recording.batches, recording.payload_epochs, strict=True):
+            if payload_epoch != epoch:
+                epoch = payload_epoch
+                self.rows.clear()
+                notices.append(self.estimator.reset("the payload was announced to have changed"))
+            for portion in _portions(batch):
+                self.seconds = 1e-9 * float(portion.stamps[-1] - self.start_ns)
+                notices += self.estimator.add(portion)
+        return notices
+
+    def _take_update(self, estimate: ParameterEstimate) -> None:
+        self.history.append((self.seconds, estimate))
+        self._on_progress(self.seconds, estimate)
+
+
+def _with_velocity_error(robot: RobotModel, recording: Recording) -> RobotModel:
+    """The robot with an error of the velocity that covers computed velocities."""
+    if recording.velocity_error is None:
+        return robot
+    error = np.maximum(robot.sensors.velocity_error, recording.velocity_error)
+    return dataclasses.replace(robot, sensors=dataclasses.replace(robot.sensors, velocity_error=error))
+
+
+def _portions(batch: SampleBlock) -> list[SampleBlock]:
+    if len(batch) < 2 or batch.seconds[-1] <= 2.0 * PORTION:
+        return [batch]
+    size = max(1, round(PORTION * (len(batch) - 1) / batch.seconds[-1]))
+    return [batch.slice(first, first + size) for first in range(0, len(batch), size)]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    defaults = EstimatorSettings()
+    parser = argparse.ArgumentParser(
+        prog="sysid_offline", description="Identifies a payload from a recording (.mcap of this suite, .csv or .npz)."
+    )
+    parser.add_argument("file", help="the recording; forms are described in docs/outputs.md")
+    parser.add_argument(
+        "--model", required=True, help=f"the arm: one of {', '.join(available_robots())}, or a settings file"
+    )
+    parser.add_argument("--method", default=defaults.method, choices=METHODS, help="how bounds are computed")
+    parser.add_argument(
+        "--body",
+        default=defaults.body,
+        help="payload (default), the name of a joint or link, or all (combinations of the parameters of all bodies)",
+    )
+    parser.add_argument("--target", default=defaults.target, choices=TARGETS, help="what is identified")
+    parser.add_argument(
+        "--window", type=float, default=defaults.window_duration, help="length of a momentum window [s]"
+    )
+    parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other setting of the estimator, for instance torque_lag=0.02 or gravity_cone=0.035; repeatable",
+    )
+    parser.add_argument("--topic", default=None, help="topic of the sample batches, where a recording has several")
+    parser.add_argument("--output", default="results", help="folder for a new folder with the files; '' writes none")
+    return parser
+
+
+def read_settings(options: argparse.Namespace) -> EstimatorSettings:
+    """Settings of the estimator from the command line.
+
+    Raises:
+        ParameterOutOfRange: A setting is unknown, has the wrong type or is out of range.
+    """
+    defaults = EstimatorSettings()
+    known = {entry.name: getattr(defaults, entry.name) for entry in dataclasses.fields(EstimatorSettings)}
+    values: dict[str, object] = {
+        "method": options.method,
+        "body": options.body,
+        "target": options.target,
+        "window_duration": options.window,
+    }
+    for word in options.set:
+        name, separator, text = word.partition("=")
+        if not separator or name not in known:
+            raise ParameterOutOfRange("--set", word, "NAME=VALUE with a name of " + ", ".join(known))
+        values[name] = _parse(name, text, known[name])
+    return EstimatorSettings(**values)  # type: ignore[arg-type]
+
+
+def _parse(name: str, text: str, default: object) -> object:
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(default, tuple):
+            return tuple(word for word in text.split(",") if word)
+        return type(default)(text)
+    except (ValueError, KeyError):
+        kinds = {bool: "true or false", int: "a whole number", float: "a number"}
+        raise ParameterOutOfRange(name, text, kinds.get(type(default), "text")) from None
+
+
+def run(options: argparse.Namespace) -> int:
+    """Reads, identifies, prints and writes; returns the exit status.
+
+    Raises:
+        SysidError: The input cannot be used.
+    """
+    settings = read_settings(options)
+    robot = load_robot(options.model)
+    robot = dataclasses.replace(robot, payload_prior=robot.prior(options.prior))
+    recording = read_recording(options.file, robot, options.topic)
+    if settings.body != PAYLOAD:
+        return _run_bodies(options, robot, settings, recording)
+    prior = robot.payload_prior.box
+    display = ProgressDisplay(prior_mass=(float(prior.lower[0]), float(prior.upper[0])))
+
+    def show(seconds: float, estimate: ParameterEstimate) -> None:
+        mass = (estimate.lower[0], estimate.values[0], estimate.upper[0]) if estimate.is_consistent else None
+        display.update(f"{seconds:6.2f} s of data", mass=mass)
+
+    result = identify_recording(recording, robot, settings, show)
+    display.finish()
+    print("\n" + result_table(result))
+    if options.output:
+        written = write_results(result, make_results_directory(options.output))
+        for sentence in written.left_out:
+            print(f"note: {sentence}")
+        print(f"Files: {written.directory}")
+    return EXIT_OK if result.is_usable else EXIT_ALARM
+
+
+def _run_bodies(
+    options: argparse.Namespace, robot: RobotModel, settings: EstimatorSettings, recording: Recording
+) -> int:
+    target, estimate, notices = identify_bodies(recording, robot, settings)
+    print(body_table(target, estimate))
+    warnings = [text for text in [*notices, *recording.caveats] if text != estimate.alarm]
+    for sentence in warnings:
+        print(f"warning: {sentence}")
+    if options.output:
+        path = make_results_directory(options.output) / "bodies.yaml"
+        known = dataclasses.asdict(settings)
+        path.write_text(body_text(target, estimate, robot.name, recording.source, warnings, known), encoding="utf-8")
+        print(f"Files: {path}")
+    return EXIT_OK if estimate.is_consistent else EXIT_ALARM
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns its exit status: 0 identified, 1 alarm, 2 the input cannot be used, 130 Ctrl-C."""
+    try:
+        return run(build_parser().parse_args(argv))
+    except SysidError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""The processes of one run: started together, watched, and ended so that nothing is left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from sysid_ros.cli.process_group import ProcessGroup, kill_groups, stop_groups, wait_for_end
+from sysid_ros.processes import ParameterValue, StartedProcess
+from sysid_ros.ros.environment import loopback_environment
+from sysid_ros.ros.shared_memory import existing_files, files_in_use, files_of_domain, remove_unused
+
+EXIT_NODE_DIED = 3
+"""A node ended although nobody asked it to."""
+
+_POLL_SECONDS = 0.1
+_SCAN_SECONDS, _LONGEST_SCAN_SECONDS = 2.0, 10.0
+"""Time between two looks at the shared memory in use [s]: a node makes its own at its start, so it grows."""
+_CLIENT_STOP_SECONDS = 20.0
+"""How long the client gets to bring the arm to rest after Ctrl-C [s]."""
+
+
+@dataclass
+class Interrupts:
+    """Counts SIGINT and SIGTERM instead of breaking whatever is being done.
+
+    Attributes:
+        count: Signals so far.
+        number: The first of them; 0 before.
+    """
+
+    count: int = 0
+    number: int = 0
+    _previous: dict[int, object] = field(default_factory=dict)
+
+    def __enter__(self) -> Interrupts:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        self.count += 1
+        self.number = self.number or number
+
+
+class Suite:
+    """One run: nodes, one client, and the end of all of them.
+
+    Args:
+        processes: What to start.
+        client: Command of the client; None runs the nodes until a signal comes.
+        log_directory: Where the nodes' output goes; made if it is missing.
+        environment: Environment variables of all processes.
+        parameters: Parameters by executable beside those of ``processes``, over which they win.
+    """
+
+    def __init__(
+        self,
+        processes: Sequence[StartedProcess],
+        client: Sequence[str] | None,
+        log_directory: Path,
+        environment: Mapping[str, str],
+        parameters: Mapping[str, Mapping[str, ParameterValue]] | None = None,
+    ):
+        self._processes = processes
+        self._client_command = client
+        self._log = log_directory
+        self._environment = environment
+        self._parameters = parameters or {}
+        self._nodes: list[ProcessGroup] = []
+        self._client: ProcessGroup | None = None
+        self._before = existing_files()
+        self._shared: set[Path] = set()
+        self._next_scan, self._scan_wait = 0.0, _SCAN_SECONDS
+
+    def run(self) -> int:
+        """Runs it to its end.
+
+        Returns:
+            The client's exit status; 3 if a node died; 128 plus the number of the signal that ended it.
+        """
+        self._log.mkdir(parents=True, exist_ok=True)
+        with Interrupts() as interrupts:
+            try:
+                self._start()
+                status = self._watch(interrupts)
+                self._end(interrupts)
+            finally:
+                kill_groups([*self._nodes, *([self._client] if self._client else [])])
+                self._clean()
+        return status
+
+    def _start(self) -> None:
+        for started in self._processes:
+            name = started.process.executable
+            command = node_command(started, self._write_parameters(started))
+            self._nodes.append(ProcessGroup(name, command, self._environment, self._log / f"{name}.log"))
+        if self._client_command is not None:
+            self._client = ProcessGroup("client", self._client_command, self._environment)
+
+    def _write_parameters(self, started: StartedProcess) -> Path:
+        """Writes the node's parameters of this run, as text of an exact type, which a command line cannot carry."""
+        name = started.process.executable
+        path = self._log / f"{name}.yaml"
+        values = {**started.parameters, **self._parameters.get(name, {})}
+        lines = [f"/**/{name}:", "  ros__parameters:", *(f"    {key}: {json.dumps(values[key])}" for key in values)]
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    def _watch(self, interrupts: Interrupts) -> int:
+        while True:
+            self._scan()
+            if interrupts.count:
+                say("stopping the arm, then the nodes" if self._client else "stopping the nodes")
+                return 128 + interrupts.number
+            dead = next((node for node in self._nodes if node.returncode is not None), None)
+            if dead is not None:
+                say(f"{dead.name} {ending(dead.returncode)} before the end; the last lines of {dead.log}:")
+                print(indented(dead.last_lines()), file=sys.stderr, flush=True)
+                return EXIT_NODE_DIED
+            if self._client is not None and self._client.returncode is not None:
+                code = self._client.returncode
+                return code if code >= 0 else 128 - code
+            time.sleep(_POLL_SECONDS)
+
+    def _end(self, interrupts: Interrupts) -> None:
+        """Ends the client, which cancels its goal and waits for the arm to rest, and then the nodes."""
+        self._scan(now=True)
+        client = self._client
+        if client is not None and client.pids():
+            client.send(signal.SIGINT)
+            end, seen = time.monotonic() + _CLIENT_STOP_SECONDS, interrupts.count
+            while not wait_for_end([client], 0.5) and time.monotonic() < end:
+                if interrupts.count >= seen + 2:
+                    say("not waiting for the arm any longer")
+                    break
+            stop_groups([client], interrupt_seconds=1.0, terminate_seconds=1.0)
+        self._scan(now=True)
+        # Together, but for those that others need until their own end: a driver hands the arm back to its controller.
+        for is_last in (False, True):
+            started = zip(self._nodes, self._processes, strict=False)  # fewer run where a start failed
+            stop_groups([node for node, one in started if one.process.ends_last is is_last])
+
+    def _scan(self, now: bool = False) -> None:
+        """Notes the shared-memory files in use, because a process that dies can no longer tell which were its own."""
+        if now or time.monotonic() >= self._next_scan:
+            self._next_scan = time.monotonic() + self._scan_wait
+            self._scan_wait = min(1.5 * self._scan_wait, _LONGEST_SCAN_SECONDS)
+            groups = [*self._nodes, *([self._client] if self._client else [])]
+            self._shared |= files_in_use(pid for group in groups for pid in group.pids())
+
+    def _clean(self) -> None:
+        domain = int(self._environment["ROS_DOMAIN_ID"])
+        remove_unused((self._shared | files_of_domain(domain)) - self._before)
+
+
+def node_command(started: StartedProcess, own_parameters: Path) -> list[str]:
+    """The command of a node: its module, name space and parameter files, the last of which wins."""
+    command = [sys.executable, "-m", started.process.module, "--ros-args"]
+    if started.namespace:
+        command += ["-r", f"__ns:=/{started.namespace}"]
+    for path in (*started.parameter_files, own_parameters):
+        command += ["--params-file", str(path)]
+    return command
+
+
+def suite_environment(log_directory: Path, domain_id: int | None = None) -> dict[str, str]:
+    """Environment of all processes of a run: this one's, kept on this machine, one thread for linear algebra each."""
+    package_parent = str(Path(__file__).resolve().parents[1])
+    python_path = [package_parent, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        **os.environ,
+        **loopback_environment(domain_id),
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(python_path)),
+        "PYTHONUNBUFFERED": "1",
+        "RCUTILS_COLORIZED_OUTPUT": "0",
+        "ROS_LOG_DIR": str(log_directory / "ros"),
+    }
+
+
+def ending(code: int | None) -> str:
+    """How a process ended, in words."""
+    if code is not None and code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit status {code}"
+
+
+def say(text: str) -> None:
+    """Tells the person at the terminal."""
+    print(f"[runner] {text}", file=sys.stderr, flush=True)
+
+
+def indented(text: str) -> str:
+    """A text as a quotation."""
+    return "\n".join(f"    {line}" for line in text.splitlines())

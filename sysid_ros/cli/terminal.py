@@ -1,0 +1,237 @@
+"""What a person sees in the terminal: live progress, and the table at the end."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+import numpy as np
+
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
+from sysid_ros.reports.intervals import Bounded
+from sysid_ros.reports.payload import PayloadSummary, notices, summarize_payload
+from sysid_ros.reports.result import IdentificationResult
+
+WIDTH = 110
+"""Widest line of anything printed [characters]."""
+BAR = 20
+"""Width of the picture of the mass interval [characters]."""
+_CLOCK_WIDTH = len("[9999.9 s] ")
+
+
+class ProgressDisplay:
+    """One line of progress: rewritten in place on a terminal, one line per change on a pipe.
+
+    Args:
+        stream: Where to print; None takes standard output.
+        prior_mass: Mass interval of the prior (lower, upper) [kg], to draw the shrinking interval in; None draws none.
+        clock: Time [s]; the elapsed time starts with this object.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        prior_mass: tuple[float, float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._stream = sys.stdout if stream is None else stream
+        self._is_terminal = bool(getattr(self._stream, "isatty", lambda: False)())
+        self._prior = prior_mass
+        self._clock = clock
+        self._start = clock()
+        self._last = ""
+        self._is_open = False
+
+    def update(
+        self,
+        phase: str,
+        trajectory: int = 0,
+        trajectories: int = 0,
+        mass: tuple[float, float, float] | None = None,
+    ) -> None:
+        """Shows the present state.
+
+        Args:
+            phase: What is happening, a few words.
+            trajectory: Number of the trajectory, from 1; 0 before the first.
+            trajectories: How many there may be; 0 when unknown.
+            mass: Lower bound, estimate and upper bound of the mass [kg]; None before the first estimate.
+        """
+        state = self._state(phase, trajectory, trajectories, mass)
+        if not self._is_terminal and state == self._last:
+            return
+        line = f"[{self._clock() - self._start:6.1f} s] {state}"
+        self._last = state
+        line = line.rstrip()
+        if self._is_terminal:
+            room = min(WIDTH, shutil.get_terminal_size((WIDTH + 1, 24)).columns - 1)
+            self._write("\r\x1b[2K" + line[:room])
+            self._is_open = True
+        else:
+            self._write(line[:WIDTH] + "\n")
+
+    def message(self, text: str) -> None:
+        """Prints a line that stays: a warning, an alarm, a file name."""
+        self.finish()
+        self._write(text + "\n")
+
+    def finish(self) -> None:
+        """Leaves the last line of progress as it is and goes to the next."""
+        if self._is_open:
+            self._write("\n")
+            self._is_open = False
+
+    def _state(self, phase: str, trajectory: int, trajectories: int, mass: tuple[float, float, float] | None) -> str:
+        parts = [f"{phase:<20.40}"]
+        if trajectory:
+            number = f"trajectory {trajectory}" + (f"/{trajectories}" if trajectories else "")
+            parts.append(f"{number:<16}")
+        if mass is not None:
+            lower, value, upper = mass
+            parts.append(f"mass {value:.3f} kg in [{lower:.3f}, {upper:.3f}]")
+            parts.append(self._bar(lower, value, upper))
+        line = "  ".join(part for part in parts if part)
+        # A picture cut in half says something wrong: leave it out where there is no room.
+        return line if len(line) + _CLOCK_WIDTH <= WIDTH else "  ".join(parts[:-1])
+
+    def _bar(self, lower: float, value: float, upper: float) -> str:
+        if self._prior is None or not self._prior[1] > self._prior[0]:
+            return ""
+        return interval_bar(lower, value, upper, *self._prior)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def interval_bar(
+    lower: float, value: float, upper: float, axis_lower: float, axis_upper: float, size: int = BAR
+) -> str:
+    """A picture of an interval with its estimate on an axis: ``|   [==*=]     |``."""
+
+    def cell(x: float) -> int:
+        part = (x - axis_lower) / (axis_upper - axis_lower)
+        return int(np.clip(np.floor(part * size), 0, size - 1)) if np.isfinite(part) else -1
+
+    first, middle, last = cell(lower), cell(value), cell(upper)
+    cells = [" "] * size
+    if first >= 0 and last >= 0:
+        cells[first : last + 1] = "=" * (last - first + 1)
+        if last > first:
+            cells[first], cells[last] = "[", "]"
+    if middle >= 0:
+        cells[middle] = "*"
+    return "|" + "".join(cells) + "|"
+
+
+def result_table(result: IdentificationResult) -> str:
+    """The table at the end: parameters, centre of mass, principal moments, shrinkage; at most 110 columns."""
+    if not result.is_usable:
+        return "\n".join(_alarm_lines(result))
+    robot = result.robot
+    tool = summarize_payload(result, robot.tool_frame)
+    lines = [
+        f"{_what(result)} of {robot.name}, about the frame of the last joint ({result.estimate.frame})",
+        "",
+        *_parameter_lines(result),
+        "",
+        f"Payload in the tool frame ({tool.frame})",
+        *_summary_lines(tool),
+        "",
+        *_closing_lines(result),
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _what(result: IdentificationResult) -> str:
+    return "Payload" if result.estimate.target == "payload" else "Last body with payload"
+
+
+def _alarm_lines(result: IdentificationResult) -> list[str]:
+    estimate = result.estimate
+    alarm = estimate.alarm or "the data do not determine the parameters yet"
+    return [
+        f"ALARM: no usable estimate for {result.robot.name}",
+        *_wrapped("", alarm),
+        f"windows: {estimate.number_of_windows}, data: {estimate.data_seconds:.1f} s, method: {estimate.method}",
+        *(line for warning in notices(result) for line in _wrapped("warning: ", warning)),
+    ]
+
+
+def _parameter_lines(result: IdentificationResult) -> list[str]:
+    estimate, truth = result.estimate, result.truth
+    header = (
+        f"{'':<5}{'unit':<8}{'estimate':>13}{'lower':>13}{'upper':>13}{'width':>12}{'prior width':>13}{'shrunk':>10}"
+    )
+    lines = [header + ("" if truth is None else f"{'truth':>13}{'inside':>8}")]
+    lines.append("-" * len(lines[0]))
+    for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
+        value, lower, upper = estimate.values[i], estimate.lower[i], estimate.upper[i]
+        line = f"{name:<5}{unit:<8}{_fixed(value)}{_fixed(lower)}{_fixed(upper)}{upper - lower:>12.3g}"
+        line += f"{result.prior.width[i]:>13.3g}{_factor(result.shrinkage[i]):>10}"
+        if truth is not None:
+            line += f"{_fixed(truth[i])}{'yes' if lower <= truth[i] <= upper else 'NO':>8}"
+        lines.append(line)
+    return lines
+
+
+def _factor(value: float) -> str:
+    return f"{value:.3g}x" if value < 100 else f"{value:.0f}x"
+
+
+def _summary_lines(summary: PayloadSummary) -> list[str]:
+    rows = [("mass", "kg", summary.mass)]
+    rows += [(f"com {axis}", "m", _entry(summary.com, i)) for i, axis in enumerate("xyz")]
+    rows += [(f"principal moment {i + 1}", "kg m^2", _entry(summary.principal_moments, i)) for i in range(3)]
+    lines = [f"{'':<20}{'unit':<8}{'estimate':>13}{'lower':>13}{'upper':>13}"]
+    lines.append("-" * len(lines[0]))
+    for name, unit, bounded in rows:
+        lines.append(f"{name:<20}{unit:<8}{_fixed(bounded.values)}{_fixed(bounded.lower)}{_fixed(bounded.upper)}")
+    for i in range(3):
+        x, y, z = summary.principal_axes[:, i]
+        lines.append(f"principal axis {i + 1:<5}{'-':<8}  ({x:+.3f}, {y:+.3f}, {z:+.3f})  point estimate, no bounds")
+    return lines
+
+
+def _entry(bounded: Bounded, index: int) -> Bounded:
+    return Bounded(bounded.values[index], bounded.lower[index], bounded.upper[index])
+
+
+def _fixed(value: float) -> str:
+    """A number with six decimals, 13 characters wide, without a minus before zeros."""
+    return f"{round(float(value), 6) + 0.0:>13.6f}" if np.isfinite(value) else f"{'unbounded':>13}"
+
+
+def _closing_lines(result: IdentificationResult) -> list[str]:
+    estimate = result.estimate
+    factors = result.shrinkage
+    lines = [
+        f"Bounds against the prior: mass {_factor(factors[0])} narrower; first moments "
+        f"{_factor(factors[1:4].min())} to {_factor(factors[1:4].max())}; inertias "
+        f"{_factor(factors[4:].min())} to {_factor(factors[4:].max())}"
+    ]
+    lines += _wrapped(f"Bounds ({estimate.method}): ", estimate.guarantee)
+    lines.append(
+        f"From {estimate.data_seconds:.1f} s of data, {estimate.number_of_windows} windows, "
+        f"condition number {estimate.condition_number:.3g}"
+    )
+    if result.truth is not None:
+        inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))
+        lines.append(f"Truth (simulation) inside the bounds: {inside} of 10")
+    for text, prefix in [(estimate.alarm, "ALARM: "), *((warning, "warning: ") for warning in notices(result))]:
+        lines += _wrapped(prefix, text) if text else []
+    return lines
+
+
+def _wrapped(prefix: str, text: str) -> list[str]:
+    """Text in lines of at most :data:`WIDTH` characters, the later ones indented as the prefix."""
+    lines, line = [], prefix
+    for word in text.split():
+        if len(line) + len(word) > WIDTH and line.strip():
+            lines.append(line.rstrip())
+            line = " " * len(prefix)
+        line += word + " "
+    return [*lines, line.rstrip()]

@@ -1,0 +1,1 @@
+"""Certificates, and the verifier that proves plans safe; imports nothing of planning or excitation."""

@@ -1,0 +1,270 @@
+"""The checks of a plan over pieces of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.certification.chain import Motion
+from sysid_ros.core.certification.distance import SphereBounds
+from sysid_ros.core.certification.motion_checks import (
+    STOP_ERRORS,
+    PlanRejected,
+    stop_torque_shape,
+    stop_velocity_errors,
+)
+from sysid_ros.core.certification.path import PathPieces, bounds, stop_corners
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.torque import TorqueBounds, spread_parameters
+from sysid_ros.core.collision.clearance import build_scene_model
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+ROUNDING = 1e-9
+"""By how much every margin is lowered for rounding [-, rad, m].
+
+A margin is the result of fewer than 1e4 additions and multiplications of double precision, one depending on the other,
+of numbers whose products stay below 1e2 (limits are 1, lengths of the arm a few m, torques below 10 times their limit,
+or the plan is rejected): the error stays below 1e4 * 1e2 * 2^-53 = 1.1e-10.
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Margins of one kind of limit over P pieces.
+
+    Attributes:
+        kind: Kind of limit, as in :class:`PlanRejected`.
+        unit: Unit of value and limit.
+        names: What each row is about: joints or pairs of links.
+        margin: Lower bounds of the margin, (rows, P).
+        middle: What the lower bound would be at the middle of each piece if the piece had no length, (rows, P).
+        value: Function of row and margin that gives what is reached and what is allowed, in the unit.
+        tolerance: By how much the smallest margin may be underestimated.
+    """
+
+    kind: str
+    unit: str
+    names: Sequence[str]
+    margin: Array
+    middle: Array
+    value: Callable[[int, float], tuple[float, float]]
+    tolerance: float
+
+
+@dataclass
+class Tightest:
+    """The smallest margin of one kind found so far.
+
+    Attributes:
+        margin: Lower bound of all margins.
+        middle: Smallest margin in the middle of any piece: no division raises ``margin`` above it.
+        where: What that one is about.
+        when: When it is [s].
+    """
+
+    margin: float = np.inf
+    middle: float = np.inf
+    where: str = ""
+    when: float = 0.0
+
+    def take_middle(self, check: Check, times: Array) -> None:
+        """Takes in the margins in the middle of pieces, (rows, P), at times (P,)."""
+        row, piece = np.unravel_index(int(np.argmin(check.middle)), check.middle.shape)
+        if check.middle[row, piece] < self.middle:
+            self.middle, self.when = float(check.middle[row, piece]), float(times[piece])
+            self.where = check.names[int(row)]
+
+
+@dataclass
+class Division:
+    """Divides time until all checks pass.
+
+    Attributes:
+        shortest: Half length below which a piece is not divided [s].
+        tightest: Smallest margin of each kind.
+        pieces: Pieces looked at so far.
+    """
+
+    shortest: float
+    tightest: dict[str, Tightest] = field(default_factory=dict)
+    pieces: int = 0
+
+    def run(
+        self, evaluate: Callable[[Array, Array], Sequence[Check]], middle: Array, half: Array
+    ) -> dict[str, Tightest]:
+        """Evaluates pieces and divides those that decide.
+
+        Args:
+            evaluate: Function of middles and half lengths of pieces, each (P,) [s], that gives the checks.
+            middle: Middles of the first pieces, (P,) [s].
+            half: Their half lengths, (P,) [s].
+
+        Returns:
+            The smallest margin of each kind; all are at least 0.
+
+        Raises:
+            PlanRejected: A limit is broken in the middle of a piece, or the bound over a piece of the shortest length
+                still breaks it.
+        """
+        self.tightest = {}
+        while middle.size:
+            self.pieces += middle.size
+            checks = evaluate(middle, half)
+            for check in checks:
+                self._require(check, check.middle, middle)
+                self.tightest.setdefault(check.kind, Tightest()).take_middle(check, middle)
+            flagged = np.zeros(middle.size, dtype=bool)
+            for check in checks:
+                lowest = check.margin.min(axis=0) - ROUNDING
+                decides = lowest < self.tightest[check.kind].middle - check.tolerance
+                flagged |= (lowest < 0.0) | decides | np.isnan(lowest)
+            flagged &= half > self.shortest
+            done = ~flagged
+            for check in checks:
+                self._require(check, check.margin[:, done] - ROUNDING, middle[done])
+                tightest = self.tightest[check.kind]
+                tightest.margin = min(tightest.margin, float(check.margin[:, done].min(initial=np.inf)) - ROUNDING)
+            half = np.repeat(0.5 * half[flagged], 2)
+            middle = np.repeat(middle[flagged], 2) + np.tile([-1.0, 1.0], flagged.sum()) * half
+        return self.tightest
+
+    def _require(self, check: Check, margins: Array, times: Array) -> None:
+        if not margins.size or margins.min() >= 0.0:
+            return
+        row, piece = np.unravel_index(int(np.argmin(np.where(np.isnan(margins), -np.inf, margins))), margins.shape)
+        value, allowed = check.value(int(row), float(margins[row, piece]))
+        raise PlanRejected(check.kind, check.names[int(row)], float(times[piece]), value, allowed, check.unit)
+
+
+BRAKING = "braking torque"
+
+
+class MotionChecks:
+    """Margins of a plan over pieces of its time, and of the stops along it where the settings name brake times.
+
+    A stop passes the same positions, but errors may be larger in it, by ``STOP_ERRORS`` and ``stop_torque_growths``.
+
+    Args:
+        robot: The arm.
+        boxes: Boxes of the arm's parameters (14 n,) and of the payload's (10,).
+        position_error: Largest position errors, (n,) [rad].
+        velocity_error: Largest velocity errors, (n,) [rad/s].
+        torque_error: Largest torque errors, (n,) [Nm].
+        scene: What surrounds the arm.
+        settings: What may be used.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        boxes: tuple[Box, Box],
+        position_error: Array,
+        velocity_error: Array,
+        torque_error: Array,
+        scene: Scene,
+        settings: VerifierSettings,
+    ):
+        self._limits = robot.limits
+        self._names = [f"joint '{name}'" for name in robot.joint_names]
+        if settings.brake_times:
+            position_error = STOP_ERRORS * position_error
+            velocity_error = stop_velocity_errors(velocity_error, robot.limits.v_max)
+        self._position_error, self._velocity_error, self._torque_error = position_error, velocity_error, torque_error
+        self._spread = spread_parameters(robot, boxes)
+        self._spheres = SphereBounds(robot, build_scene_model(robot, scene), self._position_error)
+        self._clearance = scene.clearance
+        self._settings = settings
+        self._tau = settings.torque_fraction * robot.limits.tau_max
+
+    def limits(self, path: PathPieces) -> list[Check]:
+        """Position, velocity and acceleration limits."""
+        rates = (
+            ("velocity", "rad/s", path.velocity, self._velocity_error, self._limits.v_max),
+            ("acceleration", "rad/s^2", path.acceleration, np.zeros_like(self._velocity_error), self._limits.a_max),
+        )
+        return [self._positions(path), *(self._rates(*arguments) for arguments in rates)]
+
+    def torques(self, motion: Motion) -> TorqueBounds:
+        """Worst-case torques over the pieces."""
+        return TorqueBounds(self._spread, motion)
+
+    def motion_torque(self, torques: TorqueBounds) -> list[Check]:
+        """Torque limits of the plan itself."""
+        return [self._torque("torque", *torques.evaluate(1.0, 1.0, 0.0))]
+
+    def stop_torque(self, torques: TorqueBounds, brake_time: float, growths: Array) -> list[Check]:
+        """Torque limits of stops that pass the pieces at any share of their progress.
+
+        The torque is convex in (r, r^2, d) and the growth of the feedback linear, so the largest sum over the polytope
+        is at a corner.
+
+        Args:
+            torques: Worst-case torques over the pieces.
+            brake_time: Time to rest [s].
+            growths: :func:`stop_torque_growths` of the pieces, (P,).
+        """
+        found = []
+        for r, square, slow in stop_corners():
+            more = stop_torque_shape(r, square) * growths * self._torque_error[:, None]
+            found.append([size + more for size in torques.evaluate(r, square, slow / brake_time)])
+        bound, middle = (np.maximum.reduce(values) for values in zip(*found, strict=True))
+        return [self._torque(BRAKING, bound, middle)]
+
+    def distances(self, motion: Motion) -> list[Check]:
+        """Distances of spheres to each other, to the ground and to obstacles."""
+        return [
+            Check(
+                gap.kind,
+                "m",
+                gap.names,
+                gap.bound - self._clearance,
+                gap.middle - self._clearance,
+                lambda row, margin: (margin + self._clearance, self._clearance),
+                self._settings.distance_tolerance,
+            )
+            for gap in self._spheres.evaluate(motion)
+        ]
+
+    def _positions(self, path: PathPieces) -> Check:
+        lower, upper = bounds(path.position)
+        limits, error = self._limits, self._position_error[:, None]
+        n = len(self._names)
+
+        def margins(lowest: Array, highest: Array) -> Array:
+            below = lowest - error - limits.q_lower[:, None]
+            return np.concatenate([below, limits.q_upper[:, None] - highest - error])
+
+        def value(row: int, margin: float) -> tuple[float, float]:
+            is_low = row < n
+            allowed = float((limits.q_lower if is_low else limits.q_upper)[row % n])
+            return (allowed + margin if is_low else allowed - margin), allowed
+
+        middle = margins(path.position[0], path.position[0])
+        tolerance = self._settings.distance_tolerance
+        return Check("position", "rad", self._names * 2, margins(lower, upper), middle, value, tolerance)
+
+    def _rates(self, kind: str, unit: str, polynomials: Array, error: Array, limit: Array) -> Check:
+        lower, upper = bounds(polynomials)
+        largest = np.maximum(-lower, upper)
+        return self._relative(kind, unit, largest, np.abs(polynomials[0]), error, limit)
+
+    def _torque(self, kind: str, bound: Array, middle: Array) -> Check:
+        return self._relative(kind, "Nm", bound, middle, self._torque_error, self._tau)
+
+    def _relative(self, kind: str, unit: str, bound: Array, middle: Array, error: Array, limit: Array) -> Check:
+        """Margins of sizes (n, P) as shares of their limits (n,)."""
+
+        def margins(size: Array) -> Array:
+            return 1.0 - (size + error[:, None]) / limit[:, None]
+
+        def value(row: int, margin: float) -> tuple[float, float]:
+            return float((1.0 - margin) * limit[row]), float(limit[row])
+
+        return Check(kind, unit, self._names, margins(bound), margins(middle), value, self._settings.rate_tolerance)

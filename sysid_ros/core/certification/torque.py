@@ -1,0 +1,226 @@
+"""Worst-case torques over pieces of a path, for every parameter in the boxes.
+
+The torque of a motion whose clock runs at the rate r with the slowdown d is (see
+:mod:`sysid_ros.core.trajectories.braking`)
+
+    tau = g(q) + r (F_v v) + r^2 (M(q) a + c(q, v) + I_a a) + d (M(q) v + I_a v) + F_c sign + beta,
+
+with q, v, a those of the path; the path itself has r = 1 and d = 0. Every term is linear in the parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.certification.chain import Motion
+from sysid_ros.core.certification.taylor import apply, cross, multiply
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
+
+Array = NDArray[np.float64]
+
+# Entries of an inertia matrix in the order Ixx, Ixy, Iyy, Ixz, Iyz, Izz.
+_ROW, _COLUMN = np.array([0, 0, 1, 0, 1, 2]), np.array([0, 1, 1, 2, 2, 2])
+_WEIGHT = np.where(_ROW == _COLUMN, 0.5, 1.0)[:, None]
+
+GRAVITY, RATE, SQUARE, SLOWDOWN = range(4)
+"""The four parts of the torque: those that go with 1, r, r^2 and d."""
+
+
+@dataclass(frozen=True)
+class ParameterSpread:
+    """Centres and radii of the parameters, joint by joint and body by body.
+
+    Row k of the first two is a pair of a joint and a body it moves, sorted by joint.
+
+    Attributes:
+        joints: Joint of each pair, (pairs,).
+        bodies: Body of each pair, (pairs,), counted from 0.
+        center: Centres, (pairs, 10); the last body's include the payload's.
+        radius: Radii, (pairs, 10).
+        friction_center: Centres of F_v, I_a and beta, (n, 3).
+        friction_radius: Radii of F_v, I_a and beta, (n, 3).
+        coulomb: Largest Coulomb friction, (n,) [Nm].
+    """
+
+    joints: NDArray[np.int64]
+    bodies: NDArray[np.int64]
+    center: Array
+    radius: Array
+    friction_center: Array
+    friction_radius: Array
+    coulomb: Array
+
+
+def spread_parameters(robot: RobotModel, boxes: tuple[Box, Box]) -> ParameterSpread:
+    """Sorts the parameters of the arm's (14 n,) and the payload's (10,) box to where they act."""
+    n = robot.n
+    arm, payload = boxes
+    joints, bodies = np.triu_indices(n)
+    center, radius = arm.center[: INERTIAL * n].reshape(n, INERTIAL).copy(), arm.radius[: INERTIAL * n].reshape(n, -1)
+    # The payload has the same regressor as the last body, so radii add: |Y| r1 + |Y| r2.
+    radius = radius.copy()
+    center[-1] += payload.center
+    radius[-1] += payload.radius
+    friction, friction_radius = robot.friction(arm.center), robot.friction(arm.radius)
+    largest = np.maximum(np.abs(robot.friction(arm.lower)), np.abs(robot.friction(arm.upper)))
+    return ParameterSpread(
+        joints, bodies, center[bodies], radius[bodies], friction[:, 1:], friction_radius[:, 1:], largest[:, 0]
+    )
+
+
+def regressor_series(motion: Motion, joints: NDArray[np.int64], bodies: NDArray[np.int64]) -> tuple[Array, ...]:
+    """Regressors of gravity, ``M a + c`` and ``M v``, pair by pair, as series.
+
+    A wrench of body b does work on joint i through the joint's axis z and the velocity m its turning gives the body's
+    origin, both in the body's frame: ``tau = m . f + z . n``. For the ten parameters, with acceleration a of the
+    origin, angular velocity w and angular acceleration x,
+
+        f = m_b a + x x h + w x (w x h),        n = h x a + I x + w x I w.
+
+    Args:
+        motion: The chain over P pieces.
+        joints: Joint of each pair, (pairs,), at most its body.
+        bodies: Body of each pair, (pairs,).
+
+    Returns:
+        Three series (4, pairs, 10, P).
+    """
+    lever, axis = _pair_vectors(motion, joints, bodies)
+    gravity, angular, angular_rate, velocity, acceleration = _body_vectors(motion, bodies)
+    turned = cross(np.stack([lever, axis], axis=1), angular[:, None])  # m x w, z x w
+    lever_turned, axis_turned = turned[:, 0], turned[:, 1]
+    left = np.stack([lever, lever_turned, acceleration, velocity, gravity], axis=1)
+    right = np.stack([angular_rate, angular, axis, axis, axis], axis=1)
+    products = cross(left, right)
+    masses = multiply(lever[:, None], np.stack([gravity, acceleration, velocity], axis=1), axis=3)  # (4, 3, pairs, P)
+    inertias = _symmetric([axis, axis_turned], [angular_rate, angular]), _symmetric([axis], [angular])
+    pieces = masses.shape[-1]
+    result = np.zeros((3, 4, joints.size, INERTIAL, pieces))
+    result[:, :, :, 0] = np.moveaxis(masses, 1, 0)
+    result[0, :, :, 1:4] = products[:, 4]
+    result[1, :, :, 1:4] = products[:, 0] + products[:, 1] + products[:, 2]
+    result[2, :, :, 1:4] = lever_turned + products[:, 3]
+    result[1, :, :, 4:], result[2, :, :, 4:] = inertias
+    return result[0], result[1], result[2]
+
+
+def _pair_vectors(motion: Motion, joints: NDArray[np.int64], bodies: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Velocity m of the body's origin per joint velocity, and axis z, in the body's frame, each (4, pairs, 3, P)."""
+    axes = motion.axes[:, joints]
+    between = motion.origins[:, bodies] - motion.origins[:, joints]
+    between[3] = motion.origins[3, bodies] + motion.origins[3, joints]
+    both = np.stack([cross(axes, between), axes], axis=2)  # (4, pairs, 2, 3, P)
+    local = _to_bodies(motion, both, bodies)
+    lever, axis = local[:, :, 0], local[:, :, 1]
+    # A body's own joint: known without any error.
+    own = joints == bodies
+    lever[:, own] = 0.0
+    axis[:, own] = 0.0
+    axis[0, own] = motion.chain.body_turns[bodies[own], :, 2, None]
+    return lever, axis
+
+
+def _body_vectors(motion: Motion, bodies: NDArray[np.int64]) -> list[Array]:
+    """Upward acceleration of gravity and the rates of the chain in the frame of each pair's body, (4, pairs, 3, P)."""
+    rates = np.stack(motion.rates, axis=2)  # (4, n, 4, 3, P)
+    every = np.arange(motion.chain.turns.shape[0])
+    local = _to_bodies(motion, rates, every)
+    axes = motion.body_axes
+    gravity = apply(-motion.chain.gravity[None], axes)[:, :, :, 0]  # (4, n, 3, P)
+    return [gravity[:, bodies], *(local[:, bodies, k] for k in range(4))]
+
+
+def _to_bodies(motion: Motion, vectors: Array, bodies: NDArray[np.int64]) -> Array:
+    """Vectors (4, pairs, k, 3, P) of the base frame in the frames of bodies (pairs,)."""
+    return multiply(motion.body_axes[:, bodies][:, :, None], vectors[:, :, :, None], axis=4)
+
+
+def _symmetric(left: list[Array], right: list[Array]) -> Array:
+    """The coefficients of an inertia I in the sum of ``x . I y`` over pairs of vectors, (4, pairs, 6, P)."""
+    x, y = np.stack(left, axis=1), np.stack(right, axis=1)
+    first = np.concatenate([x[..., _ROW, :], x[..., _COLUMN, :]], axis=1)
+    second = np.concatenate([y[..., _COLUMN, :], y[..., _ROW, :]], axis=1)
+    return multiply(first, second, axis=1) * _WEIGHT
+
+
+class TorqueBounds:
+    """Worst-case torques over pieces of a path, in stops along it too.
+
+    Args:
+        spread: The parameters.
+        motion: The chain over P pieces.
+    """
+
+    def __init__(self, spread: ParameterSpread, motion: Motion):
+        self._spread = spread
+        parts = regressor_series(motion, spread.joints, spread.bodies)
+        v, a = motion.velocity, motion.acceleration
+        self._starts = np.flatnonzero(np.diff(spread.joints, prepend=-1))
+        pieces = v.shape[-1]
+        n = v.shape[1]
+        nominal = np.zeros((4, 4, n, pieces))  # part, coefficient
+        remainder = np.zeros((4, n, pieces))
+        viscous, armature, offset = spread.friction_center.T[..., None]
+        nominal[GRAVITY, 0] += offset
+        for part, factor, series in ((RATE, viscous, v), (SQUARE, armature, a), (SLOWDOWN, armature, v)):
+            nominal[part, :3] += factor * series[:3]
+            nominal[part, 3] += np.abs(factor) * series[3]
+        size = np.abs(spread.center) + spread.radius
+        for part, series in zip((GRAVITY, SQUARE, SLOWDOWN), parts, strict=True):
+            nominal[part, :3] += self._by_joint(np.einsum("pk,cpkt->cpt", spread.center, series[:3]), axis=1)
+            curvature = 0.5 * np.einsum("pk,pkt->pt", spread.radius, np.abs(series[2]))
+            rest = np.einsum("pk,pkt->pt", size, series[3])
+            remainder[part] += self._by_joint(curvature + rest, axis=0)
+        viscous_radius, armature_radius, offset_radius = spread.friction_radius.T[..., None]
+        for part, factor, series in ((RATE, viscous_radius, v), (SQUARE, armature_radius, a)):
+            remainder[part] += factor * (0.5 * np.abs(series[2]) + series[3])
+        remainder[SLOWDOWN] += armature_radius * (0.5 * np.abs(v[2]) + v[3])
+        remainder[GRAVITY] += offset_radius + spread.coulomb[:, None]
+        remainder += 0.5 * np.abs(nominal[:, 2]) + nominal[:, 3]
+        self._remainder = remainder
+        # Ends of the piece, where a sum of absolute values of lines is largest, and its middle.
+        self._nominal = _at_points(nominal[:, :3])
+        self._columns = np.stack([_at_points(series[None, :3])[0] for series in parts])  # (3, 3, pairs, 10, P)
+        self._viscous, self._speed, self._rate = viscous_radius, _at_points(v[None, :3])[0], _at_points(a[None, :3])[0]
+        self._armature = armature_radius
+        self._exact_rest = offset_radius + spread.coulomb[:, None]
+
+    def evaluate(self, rate: float, square: float, slowdown: float) -> tuple[Array, Array]:
+        """Bounds of the torque while the clock of the path runs at a rate.
+
+        Args:
+            rate: Rate r of the clock [-].
+            square: Its square [-]; given by itself, since bounds at the corners of a polytope of (r, r^2, d) hold
+                inside.
+            slowdown: Slowdown d of the clock [1/s].
+
+        Returns:
+            What the torque never exceeds in a piece, and what it can reach in its middle, each (n, P) [Nm].
+        """
+        factors = np.array([1.0, rate, square, slowdown])
+        nominal = np.abs(np.einsum("i,icnt->cnt", factors, self._nominal))
+        gravity, inertial, braking = self._columns
+        columns = gravity + square * inertial + slowdown * braking
+        np.abs(columns, out=columns)
+        worst = nominal + self._by_joint(np.einsum("pk,cpkt->cpt", self._spread.radius, columns), axis=1)
+        worst += self._viscous * np.abs(rate * self._speed)
+        worst += self._armature * np.abs(square * self._rate + slowdown * self._speed)
+        remainder = np.tensordot(np.abs(factors), self._remainder, axes=1)
+        return np.maximum(worst[0], worst[1]) + remainder, worst[2] + self._exact_rest
+
+    def _by_joint(self, pairs: Array, axis: int) -> Array:
+        return np.add.reduceat(pairs, self._starts, axis=axis)
+
+
+def _at_points(coefficients: Array) -> Array:
+    """Values at u = -1 and 1 of the parabola (k, 3, ..., P) with its mean curvature, and at its middle.
+
+    ``c2 u^2`` lies within ``c2 / 2 +- |c2| / 2``; the second part is in the remainder.
+    """
+    middle, slope, curve = np.moveaxis(coefficients, 1, 0)
+    shifted = middle + 0.5 * curve
+    return np.stack([shifted - slope, shifted + slope, middle], axis=1)

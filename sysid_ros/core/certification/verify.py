@@ -1,0 +1,292 @@
+"""Proves that a plan keeps every limit at all times, for all parameters in the boxes and all errors in the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.certification.certificate import AssumedControl, Certificate, box_hash
+from sysid_ros.core.certification.chain import Motion, build_chain
+from sysid_ros.core.certification.checks import BRAKING, Check, Division, MotionChecks, Tightest
+from sysid_ros.core.certification.motion_checks import (
+    STOP_ERRORS,
+    PlanRejected,
+    TrackingErrors,
+    error_bound,
+    stop_torque_growths,
+)
+from sysid_ros.core.certification.path import enclose_path
+from sysid_ros.core.certification.robot_hash import robot_hash
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.collision.clearance import describe_unchecked_links, spheres_of_payload
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.trajectories.base import InvalidTrajectory, Trajectory
+
+Array = NDArray[np.float64]
+
+_UNITS = {
+    "position": "rad",
+    "velocity": "-",
+    "acceleration": "-",
+    "torque": "-",
+    BRAKING: "-",
+    "self-collision": "m",
+    "ground": "m",
+    "obstacle": "m",
+}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was proven of a plan.
+
+    Attributes:
+        margins: Smallest distance to each kind of limit, by name with unit; none is negative. Those in [-] are
+            shares of the limit.
+        places: Joint or pair of links each margin belongs to, by the same names.
+        times: Time since the start of the plan at which it is smallest of all middles of pieces [s].
+        pieces: Pieces of time that were looked at.
+        brake_time: Time to rest of the stops along the path that were proven too [s]; 0 if none were.
+    """
+
+    margins: Mapping[str, float]
+    places: Mapping[str, str]
+    times: Mapping[str, float]
+    pieces: int
+    brake_time: float
+
+
+def verify(
+    robot: RobotModel,
+    trajectory: Trajectory,
+    boxes: tuple[Box, Box],
+    errors: TrackingErrors,
+    scene: Scene | None = None,
+    settings: VerifierSettings | None = None,
+) -> Verification:
+    """Proves that a plan is safe; docs/planning.md says what that means and why it holds.
+
+    Args:
+        robot: The arm.
+        trajectory: The plan, a Bezier or Fourier trajectory.
+        boxes: Boxes of the arm's parameters (14 n,) and of the payload's (10,).
+        errors: Largest errors of the controller: position (n,) [rad], velocity (n,) [rad/s], and torque (n,) [Nm], the
+            difference between the commanded torque and what the true parameters need for the plan; in stops, too.
+        scene: What surrounds the arm and what it carries; None for nothing around it.
+        settings: What may be used, and how finely time is divided.
+
+    Returns:
+        The margins.
+
+    Raises:
+        PlanRejected: A limit is broken, or could not be proven to hold; the message says which, where, when and by how
+            much.
+        InvalidTrajectory: The plan has another number of joints, or is of a kind that cannot be verified.
+        ParameterOutOfRange: Errors, boxes or scene do not fit the robot.
+    """
+    scene, settings = scene or Scene(), settings or VerifierSettings()
+    if trajectory.n != robot.n:
+        raise InvalidTrajectory("the number of joints", trajectory.n, f"{robot.n}")
+    _require_boxes(robot, boxes)
+    require_scene(robot, scene)
+    bounds = [
+        error_bound(f"errors.{name} [{unit}]", getattr(errors, name), robot.n)
+        for name, unit in (("position", "rad"), ("velocity", "rad/s"), ("torque", "Nm"))
+    ]
+    checks = MotionChecks(robot, boxes, *bounds, scene, settings)
+    return _prove(checks, robot, trajectory, settings)
+
+
+def certify(
+    robot: RobotModel,
+    trajectory: Trajectory,
+    boxes: tuple[Box, Box],
+    errors: TrackingErrors,
+    scene: Scene | None = None,
+    settings: VerifierSettings | None = None,
+    now: float = 0.0,
+) -> Certificate:
+    """Proves that a plan is safe and returns its certificate, method "interval".
+
+    Args:
+        robot: As in :func:`verify`.
+        trajectory: As in :func:`verify`.
+        boxes: As in :func:`verify`.
+        errors: As in :func:`verify`.
+        scene: As in :func:`verify`.
+        settings: As in :func:`verify`.
+        now: Time of the loop's clock [s].
+
+    Raises:
+        PlanRejected: As in :func:`verify`.
+        InvalidTrajectory: As in :func:`verify`.
+        ParameterOutOfRange: As in :func:`verify`.
+    """
+    scene, settings = scene or Scene(), settings or VerifierSettings()
+    found = verify(robot, trajectory, boxes, errors, scene, settings)
+    return make_certificate(robot, trajectory, boxes, errors, scene, settings, found, now)
+
+
+def make_certificate(
+    robot: RobotModel,
+    trajectory: Trajectory,
+    boxes: tuple[Box, Box],
+    errors: TrackingErrors,
+    scene: Scene,
+    settings: VerifierSettings,
+    found: Verification,
+    now: float,
+    control: AssumedControl | None = None,
+) -> Certificate:
+    """The certificate of what :func:`verify` has proven with the same arguments.
+
+    Args:
+        robot: As in :func:`verify`.
+        trajectory: As in :func:`verify`.
+        boxes: As in :func:`verify`.
+        errors: As in :func:`verify`.
+        scene: As in :func:`verify`.
+        settings: As in :func:`verify`.
+        found: What was proven.
+        now: Time of the loop's clock [s].
+        control: What the errors rest on.
+    """
+    q, v, a = trajectory.evaluate(0.0)
+    n = robot.n
+    return Certificate(
+        plan_hash=trajectory.hash(),
+        box_hash=box_hash(*boxes),
+        start_q=q,
+        method="interval",
+        claims=_claims(robot, scene, settings),
+        margins=found.margins,
+        tracking_bound=np.broadcast_to(errors.position, n),
+        issued_at=now,
+        expires_at=now + settings.validity,
+        brake_time=found.brake_time,
+        scene_hash=scene.hash(),
+        start_v=v,
+        start_a=a,
+        velocity_bound=np.broadcast_to(errors.velocity, n),
+        torque_bound=np.broadcast_to(errors.torque, n),
+        places={name: f"{place}, {found.times[name]:.3f} s" for name, place in found.places.items()},
+        torque_fraction=settings.torque_fraction,
+        control=control,
+        robot_hash=robot_hash(robot),
+    )
+
+
+def _prove(checks: MotionChecks, robot: RobotModel, trajectory: Trajectory, settings: VerifierSettings) -> Verification:
+    chain = build_chain(robot)
+    count = max(2, int(np.ceil(trajectory.duration / settings.piece)))
+    half = np.full(count, 0.5 * trajectory.duration / count)
+    middle = (2.0 * np.arange(count) + 1.0) * half
+    division = Division(0.5 * settings.shortest_piece)
+    # Cheapest first; what the later ones need of the first pieces is computed once.
+    tightest = dict(division.run(lambda m, h: checks.limits(enclose_path(trajectory, m, h)), middle, half))
+    first = Motion(chain, enclose_path(trajectory, middle, half))
+    first_torques = checks.torques(first)
+
+    def motion(m: Array, h: Array) -> Motion:
+        return first if m is middle else Motion(chain, enclose_path(trajectory, m, h))
+
+    def torques(m: Array, h: Array):
+        return first_torques if m is middle else checks.torques(motion(m, h))
+
+    def stops(m: Array, h: Array, time: float) -> list[Check]:
+        return checks.stop_torque(torques(m, h), time, stop_torque_growths(trajectory, time, m, h))
+
+    tightest |= division.run(lambda m, h: checks.motion_torque(torques(m, h)), middle, half)
+    tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)
+    brake_time = 0.0
+    for brake_time in settings.brake_times:
+        try:
+            tightest |= division.run(lambda m, h, t=brake_time: stops(m, h, t), middle, half)
+            break
+        except PlanRejected:
+            if brake_time == settings.brake_times[-1]:
+                raise
+    return _summarise(tightest, division.pieces, brake_time)
+
+
+def _summarise(tightest: Mapping[str, Tightest], pieces: int, brake_time: float) -> Verification:
+    found = {f"{kind} [{_UNITS[kind]}]": entry for kind, entry in tightest.items() if np.isfinite(entry.margin)}
+    return Verification(
+        margins=MappingProxyType({name: entry.margin for name, entry in found.items()}),
+        places=MappingProxyType({name: entry.where for name, entry in found.items()}),
+        times=MappingProxyType({name: entry.when for name, entry in found.items()}),
+        pieces=pieces,
+        brake_time=brake_time,
+    )
+
+
+def _require_boxes(robot: RobotModel, boxes: tuple[Box, Box]) -> None:
+    for name, box, length in (("arm", boxes[0], 14 * robot.n), ("payload", boxes[1], 10)):
+        if box.lower.shape != (length,):
+            raise ParameterOutOfRange(f"length of the {name}'s parameter box", box.lower.size, str(length))
+        if not (np.all(np.isfinite(box.lower)) and np.all(np.isfinite(box.upper))):
+            raise ParameterOutOfRange(f"the {name}'s parameter box", "unbounded", "finite bounds")
+
+
+def require_scene(robot: RobotModel, scene: Scene) -> None:
+    """Refuses payload spheres on another body than the last, and things put where the base stands.
+
+    Raises:
+        ParameterOutOfRange: With the thing and where it is.
+    """
+    for sphere in spheres_of_payload(robot, scene):
+        if sphere.body != robot.n:
+            raise ParameterOutOfRange("body of a payload sphere", sphere.body, f"{robot.n}, the last")
+    placement = robot.pin_model.frames[robot.pin_model.getFrameId(robot.base_frame)].placement
+    for sphere in robot.spheres:
+        if sphere.body != 0:
+            continue
+        center = placement.rotation.T @ (sphere.center - placement.translation)
+        # Spheres reach below the mounting plane, where a table may be; their centres do not.
+        if scene.ground_height is not None and center[2] <= scene.ground_height:
+            allowed = f"below {center[2]:.3f} m, where the base '{sphere.link}' stands"
+            raise ParameterOutOfRange("ground_height [m]", scene.ground_height, allowed)
+        for obstacle in scene.obstacles:
+            if obstacle.distance(center) <= 0.0:
+                raise ParameterOutOfRange(
+                    f"center [m] of obstacle '{obstacle.name}'",
+                    obstacle.center.tolist(),
+                    f"outside of the base, but it contains the point {np.round(center, 3).tolist()} of '{sphere.link}'",
+                )
+
+
+def _claims(robot: RobotModel, scene: Scene, settings: VerifierSettings) -> str:
+    """One sentence of what was proven and what was not."""
+    has_payload = bool(spheres_of_payload(robot, scene))
+    proven = ["position, velocity, acceleration and torque limits"]
+    missing = []
+    if settings.brake_times:
+        proven.append(
+            "torque limits in stops along the path, if errors grow there no more than is allowed for (those of the "
+            f"position to {STOP_ERRORS:g} times the bound), which is measured, not proven"
+        )
+    else:
+        missing.append("stops along the path")
+    if robot.spheres:
+        around = ["themselves"]
+        for is_there, name in ((scene.ground_height is not None, "the ground"), (scene.obstacles, "obstacles")):
+            (around if is_there else missing).append(
+                f"{len(scene.obstacles)} {name}" if is_there and name == "obstacles" else name
+            )
+        proven.append(f"distances of the spheres of arm{' and payload' if has_payload else ''} to {', '.join(around)}")
+        missing += describe_unchecked_links(robot)
+        if not has_payload:
+            missing.append("collisions of the payload")
+    else:
+        missing.append("collisions (no spheres are known)")
+    return (
+        f"Proven over continuous time for every parameter in the boxes and all errors within the bounds: "
+        f"{'; '.join(proven)}. Not proven: {', '.join(missing) or 'nothing else that is known'}."
+    )

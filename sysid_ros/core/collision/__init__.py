@@ -1,0 +1,1 @@
+"""Collision geometry: scene, spheres, distances, and which pairs can touch at all."""

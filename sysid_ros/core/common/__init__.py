@@ -1,0 +1,1 @@
+"""What every package of the core uses: errors, boxes, rotations."""

@@ -1,0 +1,95 @@
+"""Interval vectors: everything that is known only between a lower and an upper value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.common.errors import SysidError
+
+
+class InvalidBox(SysidError):
+    """A lower bound above its upper bound, or a bound that is not a number.
+
+    Args:
+        index: First entry at fault.
+        lower: Its lower bound.
+        upper: Its upper bound.
+    """
+
+    def __init__(self, index: int, lower: float, upper: float):
+        self.index = index
+        self.lower = lower
+        self.upper = upper
+        super().__init__(
+            f"entry {index} of the box has lower bound {lower} and upper bound {upper}; lower must be <= upper"
+        )
+
+
+@dataclass(frozen=True)
+class Box:
+    """A closed interval vector.
+
+    Attributes:
+        lower: Lower bounds, (k,).
+        upper: Upper bounds, (k,).
+
+    Raises:
+        InvalidBox: A lower bound is above its upper bound or not a number.
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        lower = np.array(self.lower, dtype=float)
+        upper = np.array(self.upper, dtype=float)
+        bad = np.flatnonzero(~(lower <= upper))
+        if bad.size:
+            raise InvalidBox(int(bad[0]), float(lower[bad[0]]), float(upper[bad[0]]))
+        for array in (lower, upper):
+            array.setflags(write=False)
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+
+    @classmethod
+    def around(cls, center: ArrayLike, radius: ArrayLike) -> Box:
+        """The box ``center +- radius``, both (k,)."""
+        middle, half = np.asarray(center, dtype=float), np.asarray(radius, dtype=float)
+        return cls(middle - half, middle + half)
+
+    @property
+    def center(self) -> NDArray[np.float64]:
+        """Midpoints, (k,)."""
+        return 0.5 * (self.lower + self.upper)
+
+    @property
+    def radius(self) -> NDArray[np.float64]:
+        """Half widths, (k,), rounded up so that ``center +- radius`` covers the box."""
+        center = self.center
+        return np.nextafter(np.maximum(self.upper - center, center - self.lower), np.inf)
+
+    @property
+    def width(self) -> NDArray[np.float64]:
+        """Widths, (k,)."""
+        return self.upper - self.lower
+
+    def contains(self, point: ArrayLike) -> bool:
+        """Whether the point (k,) lies inside, borders included."""
+        values = np.asarray(point, dtype=float)
+        return bool(np.all((self.lower <= values) & (values <= self.upper)))
+
+    def is_subset_of(self, other: Box) -> bool:
+        """Whether this box lies inside the other, borders included."""
+        return bool(np.all((other.lower <= self.lower) & (self.upper <= other.upper)))
+
+    def __add__(self, other: Box) -> Box:
+        """The box of all sums of a point of this and a point of the other, rounded outwards."""
+        return Box(np.nextafter(self.lower + other.lower, -np.inf), np.nextafter(self.upper + other.upper, np.inf))
+
+    def intersect(self, other: Box) -> Box | None:
+        """The common box, or None where there is none."""
+        lower, upper = np.maximum(self.lower, other.lower), np.minimum(self.upper, other.upper)
+        return Box(lower, upper) if np.all(lower <= upper) else None

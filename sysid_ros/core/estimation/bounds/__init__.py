@@ -1,0 +1,1 @@
+"""Guaranteed bounds of the parameters."""

@@ -1,0 +1,148 @@
+"""Guaranteed bounds from any matrix L, and the search for an L that makes them narrow.
+
+A problem says ``y x + b delta + v eta = r + e`` and asks for ``c x``. For every L, left inverse or not,
+``c x = L r + L e - L b delta - L v eta + (c - L y) x``, so ``|c x - L r| <= |L| E + |L b| rad(delta) + |L v| rad(eta)
++ |c - L y| rad(x)``. A bad L only makes the bounds wide. Source: design of the method in docs/bounds.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.point.covariance import Covariance, RowBands
+
+Array = NDArray[np.float64]
+
+_EPS = np.finfo(float).eps
+_NEGLIGIBLE = 0.1
+"""Shared errors below this share of the independent error of every row do not guide the choice of L."""
+_SMOOTHING = 0.1
+"""Contributions below this part of the mean one count as this part in the first reweighting."""
+
+
+@dataclass(frozen=True)
+class LinearBounds:
+    """Bounds of K objectives that follow from a matrix L; the half width is the sum of its parts.
+
+    Attributes:
+        center: Middle of the bounds, (K,).
+        half_width: (K,).
+        by_rows: Part of each error term, (K, terms).
+        by_delta: Part of each entry of the shared nuisance, (K, M).
+        by_ends: Part of the velocity errors at the ends of the windows, (K,).
+        by_prior: Part of what was known before, (K,).
+        by_rounding: Part of rounding, (K,).
+    """
+
+    center: Array
+    half_width: Array
+    by_rows: Array
+    by_delta: Array
+    by_ends: Array
+    by_prior: Array
+    by_rounding: Array
+
+    def select(self, index: NDArray) -> LinearBounds:
+        """Those of some objectives."""
+        return LinearBounds(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    @classmethod
+    def stack(cls, parts: Sequence[LinearBounds]) -> LinearBounds:
+        """Bounds of one after the other."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+
+def bound_with(problem: Problem, inverse: Array) -> LinearBounds:
+    """Rigorous bounds of the objectives from any matrix L, (K, R), rounding included."""
+    magnitude = np.abs(inverse)
+    by_rows = magnitude @ problem.errors
+    by_delta = np.abs(inverse @ problem.b) * problem.delta_radius
+    by_ends = np.abs(inverse @ problem.end_matrix) @ problem.end_radii
+    by_prior = np.abs(problem.objectives - inverse @ problem.y) @ problem.radius
+    gamma = rounding_unit(problem)
+    by_rounding = gamma * (magnitude @ problem.content + np.abs(problem.objectives) @ problem.theta_size)
+    half_width = (by_rows.sum(axis=1) + by_delta.sum(axis=1) + by_ends + by_prior + by_rounding) * (1.0 + gamma)
+    center = problem.objectives @ problem.center + inverse @ problem.r
+    return LinearBounds(center, half_width, by_rows, by_delta, by_ends, by_prior, by_rounding)
+
+
+def rounding_unit(problem: Problem) -> float:
+    """Relative rounding error that is allowed for sums over the rows, or over the entries of the target.
+
+    Sums of k products: |computed - exact| <= k eps sum |a| |b| / (1 - k eps), in any order; four times that is ample.
+    """
+    return 4.0 * (max(len(problem.r), problem.center.size) + 64) * _EPS
+
+
+def choose_inverse(problem: Problem, reweightings: int, previous: Array | None = None) -> Array:
+    """A matrix L, (K, R), whose bounds are narrow.
+
+    Starts from the least-squares solution that takes every half width for a standard deviation, and reweights it, for
+    each objective by itself, towards the smallest half width (an L1 problem).
+
+    Args:
+        problem: The problem.
+        reweightings: Number of reweighting steps.
+        previous: Matrix (K, r) chosen for the first r rows before, to go on from.
+    """
+    search = _Search(problem)
+    inverse = search.start()
+    best, best_cost = inverse.copy(), search.costs(inverse)
+    smoothing = _SMOOTHING
+    if previous is not None:
+        inverse[:, : previous.shape[1]] = previous
+        smoothing *= 0.1
+    for step in range(reweightings):
+        try:
+            smallest = max(smoothing * 0.3**step, 1e-4)
+            inverse = np.stack([search.reweight(row, i, smallest) for i, row in enumerate(inverse)])
+        except np.linalg.LinAlgError:  # weights too far apart; what there is gives valid bounds too
+            break
+        costs = search.costs(inverse)
+        is_better = costs < best_cost
+        best[is_better], best_cost[is_better] = inverse[is_better], costs[is_better]
+    return best
+
+
+class _Search:
+    def __init__(self, problem: Problem):
+        problem = problem.without_negligible(_NEGLIGIBLE)
+        self._y, self._b, self._v = problem.y, problem.b, problem.end_matrix
+        self._delta, self._ends = problem.delta_radius, problem.end_radii
+        self._error = _floored(problem.error)
+        self._radius, self._objectives = _floored(problem.radius), problem.objectives
+        self._bands = RowBands(problem, problem.joints)
+
+    def start(self) -> Array:
+        """Least squares with half widths as standard deviations, (K, R)."""
+        variances = self._error**2, self._delta**2, self._ends**2
+        covariance = Covariance(self._bands, self._y, self._b, *variances)
+        information = np.diag(self._radius**-2.0) + covariance.gram
+        return covariance.solve(np.linalg.solve(information, self._objectives.T)).T
+
+    def costs(self, inverse: Array) -> Array:
+        """Half widths of the rows of L, (K,)."""
+        leftover = np.abs(self._objectives - inverse @ self._y) @ self._radius
+        shared = np.abs(inverse @ self._b) @ self._delta + np.abs(inverse @ self._v) @ self._ends
+        return np.abs(inverse) @ self._error + shared + leftover
+
+    def reweight(self, row: Array, i: int, smoothing: float) -> Array:
+        """Next row of L for objective i: every squared contribution divided by its present size."""
+        unit = self._objectives[i]
+        sizes = (self._error, self._delta, self._ends, self._radius)
+        factors = (row, row @ self._b, row @ self._v, unit - row @ self._y)
+        parts = [np.abs(factor) * size for factor, size in zip(factors, sizes, strict=True)]
+        floor = smoothing * sum(float(part.sum()) for part in parts) / sum(part.size for part in parts)
+        error, delta, ends, radius = (size**2 / (part + floor) for part, size in zip(parts, sizes, strict=True))
+        covariance = Covariance(self._bands, self._y, self._b, error, delta, ends)
+        return covariance.solve(np.linalg.solve(np.diag(1.0 / radius) + covariance.gram, unit)[:, None])[:, 0]
+
+
+def _floored(sizes: Array) -> Array:
+    """The sizes, (k,), with zeros replaced by something negligible."""
+    return np.maximum(sizes, max(1e-9 * float(sizes.max(initial=0.0)), 1e-15))

@@ -1,0 +1,62 @@
+"""The paper's bounds: sensitivity of the physically consistent fit at the nominal point. A baseline, not a guarantee.
+
+SAFE-ID Theorem 13 asks for an interval evaluation of the sensitivity over the whole uncertainty; like the paper's own
+implementation this evaluates it at the nominal point only. Where the fit lies on the edge of the cone its sensitivity
+vanishes in some directions and the bounds are narrower than the true error. Errors of encoders, velocities, stamps and
+quadrature do not enter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
+from sysid_ros.core.estimation.point.fit import Fit, FitObjective, fit
+from sysid_ros.core.estimation.point.log_cholesky import derivatives
+
+Array = NDArray[np.float64]
+
+_TORQUE_TERMS = np.array([name in ("torque_relative", "torque_absolute") for name in ERROR_TERMS])
+
+
+@dataclass(frozen=True)
+class SensitivityBounds:
+    """Theorem 13 at the nominal point.
+
+    Attributes:
+        fit: The unweighted physically consistent fit, the middle of the bounds.
+        half_width: (10,).
+        by_rows: Part of each error term, (10, K).
+        by_delta: Part of each entry of the shared nuisance, (10, M).
+    """
+
+    fit: Fit
+    half_width: Array
+    by_rows: Array
+    by_delta: Array
+
+
+def bound_by_sensitivity(problem: Problem, start: ArrayLike) -> SensitivityBounds:
+    """Bounds by the sensitivity of the unweighted fit, SAFE-ID (27) and (46).
+
+    Args:
+        problem: The rows.
+        start: Log-Cholesky coordinates the fit starts from, (10,).
+
+    Raises:
+        FitNotConverged: The fit did not converge.
+    """
+    scale = 1.0 / max(float(np.sqrt(np.mean(problem.error**2))), 1e-12)
+    y = problem.y * scale
+    objective = FitObjective(y.T @ y, y.T @ problem.r * scale, problem.center)
+    solution = fit(objective, start)
+    theta, jacobian, curvature = derivatives(solution.eta)
+    full = jacobian.T @ objective.gram @ jacobian + np.tensordot(objective.gradient(theta), curvature, axes=1)
+    sensitivity = jacobian @ np.linalg.pinv(full, rcond=1e-13, hermitian=True) @ jacobian.T @ y.T * scale
+    by_rows = np.abs(sensitivity) @ (problem.errors * _TORQUE_TERMS)
+    by_delta = np.abs(sensitivity @ problem.b) * problem.delta_radius
+    return SensitivityBounds(solution, by_rows.sum(axis=1) + by_delta.sum(axis=1), by_rows, by_delta)

@@ -1,0 +1,1 @@
+"""The linear programs of the bounds and their interior-point solver."""

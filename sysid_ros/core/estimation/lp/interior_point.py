@@ -1,0 +1,183 @@
+"""Interior-point method for linear programmes that share one matrix and differ in their objectives.
+
+    minimise and maximise  c z   subject to   A z = r,  -1 <= z <= 1      for several c
+
+Mehrotra's predictor-corrector method. All programmes advance together, so that a step is few operations on arrays, and
+those that are solved drop out. The result guides the choice of bounds and need not be exact, see docs/bounds.md.
+
+Source: S. Mehrotra, On the implementation of a primal-dual interior point method, SIAM J. Optim. 2 (1992).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.estimation.lp.row_chain import Factor, RowChain
+
+Array = NDArray[np.float64]
+
+_STEP = 0.9995
+"""Part of the way to the nearest wall that a step may take."""
+_CLOSEST = 0.9
+"""No start is closer to its walls than this leaves."""
+_STALLED = 2
+"""Steps without progress of any programme after which the rows themselves are factorised."""
+_PATIENCE = 8
+"""Steps without progress after which a programme is given up."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Approximate solutions of S linear programmes: P minima, or first the minima of P costs, then their maxima.
+
+    Attributes:
+        variables: The variables z at the solutions, (T, S), those of ``RowChain.shared`` first.
+        dual: Multipliers of the rows, (R, S): for any l ``r l - |c - A^T l|_1`` is a lower bound of the minimum of
+            c z, and with -c for the maxima.
+        gap: Distance of the objective from that bound, with what is missing of feasibility, (S,).
+        steps: Steps taken.
+    """
+
+    variables: Array
+    dual: Array
+    gap: Array
+    steps: int
+
+
+def solve(
+    chain: RowChain,
+    r: Array,
+    costs: Array,
+    tolerance: float,
+    max_steps: int,
+    start: Array | None = None,
+    maxima: bool = True,
+) -> Solution:
+    """Solves the programmes, or as much of them as ``max_steps`` allows.
+
+    Args:
+        chain: The matrix A.
+        r: Right-hand side, (R,).
+        costs: Costs of the first variables, (k, P); the others cost nothing.
+        tolerance: A programme is solved when its gap is below this part of the distance of maximum and minimum; of
+            the minimum itself where that is all that is asked for.
+        max_steps: Largest number of steps.
+        start: Multipliers to start from, (R, S), or None.
+        maxima: Whether the maxima are asked for too.
+    """
+    half = costs.shape[1]
+    price = np.concatenate([costs, -costs], axis=1) if maxima else costs
+    count = price.shape[1]
+    with np.errstate(all="ignore"):  # what overflows is dropped as not finite
+        state = _State.start(chain, r, price, start)
+        best, dual, gap = state.z.copy(), state.dual.copy(), np.full(count, np.inf)
+        objective, progress = np.tile(-1.0, count), np.zeros(count, dtype=int)
+        active, steps, factorise = np.arange(count), 0, chain.factorise
+        while True:
+            present, value = state.gap(), state.objective()
+            is_better = present < gap[active]
+            better = active[is_better]
+            dual[:, better], gap[better] = state.dual[:, is_better], present[is_better]
+            best[:, better] = state.z[:, is_better]
+            objective[better], progress[better] = value[is_better], steps
+            width = np.tile(objective[:half] + objective[half:], 2) if maxima else objective
+            is_open = (gap > tolerance * np.maximum(np.abs(width), 1e-12))[active]
+            is_open &= np.isfinite(present) & (steps - progress[active] < _PATIENCE)
+            if steps >= max_steps or not np.any(is_open):
+                return Solution(best, dual, gap, steps)
+            active, state = active[is_open], state.select(is_open)
+            if np.any(steps - progress[active] >= _STALLED):
+                factorise = chain.factorise_rows  # slower, and exact to more digits
+            state.advance(factorise)
+            steps += 1
+
+
+class _State:
+    """Iterates of S programmes: variables, multipliers of the rows and of the walls -1 and 1.
+
+    Columns are programmes, rows are variables or rows of A.
+    """
+
+    def __init__(self, chain: RowChain, r: Array, price: Array, z: Array, dual: Array, lower: Array, upper: Array):
+        self.chain, self.r, self.price = chain, r, price
+        self.z, self.dual, self.lower, self.upper = z, dual, lower, upper
+        self._balance()
+
+    @classmethod
+    def start(cls, chain: RowChain, r: Array, price: Array, dual: Array | None) -> _State:
+        """Near the middle: the variables solve the rows with least squares, the multipliers of the walls balance."""
+        count = price.shape[1]
+        dual = np.zeros((r.size, count)) if dual is None else dual.copy()
+        full = np.zeros((chain.size, count))
+        full[: len(price)] = price
+        z = chain.transposed(chain.factorise(np.ones((chain.size, 1))).solve(r[:, None]))
+        z = np.clip(z, -_CLOSEST, _CLOSEST).repeat(count, axis=1)
+        slope = full - chain.transposed(dual)
+        spread = np.abs(slope).mean(axis=0) + 1e-3
+        return cls(chain, r, full, z, dual, np.maximum(slope, 0.0) + spread, np.maximum(-slope, 0.0) + spread)
+
+    def select(self, kept: NDArray[np.bool_]) -> _State:
+        """Some of the programmes."""
+        if np.all(kept):
+            return self
+        parts = (self.price, self.z, self.dual, self.lower, self.upper)
+        return _State(self.chain, self.r, *(np.ascontiguousarray(part[:, kept]) for part in parts))
+
+    def _balance(self) -> None:
+        self.slope = self.price - self.chain.transposed(self.dual)
+        self.missing = self.r[:, None] - self.chain.times(self.z)
+
+    def objective(self) -> Array:
+        """Objectives, (S,)."""
+        return _dot(self.price, self.z)
+
+    def gap(self) -> Array:
+        """Objective less the bound that the multipliers give, and what infeasibility may hide, (S,)."""
+        bound = self.r @ self.dual - np.abs(self.slope).sum(axis=0)
+        return np.abs(self.objective() - bound) + _dot(np.abs(self.missing), np.abs(self.dual))
+
+    def advance(self, factorise: Callable[[Array], Factor]) -> None:
+        """One predictor-corrector step with a factorisation of ``A diag(w) A^T``."""
+        lower, upper, size = self.lower, self.upper, 2.0 * self.chain.size
+        below, above = 1.0 + self.z, 1.0 - self.z
+        lower_over, upper_over = lower / below, upper / above
+        weight = 1.0 / (lower_over + upper_over)
+        factor = factorise(weight)
+        unbalanced = self.slope - lower + upper
+
+        def direction(first: Array, second: Array) -> tuple[Array, Array, Array, Array]:
+            """Newton's direction towards ``lower + first`` and ``upper + second`` if the variables stayed."""
+            push = first - second - unbalanced
+            d_dual = factor.solve(self.missing - self.chain.times(weight * push))
+            d_z = weight * (self.chain.transposed(d_dual) + push)
+            return d_z, d_dual, first - lower_over * d_z, second + upper_over * d_z
+
+        d_z, d_dual, d_lower, d_upper = direction(-lower, -upper)
+        primal, multiplier = _longest(below, above, d_z, -d_z), _longest(lower, upper, d_lower, d_upper)
+        mu = (_dot(below, lower) + _dot(above, upper)) / size
+        reached = _dot(below + primal * d_z, lower + multiplier * d_lower)
+        reached += _dot(above - primal * d_z, upper + multiplier * d_upper)
+        target = mu * (reached / (size * mu)) ** 3
+        first = (target - d_z * d_lower) / below - lower
+        second = (target + d_z * d_upper) / above - upper
+        d_z, d_dual, d_lower, d_upper = direction(first, second)
+        primal = np.minimum(1.0, _STEP * _longest(below, above, d_z, -d_z))
+        multiplier = np.minimum(1.0, _STEP * _longest(lower, upper, d_lower, d_upper))
+        self.z = self.z + primal * d_z
+        self.dual = self.dual + multiplier * d_dual
+        self.lower, self.upper = lower + multiplier * d_lower, upper + multiplier * d_upper
+        self._balance()
+
+
+def _dot(a: Array, b: Array) -> Array:
+    """Products of the columns, (S,)."""
+    return np.einsum("ts,ts->s", a, b)
+
+
+def _longest(first: Array, second: Array, d_first: Array, d_second: Array) -> Array:
+    """Largest steps (S,), at most 1e3, that keep both positive."""
+    return 1.0 / np.maximum(np.max(np.maximum(-d_first / first, -d_second / second), axis=0), 1e-3)

@@ -1,0 +1,153 @@
+"""The rows, made ready for a box of the target: a linear system with independent and shared errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
+from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.model.robot import INERTIAL
+
+Array = NDArray[np.float64]
+
+_VELOCITY = ERROR_TERMS.index("velocity")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``y x + b delta + v eta = r + e`` for the unknown ``x = theta_e - center`` with ``|x| <= radius``.
+
+    Attributes:
+        center: Middle of a box known to hold the target, (P,).
+        radius: Its half widths, (P,).
+        y: (R, P).
+        b: (R, M). Where the direction of gravity is not known, the last 3 C columns are those of the products of its
+            three deviations with the first C entries of x.
+        delta_radius: Half widths of the shared nuisance ``delta``, (M,).
+        ends: Gains of the ``eta`` at start and stop of each row, signs included, (R, 2, m) with m = (1 + C) n: of
+            the velocity error of each joint, and of its products with the first C entries of x.
+        end_index: Number of the instant of start and stop, (R, 2); rows of neighbouring windows share one. -1 if none.
+        end_radius: Half widths of the m entries of eta at each instant, (m,).
+        r: (R,) [Nms].
+        errors: Largest independent error of each row by term, (R, K) [Nms].
+        theta_size: Largest magnitude of ``theta_e``, (P,).
+        joints: Number of joints, which is the number of rows of a window.
+        objectives: What is to be bounded: ``objectives @ theta_e``, (K, P).
+    """
+
+    center: Array
+    radius: Array
+    y: Array
+    b: Array
+    delta_radius: Array
+    ends: Array
+    end_index: NDArray[np.int64]
+    end_radius: Array
+    r: Array
+    errors: Array
+    theta_size: Array
+    joints: int
+    objectives: Array
+
+    @classmethod
+    def build(
+        cls,
+        rows: Rows,
+        center: Array,
+        radius: Array,
+        delta_radius: Array,
+        velocity_error: Array,
+        objectives: Array | None = None,
+    ) -> Problem:
+        """Centres the rows on a box of the target and evaluates the gains of the velocity errors there.
+
+        Args:
+            rows: The rows.
+            center: Middle of a box known to hold the target, (P,).
+            radius: Its half widths, (P,).
+            delta_radius: Half widths of the shared nuisance, (M,).
+            velocity_error: Largest velocity error, (n,) [rad/s].
+            objectives: What is to be bounded, (K, P); by default each entry of the target.
+        """
+        coupled = rows.ends.shape[-1] - 2
+        middle = rows.ends[..., :coupled] @ center[:coupled] + rows.ends[..., -2]
+        gains = np.concatenate([middle[..., None], rows.ends[..., :coupled]], axis=3)
+        gains = gains.reshape(len(rows), 2, (coupled + 1) * velocity_error.size)
+        end_radius = np.outer(velocity_error, np.append(1.0, radius[:coupled])).ravel()
+        errors = rows.errors.copy()
+        errors[:, _VELOCITY] += np.einsum("rel,l->r", rows.ends[..., -1], velocity_error)
+        instants = np.stack([rows.start, rows.stop], axis=1)
+        _, index = np.unique(instants, return_inverse=True)
+        index = np.where(rows.window[:, None] >= 0, index.reshape(-1, 2), -1)
+        b = rows.b
+        if rows.tilt.shape[1]:
+            b = np.concatenate([b, rows.tilt.reshape(len(rows), 3 * coupled)], axis=1)
+            b[:, delta_radius.size - 3 : delta_radius.size] += rows.tilt @ center[:coupled]
+            delta_radius = np.concatenate([delta_radius, np.outer(delta_radius[-3:], radius[:coupled]).ravel()])
+        return cls(
+            center=center,
+            radius=radius,
+            y=rows.y,
+            b=b,
+            delta_radius=delta_radius,
+            ends=gains * np.array([-1.0, 1.0])[:, None],
+            end_index=index,
+            end_radius=end_radius,
+            r=rows.u - rows.y @ center,
+            errors=errors,
+            theta_size=np.abs(center) + radius,
+            joints=velocity_error.size,
+            objectives=np.eye(center.size) if objectives is None else objectives,
+        )
+
+    def without_negligible(self, share: float) -> Problem:
+        """The problem without shared errors that never reach this share of the independent error of a row.
+
+        Not for bounds, only to choose a matrix for them faster.
+        """
+        error = np.maximum(self.error, 1e-300)
+        delta = np.max(np.abs(self.b) / error[:, None], axis=0, initial=0.0) * self.delta_radius > share
+        ends = np.max(np.abs(self.ends) / error[:, None, None], axis=(0, 1), initial=0.0) * self.end_radius > share
+        return replace(
+            self,
+            b=self.b[:, delta],
+            delta_radius=self.delta_radius[delta],
+            ends=self.ends[..., ends],
+            end_radius=self.end_radius[ends],
+        )
+
+    @property
+    def bodies(self) -> int:
+        """Number of bodies whose inertial parameters come first in the target; friction may follow."""
+        return min(self.center.size // INERTIAL, self.joints)
+
+    @property
+    def error(self) -> Array:
+        """Largest independent error of each row, (R,) [Nms]."""
+        return self.errors.sum(axis=1)
+
+    @property
+    def content(self) -> Array:
+        """Sum of the magnitudes of everything that is added up in each row, (R,) [Nms]; rounding is relative to it."""
+        content = np.abs(self.r) + 2.0 * np.abs(self.y) @ self.theta_size
+        content += np.abs(self.b) @ self.delta_radius
+        return content + np.abs(self.ends).sum(axis=1) @ self.end_radius + self.error
+
+    @cached_property
+    def end_matrix(self) -> scipy.sparse.csr_array:
+        """The gains of all velocity errors as one matrix v, (R, instants x m)."""
+        count, _, m = self.ends.shape
+        instants = int(self.end_index.max(initial=-1)) + 1
+        row, end, entry = np.nonzero(np.broadcast_to(self.end_index[..., None] >= 0, self.ends.shape))
+        column = self.end_index[row, end] * m + entry
+        return scipy.sparse.csr_array((self.ends[row, end, entry], (row, column)), shape=(count, instants * m))
+
+    @property
+    def end_radii(self) -> Array:
+        """Half widths of ``eta``, (instants x m,)."""
+        return np.tile(self.end_radius, int(self.end_index.max(initial=-1)) + 1)

@@ -1,0 +1,245 @@
+"""The rows of a problem as the matrix of a linear programme, with products that use its structure.
+
+``A z`` with ``z = (x, delta, eta, e)``, each variable divided by its half width, so that it lies between -1 and 1. The
+velocity errors eta couple only the rows of neighbouring windows.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+from sysid_ros.core.estimation.lp.block_chain import BlockChain
+from sysid_ros.core.estimation.lp.problem import Problem
+
+Array = NDArray[np.float64]
+
+_REGULARISATION = 1e-14
+"""Relative to the diagonal; a hundred times more with every failure."""
+
+
+class RowChain:
+    """The matrix A (R, T) of a problem; its rows are divided by their error bounds.
+
+    Rows must come window by window, all joints of each; rows without velocity errors (compacted ones) before them.
+
+    Args:
+        problem: The problem.
+        extra: More shared columns behind those of x and delta, (R, k).
+        negligible: Shared errors that together never reach this part of the error of a row are left out [-].
+
+    Attributes:
+        error: Error bounds by which the rows were divided, (R,).
+        shared: Columns of x, delta and extra, (R, N).
+        size: Number of variables T.
+    """
+
+    def __init__(self, problem: Problem, extra: Array | None = None, negligible: float = 0.0):
+        n = self._n = problem.joints
+        inverse = 1.0 / _floored(problem.error)
+        used = _noticeable(np.max(np.abs(problem.b) * inverse[:, None], axis=0) * problem.delta_radius, negligible)
+        gains = np.max(np.abs(problem.ends) * inverse[:, None, None], axis=(0, 1))
+        moving = _noticeable(2.0 * gains * problem.end_radius, negligible)
+        self._problem, self._used, self._moving = problem, used, moving
+        self.error = _floored(problem.error)
+        columns = [problem.y * _floored(problem.radius), problem.b[:, used] * problem.delta_radius[used]]
+        columns += [] if extra is None else [extra]
+        self.shared = np.concatenate(columns, axis=1) / self.error[:, None]
+        first = self._first = int(np.count_nonzero(problem.end_index[:, 0] < 0))
+        windows = self._windows = (len(problem.r) - first) // n
+        gains = problem.ends[first:][..., moving] * problem.end_radius[moving] / self.error[first:, None, None]
+        gains = gains.reshape(windows, n, 2, gains.shape[2])
+        instant = problem.end_index[first:].reshape(windows, n, 2)[:, 0]
+        self._start, self._stop = instant[:, 0], instant[:, 1]
+        self._next = np.flatnonzero(self._stop[:-1] == self._start[1:]) + 1
+        # Gains of each instant: first on the rows of the window that stops there, then of the one that starts.
+        self._instants = int(instant.max(initial=-1)) + 1
+        self._gains = np.zeros((self._instants, 2 * n, gains.shape[3]))
+        self._gains[self._stop, :n] = gains[:, :, 1]
+        self._gains[self._start, n:] = gains[:, :, 0]
+        self._transposed = np.ascontiguousarray(self._gains.transpose(0, 2, 1))
+        self._low, self._high = np.tril_indices(2 * n)
+        self._products = self._gains[:, self._low] * self._gains[:, self._high]
+        self._ends = self._instants * gains.shape[3]
+        self.size = self.shared.shape[1] + self._ends + len(problem.r)
+
+    def values(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        """Of variables z (T,): x (P,), delta (M,), the extra ones, the velocity errors at the last instant (m,)."""
+        shared, ends, _ = self._split(z[:, None])
+        problem, size = self._problem, self._problem.radius.size
+        delta, end = np.zeros_like(problem.delta_radius), np.zeros_like(problem.end_radius)
+        count = int(np.count_nonzero(self._used))
+        delta[self._used] = shared[size : size + count, 0] * problem.delta_radius[self._used]
+        if self._instants:
+            end[self._moving] = ends[-1, :, 0] * problem.end_radius[self._moving]
+        return shared[:size, 0] * problem.radius, delta, shared[size + count :, 0], end
+
+    def _split(self, z: Array) -> tuple[Array, Array, Array]:
+        count = self.shared.shape[1]
+        middle = z[count : count + self._ends].reshape(self._instants, self._gains.shape[2], z.shape[1])
+        return z[:count], middle, z[count + self._ends :]
+
+    def _by_window(self, values: Array) -> Array:
+        """A view of rows (R, S) as (W, n, S)."""
+        return values[self._first :].reshape(self._windows, self._n, values.shape[1])
+
+    def times(self, z: Array) -> Array:
+        """``A z`` for z (T, S), (R, S)."""
+        shared, ends, own = self._split(z)
+        result = self.shared @ shared + own
+        moved = self._gains @ ends
+        self._by_window(result)[:] += moved[self._stop, : self._n] + moved[self._start, self._n :]
+        return result
+
+    def transposed(self, dual: Array) -> Array:
+        """``A^T l`` for l (R, S), (T, S)."""
+        at = np.zeros((self._instants, 2 * self._n, dual.shape[1]))
+        at[self._stop, : self._n] = self._by_window(dual)
+        at[self._start, self._n :] = self._by_window(dual)
+        return np.concatenate([self.shared.T @ dual, (self._transposed @ at).reshape(self._ends, dual.shape[1]), dual])
+
+    def factorise(self, weight: Array) -> Factor:
+        """Factorises ``A diag(w) A^T`` for each column w of the weights (T, S) by its shared columns, which is fast."""
+        shared, ends, own = self._split(weight)
+        n, first, windows = self._n, self._first, np.arange(self._windows)
+        diagonal, below = self._blocks(ends)
+        places = np.arange(n)
+        diagonal[:, windows[:, None], places, places] += own[first:].T.reshape(own.shape[1], self._windows, n)
+        return ChainFactor(self.shared, shared.T, own[:first].T, diagonal, below)
+
+    def factorise_rows(self, weight: Array) -> Factor:
+        """Factorises ``A diag(w) A^T`` for each column w of the weights (T, S) as it is, which is slow and accurate."""
+        shared, ends, own = self._split(weight)
+        n, first, windows = self._n, self._first, np.arange(self._windows)
+        factors = []
+        for s, (diagonal, below) in enumerate(zip(*self._blocks(ends), strict=True)):
+            columns = self.shared * np.sqrt(shared[:, s])
+            # Only the lower triangle of the Fortran matrix counts.
+            matrix = blas.dsyrk(1.0, columns.T, trans=1, lower=1)
+            tail = matrix[first:, first:].T  # C-ordered view of the transpose: fills what LAPACK calls lower
+            tail = tail.reshape(self._windows, n, self._windows, n)
+            tail[windows, :, windows, :] += diagonal
+            tail[self._next - 1, :, self._next, :] += below[self._next].transpose(0, 2, 1)
+            matrix[np.diag_indices(len(matrix))] += own[:, s]
+            factors.append(_cholesky(matrix))
+        return RowFactor(factors)
+
+    def _blocks(self, ends: Array) -> tuple[Array, Array]:
+        """What the velocity errors add within each window and from it to the one before, each (S, W, n, n)."""
+        n = self._n
+        packed = (self._products @ ends).transpose(2, 0, 1)
+        blocks = np.empty((packed.shape[0], self._instants, 2 * n, 2 * n))
+        blocks[:, :, self._low, self._high] = packed
+        blocks[:, :, self._high, self._low] = packed
+        diagonal = blocks[:, self._stop, :n, :n] + blocks[:, self._start, n:, n:]
+        below = np.zeros_like(diagonal)
+        below[:, self._next] = blocks[:, self._start[self._next], n:, :n]
+        return diagonal, below
+
+
+class Factor(Protocol):
+    """Factorised matrices, one for each column."""
+
+    def solve(self, right: Array) -> Array:
+        """The solution for each column of ``right`` (R, S); not a number where there is no factor."""
+
+
+class RowFactor:
+    """Factorised matrices of all rows.
+
+    Args:
+        factors: Lower Cholesky factors, None where there is none.
+    """
+
+    def __init__(self, factors: list[Array | None]):
+        self._factors = factors
+
+    def solve(self, right: Array) -> Array:
+        """The solution for each column of ``right`` (R, S); not a number where there is no factor."""
+        result = np.full_like(right, np.nan)
+        for s, factor in enumerate(self._factors):
+            if factor is not None:
+                result[:, s] = lapack.dpotrs(factor, right[:, s], lower=1)[0]
+        return result
+
+
+class ChainFactor:
+    """Factorised matrices ``T + S diag(w) S^T``, S of them, by their shared columns (Woodbury identity).
+
+    With ``T = L L^T`` and ``X = L^-1 S`` the solution for r is ``y = L^-T (f - X v)`` with ``f = L^-1 r`` and
+    ``(diag(1 / w) + X^T X) v = X^T f``. T is diagonal in the rows before the windows and couples neighbouring windows,
+    so that it costs next to nothing; the matrix to factorise has the size of the shared columns, not of the rows.
+
+    Args:
+        columns: The shared columns S, (R, N).
+        weight: Their weights w, (S, N).
+        own: T in the rows before the windows, (S, F).
+        diagonal: T within the W windows, (S, W, n, n).
+        below: T from the rows of each window to those of the one before, (S, W, n, n).
+    """
+
+    def __init__(self, columns: Array, weight: Array, own: Array, diagonal: Array, below: Array):
+        count, windows, n, _ = diagonal.shape
+        self._is_good = np.isfinite(weight).all(1) & np.isfinite(own).all(1) & np.isfinite(diagonal).all((1, 2, 3))
+        self._is_good &= (weight > 0.0).all(1) & (own > 0.0).all(1)
+        bad = ~self._is_good
+        weight, own = np.where(bad[:, None], 1.0, weight), np.where(bad[:, None], 1.0, own)
+        diagonal = np.where(bad[:, None, None, None], np.eye(n), diagonal)
+        below = np.where(bad[:, None, None, None], 0.0, below)
+        self._first = own.shape[1]
+        self._root = 1.0 / np.sqrt(own)
+        self._chain = BlockChain(diagonal, below)
+        rows = columns[self._first :].reshape(1, windows, n, columns.shape[1])
+        tail = self._chain.forward(np.broadcast_to(rows, (count, *rows.shape[1:])))
+        head = self._root[:, :, None] * columns[: self._first]
+        self._x = np.concatenate([head, tail.reshape(count, windows * n, columns.shape[1])], axis=1)
+        gram = self._x.transpose(0, 2, 1) @ self._x
+        gram[:, np.arange(gram.shape[1]), np.arange(gram.shape[1])] += 1.0 / weight
+        self._factors = [_cholesky(matrix.T) for matrix in gram]
+        self._is_good &= [factor is not None for factor in self._factors]
+        self._shape = (count, windows, n, 1)
+
+    def solve(self, right: Array) -> Array:
+        """The solution for each column of ``right`` (R, S); not a number where there is no factor."""
+        (count, windows, n, _), first = self._shape, self._first
+        tail = self._chain.forward(np.ascontiguousarray(right[first:].T).reshape(self._shape))
+        f = np.concatenate([self._root * right[:first].T, tail.reshape(count, windows * n)], axis=1)[:, :, None]
+        target = self._x.transpose(0, 2, 1) @ f
+        for s, factor in enumerate(self._factors):
+            if factor is not None:
+                target[s, :, 0] = lapack.dpotrs(factor, target[s, :, 0], lower=1)[0]
+        f -= self._x @ target
+        result = np.empty_like(right)
+        result[:first] = (f[:, :first, 0] * self._root).T
+        tail = self._chain.backward(f[:, first:].reshape(self._shape))
+        result[first:] = tail.reshape(count, windows * n).T
+        return np.where(self._is_good, result, np.nan)
+
+
+def _cholesky(matrix: Array) -> Array | None:
+    """Lower Cholesky factor of a Fortran matrix with a regularisation that rounding asks for."""
+    diagonal, share = matrix.diagonal().copy(), _REGULARISATION
+    places = np.diag_indices(len(matrix))
+    while share < 1e-6 and np.all(np.isfinite(diagonal)):
+        matrix[places] = diagonal * (1.0 + share)
+        factor, status = lapack.dpotrf(matrix, lower=1, clean=0)
+        if status == 0:
+            return factor
+        share *= 100.0
+    return None
+
+
+def _noticeable(shares: Array, negligible: float) -> NDArray[np.bool_]:
+    """Which of the shares (k,) are left when the smallest, up to this sum, are taken away."""
+    order = np.argsort(shares)
+    result = np.ones(shares.size, dtype=bool)
+    result[order[np.cumsum(shares[order]) <= negligible]] = False
+    return result
+
+
+def _floored(sizes: Array) -> Array:
+    """The sizes, (k,), with zeros replaced by something negligible."""
+    return np.maximum(sizes, max(1e-9 * float(sizes.max(initial=0.0)), 1e-15))

@@ -1,0 +1,1 @@
+"""What is estimated, what is known of it beforehand, and the result."""

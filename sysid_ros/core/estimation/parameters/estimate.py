@@ -1,0 +1,151 @@
+"""The result of an identification: parameters with bounds, and what the bounds are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CombinationEstimate:
+    """K combinations of parameters that joint torques can tell, with bounds; arrays are read-only.
+
+    Attributes:
+        names: The parameter each is named after.
+        formulas: Each written out, coefficients in SI units.
+        units: Their units.
+        matrix: Their values are ``matrix @ parameters``, (K, P).
+        values: Point estimate, (K,); within the bounds. NaN where there is none.
+        lower: Lower bounds, (K,). NaN where there is no estimate.
+        upper: Upper bounds, (K,).
+        prior: Their bounds before any data.
+        error_budget: Share of each source of error in the half widths from the data, name -> (K,).
+    """
+
+    names: tuple[str, ...]
+    formulas: tuple[str, ...]
+    units: tuple[str, ...]
+    matrix: Array
+    values: Array
+    lower: Array
+    upper: Array
+    prior: Box
+    error_budget: Mapping[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("matrix", "values", "lower", "upper"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+        budget = {name: _frozen(share) for name, share in self.error_budget.items()}
+        object.__setattr__(self, "error_budget", budget)
+
+    def __len__(self) -> int:
+        """Number of combinations."""
+        return len(self.names)
+
+    @property
+    def half_width(self) -> Array:
+        """Half widths of the bounds, (K,)."""
+        return 0.5 * (self.upper - self.lower)
+
+    def contains(self, theta: ArrayLike) -> bool:
+        """Whether the combinations of parameters (P,) lie inside the bounds; false where there is no estimate."""
+        values = self.matrix @ np.asarray(theta, dtype=float)
+        rounding = 1e-14 * np.abs(self.matrix) @ np.abs(np.asarray(theta, dtype=float))
+        return bool(np.all((self.lower <= values + rounding) & (values - rounding <= self.upper)))
+
+
+@dataclass(frozen=True)
+class ParameterEstimate:
+    """P parameters, each with a lower and an upper bound; arrays are read-only.
+
+    Of one body they are ``[m, mcx, mcy, mcz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]``, about the origin of ``frame``; of all
+    bodies the first P of the arm's ``theta``.
+
+    Attributes:
+        values: Point estimate, (P,) [kg, kg m, kg m^2]; of one body, physically consistent. NaN where
+            ``is_consistent`` is false.
+        lower: Lower bounds, (P,) [same units]. NaN where ``is_consistent`` is false.
+        upper: Upper bounds, (P,) [same units]. NaN where ``is_consistent`` is false.
+        method: How the bounds were computed (``left_inverse``, ``sensitivity``, ...).
+        guarantee: One sentence: what the bounds guarantee and under which assumptions.
+        is_consistent: Whether any parameters agree with all the data and assumptions. If not, there is no estimate,
+            only the alarm.
+        alarm: What is wrong and which joints and windows show it; empty if nothing is.
+        target: ``payload`` (what the last body carries), ``end_effector`` (last body and payload together), or in
+            words what else it is.
+        frame: Frame the parameters are expressed in: that of the body's joint; empty for all bodies, each of which has
+            its own.
+        number_of_windows: Momentum windows the estimate rests on.
+        data_seconds: Their duration together [s].
+        condition_number: Condition number of the observation matrix of what joint torques can tell, columns as they
+            are.
+        error_budget: Share of each source of error in the half width of the data-based bounds, name -> (P,)
+            [same units]; before intersection with the prior and with earlier bounds. Empty for all bodies, whose
+            combinations have their own.
+        names: Names of the parameters.
+        units: Units of the parameters.
+        combinations: What joint torques can tell of the parameters, with bounds; None where they tell each of them.
+    """
+
+    values: Array
+    lower: Array
+    upper: Array
+    method: str
+    guarantee: str
+    is_consistent: bool
+    alarm: str
+    target: str
+    frame: str
+    number_of_windows: int
+    data_seconds: float
+    condition_number: float
+    error_budget: Mapping[str, Array] = field(default_factory=dict)
+    names: tuple[str, ...] = PARAMETER_NAMES
+    units: tuple[str, ...] = PARAMETER_UNITS
+    combinations: CombinationEstimate | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("values", "lower", "upper"):
+            object.__setattr__(self, name, _frozen(getattr(self, name), len(self.names)))
+        budget = {name: _frozen(share, len(self.names)) for name, share in self.error_budget.items()}
+        object.__setattr__(self, "error_budget", budget)
+
+    @property
+    def is_guaranteed(self) -> bool:
+        """Whether bounds, where there are any, are guaranteed: by their method, with all error terms."""
+        return self.method != "sensitivity" and "not guaranteed" not in self.guarantee.lower()
+
+    @property
+    def half_width(self) -> Array:
+        """Half widths of the bounds, (P,)."""
+        return 0.5 * (self.upper - self.lower)
+
+    @property
+    def box(self) -> Box:
+        """The bounds as a box.
+
+        Raises:
+            InvalidBox: There is no estimate (``is_consistent`` is false).
+        """
+        return Box(self.lower, self.upper)
+
+    def contains(self, theta: ArrayLike) -> bool:
+        """Whether parameters (P,) lie inside the bounds; false where there is no estimate."""
+        values = np.asarray(theta, dtype=float)
+        return bool(np.all((self.lower <= values) & (values <= self.upper)))
+
+
+def _frozen(values: ArrayLike, size: int | None = None) -> Array:
+    array = np.array(values, dtype=float)
+    if size is not None:
+        array = array.reshape(size)
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,146 @@
+"""What is unknown in the rows of the estimator, and how it is split between target and nuisance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
+from sysid_ros.core.estimation.parameters.target import Target, describe_target
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, PayloadShape, RobotModel
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """The target ``theta_e`` and the nuisance ``delta`` that every row shares.
+
+    ``delta`` is ``[arm (14 n), torque lag of each joint (n), gravity direction (3)]``, each entry within
+    ``+- radius``; entries that do not apply have radius 0.
+
+    Attributes:
+        target: What is identified.
+        center: Centre of the arm's parameter box without what belongs to the target, (14 n,).
+        radius: Half widths of ``delta``, (M,).
+        rest_center: Centre of all parameters but those of a single body that is the target, (14 n,): for their
+            products with errors that rows share.
+        rest_radius: Half widths of the same, (14 n,).
+        groups: Entries of ``delta`` by source of uncertainty, for the error budget; gravity goes on behind
+            ``delta`` with its products with the target.
+        total: Box of the inertial parameters of all bodies, payload included, (10 n,).
+        armature_upper: Largest armature, (n,) [kg m^2].
+        coulomb_upper: Largest Coulomb torque, (n,) [Nm].
+        viscous_upper: Largest viscous friction, (n,) [Nm s/rad].
+        offset_upper: Largest torque offset, (n,) [Nm].
+    """
+
+    target: Target
+    center: Array
+    radius: Array
+    rest_center: Array
+    rest_radius: Array
+    groups: dict[str, NDArray[np.intp]]
+    total: Box
+    armature_upper: Array
+    coulomb_upper: Array
+    viscous_upper: Array
+    offset_upper: Array
+
+    @property
+    def prior(self) -> Box:
+        """Box of the target before any data, (P,)."""
+        return self.target.prior
+
+    @property
+    def nominal(self) -> Array:
+        """A physically consistent target inside it, (P,)."""
+        return self.target.nominal
+
+    @property
+    def shape(self) -> PayloadShape | None:
+        """What is known of the target as an object; None if nothing is."""
+        return self.target.shape
+
+
+def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknowns:
+    """Splits the parameters of robot and payload by the settings.
+
+    Raises:
+        ParameterOutOfRange: There is no such body, or the target is the payload but the robot's prior describes the
+            whole end effector.
+    """
+    n = robot.n
+    split = INERTIAL * n
+    friction = split + np.arange(FRICTION * n).reshape(n, FRICTION)
+    arm, nominal = _arm_box(robot, settings, friction)
+    target = describe_target(robot, settings, arm, nominal)
+    center, radius = arm.center.copy(), arm.radius.copy()
+    lower, upper = arm.lower[:split].copy(), arm.upper[:split].copy()
+    inertial = target.columns[target.columns < split]
+    if target.is_added:
+        lower[inertial] += target.prior.lower
+        upper[inertial] += target.prior.upper
+    else:
+        lower[inertial], upper[inertial] = target.prior.lower[: inertial.size], target.prior.upper[: inertial.size]
+    if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
+        # What is left of the friction parameters behind the gear is the zero of the torque sensor.
+        center[friction[:, :3]], radius[friction[:, :3]] = 0.0, 0.0
+    rest_center, rest_radius = center.copy(), radius.copy()
+    if not target.is_added:
+        center[target.columns], radius[target.columns] = 0.0, 0.0
+    if target.body:
+        rest_center, rest_radius = center, radius
+    cone, strength = settings.gravity_cone, float(np.linalg.norm(robot.gravity))
+    tilt = strength * np.sin(cone) * np.array([1.0, 1.0, np.tan(0.5 * cone)])
+    largest = np.maximum(np.abs(arm.lower), np.abs(arm.upper))[friction]
+    if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
+        largest[:, :3] = 0.0
+    products = 3 * target.coupled if cone > 0.0 else 0
+    return Unknowns(
+        target=target,
+        center=center,
+        radius=_outward(np.concatenate([radius, np.full(n, settings.torque_lag_tolerance), tilt])),
+        rest_center=rest_center,
+        rest_radius=_outward(rest_radius),
+        groups={
+            "robot_inertia": np.arange(split),
+            "robot_friction": friction.ravel(),
+            "shared_torque_lag": np.arange(14 * n, 15 * n),
+            "gravity_direction": np.arange(15 * n, 15 * n + 3 + products),
+        },
+        total=Box(np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)),
+        coulomb_upper=largest[:, 0],
+        viscous_upper=largest[:, 1],
+        armature_upper=largest[:, 2],
+        offset_upper=largest[:, 3],
+    )
+
+
+def _arm_box(robot: RobotModel, settings: EstimatorSettings, friction: NDArray[np.intp]) -> tuple[Box, Array]:
+    """Box of the arm's parameters with what the settings add to it, and a point inside, each (14 n,)."""
+    lower, upper = robot.theta_box.lower.copy(), robot.theta_box.upper.copy()
+    nominal = np.array(robot.theta_nominal)
+    if settings.body != PAYLOAD and settings.payload_in_hand:
+        last, prior = robot.inertial_slice(robot.n), robot.payload_prior
+        part = prior.box if prior.target == "end_effector" else prior.box + Box(lower[last], upper[last])
+        nominal[last] = prior.nominal if prior.target == "end_effector" else nominal[last] + prior.nominal
+        lower[last], upper[last] = part.lower, part.upper
+    if settings.friction_range:
+        largest = settings.friction_range * np.maximum(np.abs(lower), np.abs(upper))[friction]
+        lower[friction[:, :3]] = np.minimum(lower[friction[:, :3]], 0.0)
+        lower[friction[:, 3]] = np.minimum(lower[friction[:, 3]], -largest[:, 3])
+        upper[friction] = np.maximum(upper[friction], largest)
+    lower[friction[:, 3]] -= settings.torque_offset
+    upper[friction[:, 3]] += settings.torque_offset
+    if settings.torque_offset:
+        lower, upper = np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)
+    return Box(lower, upper), nominal
+
+
+def _outward(radius: Array) -> Array:
+    """Half widths with room for the rounding of a centre; zeros stay."""
+    return np.where(radius > 0.0, radius * (1.0 + 1e-15), 0.0)

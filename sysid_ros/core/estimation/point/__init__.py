@@ -1,0 +1,1 @@
+"""The physically consistent point estimate."""

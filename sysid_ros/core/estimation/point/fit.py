@@ -1,0 +1,289 @@
+"""Point estimate: weighted least squares over all physically consistent bodies, inside a box if one is given.
+
+The problem is convex in the parameters, but its infimum lies on the edge of the cone whenever the plain least-squares
+solution is not physically consistent, where log-Cholesky coordinates run off to minus infinity. A barrier
+``-mu log det`` keeps the minimiser finite; the objective there is at most ``4 mu`` above the infimum (``24 mu``
+with the 20 sides of a box), since that is the parameter of the barrier. mu falls until that gap is negligible. Each
+step is a Newton step in the coordinates of :class:`~.cone.ConePoint`, where convergence is guaranteed and can be
+measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.point.log_cholesky import PARAMETER_MAP, factor, from_factor
+
+Array = NDArray[np.float64]
+
+
+def _symmetric_basis() -> Array:
+    """Orthonormal basis (10, 4, 4) of the symmetric matrices."""
+    basis = []
+    for row in range(4):
+        for column in range(row, 4):
+            unit = np.zeros((4, 4))
+            unit[row, column] = unit[column, row] = 1.0 if row == column else np.sqrt(0.5)
+            basis.append(unit)
+    return np.stack(basis)
+
+
+_BASIS = _symmetric_basis()
+BARRIER_GRADIENT = -np.trace(_BASIS, axis1=1, axis2=2)
+"""Gradient (10,) of ``-log det`` in z at z = 0; its Hessian is the identity."""
+
+
+@dataclass(frozen=True)
+class ConePoint:
+    """A physically consistent body.
+
+    Attributes:
+        factor: Lower triangular L with the pseudo-inertia ``L L^T``, (4, 4).
+    """
+
+    factor: Array
+
+    @cached_property
+    def theta(self) -> Array:
+        """Inertial parameters, (10,)."""
+        return PARAMETER_MAP.reshape(10, 16) @ (self.factor @ self.factor.T).ravel()
+
+    @cached_property
+    def tangent(self) -> Array:
+        """``d theta / d z``, (10, 10); constant, since theta is affine in z."""
+        moved = self.factor @ _BASIS @ self.factor.T
+        return PARAMETER_MAP.reshape(10, 16) @ moved.reshape(10, 16).T
+
+    @property
+    def eta(self) -> Array:
+        """Log-Cholesky coordinates, (10,)."""
+        return from_factor(self.factor)
+
+    def longest_step(self, z: Array) -> float:
+        """Largest s for which ``s z`` stays in the cone; infinite if all do."""
+        lowest = float(np.linalg.eigvalsh(np.tensordot(z, _BASIS, axes=1))[0])
+        return -1.0 / lowest if lowest < 0.0 else np.inf
+
+    def moved(self, z: Array) -> ConePoint:
+        """The body at z (10,), which must be inside the cone."""
+        inner = np.eye(4) + np.tensordot(z, _BASIS, axes=1)
+        return ConePoint(self.factor @ np.linalg.cholesky(inner))
+
+
+_MU_FACTOR = 0.05
+_MAX_STEPS = 300
+_CENTERED = 1e-3
+"""Newton decrement below which a barrier problem counts as solved; its objective is then exact to 1e-6 mu."""
+
+
+class FitNotConverged(SysidError):
+    """The solver ended without a solution it can vouch for.
+
+    Args:
+        steps: Newton steps taken.
+        decrement: Newton decrement reached (0 at a solution).
+        mu: Weight of the barrier it got to.
+    """
+
+    def __init__(self, steps: int, decrement: float, mu: float):
+        self.steps = steps
+        self.decrement = decrement
+        self.mu = mu
+        super().__init__(
+            f"the physically consistent fit did not converge in {steps} steps (Newton decrement {decrement:.2g}, "
+            f"barrier weight {mu:.2g}); check the weights of the data and the nominal payload it starts from"
+        )
+
+
+class NoBodyInBox(SysidError):
+    """No physically consistent body has its parameters inside a box.
+
+    Args:
+        widening: How far all sides of the box would have to move out for one, in half widths of the box.
+    """
+
+    def __init__(self, widening: float):
+        self.widening = widening
+        super().__init__(
+            f"no body has parameters inside these bounds; they would have to be wider by {widening:.2g} half widths"
+        )
+
+
+@dataclass(frozen=True)
+class FitObjective:
+    """``(theta - center)^T gram (theta - center) / 2 - linear^T (theta - center)``, in squared standard deviations.
+
+    Attributes:
+        gram: Gram matrix, (10, 10), positive semidefinite.
+        linear: (10,).
+        center: (10,).
+    """
+
+    gram: Array
+    linear: Array
+    center: Array
+
+    def value(self, theta: Array) -> float:
+        """Value at theta (10,)."""
+        offset = theta - self.center
+        return float(0.5 * offset @ self.gram @ offset - self.linear @ offset)
+
+    def gradient(self, theta: Array) -> Array:
+        """Gradient (10,) at theta; the Hessian is ``gram``."""
+        return self.gram @ (theta - self.center) - self.linear
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A physically consistent minimiser.
+
+    Attributes:
+        theta: Parameters, (10,).
+        eta: Their log-Cholesky coordinates, (10,); a warm start for the next fit.
+        objective: Value of the objective.
+        gap: The objective is at most this much above its infimum.
+        steps: Newton steps taken.
+    """
+
+    theta: Array
+    eta: Array
+    objective: float
+    gap: float
+    steps: int
+
+
+def fit(objective: FitObjective, start: ArrayLike, box: Box | None = None, gap: float = 1e-6) -> Fit:
+    """Minimises the objective over all physically consistent bodies, inside a box if one is given.
+
+    Args:
+        objective: What to minimise.
+        start: Log-Cholesky coordinates of the body to start from, (10,).
+        box: Where the solution must lie, or None.
+        gap: Largest distance of the objective from its infimum.
+
+    Raises:
+        NoBodyInBox: No body lies in the box.
+        FitNotConverged: No solution of that quality was found.
+
+    Source: SAFE-ID (25) and (16), with weights and a barrier.
+    """
+    point, steps = ConePoint(factor(start)), 0
+    sides = None if box is None else _Sides(box)
+    if sides is not None:
+        point, steps = _enter(sides, point)
+    parameter = 4.0 if sides is None else 24.0
+    last = gap / (1.01 * parameter)
+    # Where the objective and the barrier pull about equally the first problem is easy.
+    mu = max(float(np.linalg.norm(point.tangent.T @ objective.gradient(point.theta))), last)
+    while True:
+        point, used = _center(objective, sides, point, mu)
+        steps += used
+        if mu <= last:
+            return Fit(point.theta, point.eta, objective.value(point.theta), 1.01 * parameter * mu, steps)
+        mu = max(mu * _MU_FACTOR, last)
+
+
+class _Sides:
+    """Barrier of the sides of a box, widened by a factor."""
+
+    def __init__(self, box: Box):
+        self.middle = box.center
+        self.scale = np.maximum(0.5 * box.width, 1e-12) * (1.0 - 1e-9)
+
+    def distance(self, theta: Array) -> float:
+        """Largest distance from the middle in half widths; below 1 inside."""
+        return float(np.max(np.abs(theta - self.middle) / self.scale))
+
+    def inverse_gaps(self, theta: Array, size: float) -> tuple[Array, Array]:
+        """One over the distances from the upper and the lower sides, (10,) each."""
+        offset = theta - self.middle
+        return 1.0 / (size * self.scale - offset), 1.0 / (size * self.scale + offset)
+
+    def longest_step(self, theta: Array, move: Array) -> float:
+        """Largest s for which ``theta + s move`` is inside."""
+        offset = theta - self.middle
+        room = np.where(move > 0.0, self.scale - offset, self.scale + offset)
+        return float(np.min(room / np.maximum(np.abs(move), 1e-300)))
+
+
+def _center(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[ConePoint, int]:
+    """Minimises ``objective / mu + barrier``; returns the point and the steps taken."""
+    for step in range(_MAX_STEPS):
+        gradient, hessian = _barrier_model(objective, sides, point, mu)
+        move = _newton_step(hessian, gradient, step, mu)
+        decrement = float(np.sqrt(max(-gradient @ move, 0.0)))
+        if decrement <= _CENTERED:
+            return point, step
+        longest = point.longest_step(move)
+        if sides is not None:
+            longest = min(longest, sides.longest_step(point.theta, point.tangent @ move))
+        length = min(1.0, 0.9 * longest)
+        candidate = point.moved(length * move)
+        # Halve a long step until the objective still falls at its end; the damped step always makes progress.
+        while length * (1.0 + decrement) > 1.0 and decrement > 0.25:
+            if _slope_along(objective, sides, candidate, mu, point.tangent @ move) <= 0.0:
+                break
+            length = max(0.5 * length, 1.0 / (1.0 + decrement))
+            candidate = point.moved(length * move)
+        point = candidate
+    raise FitNotConverged(_MAX_STEPS, decrement, mu)
+
+
+def _newton_step(hessian: Array, gradient: Array, step: int, mu: float) -> Array:
+    """The Newton step, (k,); a Hessian that rounding has made singular ends the fit as not converged."""
+    try:
+        return -np.linalg.solve(hessian, gradient)
+    except np.linalg.LinAlgError as error:
+        raise FitNotConverged(step, np.inf, mu) from error
+
+
+def _barrier_model(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[Array, Array]:
+    """Gradient and Hessian of ``objective / mu + barrier`` in the coordinates of the point."""
+    gradient, hessian = objective.gradient(point.theta) / mu, objective.gram / mu
+    if sides is not None:
+        upper, lower = sides.inverse_gaps(point.theta, 1.0)
+        gradient, hessian = gradient + upper - lower, hessian + np.diag(upper**2 + lower**2)
+    turned = point.tangent.T @ hessian @ point.tangent
+    return point.tangent.T @ gradient + BARRIER_GRADIENT, 0.5 * (turned + turned.T) + np.eye(10)
+
+
+def _slope_along(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float, direction: Array) -> float:
+    """Derivative of ``objective / mu + barrier`` at a point along a direction of theta, (10,)."""
+    gradient = objective.gradient(point.theta) / mu
+    if sides is not None:
+        upper, lower = sides.inverse_gaps(point.theta, 1.0)
+        gradient = gradient + upper - lower
+    # The direction in the coordinates of this point: the barrier's gradient there is -trace.
+    local = np.linalg.solve(point.tangent, direction)
+    return float(gradient @ direction + BARRIER_GRADIENT @ local)
+
+
+def _enter(sides: _Sides, point: ConePoint) -> tuple[ConePoint, int]:
+    """A body inside the box: widens the box until it holds the point, then shrinks it with a barrier in front."""
+    size, weight = 1.1 * sides.distance(point.theta) + 0.1, 1.0
+    for step in range(_MAX_STEPS):
+        if sides.distance(point.theta) < 0.99:
+            return point, step
+        upper, lower = sides.inverse_gaps(point.theta, size)
+        curve = sides.scale * (lower**2 - upper**2)
+        slope = point.tangent.T @ (upper - lower) + BARRIER_GRADIENT
+        gradient = np.append(slope, weight - sides.scale @ (upper + lower))
+        hessian = np.eye(11)
+        hessian[:10, :10] += point.tangent.T @ np.diag(upper**2 + lower**2) @ point.tangent
+        hessian[:10, 10] = hessian[10, :10] = point.tangent.T @ curve
+        hessian[10, 10] = sides.scale**2 @ (upper**2 + lower**2)
+        move = _newton_step(hessian, gradient, step, 1.0 / weight)
+        decrement = float(np.sqrt(max(-gradient @ move, 0.0)))
+        point, size = point.moved(move[:10] / (1.0 + decrement)), size + float(move[10]) / (1.0 + decrement)
+        if decrement < 0.5:
+            # Near the centre of the barrier problem the size is within 24 / weight of the smallest one there is.
+            if size - 30.0 / weight > 1.0 or weight > 1e9:
+                raise NoBodyInBox(size - 1.0)
+            weight *= 5.0
+    raise FitNotConverged(_MAX_STEPS, decrement, 1.0 / weight)

@@ -1,0 +1,1 @@
+"""From samples to linear rows with error budgets."""

@@ -1,0 +1,361 @@
+"""The integral of the torque over a window, and how wrong it can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
+from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.signals import WindowSignals
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, SensorModel
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TorqueIntegral:
+    """Integral of the true torque from ``start`` to ``stop``: ``value`` within the sum of the other four entries.
+
+    Attributes:
+        value: (n,) [Nms].
+        relative: Bound of the relative sensor error, (n,) [Nms].
+        absolute: Bound of the absolute sensor error, (n,) [Nms].
+        interpolation: Bound of what the torque does between samples, (n,) [Nms]; zero for a held torque.
+        jitter: Bound of the effect of wrong stamps, (n,) [Nms].
+    """
+
+    value: Array
+    relative: Array
+    absolute: Array
+    interpolation: Array
+    jitter: Array
+
+
+def sensor_error(tau: Array, sensors: SensorModel) -> tuple[Array, Array]:
+    """Relative and absolute part of the largest error of torque samples, each (N, n) [Nm].
+
+    The relative error may refer to the true or to the measured torque: ``|error| <= rho |true| + a`` gives
+    ``|error| <= (rho |measured| + a) / (1 - rho)``, which covers both.
+    """
+    scale = 1.0 / (1.0 - sensors.effort_relative_error)
+    relative = scale * sensors.effort_relative_error * np.abs(tau)
+    return relative, np.broadcast_to(scale * sensors.effort_absolute_error, tau.shape)
+
+
+def integrate_torque(seconds: Array, tau: Array, start: float, stop: float, sensors: SensorModel) -> TorqueIntegral:
+    """Integrates torque samples from ``start`` to ``stop``.
+
+    A held sample is the mean torque since the sample before it, so the sum of rectangles is exact. Otherwise the
+    torque between two samples is taken to lie between them (their error intervals joined).
+
+    Args:
+        seconds: Stamps, (N,) [s], covering ``start`` to ``stop``.
+        tau: Samples, (N, n) [Nm].
+        start: Lower limit of the integral [s].
+        stop: Upper limit [s].
+        sensors: Guarantees of the sensors.
+    """
+    relative, absolute = sensor_error(tau, sensors)
+    error = relative + absolute
+    if sensors.effort_is_held:
+        center, radius, share_relative, share_absolute = tau[1:], error[1:], relative[1:], absolute[1:]
+    else:
+        low = np.minimum(tau[:-1] - error[:-1], tau[1:] - error[1:])
+        high = np.maximum(tau[:-1] + error[:-1], tau[1:] + error[1:])
+        center, radius = 0.5 * (low + high), 0.5 * (high - low)
+        share_relative, share_absolute = 0.5 * (relative[:-1] + relative[1:]), 0.5 * (absolute[:-1] + absolute[1:])
+    steps = np.maximum(np.minimum(seconds[1:], stop) - np.maximum(seconds[:-1], start), 0.0)
+    inside = steps > 0.0
+    parts = [steps @ part for part in (center, share_relative, share_absolute, radius)]
+    interpolation = np.maximum(parts[3] - parts[1] - parts[2], 0.0)
+    jitter = sensors.stamp_jitter * (abel_bound(center[inside]) + abel_bound(radius[inside]))
+    return TorqueIntegral(parts[0], parts[1], parts[2], interpolation, jitter)
+
+
+def abel_bound(values: Array) -> Array:
+    """Bound on ``|sum values_k (ds_k - dt_k)|`` where every step end is wrong by at most one; (K, ...) to (...).
+
+    Summation by parts: first and last value and the total variation between them.
+    """
+    return np.abs(values[0]) + np.abs(values[-1]) + np.sum(np.abs(np.diff(values, axis=0)), axis=0)
+
+
+def sample_torque(seconds: Array, tau: Array, time: float) -> Array:
+    """Torque at a time, linear between the samples, (n,) [Nm]."""
+    last = len(seconds) - 1
+    k = min(max(int(np.searchsorted(seconds, time, side="right")) - 1, 0), last - 1)
+    weight = (time - seconds[k]) / (seconds[k + 1] - seconds[k])
+    return (1.0 - weight) * tau[k] + weight * tau[k + 1]
+
+
+def range_around(seconds: Array, tau: Array, time: float, reach: float, sensors: SensorModel) -> tuple[Array, Array]:
+    """Interval that holds the true torque from ``time - reach`` to ``time + reach``: its ends, each (n,) [Nm]."""
+    first = max(int(np.searchsorted(seconds, time - reach, side="right")) - 1, 0)
+    last = min(int(np.searchsorted(seconds, time + reach, side="left")) + 1, len(seconds))
+    error = np.sum(sensor_error(tau[first:last], sensors), axis=0)
+    return np.min(tau[first:last] - error, axis=0), np.max(tau[first:last] + error, axis=0)
+
+
+@dataclass(frozen=True)
+class SignIntegral:
+    """Integral of ``sign(v)`` over a window: ``value`` within ``uncertain``, for exact stamps.
+
+    Attributes:
+        value: The certain part, (n,) [s].
+        uncertain: Time during which the sign is not known, (n,) [s].
+        jitter_gain: Bound on the change of value and uncertain time per second of stamp error, (n,) [-].
+        is_steady: Whether the signs of all joints are certain during a step, (N - 1,).
+    """
+
+    value: Array
+    uncertain: Array
+    jitter_gain: Array
+    is_steady: NDArray[np.bool_]
+
+
+def integrate_sign(v: Array, steps: Array, slack: Array) -> SignIntegral:
+    """Integrates ``sign(v)`` over a window.
+
+    The sign is certain during a step if both its ends are faster than ``slack`` in the same direction; in any other
+    step the Coulomb torque may be anything between ``-F_c`` and ``F_c``, at rest included.
+
+    Args:
+        v: Measured speeds, (N, n) [rad/s].
+        steps: Step lengths, (N - 1,) [s].
+        slack: Speed error, stiction speed and what the speed can change in half a step together, (n,) [rad/s].
+    """
+    sign = np.where(v > slack, 1.0, np.where(v < -slack, -1.0, 0.0))
+    certain = np.where(sign[1:] == sign[:-1], sign[1:], 0.0)
+    uncertain = np.where(certain == 0.0, 1.0, 0.0)
+    jitter_gain = abel_bound(certain) + abel_bound(uncertain)
+    return SignIntegral(steps @ certain, steps @ uncertain, jitter_gain, np.all(certain != 0.0, axis=1))
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Bounds for every parameter in the box; entry [i, l] is the effect on row i of joint l.
+
+    Attributes:
+        momentum_q: Largest ``|dp/dq|`` at the start plus that at the end of the window, (n, n).
+        momentum_v: Columns of ``dp/dv`` at the start and at the end, without armature, (2, n, 10 n, n).
+        force_q: Integral of the largest ``|dc/dq|`` over the window, (n, n).
+        force_v: The same for ``|dc/dv|``, (n, n).
+        force_ends: Largest ``|c|`` at the start plus that at the end, (n,) [Nm].
+        force_variation: Bound on the total variation of c over the samples, (n,) [Nm].
+        chord_curvature: Bound on the second time derivative of c along straight lines between samples, (n,) [Nm/s^2].
+    """
+
+    momentum_q: Array
+    momentum_v: Array
+    force_q: Array
+    force_v: Array
+    force_ends: Array
+    force_variation: Array
+    chord_curvature: Array
+
+    @classmethod
+    def of(cls, model: WindowModel, signals: WindowSignals) -> Sensitivity:
+        """Computes the bounds for one window."""
+        derivatives, ends = signals.derivatives, [0, -1]
+        second = model.curvature.force(signals.speed)
+        neighbours = _Neighbours.of(signals)
+        dq = neighbours.largest_distance(signals.q) + signals.position_drift
+        dv = neighbours.largest_distance(signals.v) + signals.velocity_drift
+        first_moment = model.curvature.first_moment
+        tilt = model.tilt * np.minimum(first_moment[:, None], first_moment)
+        by_q = _largest(model, derivatives.force_q) + tilt + _apply(second.qq, dq) + _apply(second.qv, dv)
+        by_v = _largest(model, derivatives.force_v) + _apply(second.qv.transpose(0, 2, 1), dq) + _apply(second.vv, dv)
+        span = neighbours.shares * signals.duration + 2.0 * model.sensors.stamp_jitter
+        variation = np.einsum("kil,kl->i", by_q, neighbours.travel(signals.q))
+        variation += np.einsum("kil,kl->i", by_v, neighbours.travel(signals.v))
+        speed, slope = signals.speed, signals.slope
+        curvature = (second.qq @ speed + 2.0 * second.qv @ slope) @ speed + second.vv @ slope @ slope
+        return cls(
+            momentum_q=_momentum(model, signals),
+            momentum_v=derivatives.momentum_v[ends],
+            force_q=np.tensordot(span, by_q, axes=1),
+            force_v=np.tensordot(span, by_v, axes=1),
+            force_ends=model.magnitude(derivatives.force[ends]).sum(axis=0) + 2.0 * model.tilt * first_moment,
+            force_variation=variation,
+            chord_curvature=curvature,
+        )
+
+
+def _momentum(model: WindowModel, signals: WindowSignals) -> Array:
+    second = model.curvature.momentum(signals.speed)
+    dq, dv = model.position_error, model.sensors.velocity_error
+    largest = _largest(model, signals.derivatives.momentum_q[[0, -1]]).sum(axis=0)
+    return largest + 2.0 * (second.qq @ dq + second.qv @ dv)
+
+
+def _largest(model: WindowModel, derivative: Array) -> Array:
+    """Largest derivatives over the parameter box, (K, n, p, n) to (K, n, n)."""
+    return model.magnitude(np.moveaxis(derivative, 2, 3))
+
+
+def _apply(second: Array, distance: Array) -> Array:
+    """Change of the first derivatives over distances (K, n), (K, n, n)."""
+    return np.einsum("ilm,km->kil", second, distance)
+
+
+@dataclass(frozen=True)
+class _Neighbours:
+    """The samples nearest to each point of a window; they follow each other.
+
+    Attributes:
+        points: The points, (K,).
+        first: First sample of each, (K,).
+        shares: Their share in the length of the window, (K,).
+    """
+
+    points: NDArray[np.intp]
+    first: NDArray[np.intp]
+    shares: Array
+
+    @classmethod
+    def of(cls, signals: WindowSignals) -> _Neighbours:
+        points, steps = signals.points, signals.steps
+        first = np.concatenate([[0], (points[1:] + points[:-1]) // 2 + 1])
+        weights = 0.5 * (np.append(steps, 0.0) + np.append(0.0, steps)) / signals.duration
+        return cls(points, first, np.add.reduceat(weights, first))
+
+    def largest_distance(self, values: Array) -> Array:
+        """Largest distance of the samples (N, n) from their point, (K, n)."""
+        counts = np.diff(np.append(self.first, len(values)))
+        return np.maximum.reduceat(np.abs(values - values[self.points].repeat(counts, axis=0)), self.first, axis=0)
+
+    def travel(self, values: Array) -> Array:
+        """Total variation (K, n) of the steps with an end at a sample of each point.
+
+        Half of such a step lies within the drift of its nearer end, so each step counts for the points of both ends.
+        """
+        lengths = np.abs(np.diff(values, axis=0))
+        total = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(lengths, axis=0)])
+        last = np.append(self.first[1:], len(values) - 1)
+        return total[last] - total[np.maximum(self.first - 1, 0)]
+
+
+ROUNDING = 1e-12
+"""Bound on the relative rounding error of a computed row: some thousand operations of 1.1e-16 each."""
+
+
+def compute_errors(
+    model: WindowModel, signals: WindowSignals, sensitivity: Sensitivity, torque: TorqueIntegral, sign: SignIntegral
+) -> Array:
+    """Error budget of the rows of a window, (n, K) [Nms], one column for each of ``ERROR_TERMS``.
+
+    The velocity errors at the ends of the window are not in it, see :func:`velocity_gains`.
+
+    Args:
+        model: Constants of the robot's windows.
+        signals: Signals of the window.
+        sensitivity: Largest derivatives in the window.
+        torque: Integral of the torque over the window.
+        sign: Integral of the signs of the speeds over the window.
+    """
+    terms = {
+        "torque_relative": torque.relative,
+        "torque_absolute": torque.absolute,
+        "torque_interpolation": torque.interpolation,
+        "torque_lag": lag_error(model, signals),
+        "encoder": encoder_error(model, sensitivity),
+        "velocity": velocity_error(model, sensitivity),
+        "jitter": jitter_error(model, signals, sensitivity, torque, sign),
+        "quadrature": quadrature_error(model, signals, sensitivity, sign.is_steady),
+        "coulomb": model.unknowns.coulomb_upper * sign.uncertain,
+        "gravity": gravity_error(model, signals),
+        "rounding": rounding_error(model, signals, sensitivity),
+    }
+    counted = [name in model.settings.error_terms for name in ERROR_TERMS]
+    return np.stack([terms[name] for name in ERROR_TERMS], axis=1) * counted
+
+
+def encoder_error(model: WindowModel, sensitivity: Sensitivity) -> Array:
+    """Effect of position errors, (n,) [Nms]; viscous friction integrates to a difference of positions."""
+    error = model.position_error
+    return (sensitivity.momentum_q + sensitivity.force_q) @ error + 2.0 * model.unknowns.viscous_upper * error
+
+
+def velocity_error(model: WindowModel, sensitivity: Sensitivity) -> Array:
+    """Effect of velocity errors inside the window, (n,) [Nms]."""
+    return sensitivity.force_v @ model.sensors.velocity_error
+
+
+def velocity_gains(model: WindowModel, sensitivity: Sensitivity) -> Array:
+    """Gain from the velocity errors at start and stop to each row, (n, 2, n, C + 2); see :class:`~.rows.Rows`."""
+    unknowns, n = model.unknowns, model.n
+    coupled = unknowns.target.columns[: unknowns.target.coupled]
+    columns = sensitivity.momentum_v.transpose(1, 0, 3, 2)  # (row, end, joint, parameter)
+    gains = np.empty((n, 2, n, coupled.size + 2))
+    gains[..., : coupled.size] = columns[..., coupled]
+    gains[..., -2] = columns @ unknowns.rest_center[: INERTIAL * n]
+    gains[..., -1] = np.abs(columns) @ unknowns.rest_radius[: INERTIAL * n]
+    armature = slice(INERTIAL * n + 2, None, FRICTION)
+    joints = np.arange(n)
+    gains[joints, :, joints, -2] += unknowns.rest_center[armature][:, None]
+    gains[joints, :, joints, -1] += unknowns.rest_radius[armature][:, None]
+    return gains * ("velocity" in model.settings.error_terms)
+
+
+def quadrature_error(
+    model: WindowModel, signals: WindowSignals, sensitivity: Sensitivity, is_steady: NDArray[np.bool_]
+) -> Array:
+    """Error of the quadrature for any motion with bounded acceleration, (n,) [Nms].
+
+    Within a step the velocity leaves the straight line between its ends, by an area of ``change h^2 / 8`` where the
+    acceleration changes by at most ``change``; it may jump at any time.
+    """
+    steps = signals.steps + 2.0 * model.sensors.stamp_jitter
+    span = float(np.sum(steps))
+    change = np.where(is_steady[:, None], model.acceleration_change, 2.0 * model.acceleration)
+    mean_v = steps**2 @ change / 8.0 / span
+    mean_q = np.sum(steps**3) * model.acceleration / 12.0 / span
+    chord = np.sum(steps**3) / 12.0 * sensitivity.chord_curvature
+    error = sensitivity.force_v @ mean_v + sensitivity.force_q @ mean_q + chord
+    if model.settings.quadrature == "forward_euler":
+        error = error + 0.5 * float(steps.max()) * sensitivity.force_variation
+    return error
+
+
+def jitter_error(
+    model: WindowModel, signals: WindowSignals, sensitivity: Sensitivity, torque: TorqueIntegral, sign: SignIntegral
+) -> Array:
+    """Effect of wrong stamps on every integral, (n,) [Nms]."""
+    unknowns = model.unknowns
+    force = sensitivity.force_ends + 2.0 * sensitivity.force_variation
+    friction = unknowns.coulomb_upper * sign.jitter_gain + 2.0 * unknowns.offset_upper
+    return torque.jitter + model.sensors.stamp_jitter * (force + friction)
+
+
+def lag_error(model: WindowModel, signals: WindowSignals) -> Array:
+    """What is left of a wrong torque lag after its shared first-order effect, (n,) [Nms]."""
+    tolerance, lag = model.settings.torque_lag_tolerance, model.settings.torque_lag
+    total = np.zeros(model.n)
+    if tolerance == 0.0:
+        return total
+    for time in (lag, signals.duration + lag):
+        lower, upper = range_around(signals.torque_times, signals.tau, time, tolerance, model.sensors)
+        value = sample_torque(signals.torque_times, signals.tau, time)
+        total += tolerance * np.maximum(upper - value, value - lower)
+    return total
+
+
+def gravity_error(model: WindowModel, signals: WindowSignals) -> Array:
+    """Uncertain gravity direction times uncertain parameters of the rest of the arm, (n,) [Nms]."""
+    total, unknowns = np.zeros(model.n), model.unknowns
+    for axis, columns in enumerate(signals.tilted):
+        spread = np.abs(columns) @ unknowns.rest_radius[: INERTIAL * model.n]
+        total += unknowns.radius[unknowns.groups["gravity_direction"][axis]] * spread
+    return total
+
+
+def rounding_error(model: WindowModel, signals: WindowSignals, sensitivity: Sensitivity) -> Array:
+    """Rounding of the computed rows, (n,) [Nms]."""
+    size = np.abs(model.center) + model.radius
+    ends = [0, -1]
+    momentum = np.abs(signals.derivatives.momentum[ends]).sum(axis=0) @ size
+    force = np.abs(signals.derivatives.force[ends]).sum(axis=0) @ size + sensitivity.force_variation
+    return ROUNDING * (momentum + signals.duration * (force + np.max(np.abs(signals.tau), axis=0)))

@@ -1,0 +1,192 @@
+"""Bounds on second derivatives of momentum and force, for every parameter in a box and every posture.
+
+With ``u_j(x)`` the velocity of a point x per unit speed of joint j, ``H_jk`` is the integral of ``u_j . u_k`` over the
+mass. Turning joint l maps ``u_j`` to ``z x u_max(l, j)`` with a unit vector z, so every derivative of ``u_j`` is again
+affine in x, with a lever no longer than that of joint ``max(l, m, .., j)``, and a table of products of levers
+bounds all derivatives. docs/bounds.md gives the proof. These bounds only enter remainders, so being several times
+too large does not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import Unknowns
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.regressors.momentum import MomentumRegressor
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SecondDerivatives:
+    """Bounds on the second derivatives of n components; the axes are component, first and second joint.
+
+    Attributes:
+        qq: Twice by positions, (n, n, n).
+        qv: By a position (second axis) and a velocity (third axis), (n, n, n).
+        vv: Twice by velocities, (n, n, n).
+    """
+
+    qq: Array
+    qv: Array
+    vv: Array
+
+
+class CurvatureBounds:
+    """Bounds on second derivatives of ``p = W_m theta`` and ``c = W_c theta`` without friction and armature.
+
+    Args:
+        model: Serial arm with revolute joints.
+        inertial: Box of the ten inertial parameters of each body, payload included, (10 n,).
+        gravity: Largest magnitude of gravity [m/s^2].
+
+    Raises:
+        ModelError: The arm is not a chain of revolute joints.
+    """
+
+    def __init__(self, model: pin.Model, inertial: Box, gravity: float):
+        n = model.nv
+        _require_revolute_chain(model)
+        lengths = np.array([np.linalg.norm(model.jointPlacements[i + 1].translation) for i in range(n)])
+        reach = np.cumsum(lengths)
+        lever = np.maximum(reach[None, :] - reach[:, None], 0.0) * (1.0 + 1e-12)
+        mass, moment, spread = _body_moments(inertial, n)
+        later = np.triu(np.ones((n, n)))  # (joint, body): body moves with joint
+        product = mass * lever[:, None] * lever[None] + moment * (lever[:, None] + lever[None]) + spread
+        table = np.sum(later[:, None] * later[None] * product, axis=2)
+        index = np.arange(n)
+        self._first = _sum_over_splits(table, index, turned=1)
+        self._second = _sum_over_splits(table, index, turned=2)
+        self._third = _sum_over_splits(table, index, turned=3)
+        self.first_moment = np.sum(later * (mass * lever + moment), axis=1)
+        """Bound on the first moment of everything beyond each joint, (n,) [kg m]."""
+        largest = np.maximum(np.maximum(index[:, None, None], index[None, :, None]), index)
+        self._gravity = gravity * self.first_moment[largest]
+
+    def momentum(self, speed: Array) -> SecondDerivatives:
+        """Bounds for p where no joint is faster than ``speed``, (n,) [rad/s]."""
+        qq = np.einsum("lmik,k->ilm", self._second, speed)
+        return SecondDerivatives(qq, self._first.transpose(1, 0, 2), np.zeros_like(qq))
+
+    def force(self, speed: Array) -> SecondDerivatives:
+        """Bounds for c where no joint is faster than ``speed``, (n,) [rad/s]."""
+        qq = 0.5 * np.einsum("ilmjk,j,k->ilm", self._third, speed, speed) + self._gravity
+        return SecondDerivatives(qq, np.einsum("ilmk,k->ilm", self._second, speed), self._first)
+
+
+def _body_moments(inertial: Box, n: int) -> tuple[Array, Array, Array]:
+    """Largest |mass|, |first moment| and nuclear norm of the second moment of each body, each (n,)."""
+    absolute = np.maximum(np.abs(inertial.lower), np.abs(inertial.upper)).reshape(n, 10)
+    low, high = inertial.lower.reshape(n, 10), inertial.upper.reshape(n, 10)
+    squares = 2.0 * np.sum(absolute[:, [5, 7, 8]] ** 2, axis=1)
+    for plus, other, minus in ((6, 9, 4), (4, 9, 6), (4, 6, 9)):
+        top = high[:, plus] + high[:, other] - low[:, minus]
+        bottom = low[:, plus] + low[:, other] - high[:, minus]
+        squares = squares + (0.5 * np.maximum(np.abs(top), np.abs(bottom))) ** 2
+    return absolute[:, 0], np.linalg.norm(absolute[:, 1:4], axis=1), np.sqrt(3.0 * squares)
+
+
+def _sum_over_splits(table: Array, index: NDArray[np.intp], turned: int) -> Array:
+    """Bound on the derivative of ``H_jk`` by ``turned`` joints; axes (turned joints.., j, k)."""
+    axes = np.meshgrid(*[index] * (turned + 2), indexing="ij")
+    *joints, left, right = axes
+    total = np.zeros(left.shape)
+    for split in range(2**turned):
+        a, b = left, right
+        for bit, joint in enumerate(joints):
+            if split >> bit & 1:
+                a = np.maximum(a, joint)
+            else:
+                b = np.maximum(b, joint)
+        total += table[a, b]
+    # Turning a joint before both j and k turns everything H_jk depends on: it does not change.
+    moves = np.min(joints, axis=0) > np.minimum(left, right)
+    return total * moves
+
+
+def _require_revolute_chain(model: pin.Model) -> None:
+    for i in range(1, model.njoints):
+        if model.parents[i] != i - 1 or not model.joints[i].shortname().startswith("JointModelR"):
+            raise ModelError(
+                f"joint '{model.names[i]}' ({model.joints[i].shortname()}) is not the next revolute joint of a chain; "
+                "the error bounds of the estimator hold for serial arms with revolute joints only"
+            )
+
+
+class InertialRegressor:
+    """The momentum regressors without their friction and armature columns.
+
+    Args:
+        robot: The robot or its Pinocchio model.
+        n: Number of joints.
+    """
+
+    def __init__(self, robot: RobotModel | pin.Model, n: int):
+        self._regressor = MomentumRegressor(robot)
+        self._count = INERTIAL * n
+
+    def evaluate(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """``W_m`` and ``W_c`` at q, v (N, n), each (N, n, 10 n)."""
+        momentum, force = self._regressor.evaluate(q, v)
+        return momentum[..., : self._count], force[..., : self._count]
+
+    def integrate(self, q: Array, v: Array, weights: Array) -> Array:
+        """``sum_k weights_k W_c(q_k, v_k)``, (n, 10 n)."""
+        return self._regressor.integrate(q, v, weights)[..., : self._count]
+
+
+class WindowModel:
+    """Constants of the windows of one robot.
+
+    Args:
+        robot: The arm, its parameter box and the guarantees of its sensors.
+        settings: Quadrature, error terms and assumptions.
+        unknowns: Split of the parameters (``describe_unknowns`` of the same robot and settings).
+    """
+
+    def __init__(self, robot: RobotModel, settings: EstimatorSettings, unknowns: Unknowns):
+        self.n = robot.n
+        self.settings = settings
+        self.unknowns = unknowns
+        self.sensors = robot.sensors
+        self.joint_names = robot.joint_names
+        self.position_error = 0.5 * robot.sensors.position_resolution
+        """Largest position error, (n,) [rad]."""
+        self.acceleration = settings.acceleration_factor * robot.limits.a_max
+        """Largest acceleration between samples, (n,) [rad/s^2]."""
+        self.acceleration_change = settings.acceleration_change * robot.limits.a_max
+        """Largest change of acceleration between two samples while no joint may stick or reverse, (n,) [rad/s^2]."""
+        self.center = unknowns.total.center
+        self.radius = unknowns.total.radius
+        self.regressor = InertialRegressor(robot, robot.n)
+        strength = float(np.linalg.norm(robot.gravity))
+        self.tilt = strength * 2.0 * np.sin(0.5 * settings.gravity_cone)
+        """Largest distance of the true gravity vector from the nominal one [m/s^2]."""
+        self.curvature = CurvatureBounds(robot.pin_model, unknowns.total, strength + self.tilt)
+        self.tilted = tilted_regressors(robot) if settings.gravity_cone > 0.0 else []
+        """Regressors for unit gravity across (two) and along nominal gravity; ``W_c`` is affine in gravity."""
+
+    def magnitude(self, columns: Array) -> Array:
+        """Largest ``|columns @ theta|`` over the box of all inertial parameters, (..., p) to (...)."""
+        return np.abs(columns @ self.center) + np.abs(columns) @ self.radius
+
+
+def tilted_regressors(robot: RobotModel) -> list[InertialRegressor]:
+    """Regressors of the robot for unit gravity along three axes: two across nominal gravity and one along it."""
+    along = robot.gravity / np.linalg.norm(robot.gravity)
+    first = np.cross(along, np.eye(3)[int(np.argmin(np.abs(along)))])
+    first /= np.linalg.norm(first)
+    regressors = []
+    for axis in (first, np.cross(along, first), along):
+        model = pin.Model(robot.pin_model)
+        model.gravity = pin.Motion(axis, np.zeros(3))
+        regressors.append(InertialRegressor(model, robot.n))
+    return regressors

@@ -1,0 +1,117 @@
+"""All motions of the Bezier family from one state, as affine functions of their end positions.
+
+Every motion is ``q(t) = q0 + f_v(t) v0 + f_a(t) a0 + blend(t) x`` with ``x = q1 - q0``, joint by joint, and so are its
+velocities and accelerations: limits on them are intervals of x, and derivatives along x are three numbers per time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial import Polynomial
+from numpy.typing import NDArray
+
+from sysid_ros.core.trajectories.base import State
+
+Array = NDArray[np.float64]
+
+_S = Polynomial([0.0, 1.0])
+# Over s = t / duration, from the control points q0, q0 + v0 T / 5, q0 + 2 v0 T / 5 + a0 T^2 / 20 and three times q1.
+_SHAPES = (
+    _S * (1 - _S) ** 4 + 4 * _S**2 * (1 - _S) ** 3,  # of v0 T
+    _S**2 * (1 - _S) ** 3 / 2,  # of a0 T^2
+    10 * _S**3 - 15 * _S**4 + 6 * _S**5,  # of x
+)
+
+
+def _coefficients(order: int) -> Array:
+    """Of a derivative of the shapes by power of s, (3, 6)."""
+    derivatives = [shape.deriv(order).coef for shape in _SHAPES]
+    return np.stack([np.pad(coefficients, (0, 6 - coefficients.size)) for coefficients in derivatives])
+
+
+def _gentlest() -> tuple[float, float]:
+    """End offset with the smallest integral of the squared acceleration, per v0 T and per a0 T^2."""
+    accelerations = [shape.deriv(2) for shape in _SHAPES]
+    by_velocity, by_acceleration, square = ((accelerations[2] * one).integ()(1.0) for one in accelerations)
+    return -float(by_velocity / square), -float(by_acceleration / square)
+
+
+_COEFFICIENTS = np.stack([_coefficients(order) for order in range(3)])
+"""Of position, velocity and acceleration (first index) per shape (second index), (3, 3, 6)."""
+_GENTLEST = _gentlest()
+
+
+def shape_functions(duration: float, times: Array) -> Array:
+    """Position, velocity and acceleration (first index) at times (T,) per v0, a0 and x (second index), (3, 3, T)."""
+    powers = (np.asarray(times) / duration) ** np.arange(6)[:, None]
+    orders, scales = duration ** -np.arange(3.0), np.array([duration, duration**2, 1.0])
+    return (orders[:, None, None] * scales[:, None] * _COEFFICIENTS) @ powers
+
+
+@dataclass(frozen=True)
+class MotionBasis:
+    """The motions of one start state at chosen times.
+
+    Attributes:
+        times: Times since the start, (T,) [s].
+        free: Positions, velocities and accelerations of the motion that ends where it starts, (3, T, n).
+        blend: What they change by per unit of ``x``, (3, T) [-, 1/s, 1/s^2].
+    """
+
+    times: Array
+    free: Array
+    blend: Array
+
+    @classmethod
+    def of(cls, start: State, duration: float, times: Array) -> MotionBasis:
+        """The basis for a start (position, velocity, acceleration), each (n,), at times (T,) in ``[0, duration]``."""
+        shapes = shape_functions(duration, times)
+        q0, v0, a0 = start
+        free = shapes[:, 0, :, None] * v0 + shapes[:, 1, :, None] * a0
+        free[0] += q0
+        return cls(np.asarray(times), free, shapes[:, 2])
+
+    @classmethod
+    def continuation(cls, start: State, duration: float, take_over: float, times: Array) -> MotionBasis:
+        """The motions that take over and go to the same ends in another ``duration``: one way on from every motion.
+
+        Args:
+            start: Position, velocity and acceleration of the first motions, each (n,).
+            duration: Duration of both motions [s].
+            take_over: Time at which the second begins [s].
+            times: Times since then, (T,) [s].
+        """
+        q0, v0, a0 = start
+        first, second = shape_functions(duration, np.array([take_over]))[..., 0], shape_functions(duration, times)
+        # Per v0, a0 and x: state at take-over, distance left to the end, and what they make of the second motion.
+        left = np.array([0.0, 0.0, 1.0]) - first[0]
+        shapes = np.einsum("oct,ci->oit", second, np.stack([first[1], first[2], left]))
+        shapes[0] += first[0][:, None]
+        free = shapes[:, 0, :, None] * v0 + shapes[:, 1, :, None] * a0
+        free[0] += q0
+        return cls(take_over + np.asarray(times), free, shapes[:, 2])
+
+    def joined(self, other: MotionBasis) -> MotionBasis:
+        """The times of both, these first."""
+        parts = ((self.times, other.times, 0), (self.free, other.free, 1), (self.blend, other.blend, 1))
+        return MotionBasis(*(np.concatenate([one, two], axis=axis) for one, two, axis in parts))
+
+    def states(self, x: Array) -> State:
+        """Positions, velocities and accelerations, each (B T, n), of motions with end offsets x (B, n) [rad]."""
+        n = x.shape[1]
+        values = self.free[:, None] + self.blend[:, None, :, None] * x[None, :, None, :]
+        q, v, a = values.reshape(3, -1, n)
+        return q, v, a
+
+    def chain(self, dq: Array, dv: Array, da: Array) -> Array:
+        """Derivatives along x, summed over times (..., n), from those with respect to the states, each (..., T, n)."""
+        blends = self.blend[..., None]
+        return (dq * blends[0] + dv * blends[1] + da * blends[2]).sum(axis=-2)
+
+
+def gentlest_offset(start: State, duration: float) -> Array:
+    """End offset (n,) [rad] of the motion with the smallest integral of the squared acceleration, joint by joint."""
+    by_velocity, by_acceleration = _GENTLEST
+    return by_velocity * duration * start[1] + by_acceleration * duration**2 * start[2]

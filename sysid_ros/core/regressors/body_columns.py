@@ -1,0 +1,256 @@
+"""Inertias of bodies and subtrees for given parameters, many samples at once, in base axes about the base origin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.inertia import inertia_matrix
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.regressors.joint_tree import Frames, JointTree, Workspace, cross, extend
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Inertias:
+    """Inertia of each body, or of each subtree, about the base origin (layout: see :mod:`vectors`).
+
+    Attributes:
+        mass: (n,) [kg].
+        first: First moment of mass, (n, 5, N) [kg m].
+        second: Rotational inertia, (n, 3, 3, N) [kg m^2].
+    """
+
+    mass: Array
+    first: Array
+    second: Array
+
+    def apply(self, motions: Array) -> Array:
+        """Returns the momenta (n, 2, 5, N), moment then force, of the motion vectors (n, 2, 5, N)."""
+        result, scratch = np.empty_like(motions), np.empty_like(motions[:, 0, :3])
+        angular, linear = motions[:, 0], motions[:, 1]
+        cross(self.first, linear, result[:, 0, :3], scratch)
+        result[:, 0, :3] += np.einsum("iabt,ibt->iat", self.second, angular[:, :3])
+        cross(angular, self.first, result[:, 1, :3], scratch)
+        result[:, 1, :3] += self.mass[:, None, None] * linear[:, :3]
+        return extend(result)
+
+    def of_subtrees(self, parents: tuple[int, ...]) -> Inertias:
+        """Returns the inertia of each body together with all bodies beyond it."""
+        return Inertias(*(sum_subtrees(values, parents) for values in (self.mass, self.first, self.second)))
+
+
+def body_inertias(theta: Array, frames: Frames) -> Inertias:
+    """Expresses the bodies' inertias in the base.
+
+    Args:
+        theta: Inertial parameters, (10 n,) or longer.
+        frames: Poses of the bodies for N samples.
+
+    Returns:
+        Inertias of the n bodies.
+
+    Source: parallel axes for any first moment ``c`` about the body's origin ``p``:
+    ``R I R^T + 2 (p . c) 1 - c p^T - p c^T + m ((p . p) 1 - p p^T)``.
+    """
+    n, samples = len(frames.origin), frames.origin.shape[-1]
+    parameters = theta[: INERTIAL * n].reshape(n, INERTIAL)
+    mass, rotation, origin = parameters[:, 0], frames.rotation[:, :, :3], frames.origin[:, :3]
+    moment = np.einsum("ibat,ib->iat", rotation, parameters[:, 1:4])  # about the body's origin
+    first = np.empty((n, 5, samples))
+    np.add(moment, mass[:, None, None] * origin, out=first[:, :3])
+
+    about_body = np.stack([inertia_matrix(values) for values in parameters])
+    second = np.einsum("ibat,ibdt->iadt", rotation, np.einsum("ibc,icdt->ibdt", about_body, rotation))
+    product = (moment + 0.5 * mass[:, None, None] * origin)[:, :, None] * origin[:, None]
+    second -= product + product.transpose(0, 2, 1, 3)
+    trace = 2.0 * np.einsum("iaat->it", product)
+    second += np.eye(3)[:, :, None] * trace[:, None, None]
+    return Inertias(mass, extend(first), second)
+
+
+def sum_subtrees(values: Array, parents: tuple[int, ...]) -> Array:
+    """Adds to the entry of each body, along the first axis, the entries of all bodies beyond it."""
+    result = values.copy()
+    for body in reversed(range(len(parents))):
+        if parents[body] >= 0:
+            result[parents[body]] += result[body]
+    return result
+
+
+# Columns of the inertia (xx, xy, yy, xz, yz, zz), Pinocchio's order, as pairs of body axes.
+INERTIA_AXES = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
+
+
+@dataclass(frozen=True)
+class WrenchColumns:
+    """Wrenches about the base origin in base axes, per inertial parameter.
+
+    Attributes:
+        moment: (m, 10, 3, N).
+        force: (m, 4, 5, N); the inertia has none.
+    """
+
+    moment: Array
+    force: Array
+
+
+class BodyWrenches:
+    """Evaluates wrench columns of selected bodies.
+
+    Args:
+        bodies: Bodies (0-based), a slice or an index array.
+        workspace: Where the results live.
+    """
+
+    def __init__(self, bodies: slice | NDArray[np.intp], workspace: Workspace):
+        self.bodies = bodies
+        self.workspace = workspace
+
+    def columns(self, frames: Frames, twists: Array, name: str) -> WrenchColumns:
+        """Momentum columns of the bodies for motion vectors (n, 2, 5, N) (force columns for accelerations)."""
+        rotation, origin = frames.rotation[self.bodies], frames.origin[self.bodies]
+        angular, linear = twists[self.bodies, 0], twists[self.bodies, 1]
+        m, samples = len(origin), origin.shape[-1]
+        moment = self.workspace.array(name + " moment", m, 10, 3, samples)
+        force = self.workspace.array(name + " force", m, 4, 5, samples)
+        scratch = self.workspace.array("wrench scratch", 2, m, 4, 3, samples)
+
+        velocity = force[:, 0]  # of the body frame's origin: the momentum of a unit mass
+        cross(angular, origin, velocity[:, :3], scratch[0, :, 0])
+        velocity[:, :3] += linear[:, :3]
+        extend(velocity)
+        cross(angular[:, None], rotation, force[:, 1:, :3], scratch[0, :, 1:])
+        extend(force[:, 1:])
+        cross(origin[:, None], force, moment[:, :4], scratch[0])
+        moment[:, 1:4] += cross(rotation, velocity[:, None], scratch[1, :, 1:], scratch[0, :, 1:])
+        self._inertia_columns(rotation, angular, moment[:, 4:])
+        return WrenchColumns(moment, force)
+
+    def gravity_moment(self, frames: Frames, gravity: Array) -> Array:
+        """Moments of weight about the base origin per (m, m c), (m, 4, 3, N); a mass's force is ``gravity`` itself."""
+        rotation, origin = frames.rotation[self.bodies], frames.origin[self.bodies]
+        m, samples = len(origin), origin.shape[-1]
+        field = np.append(gravity, gravity[:2])[:, None]
+        moment = self.workspace.array("gravity moment", m, 4, 3, samples)
+        scratch = self.workspace.array("wrench scratch", m, 4, 3, samples)
+        cross(origin, field, moment[:, 0], scratch[:, 0])
+        cross(rotation, field, moment[:, 1:], scratch[:, 1:])
+        return moment
+
+    def _inertia_columns(self, rotation: Array, angular: Array, out: Array) -> None:
+        """Writes the angular momentum ``R I R^T w`` of unit inertias into ``out`` (m, 6, 3, N)."""
+        m, samples = len(angular), angular.shape[-1]
+        spin = self.workspace.array("spin", m, 3, samples)  # angular velocity in body axes
+        np.einsum("ibat,iat->ibt", rotation[:, :, :3], angular[:, :3], out=spin)
+        scratch = self.workspace.array("wrench scratch", m, 3, samples)
+        for k, (b, c) in enumerate(INERTIA_AXES):
+            column = out[:, k]
+            np.multiply(rotation[:, b, :3], spin[:, c, None], out=column)
+            if b != c:
+                column += np.multiply(rotation[:, c, :3], spin[:, b, None], out=scratch)
+
+
+def write_rows(motions: Array, out: Array) -> None:
+    """Copies motion vectors (n, 2, 5, N) sample by sample into ``out`` (N, n, 6)."""
+    for part in range(2):
+        out[:, :, 3 * part : 3 * part + 3] = motions[:, part, :3].transpose(2, 0, 1)
+
+
+def write_columns(columns: WrenchColumns, out: Array) -> None:
+    """Copies wrench columns sample by sample into ``out`` (N, 6, m, 10), whose inertia forces are already zero."""
+    out[:, :3] = columns.moment.transpose(3, 2, 0, 1)
+    out[:, 3:, :, :4] = columns.force[:, :, :3].transpose(3, 2, 0, 1)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns ``[10 per selected body | 4 per joint]`` of a regressor.
+
+    Attributes:
+        n: Number of joints.
+        bodies: Selected bodies, 1..n, in the order of the columns.
+        has_friction: Whether friction and armature act on the measured torque; if not, their columns stay zero.
+    """
+
+    n: int
+    bodies: tuple[int, ...]
+    has_friction: bool
+
+    @classmethod
+    def select(
+        cls, robot: RobotModel | pin.Model, meaning: EffortMeaning | None, bodies: Sequence[int] | None
+    ) -> Columns:
+        """Chooses columns.
+
+        Args:
+            robot: The robot; a bare Pinocchio model counts as measured on the motor side.
+            meaning: What the effort signal measures; by default what the robot's sensors say.
+            bodies: Bodies whose inertial columns are wanted, 1..n; all by default.
+
+        Raises:
+            ParameterOutOfRange: A body does not exist or is listed twice.
+        """
+        is_robot = isinstance(robot, RobotModel)
+        n = robot.n if is_robot else robot.nv
+        if meaning is None:
+            meaning = robot.sensors.effort_meaning if is_robot else EffortMeaning.MOTOR_SIDE
+        chosen = tuple(range(1, n + 1)) if bodies is None else tuple(int(body) for body in bodies)
+        if not chosen or len(set(chosen)) != len(chosen) or not all(1 <= body <= n for body in chosen):
+            raise ParameterOutOfRange("bodies", chosen, f"different numbers of bodies, at least one, each 1 to {n}")
+        return cls(n, chosen, meaning is EffortMeaning.MOTOR_SIDE)
+
+    @property
+    def inertial(self) -> int:
+        """Number of inertial columns; the friction columns follow."""
+        return INERTIAL * len(self.bodies)
+
+    @property
+    def count(self) -> int:
+        """Number of columns."""
+        return self.inertial + FRICTION * self.n
+
+    @property
+    def indices(self) -> NDArray[np.intp]:
+        """Entry of ``theta`` (14 n,) that each column multiplies, (count,)."""
+        inertial = [np.arange(INERTIAL * (body - 1), INERTIAL * body) for body in self.bodies]
+        return np.concatenate([*inertial, INERTIAL * self.n + np.arange(FRICTION * self.n)])
+
+    @property
+    def body_index(self) -> slice | NDArray[np.intp]:
+        """0-based index of the selected bodies, a slice (which numpy need not copy) if they are consecutive."""
+        first, last = self.bodies[0] - 1, self.bodies[-1]
+        is_range = self.bodies == tuple(range(first + 1, last + 1))
+        return slice(first, last) if is_range else np.array(self.bodies) - 1
+
+    def clear_unrelated(self, regressor: Array, tree: JointTree) -> None:
+        """Zeroes, in (..., n, count), the columns of bodies that the joint of the row does not move."""
+        for k, body in enumerate(self.bodies):
+            rows = np.flatnonzero(~tree.is_ancestor[:, body - 1])
+            if rows.size:
+                block = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == rows.size else rows
+                regressor[..., block, INERTIAL * k : INERTIAL * (k + 1)] = 0.0
+
+    def write_friction(self, regressor: Array, coulomb: Array, viscous: Array, armature: Array, offset: float) -> None:
+        """Writes the friction columns of (..., n, count).
+
+        Args:
+            regressor: Written in place.
+            coulomb: Factor of F_c, (..., n).
+            viscous: Factor of F_v, (..., n).
+            armature: Factor of I_a, (..., n).
+            offset: Factor of beta.
+        """
+        block = regressor[..., self.inertial :]
+        block[...] = 0.0
+        if not self.has_friction:
+            return
+        joints = np.einsum("...jjk->...jk", block.reshape(*block.shape[:-1], self.n, FRICTION))  # a view: (..., n, 4)
+        for k, factor in enumerate((coulomb, viscous, armature, offset)):
+            joints[..., k] = factor

@@ -1,0 +1,233 @@
+"""What acts on the tracking errors in a motion: the smooth part of the model error, and the rough rest.
+
+The smooth part ``M^-1 Y(q_d, v_d, v_d, a_d) (theta - theta_0)`` is a known function of time but for the parameters, so
+its rate is bounded too, and the integral action suppresses it. Of the rough rest only the size is known: what friction
+does near rest, and what the errors themselves, measuring, waiting and holding add. Norms are those of
+:mod:`model_terms`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.core.tracking_bound.inertia_columns import largest_eigenvalue
+from sysid_ros.core.tracking_bound.model_terms import ModelTerms
+from sysid_ros.core.tracking_bound.motion import MotionSamples
+from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Bounds of a vector signal, sample by sample.
+
+    Attributes:
+        entries: Of the magnitude of each entry, (N, n).
+        norm: Of its norm, (N,).
+    """
+
+    entries: Array
+    norm: Array
+
+
+@dataclass(frozen=True)
+class SmoothDisturbance:
+    """The smooth part, in accelerations.
+
+    Attributes:
+        size: Of the disturbance, at the nodes [rad/s^2].
+        rate: Of its slope, over the intervals [rad/s^3].
+        jumps: Of its jumps, one after the other [rad/s^2].
+    """
+
+    size: Signal
+    rate: Signal
+    jumps: Signal
+
+
+def compute_smooth(
+    regressor: TorqueRegressor,
+    model: ControlModel,
+    uncertainty: InertialUncertainty,
+    settings: RobustSettings,
+    samples: MotionSamples,
+    inertia: Array,
+) -> SmoothDisturbance:
+    """Bounds the smooth part over all parameters there may be.
+
+    It is linear in them, so the vertices and the widths of the boxes give its largest entries exactly.
+
+    Args:
+        regressor: Torque of the arm, motor side.
+        model: Boxes of the friction.
+        uncertainty: What may be wrong with the inertial parameters.
+        settings: Where friction is compensated in full.
+        samples: The motion, N nodes.
+        inertia: Nominal inertia at the nodes, (N, n, n).
+    """
+    n = samples.q.shape[1]
+    split = INERTIAL * n
+    lower, upper = (bound[split:] - model.theta[split:] for bound in (model.theta_box.lower, model.theta_box.upper))
+    friction, friction_radius = 0.5 * (lower + upper), np.nextafter(0.5 * (upper - lower), np.inf)
+    radius = np.concatenate([uncertainty.spread[:split], friction_radius])
+
+    def columns(q: Array, v: Array, a: Array, metric: Array) -> Array:
+        share = settings.friction_share(v)
+        return np.linalg.solve(metric, regressor.evaluate(q, v, a, direction=share))
+
+    def middle(values: Array, payload: Array) -> Array:  # (N, n)
+        inertial = np.einsum("til,tl->ti", values[..., :split], uncertainty.center(payload)[:, :split])
+        return inertial + values[..., split:] @ friction
+
+    def bound(center: Array, values: Array, metric: Array) -> Signal:
+        vertices, last, width = uncertainty.vertices, values[..., uncertainty.last], np.abs(values) @ radius
+        norm = vertices.largest_length(center, last, metric)
+        norm += np.sqrt(np.einsum("ti,tij,tj->t", width, np.abs(metric), width, optimize=True))
+        return Signal(vertices.largest_entries(center, last) + width, norm)
+
+    values = columns(samples.q, samples.v, samples.a, inertia)
+    center = middle(values, samples.payload)
+    at = [interval for interval, *_ in samples.jumps]
+    sides = (np.array([jump[k] for jump in samples.jumps]).reshape(-1, n) for k in (1, 2))
+    before, after = (columns(samples.q[at], samples.v[at], a, inertia[at]) for a in sides)
+    return SmoothDisturbance(
+        size=bound(center, values, inertia),
+        rate=bound(samples.slopes(center), samples.slopes(values), inertia[1:]),
+        jumps=bound(middle(after - before, samples.payload[at]), after - before, inertia[at]),
+    )
+
+
+def bound_friction(model: ControlModel, settings: RobustSettings, v_d: Array, velocity: Array) -> Array:
+    """Bounds what the friction compensation misses of true friction, (N - 1, n) [Nm].
+
+    Where the desired speed exceeds the velocity error, the true velocity has its sign, and only what the ramp holds
+    back is missing; elsewhere friction may have either sign, or any value in between at rest.
+
+    Args:
+        model: Boxes of the friction.
+        settings: Where friction is compensated in full.
+        v_d: Desired velocities at the nodes, (N, n) [rad/s].
+        velocity: Bound of the velocity error in the intervals, (N - 1, n) [rad/s].
+    """
+    speed = np.abs(v_d)
+    turns = v_d[:-1] * v_d[1:] <= 0.0
+    slowest = np.where(turns, 0.0, np.minimum(speed[:-1], speed[1:]))
+    fastest = np.minimum(np.maximum(speed[:-1], speed[1:]), velocity)
+    missing = np.where(
+        slowest > velocity,
+        1.0 - settings.friction_share(slowest),
+        1.0 + settings.friction_share(fastest),
+    )
+    return model.friction_upper()[:, 0] * missing
+
+
+def bound_torques(inverse: Array, torques: Array) -> Signal:
+    """Bounds ``M^-1 h`` for every torque ``|h| <= torques``, (N, n) [Nm]; ``inverse`` is ``M^-1``, (N, n, n)."""
+    n = torques.shape[1]
+    rows, columns = np.triu_indices(n)
+    # The largest norm is that of a corner: sum_ij s_i s_j h_i h_j M^-1_ij for the signs s of its entries.
+    terms = torques[:, rows] * torques[:, columns] * inverse[:, rows, columns] * np.where(rows == columns, 1.0, 2.0)
+    signs = np.array(list(product((1.0,), *((1.0, -1.0),) * (n - 1))))
+    norm = np.sqrt(np.maximum((terms @ (signs[:, rows] * signs[:, columns]).T).max(axis=1), 0.0))
+    return Signal((np.abs(inverse) @ torques[..., None])[..., 0], norm)
+
+
+@dataclass(frozen=True)
+class Feedthrough:
+    """Bounds the rough disturbance but for Coulomb friction, at S samples of a motion.
+
+    In the norm it is at most ``constant + (position + position_velocity |de| + position_acceleration |dde|) |e| +
+    (velocity + velocity_squared |de|) |de| + acceleration |dde| + (feedback + feedback_velocity |de|) |f|``, each
+    factor (S,). docs/control.md lists what they stand for.
+    """
+
+    constant: Array
+    position: Array
+    velocity: Array
+    velocity_squared: Array
+    position_velocity: Array
+    position_acceleration: Array
+    acceleration: Array
+    feedback: Array
+    feedback_velocity: Array
+
+    def evaluate(self, position: Array, velocity: Array, acceleration: Array, feedback: Array) -> Array:
+        """The bound for norms of the errors and of the feedback, (S,) each."""
+        return (
+            self.constant
+            + (self.position + self.position_velocity * velocity + self.position_acceleration * acceleration) * position
+            + (self.velocity + self.velocity_squared * velocity) * velocity
+            + self.acceleration * acceleration
+            + (self.feedback + self.feedback_velocity * velocity) * feedback
+        )
+
+
+def compute_feedthrough(
+    robot: RobotModel,
+    model: ControlModel,
+    settings: RobustSettings,
+    terms: ModelTerms,
+    largest_ratio: float,
+    v: Array,
+    a: Array,
+    jerk: Array,
+) -> Feedthrough:
+    """Computes the factors.
+
+    Args:
+        robot: Sensors of the arm.
+        model: Model and boxes.
+        settings: Gains and timing.
+        terms: Terms at S samples of the motion.
+        largest_ratio: Largest eigenvalue of E, which a nominal payload that changes acts on.
+        v: Velocities there, (S, n) [rad/s].
+        a: Accelerations there, (S, n) [rad/s^2].
+        jerk: Largest jerk near them, (S, n) [rad/s^3].
+    """
+    k, age = settings.position_gain, settings.period + settings.delay
+    inverse = np.linalg.inv(terms.inertia)
+
+    def norm(values: Array) -> Array:
+        size = np.broadcast_to(np.abs(values), v.shape)
+        return np.sqrt(np.einsum("si,sij,sj->s", size, np.abs(terms.inertia), size))
+
+    def damping(values: Array) -> Array:
+        root = np.sqrt(values)
+        return largest_eigenvalue(root[:, None] * inverse * root)
+
+    coulomb, viscous = np.abs(model.friction[:, 0]), np.abs(model.friction[:, 1])
+    viscous_radius = robot.friction(np.maximum(*(np.abs(bound) for bound in model.deviation)))[:, 1]
+    error_q, error_v = norm(0.5 * robot.sensors.position_resolution), norm(robot.sensors.velocity_error)
+    stale_v = error_v + age * norm(a)
+    late_friction = age * np.abs(a) * (2.0 * coulomb / settings.friction_speed + viscous)
+    late_friction = late_friction + viscous * robot.sensors.velocity_error
+    stale_k = age * norm(a) + k * error_q  # of v_d + K e
+    return Feedthrough(
+        constant=terms.torque_slope * error_q
+        + age * terms.torque_rate
+        + terms.coriolis_rate * (stale_v + stale_k)
+        + age * norm(jerk)
+        + bound_torques(inverse, late_friction).norm,
+        position=terms.model_slope + k * (terms.coriolis_rate + terms.coriolis_slope * stale_v),
+        velocity=terms.torque_slope * age
+        + terms.drag_rate
+        + terms.payload_rate * largest_ratio
+        + damping(viscous_radius)
+        + terms.coriolis_rate * k * age
+        + terms.coriolis_slope * stale_k,
+        velocity_squared=terms.drag_slope + terms.coriolis_slope * k * age,
+        position_velocity=k * terms.coriolis_slope,
+        position_acceleration=k * terms.coriolis_slope * age,
+        acceleration=age * (terms.coriolis_rate + damping(viscous)),
+        feedback=terms.inertia_slope * error_q + age * terms.inertia_rate,
+        feedback_velocity=terms.inertia_slope * age,
+    )

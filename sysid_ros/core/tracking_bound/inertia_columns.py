@@ -1,0 +1,143 @@
+"""The inertia matrix and its derivatives by inertial parameter, at many positions at once.
+
+With the Jacobian ``J = [J_v; J_w]`` of a body in its own frame, its part of the inertia is ``J^T I J``, and ``I`` is
+linear in the ten parameters. A column of J turns with every joint between its own and the body: for joints k before j
+before the body ``dJ_k/dq_j = J_k x J_j`` (the motion product), and zero else, as a frame that moves along sees
+nothing of what is behind it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import NDArray
+
+from sysid_ros.core.model.inertia import unit_inertias
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
+
+Array = NDArray[np.float64]
+
+_ROUNDING = 1e-9
+"""Relative allowance with which a matrix is left out because another one is certainly larger."""
+_POWERS = (1, 2, 4)
+"""Powers of matrices of which traces are compared."""
+
+
+def congruence(factor: Array, matrices: Array) -> Array:
+    """``F X F^T`` of X (S, ..., n, n) with F (S, n, n)."""
+    count, n, _ = factor.shape
+    right = matrices.reshape(count, -1, n) @ np.swapaxes(factor, 1, 2)  # all rows in one product
+    return factor.reshape(count, *(1,) * (matrices.ndim - 3), n, n) @ right.reshape(matrices.shape)
+
+
+def magnitude(matrices: Array) -> Array:
+    """Matrix absolute values ``(X^2)^1/2`` of symmetric matrices (..., n, n)."""
+    values, vectors = np.linalg.eigh(matrices)
+    return (vectors * np.abs(values)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+def square_root(matrices: Array) -> Array:
+    """Square roots of positive semidefinite matrices (..., n, n)."""
+    values, vectors = np.linalg.eigh(matrices)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+def largest_eigenvalue(matrices: Array) -> Array:
+    """Largest eigenvalues of symmetric matrices (..., n, n)."""
+    return np.linalg.eigvalsh(matrices)[..., -1]
+
+
+def largest_of_any(matrices: Array) -> Array:
+    """Largest eigenvalue of any of K positive semidefinite matrices, (S,), of (S, K, n, n).
+
+    With powers p that is at most ``(tr X^2p)^1/2p`` and at least ``(tr X^2p / tr X^p)^1/p``, which leaves few matrices
+    to be looked at.
+    """
+    count, several, n, _ = matrices.shape
+    all_traces = np.einsum("skaa->sk", matrices)
+    scale = np.maximum(all_traces.max(axis=1), 1e-300)  # powers of what is much smaller may vanish
+    sample, which = np.divmod(np.arange(count * several), several)
+    powers = matrices.reshape(-1, n, n) / scale[sample, None, None]
+    traces = all_traces.ravel() / scale[sample]
+    for exponent in _POWERS:
+        squares = np.einsum("kab,kab->k", powers, powers)
+        least = np.zeros(count)
+        np.maximum.at(least, sample, (squares / np.maximum(traces, 1e-300)) ** (1.0 / exponent))
+        kept = (squares > 0.0) & (squares ** (0.5 / exponent) >= (1.0 - _ROUNDING) * least[sample])
+        sample, which, traces = sample[kept], which[kept], squares[kept]
+        if exponent < _POWERS[-1]:
+            powers = powers[kept] @ powers[kept]
+    result = np.zeros(count)
+    np.maximum.at(result, sample, largest_eigenvalue(matrices[sample, which]))
+    return result
+
+
+_LINEAR_FIRST = np.array([3, 4, 5, 0, 1, 2])
+_PARAMETER_INERTIAS = unit_inertias()[:, _LINEAR_FIRST[:, None], _LINEAR_FIRST]
+"""Spatial inertia of each parameter of a body, (10, 6, 6), in the order of Pinocchio's Jacobians."""
+
+_SKEW = np.array([pin.skew(axis) for axis in np.eye(3)])
+"""Matrices of the cross products with the axes, (3, 3, 3)."""
+
+
+def inertia_columns(robot: RobotModel, q: Array) -> Array:
+    """The inertia by inertial parameter and armature, (S, n, n, 11 n), at positions (S, n) [rad]."""
+    n = robot.n
+    columns = np.zeros((len(q), (INERTIAL + 1) * n, n, n))
+    for body, jacobian in enumerate(_body_jacobians(robot, q)):
+        own = _without_outer(jacobian)
+        m = own.shape[-1]
+        columns[:, robot.inertial_slice(body + 1), :m, :m] = _products(own, own)
+    joints = np.arange(n)
+    columns[:, INERTIAL * n + joints, joints, joints] = 1.0
+    return columns.transpose(0, 2, 3, 1)
+
+
+def coriolis_columns(robot: RobotModel, q: Array) -> Array:
+    """``C(q, e_j)`` by inertial parameter and armature (which adds nothing), (S, j, n, n, 11 n); Christoffel's."""
+    n = robot.n
+    columns = np.zeros((len(q), (INERTIAL + 1) * n, n, n, n))
+    for body, jacobian in enumerate(_body_jacobians(robot, q)):
+        own = _without_outer(jacobian)
+        m = own.shape[-1]
+        half = _products(_position_derivative(own), own[:, None]).swapaxes(1, 2)  # (S, 10, j, a, b)
+        slope = half + half.swapaxes(3, 4)  # dH/dq_j
+        # C(e_j)_ab = (dH_ab/dq_j + dH_aj/dq_b - dH_jb/dq_a) / 2
+        christoffel = 0.5 * (slope + slope.transpose(0, 1, 4, 3, 2) - slope.transpose(0, 1, 3, 2, 4))
+        columns[:, robot.inertial_slice(body + 1), :m, :m, :m] = christoffel
+    return columns.transpose(0, 2, 3, 4, 1)
+
+
+def _body_jacobians(robot: RobotModel, q: Array) -> Array:
+    """Jacobians of all bodies in their own frames, linear and then angular, (n, S, 6, n)."""
+    model, n = robot.pin_model, robot.n
+    data, result = model.createData(), np.empty((n, len(q), 6, n))
+    for sample, position in enumerate(np.asarray(q, dtype=float)):
+        pin.computeJointJacobians(model, data, position)
+        for body in range(n):
+            result[body, sample] = pin.getJointJacobian(model, data, body + 1, pin.LOCAL)
+    return result
+
+
+def _without_outer(jacobian: Array) -> Array:
+    """A Jacobian (S, 6, n) up to the last joint that moves the body, (S, 6, m)."""
+    return jacobian[..., : np.flatnonzero(jacobian.any(axis=(0, 1)))[-1] + 1]
+
+
+def _position_derivative(jacobian: Array) -> Array:
+    """Derivatives of the Jacobians (S, 6, m) of a body by the first m joints, base first, (S, j, 6, m)."""
+    count, _, m = jacobian.shape
+    linear, angular = jacobian[:, None, :3], jacobian[:, None, 3:]  # (S, 1, 3, j)
+    # Matrices that make J_k x J_j of J_j, (S, k, 3, 3).
+    by_linear, by_angular = (
+        (x[:, 0].swapaxes(1, 2) @ _SKEW.reshape(3, 9)).reshape(count, m, 3, 3) for x in (linear, angular)
+    )
+    turned = np.concatenate([by_angular @ linear + by_linear @ angular, by_angular @ angular], axis=2)  # (S, k, 6, j)
+    is_before = np.arange(m)[:, None] < np.arange(m)  # [k, j]: joint k is nearer to the base
+    return (turned * is_before[:, None]).transpose(0, 3, 2, 1)
+
+
+def _products(left: Array, right: Array) -> Array:
+    """``A^T I_l B`` for the ten parameters of a body, of A and B (..., 6, m), (..., 10, m, m)."""
+    turned = (_PARAMETER_INERTIAS.reshape(-1, 6) @ right).reshape(*right.shape[:-2], INERTIAL, *right.shape[-2:])
+    return np.swapaxes(left, -1, -2)[..., None, :, :] @ turned

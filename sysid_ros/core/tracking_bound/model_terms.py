@@ -1,0 +1,228 @@
+"""How the nominal model and what is uncertain about it act on the tracking errors, at samples of a motion.
+
+All of it is linear in the parameters and comes from the Slotine-Li regressor. With ``C(q, x)``, the Christoffel matrix
+at velocity x, ``dH/dq . x = C(q, x) + C(q, x)^T`` and ``C(q, x) y = C(q, y) x``. Everything is measured relative to the
+nominal inertia M: velocities x by ``|x| = (x^T M x)^1/2``, torques h by ``|h| = (h^T M^-1 h)^1/2``, and a matrix that
+makes torques of velocities by its norm, the largest singular value of ``M^-1/2 X M^-1/2``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.core.tracking_bound.inertia_columns import (
+    congruence,
+    coriolis_columns,
+    inertia_columns,
+    largest_eigenvalue,
+    square_root,
+)
+from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty
+
+Array = NDArray[np.float64]
+
+_STEP = 1e-4
+"""Step of the central differences in position [rad]."""
+_MOST_IMPORTANT, _IMPORTANT = 4, 20
+"""Parameters of which the spread is bounded most tightly, and less tightly."""
+
+
+@dataclass(frozen=True)
+class ModelTerms:
+    """Terms at S samples, (S,) each but for the last two. D stands for H - M, C_0 for the nominal C, C_D for C - C_0.
+
+    A *slope* is the largest norm for any velocity x of norm one, a *rate* the norm for the desired velocity. Terms with
+    D are the largest for any parameters there may be.
+
+    Attributes:
+        model_slope: Of the derivative of ``M^-1 Y(q, v_d, v_d, a_d) (theta - theta_0)`` by position [1/s^2].
+        torque_slope: Of the derivative of the nominal torque of the motion by position [1/s^2].
+        torque_rate: Norm of the same derivative times the desired velocity.
+        inertia_slope: Of M [(kg m^2)^-1/2].
+        inertia_rate: Of M [1/s].
+        payload_rate: Share of that which is due to a nominal payload that changes [1/s].
+        ratio_slope: Of ``E = M^-1 H``.
+        ratio_rate: Of E, but for a nominal payload that changes [1/s].
+        coriolis_slope: Of ``C_0(q, x)``.
+        coriolis_rate: Of ``C_0(q, v_d)`` [1/s].
+        drag_slope: Of ``C_0(q, x) - C_D(q, x)^T + dM/dx M^-1 D``, which acts on velocity errors.
+        drag_rate: Of ``C_0 + C_D - C_D^T + dM/dt M^-1 D`` at the desired velocity [1/s].
+        inertia: M, (S, n, n) [kg m^2].
+        torque_gradient: Magnitude of the derivative of torque i by position j, (S, n, n) [Nm/rad].
+    """
+
+    model_slope: Array
+    torque_slope: Array
+    torque_rate: Array
+    inertia_slope: Array
+    inertia_rate: Array
+    payload_rate: Array
+    ratio_slope: Array
+    ratio_rate: Array
+    coriolis_slope: Array
+    coriolis_rate: Array
+    drag_slope: Array
+    drag_rate: Array
+    inertia: Array
+    torque_gradient: Array
+
+
+def compute_model_terms(
+    robot: RobotModel,
+    regressor: TorqueRegressor,
+    model: ControlModel,
+    uncertainty: InertialUncertainty,
+    q: Array,
+    v: Array,
+    a: Array,
+    payload: Array,
+    payload_rate: Array,
+) -> ModelTerms:
+    """Evaluates the terms at samples of a motion.
+
+    Norms are convex, so over the convex hull of the vertices they are largest at one of them.
+
+    Args:
+        robot: The arm.
+        regressor: Its torque, motor side.
+        model: Boxes of the friction.
+        uncertainty: What may be wrong with the inertial parameters.
+        q: Positions, (S, n) [rad].
+        v: Velocities, (S, n) [rad/s].
+        a: Accelerations, (S, n) [rad/s^2].
+        payload: Nominal payloads, (S, 10).
+        payload_rate: Rates at which these change near the samples, (S, R, 10) [1/s].
+    """
+    n = robot.n
+    theta, center, radius = uncertainty.nominal(payload), uncertainty.center(payload), uncertainty.spread
+
+    def nominal(matrices: Array) -> Array:  # (S, l, ...) to (S, ...)
+        return _combine(theta[:, None], matrices)[:, 0]
+
+    def spread(matrices: Array) -> Array:  # (S, l, n, n)
+        return slope_spread(matrices[:, :, None])
+
+    def slope_spread(matrices: Array) -> Array:  # (S, l, x, n, n)
+        middle = _combine(center[:, None], matrices)[:, 0]
+        return uncertainty.vertices.largest_norm(middle, matrices[:, uncertainty.last]) + _spread(matrices, radius)
+
+    ratio_columns = np.moveaxis(inertia_columns(robot, q), -1, 1)  # (S, l, n, n), with the armatures
+    inertia = nominal(ratio_columns)
+    factor = np.linalg.inv(np.linalg.cholesky(inertia))  # (S, n, n), M^-1/2
+    gradient = _position_gradient(regressor, q, v, a)  # (S, i, j, l)
+    # x = factor^T xi with |xi| <= 1 are the velocities of norm one.
+    christoffel = np.moveaxis(coriolis_columns(robot, q), -1, 1)  # (S, l, j, n, n)
+    coriolis = _along(factor, congruence(factor, christoffel))  # (S, l, x, n, n)
+    xi = np.linalg.solve(np.swapaxes(factor, 1, 2), v[..., None])[..., 0]
+    coriolis_now = _along(xi[:, None], coriolis)[:, :, 0]
+    ratios = congruence(factor, ratio_columns)
+    changing = _combine(payload_rate, ratios[:, uncertainty.last])  # dM/dt by the nominal payload, (S, R, n, n)
+    changing_norm = _norm(changing).max(axis=1)
+
+    inertias, inertias_now = (x + np.swapaxes(x, -1, -2) for x in (coriolis, coriolis_now))
+    turned, turned_now = nominal(inertias), nominal(inertias_now)  # dM/dx and dM/dt
+    carried, carried_now = turned[:, None] @ ratios[:, :, None], turned_now[:, None] @ ratios
+    own, own_now = nominal(coriolis), nominal(coriolis_now)
+    drag = _slope(own) + slope_spread(carried - np.swapaxes(coriolis, -1, -2))
+    drag_now = _norm(own_now) + spread(carried_now + coriolis_now - np.swapaxes(coriolis_now, -1, -2))
+
+    # Of M^-1 Y: the derivative of Y, less what a changing M does to M^-1 Y.
+    inertial = slice(0, INERTIAL * n)
+    columns = regressor.evaluate(q, v, a)[..., inertial]
+    accelerations = np.linalg.solve(inertia, columns)
+    nominal_coriolis = nominal(christoffel)  # (S, j, n, n)
+    joint_inertias = nominal_coriolis + np.swapaxes(nominal_coriolis, -1, -2)  # dM/dq_j
+    moving = np.einsum("sjab,sbl->sajl", joint_inertias, accelerations)
+    torque_gradient = np.einsum("sijl,sl->sij", gradient, theta[:, inertial])
+    model_columns = congruence(factor, np.moveaxis(gradient - moving, -1, 1))
+    swapped = np.einsum("sia,sal,srl->sri", factor, columns[..., uncertainty.last], payload_rate, optimize=True)
+    # What friction and armature add to the model error, where M changes.
+    rest = robot.friction(np.maximum(*(np.abs(bound) for bound in model.deviation)))
+    passive = rest[:, 0] + rest[:, 1] * np.abs(v) + rest[:, 2] * np.abs(a) + rest[:, 3]
+    passive_norm = np.sqrt(np.einsum("si,sij,sj->s", passive, np.abs(np.linalg.inv(inertia)), passive))
+    return ModelTerms(
+        model_slope=spread(model_columns) + _slope(turned) * passive_norm,
+        torque_slope=_norm(factor @ torque_gradient @ np.swapaxes(factor, -1, -2)),
+        torque_rate=np.linalg.norm(np.einsum("sia,sab,sb->si", factor, torque_gradient, v), axis=-1)
+        + np.linalg.norm(swapped, axis=-1).max(axis=1),
+        inertia_slope=_slope(turned),
+        inertia_rate=_norm(turned_now) + changing_norm,
+        payload_rate=changing_norm,
+        ratio_slope=slope_spread(inertias - carried),
+        ratio_rate=spread(inertias_now - carried_now),
+        coriolis_slope=_slope(own),
+        coriolis_rate=_norm(own_now),
+        drag_slope=drag,
+        drag_rate=drag_now,
+        inertia=inertia,
+        torque_gradient=np.abs(torque_gradient),
+    )
+
+
+def _position_gradient(regressor: TorqueRegressor, q: Array, v: Array, a: Array) -> Array:
+    """Derivative by position of the inertial columns of the motion's torque, (S, i, j, l)."""
+    count, n = q.shape
+    shifts = _STEP * np.concatenate([np.eye(n), -np.eye(n)])
+    shifted = (q[:, None] + shifts).reshape(-1, n)
+    v, a = np.repeat(v, 2 * n, axis=0), np.repeat(a, 2 * n, axis=0)
+    values = regressor.evaluate(shifted, v, a).reshape(count, 2, n, n, -1)[..., : INERTIAL * n]
+    return ((values[:, 0] - values[:, 1]) / (2.0 * _STEP)).transpose(0, 2, 1, 3)
+
+
+def _norm(matrices: Array) -> Array:
+    """Largest singular values of matrices (..., n, n)."""
+    return np.linalg.norm(matrices, ord=2, axis=(-2, -1))
+
+
+def _slope(matrices: Array) -> Array:
+    """Bounds the norm of ``sum_x xi_x X_x`` over ``|xi| <= 1`` by that of ``(sum_x X_x X_x^T)^1/2``, X (S, x, n, n)."""
+    return np.sqrt(largest_eigenvalue(np.einsum("...xab,...xcb->...ac", matrices, matrices, optimize=True)))
+
+
+def _combine(weights: Array, matrices: Array) -> Array:
+    """``sum_l w_kl X_l`` of X (S, l, ...), of as many parameters as there are, with weights (S, K, L), (S, K, ...)."""
+    count, parameters, *shape = matrices.shape
+    flat = matrices.reshape(count, parameters, -1)
+    return (weights[..., :parameters] @ flat).reshape(count, weights.shape[1], *shape)
+
+
+def _along(directions: Array, matrices: Array) -> Array:
+    """``sum_j d_xj X_lj`` of X (S, l, j, n, n) with directions (S, x, j), (S, l, x, n, n)."""
+    count, parameters, joints, *shape = matrices.shape
+    flat = matrices.reshape(count, parameters, joints, -1)
+    return (directions[:, None] @ flat).reshape(count, parameters, directions.shape[1], *shape)
+
+
+def _spread(matrices: Array, radius: Array) -> Array:
+    """Bounds the norm of ``sum_x sum_l xi_x d_l X_lx`` over ``|xi| <= 1`` and ``|d_l| <= radius_l``.
+
+    With ``L_l = sum_x X_lx X_lx^T`` and R_l likewise from the right, it is at most ``(|sum_l radius_l L_l^1/2| |sum_l
+    radius_l R_l^1/2|)^1/2``. That is evaluated for the parameters that matter most; for the next ones the cheaper
+    ``(sum_l radius_l w_l |sum_l radius_l L_l / w_l|)^1/2``, which holds for any weights w, and for what matters least
+    ``sum_l radius_l (tr L_l)^1/2``.
+
+    Args:
+        matrices: X, (S, l, x, n, n).
+        radius: (L,), of the l parameters and maybe more.
+    """
+    radius = radius[: matrices.shape[1]]
+    size = np.sqrt(np.einsum("slxab,slxab->sl", matrices, matrices))
+    order = np.argsort(-(radius * size).max(axis=0))
+    first, second, rest = np.split(order, [_MOST_IMPORTANT, _MOST_IMPORTANT + _IMPORTANT])
+    # As (S, l, a, x b) or (S, l, b, x a), so that a product sums over x.
+    some = matrices[:, first]
+    sides = (some.transpose(0, 1, *axes).reshape(*some.shape[:2], some.shape[3], -1) for axes in ((3, 2, 4), (4, 2, 3)))
+    roots = (square_root(x @ np.swapaxes(x, -1, -2)) for x in sides)
+    largest = [largest_eigenvalue(np.tensordot(root, radius[first], (1, 0))) for root in roots]
+    weights = np.maximum(size[:, second], 1e-300)
+    scaled = np.sqrt(radius[second] / weights)[..., None, None, None] * matrices[:, second]
+    scaled = scaled.transpose(0, 3, 1, 2, 4).reshape(len(scaled), scaled.shape[3], -1)
+    products = scaled @ np.swapaxes(scaled, 1, 2)
+    middle = np.sqrt(weights @ radius[second] * largest_eigenvalue(products))
+    return np.sqrt(largest[0] * largest[1]) + middle + size[:, rest] @ radius[rest]

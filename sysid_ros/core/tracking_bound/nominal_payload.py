@@ -1,0 +1,136 @@
+"""Which payload the controller should take for true while it hardly knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.tracking_bound.bound import bound_motion
+from sysid_ros.core.tracking_bound.inertia_ratio import inertia_ratios
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty, inertial_uncertainties
+
+Array = NDArray[np.float64]
+
+_KEPT = 0.65
+"""The payload that was asked for is kept where the true inertia is at least this share of the nominal one."""
+_LEAST = 0.75
+"""Otherwise it is made so light that the true inertia is about this share at least."""
+_LIGHT_GYRATION = 0.03
+"""Radius of gyration of the lightest payload that is tried [m]."""
+_WEIGHED_SHARES = (0.04, 0.08, 0.12, 0.16, 0.25)
+"""Shares of the heaviest payload that are tried once the payload has been weighed."""
+_GAIN = 0.9
+"""A change of the nominal payload takes seconds at rest; it has to make the bounds this much smaller at least."""
+_SHARES = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.17, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
+
+
+def choose_payload(robot: RobotModel, boxes: tuple[Box, Box] | None = None, payload: ArrayLike | None = None) -> Array:
+    """A nominal payload with which the tracking bound is small; give it to the controller and to the bound.
+
+    Feedback is shaped by the nominal inertia. Too heavy a payload makes it too strong for a light one: delay and
+    sampling amplify errors. One that is too light only makes it slower. What is wrong with it is learnt anyway.
+
+    Args:
+        robot: The arm.
+        boxes: Boxes of the parameters of arm (14 n,) and payload (10,); the robot's own if None.
+        payload: The best guess, (10,), kept where it is good enough; None as in :meth:`ControlModel.of_boxes`.
+
+    Returns:
+        A payload inside its box, (10,).
+    """
+    model = ControlModel.of_boxes(robot, boxes, payload)
+    options = inertial_uncertainties(robot, model)
+    low, high = _ratios(robot, options, model.payload)
+    if low >= _KEPT:
+        return np.array(model.payload)
+    found = []
+    for candidate in _candidates(model, options[-1]):
+        low, high = _ratios(robot, options, candidate)
+        found.append((high / max(min(low, _LEAST), 1e-9) ** 2, candidate))
+    return min(found, key=lambda one: one[0])[1]
+
+
+def _candidates(model: ControlModel, uncertainty: InertialUncertainty) -> list[Array]:
+    """Payloads inside the box between a light one and the mean of the heaviest."""
+    box, heavy = model.payload_box, _heaviest(uncertainty)
+    body = uncertainty.theta[uncertainty.last] if uncertainty.payloads.replaces else np.zeros(10)
+    mass = max(float(box.lower[0] + body[0]), 0.0)
+    moment = np.clip(0.0, box.lower[1:4] + body[1:4], box.upper[1:4] + body[1:4])
+    com = moment / mass if mass > 0.0 else np.zeros(3)
+    light = from_com_form(mass, com, mass * _LIGHT_GYRATION**2 * np.eye(3))
+    return [np.clip(light + share * (heavy - light) - body, box.lower, box.upper) for share in _SHARES]
+
+
+def _heaviest(uncertainty: InertialUncertainty) -> Array:
+    """Mean of the heaviest payloads there may be, (10,)."""
+    upper = uncertainty.payloads.upper[-1]
+    return upper[upper[:, 0] >= upper[:, 0].max()].mean(axis=0)
+
+
+def _ratios(robot: RobotModel, options: list[InertialUncertainty], payload: Array) -> tuple[float, float]:
+    """Smallest and largest inertia ratio at the home posture; no range at all where no arm has this payload."""
+    try:
+        ranges = [inertia_ratios(robot, one, robot.home[None], payload[None]) for one in options]
+    except np.linalg.LinAlgError:  # the nominal inertia is not positive
+        return 0.0, np.inf
+    return max(float(low[0]) for low, _ in ranges), min(float(high[0]) for _, high in ranges)
+
+
+def weighed_payload(robot: RobotModel, boxes: tuple[Box, Box], present: ArrayLike, posture: ArrayLike) -> Array:
+    """The nominal payload for motions to come, when the payload has been weighed and the arm still rests.
+
+    A small share of the heaviest payload there may be: its weight is learnt anyway, and its inertia makes the feedback
+    of light joints stronger just where an unknown payload slows it down. Which share is best is found by the bounds
+    themselves: of the torque of feedback and of the position errors while the posture is held.
+
+    Args:
+        robot: The arm.
+        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
+        present: What the controller takes for true now, (10,); kept where no other payload is clearly better.
+        posture: Posture, (n,) [rad].
+    """
+    posture, present = np.asarray(posture, dtype=float), np.array(present, dtype=float)
+    uncertainty = inertial_uncertainties(robot, ControlModel.of_boxes(robot, boxes, None))[-1]
+    if uncertainty.payloads.replaces:
+        return present
+    heavy = _heaviest(uncertainty)
+
+    def cost(payload: Array) -> float:
+        try:
+            bound = bound_motion(robot, boxes, payload, posture)
+        except BoundNotAvailable:
+            return np.inf
+        return float((bound.torque / robot.limits.tau_max).max() * bound.position.max())
+
+    found = cost(present)
+    least, best = min(((cost(share * heavy), share * heavy) for share in _WEIGHED_SHARES), key=lambda one: one[0])
+    return best if least < _GAIN * found else present
+
+
+def best_payload(
+    robot: RobotModel, boxes: tuple[Box, Box], candidates: Sequence[ArrayLike], posture: ArrayLike
+) -> Array:
+    """The nominal payload with which feedback needs the smallest share of the torque limits to hold a posture.
+
+    Args:
+        robot: The arm.
+        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
+        candidates: Payloads, (10,) each; the first is kept where no bound says anything.
+        posture: Posture, (n,) [rad].
+    """
+
+    def need(payload: Array) -> float:
+        try:
+            bound = bound_motion(robot, boxes, payload, np.asarray(posture, dtype=float))
+        except BoundNotAvailable:
+            return np.inf
+        return float((bound.torque / robot.limits.tau_max).max())
+
+    return min((np.array(one, dtype=float) for one in candidates), key=need)

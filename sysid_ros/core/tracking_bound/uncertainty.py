@@ -1,0 +1,293 @@
+"""What may be wrong with the inertia of a model: the arm's parameters in a box, the last body in a smaller set.
+
+Parameters are ordered as ``[inertial (10 n) | armature (n)]`` here: what the inertia depends on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.model.inertia import from_com_form, inertia_matrix, pack
+from sysid_ros.core.model.robot import INERTIAL, PayloadShape, RobotModel
+from sysid_ros.core.tracking_bound.inertia_columns import largest_of_any
+
+Array = NDArray[np.float64]
+
+
+class Vertices:
+    """Points about a center.
+
+    Args:
+        offsets: Differences to the center, (K, 10).
+    """
+
+    def __init__(self, offsets: Array):
+        self._used = np.flatnonzero(np.any(offsets != 0.0, axis=0))
+        self._offsets = offsets[:, self._used]
+        factors = np.column_stack([np.ones(len(offsets)), self._offsets])
+        self._rows, self._columns = np.triu_indices(factors.shape[1])
+        self._products = factors[:, self._rows] * factors[:, self._columns]  # (K, P (P + 1) / 2)
+
+    def largest_norm(self, center: Array, parts: Array) -> Array:
+        """Bounds the norm of ``sum_x xi_x X_x`` over ``|xi| <= 1`` by that of ``(sum_x X_x X_x^T)^1/2``.
+
+        Of a single matrix, which makes it one of a single x, that is its largest singular value.
+
+        Args:
+            center: X of the center, (S, x, n, n).
+            parts: X by parameter of the last body, (S, 10, x, n, n).
+
+        Returns:
+            The largest of any vertex, (S,).
+        """
+        count, _, n, _ = center.shape
+        # As (S, l, a, x b), so that a product sums over x.
+        several = np.concatenate([center[:, None], parts[:, self._used]], axis=1).transpose(0, 1, 3, 2, 4)
+        flat = several.reshape(count, several.shape[1] * n, -1)
+        products = (flat @ np.swapaxes(flat, 1, 2)).reshape(count, several.shape[1], n, several.shape[1], n)
+        squares = self._combine(products.swapaxes(2, 3).reshape(count, several.shape[1], several.shape[1], n * n))
+        return np.sqrt(largest_of_any(squares.reshape(count, -1, n, n)))
+
+    def largest_length(self, center: Array, parts: Array, metric: Array) -> Array:
+        """Largest length ``(x^T M x)^1/2`` of any vertex, (T,), of vectors x.
+
+        Args:
+            center: x of the center, (T, n).
+            parts: x by parameter of the last body, (T, n, 10).
+            metric: M, (T, n, n).
+        """
+        several = np.concatenate([center[..., None], parts[..., self._used]], axis=2)
+        squares = self._combine((np.swapaxes(several, 1, 2) @ metric @ several)[..., None])
+        return np.sqrt(np.maximum(squares[..., 0].max(axis=1), 0.0))
+
+    def largest_entries(self, center: Array, parts: Array) -> Array:
+        """Largest magnitude of each entry of any vertex, (T, n); arguments as of :meth:`largest_length`."""
+        if not self._used.size:
+            return np.abs(center)
+        several = self._offsets @ np.swapaxes(parts[..., self._used], 1, 2)  # (T, K, n)
+        return np.maximum(several.max(axis=1) + center, -(several.min(axis=1) + center))
+
+    def _combine(self, products: Array) -> Array:
+        """``sum_lm o_kl o_km P_lm`` for each vertex, (S, K, r), of products P (S, l, m, r)."""
+        upper = products[:, self._rows, self._columns]
+        others = self._rows != self._columns
+        upper[:, others] += products[:, self._columns[others], self._rows[others]]
+        return self._products @ upper
+
+
+_MOMENTS = slice(4, 10)
+_DIAGONAL = [4, 6, 9]
+_PRODUCTS = ((5, 4, 6, 9), (7, 4, 9, 6), (8, 6, 9, 4))  # Ixy: Ixx, Iyy, and the moment about the third axis, ...
+_WIDE = 0.5
+"""Half widths of the moments of inertia, in units of their largest trace, from which only their signs count."""
+_PAD = 1e-12
+"""Relative rounding allowance."""
+
+
+@dataclass(frozen=True)
+class PayloadSet:
+    """Enclosures of a set P of parameters (10,) that add to those of the last body, or replace them.
+
+    Attributes:
+        replaces: Whether they are those of the last body and its payload together.
+        vertices: Every member of P is in the convex hull of these, plus ``+- radius``, (K, 10).
+        radius: (10,).
+        lower: Every member has at least the kinetic energy of some convex combination of these, (K, 10).
+        upper: And at most that of some convex combination of these, for each of O enclosures, (O, K, 10).
+    """
+
+    replaces: bool
+    vertices: Array
+    radius: Array
+    lower: Array
+    upper: Array
+
+    @classmethod
+    def of_shape(cls, mass: tuple[float, float], shape: PayloadShape) -> PayloadSet:
+        """Every object with a mass in a range and this shape.
+
+        Let c be a convex combination of the corners of its box with weights that are products over the axes. The same
+        combination of ``c_i c_j`` is exact, and that of ``c_i^2`` exceeds it by 0 to ``d_i^2``, d the half widths.
+
+        Args:
+            mass: Smallest and largest mass [kg].
+            shape: What else is known.
+        """
+        corners = [np.array(corner) for corner in product(*zip(shape.com.lower, shape.com.upper, strict=True))]
+        excess = shape.com.radius**2
+        missing = excess.sum() * np.eye(3) - np.diag(excess)  # most that the corners' moments exceed those at c, per kg
+        spin = shape.gyration**2
+        high, low = spin * np.eye(3), -missing
+        middle = 0.5 * (high + low)
+        moments = 0.5 * (np.full((3, 3), spin) + np.diag(np.diag(missing)))  # of the box about the middle, per kg
+        moments[~np.eye(3, dtype=bool)] = 0.5 * spin
+        masses = sorted(set(mass))
+
+        def objects(inertia: Array) -> Array:
+            per_kg = np.array([from_com_form(1.0, c, inertia) for c in corners])
+            return np.unique(np.concatenate([m * per_kg for m in masses]), axis=0)
+
+        radius = pack(0.0, np.zeros(3), mass[1] * moments)
+        return cls(False, objects(middle), radius * (1.0 + _PAD), objects(low), objects(high)[None])
+
+    @classmethod
+    def of_box(cls, box: Box, replaces: bool) -> PayloadSet:
+        """Every body in a box."""
+        box = tighten(box)
+        center, radius = box.center, box.radius
+        first = np.array(list(product(*zip(box.lower[:4], box.upper[:4], strict=True))))
+        spread, middle = inertia_matrix(radius), inertia_matrix(center)
+        rows = np.diag(spread.sum(axis=1))  # -rows <= X <= rows for every |X| <= spread
+        trace = 0.5 * box.upper[_DIAGONAL].sum()  # of the second moments S; I = tr(S) 1 - S <= tr(S) 1
+        upper = [_combine(first, [high]) for high in (middle + rows, trace * np.eye(3))]
+        lower = _combine(first, [middle - rows])
+        if radius[_DIAGONAL].sum() < _WIDE * trace:
+            only_moments = np.where(np.arange(INERTIAL) >= 4, radius, 0.0) * (1.0 + _PAD)
+            return cls(replaces, _combine(first, [middle]), only_moments, lower, np.stack(upper))
+        return cls(replaces, _combine(first, _moments_of_trace(trace)), np.zeros(INERTIAL), lower, np.stack(upper))
+
+
+def _combine(first: Array, moments: list[Array]) -> Array:
+    """Every mass and first moment (C, 4) with every matrix of moments of inertia (3, 3), (K, 10)."""
+    second = np.array([pack(0.0, np.zeros(3), inertia)[4:] for inertia in moments])
+    rows = np.concatenate([np.tile(first, (len(second), 1)), np.repeat(second, len(first), axis=0)], axis=1)
+    return np.unique(rows, axis=0)
+
+
+def _moments_of_trace(trace: float) -> list[Array]:
+    """Moments of inertia of which those of all bodies with ``tr(S)`` up to this are convex combinations.
+
+    ``S >= 0`` has ``|S_ij| <= (S_ii + S_jj) / 2``; this bound is linear in the diagonal, which lies in a simplex.
+    """
+    result = [np.zeros((3, 3))]
+    for axis in range(3):
+        for one, two in product((-0.5, 0.5), repeat=2):
+            second = np.zeros((3, 3))
+            second[axis, axis] = 1.0
+            second[axis, axis - 1] = second[axis - 1, axis] = one
+            second[axis, axis - 2] = second[axis - 2, axis] = two
+            result.append(trace * (1.0 + _PAD) * (np.eye(3) - second))
+    return result
+
+
+def tighten(box: Box) -> Box:
+    """The box of the bodies in a box of ten parameters, or somewhat more than it.
+
+    With second moments ``S = tr(I)/2 1 - I >= 0``: diagonal entries of I are not negative and obey the triangle
+    inequality, and ``|Ixy| = |Sxy| <= (Sxx + Syy)/2 = Izz/2``.
+    """
+    lower, upper = np.array(box.lower), np.array(box.upper)
+    lower[[0, *_DIAGONAL]] = np.maximum(lower[[0, *_DIAGONAL]], 0.0)
+    for i in range(3):
+        one, two, three = _DIAGONAL[i], _DIAGONAL[i - 1], _DIAGONAL[i - 2]
+        upper[one] = min(upper[one], upper[two] + upper[three])
+    for i in range(3):
+        one, two, three = _DIAGONAL[i], _DIAGONAL[i - 1], _DIAGONAL[i - 2]
+        lower[one] = max(lower[one], lower[two] - upper[three], lower[three] - upper[two])
+    for index, _, _, third in _PRODUCTS:
+        upper[index] = min(upper[index], 0.5 * upper[third])
+        lower[index] = max(lower[index], -0.5 * upper[third])
+    if not np.all(lower <= upper):
+        return box  # there is no body in it; nothing that is said about its bodies is wrong
+    return Box(lower, upper)
+
+
+def candidate_sets(model: ControlModel, last_body: Box) -> list[PayloadSet]:
+    """Enclosures of the payload of a model; all are valid.
+
+    Args:
+        model: Its payload box, and shape if it has one.
+        last_body: Box of the parameters of the last body without payload, (10,).
+    """
+    box = model.payload_box
+    if box.lower[0] < 0.0:  # only together with the last body is it a body
+        return [PayloadSet.of_box(box + last_body, True)]
+    sets = [PayloadSet.of_box(box, False)]
+    shape = None if model.shape is None else _narrowed(model.shape, box)
+    if shape is not None:
+        sets.append(PayloadSet.of_shape((float(box.lower[0]), float(box.upper[0])), shape))
+    return sets
+
+
+def _narrowed(shape: PayloadShape, box: Box) -> PayloadShape | None:
+    """The shape with the CoM that a box of parameters allows; None where the two have nothing in common."""
+    lightest, heaviest = float(box.lower[0]), float(box.upper[0])
+    if lightest <= 0.0:
+        return shape
+    low, high = box.lower[1:4], box.upper[1:4]
+    com = Box(np.minimum(low / lightest, low / heaviest), np.maximum(high / lightest, high / heaviest))
+    common = shape.com.intersect(com)
+    return None if common is None else PayloadShape(common, shape.gyration)
+
+
+@dataclass(frozen=True)
+class InertialUncertainty:
+    """The true inertial parameters: ``arm +- radius``, and a member of ``payloads`` added to the last body.
+
+    Attributes:
+        theta: Nominal parameters of the arm without payload, (11 n,).
+        arm: Middle of the box of the arm's, (11 n,); zero for the last body where ``payloads`` replaces it.
+        radius: Half widths, (11 n,), likewise.
+        payloads: Set of what the last body may carry, or be.
+        last: Entries of the last body.
+    """
+
+    theta: Array
+    arm: Array
+    radius: Array
+    payloads: PayloadSet
+    last: slice
+
+    @classmethod
+    def of(cls, robot: RobotModel, model: ControlModel, payloads: PayloadSet) -> InertialUncertainty:
+        """With one of the sets that :func:`inertial_uncertainties` offers."""
+        last = robot.inertial_slice(robot.n)
+        lower, upper = (inertial(robot, bound) for bound in (model.theta_box.lower, model.theta_box.upper))
+        box = Box(lower, upper)
+        arm, radius = box.center, box.radius.copy()
+        if payloads.replaces:
+            arm[last] = radius[last] = 0.0
+        return cls(inertial(robot, model.theta), arm, radius, payloads, last)
+
+    def nominal(self, payload: Array) -> Array:
+        """Nominal parameters with nominal payloads (S, 10), (S, 11 n)."""
+        total = np.repeat(self.theta[None], len(payload), axis=0)
+        total[:, self.last] += payload
+        return total
+
+    def center(self, payload: Array) -> Array:
+        """Deviation of the middle of the vertices from the nominal parameters with payloads (S, 10), (S, 11 n)."""
+        values = self.arm - self.nominal(payload)
+        values[:, self.last] += self.payloads.vertices.mean(axis=0)
+        return values
+
+    @cached_property
+    def vertices(self) -> Vertices:
+        """The vertices about their middle."""
+        return Vertices(self.payloads.vertices - self.payloads.vertices.mean(axis=0))
+
+    @property
+    def spread(self) -> Array:
+        """Half widths about the vertices, (11 n,)."""
+        radius = self.radius.copy()
+        radius[self.last] += self.payloads.radius
+        return radius
+
+
+def inertial_uncertainties(robot: RobotModel, model: ControlModel) -> list[InertialUncertainty]:
+    """Descriptions of what may be wrong with a model, each of them valid."""
+    last = robot.inertial_slice(robot.n)
+    body = Box(model.theta_box.lower[last], model.theta_box.upper[last])
+    return [InertialUncertainty.of(robot, model, payloads) for payloads in candidate_sets(model, body)]
+
+
+def inertial(robot: RobotModel, theta: Array) -> Array:
+    """The parameters the inertia depends on, (11 n,), of parameters (14 n,)."""
+    return np.concatenate([theta[: INERTIAL * robot.n], robot.friction(theta)[:, 2]])

@@ -1,0 +1,1 @@
+"""Trajectories: Bezier, Fourier, and stops along their paths."""

@@ -1,0 +1,197 @@
+"""What every trajectory offers: evaluation, extrema over all time, coefficients for the wire and a hash."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.common.errors import SysidError
+
+Array = NDArray[np.float64]
+
+State = tuple[Array, Array, Array]
+
+
+class InvalidTrajectory(SysidError):
+    """Coefficients no trajectory can be made of.
+
+    Args:
+        what: Which coefficient, with joint and unit.
+        value: What was given.
+        allowed: What is allowed, in words.
+    """
+
+    def __init__(self, what: str, value: object, allowed: str):
+        self.what = what
+        self.value = value
+        self.allowed = allowed
+        super().__init__(f"{what} is {value}; allowed: {allowed}")
+
+
+class PlanningCancelled(SysidError):
+    """Planning ended because its caller asked for it."""
+
+
+class Trajectory(ABC):
+    """A motion of n joints over ``[0, duration]`` that ends at rest. Immutable.
+
+    Outside this time the arm rests: before 0 at the start position, after ``duration`` at the end position, both with
+    zero velocity and acceleration.
+
+    Attributes:
+        kind: Name of the type on the wire.
+        n: Number of joints.
+        duration: Duration [s].
+    """
+
+    kind: str = ""
+    n: int
+    duration: float
+
+    @abstractmethod
+    def evaluate(self, t: float) -> State:
+        """State at one time, fast enough for a 1 kHz loop (a few microseconds).
+
+        Args:
+            t: Time since the start [s].
+
+        Returns:
+            Position [rad], velocity [rad/s] and acceleration [rad/s^2], each (n,).
+        """
+
+    @abstractmethod
+    def sample(self, times: ArrayLike) -> State:
+        """States at many times.
+
+        Args:
+            times: Times since the start, (N,) [s].
+
+        Returns:
+            Positions [rad], velocities [rad/s] and accelerations [rad/s^2], each (N, n).
+        """
+
+    @abstractmethod
+    def position_extrema(self) -> tuple[Array, Array]:
+        """Bounds of the positions over all time that are never exceeded: lower and upper, each (n,) [rad]."""
+
+    @abstractmethod
+    def velocity_extrema(self) -> tuple[Array, Array]:
+        """Bounds of the velocities over all time that are never exceeded: lower and upper, each (n,) [rad/s]."""
+
+    @abstractmethod
+    def acceleration_extrema(self) -> tuple[Array, Array]:
+        """Bounds of the accelerations over all time that are never exceeded: lower and upper, each (n,) [rad/s^2]."""
+
+    @property
+    @abstractmethod
+    def coefficients(self) -> dict[str, Array]:
+        """The numbers the trajectory is made of, by name, in a fixed order."""
+
+    @property
+    def start(self) -> Array:
+        """Start position, (n,) [rad]."""
+        return self.evaluate(0.0)[0]
+
+    @property
+    def end(self) -> Array:
+        """End position, (n,) [rad]."""
+        return self.evaluate(self.duration)[0]
+
+    def hash(self) -> str:
+        """Fingerprint of kind, duration and coefficients: sha256, the same on every machine, as 64 hex digits."""
+        return fingerprint(self.kind, np.array([self.duration]), *self.coefficients.values())
+
+
+class BasisTrajectory(Trajectory):
+    """A trajectory that is linear in functions of time: ``[q | v | a](t) = basis(t) @ matrix``.
+
+    Args:
+        matrix: Coefficients, (K, 3 n).
+        q_start: Start position, (n,) [rad].
+        q_end: End position, (n,) [rad].
+        duration: Duration [s].
+    """
+
+    def __init__(self, matrix: Array, q_start: Array, q_end: Array, duration: float):
+        self.n = q_start.size
+        self.duration = duration
+        self._matrix = np.ascontiguousarray(matrix)
+        self._q_start = q_start
+        self._q_end = q_end
+
+    @abstractmethod
+    def _basis(self, t: float) -> Array:
+        """Basis functions at one time inside, (K,)."""
+
+    @abstractmethod
+    def _basis_at(self, times: Array) -> Array:
+        """Basis functions at many times inside, (N, K)."""
+
+    def evaluate(self, t: float) -> State:
+        """See :meth:`Trajectory.evaluate`."""
+        n = self.n
+        if 0.0 <= t < self.duration:
+            state = self._basis(t) @ self._matrix
+            return state[:n], state[n : 2 * n], state[2 * n :]
+        resting = self._q_start if t < 0.0 else self._q_end
+        return resting.copy(), np.zeros(n), np.zeros(n)
+
+    def sample(self, times: ArrayLike) -> State:
+        """See :meth:`Trajectory.sample`."""
+        n, t = self.n, np.asarray(times, dtype=float)
+        states = self._basis_at(np.clip(t, 0.0, self.duration)) @ self._matrix
+        before, after = t < 0.0, t >= self.duration
+        states[before | after, n:] = 0.0
+        states[before, :n] = self._q_start
+        states[after, :n] = self._q_end
+        return states[:, :n], states[:, n : 2 * n], states[:, 2 * n :]
+
+
+def fingerprint(kind: str, *arrays: ArrayLike) -> str:
+    """sha256 over a name and the shapes and little-endian float64 bytes of arrays, as 64 hex digits."""
+    digest = hashlib.sha256(kind.encode())
+    for array in arrays:
+        values = np.asarray(array, dtype="<f8") + 0.0  # -0.0 and 0.0 are the same number
+        digest.update(np.array(values.shape, dtype="<i8").tobytes())
+        digest.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
+    return digest.hexdigest()
+
+
+def joint_vector(name: str, values: ArrayLike, n: int | None = None) -> Array:
+    """A read-only copy of one number per joint.
+
+    Args:
+        name: Name for the error, with its unit.
+        values: The numbers.
+        n: Number of joints; None takes as many as given.
+
+    Returns:
+        The numbers, (n,).
+
+    Raises:
+        InvalidTrajectory: The length is wrong or an entry is not finite.
+    """
+    vector = np.array(values, dtype=float)
+    if vector.ndim != 1 or vector.size == 0 or (n is not None and vector.size != n):
+        wanted = "one number per joint" if n is None else f"{n} numbers, one per joint"
+        raise InvalidTrajectory(f"the shape of {name}", vector.shape, wanted)
+    bad = np.flatnonzero(~np.isfinite(vector))
+    if bad.size:
+        raise InvalidTrajectory(f"{name} of joint {bad[0] + 1}", vector[bad[0]], "a finite number")
+    vector.setflags(write=False)
+    return vector
+
+
+def positive_number(name: str, value: float) -> float:
+    """The value as a float.
+
+    Raises:
+        InvalidTrajectory: It is not finite and positive.
+    """
+    number = float(value)
+    if not (np.isfinite(number) and number > 0.0):
+        raise InvalidTrajectory(name, number, "a finite number above 0")
+    return number

@@ -1,0 +1,243 @@
+"""Kortex frames: four header words and a payload, bare in a UDP datagram, with a prefix in a TCP stream.
+
+| word         | bits from the top                                                        |
+|--------------|--------------------------------------------------------------------------|
+| frame_info   | header version 4, frame type 4, device 8, error code 4, error sub code 12 |
+| message_info | session 16, message 16                                                   |
+| service_info | service version 4, service 12, function 16                               |
+| payload_info | reserved 8, payload length 24                                            |
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from sysid_ros.drivers.kinova_kortex.enums import FrameType, KortexDecodeError
+
+_PACKAGE = "sysid_kortex"
+_ACTUATOR_FLOATS = "position velocity torque current_motor voltage temperature_motor temperature_core"
+_BANKS = "fault_bank_a fault_bank_b warning_bank_a warning_bank_b"
+
+
+def _axes(*names: str) -> str:
+    return " ".join(f"{name}_{axis}" for name in names for axis in "xyz")
+
+
+def _run(first: int, kind: str, names: str) -> tuple[str, ...]:
+    """Fields of one type with consecutive tags."""
+    return tuple(f"{tag} {kind} {name}" for tag, name in enumerate(names.split(), first))
+
+
+_MESSAGES = {
+    "Header": _run(1, "fixed32", "frame_info message_info service_info payload_info"),
+    "Frame": ("1 Header header", "2 bytes payload"),
+    "Error": ("1 int32 error_code", "2 int32 error_sub_code", "3 bytes error_sub_string"),
+    "CreateSessionInfo": (
+        "1 bytes username", "2 uint32 session_inactivity_timeout", "3 bytes password",
+        "4 uint32 connection_inactivity_timeout",
+    ),
+    "ServoingModeInformation": ("1 int32 servoing_mode",),
+    "ControlModeInformation": ("1 int32 control_mode",),
+    "ActuatorInformation": ("1 uint32 count",),
+    "ArmStateInformation": ("1 int32 active_state",),
+    "DeviceHandle": ("1 int32 device_type", "2 uint32 device_identifier", "3 uint32 order"),
+    "DeviceHandles": ("1 repeated DeviceHandle device_handle",),
+    "ActuatorCommand": (
+        *_run(1, "fixed32", "command_id flags"),
+        *_run(3, "float", "position velocity torque_joint current_motor"),
+    ),
+    "Command": ("1 fixed32 frame_id", "2 repeated ActuatorCommand actuators", "3 bytes interconnect"),
+    "ActuatorFeedback": (
+        *_run(1, "fixed32", "command_id status_flags jitter_comm"), *_run(4, "float", _ACTUATOR_FLOATS),
+        *_run(11, "fixed32", _BANKS),
+    ),
+    "BaseFeedback": (
+        "1 uint32 active_state_connection_identifier", "2 int32 active_state",
+        *_run(3, "float", "arm_voltage arm_current temperature_cpu temperature_ambient"),
+        *_run(7, "float", _axes("imu_acceleration", "imu_angular_velocity", "tool_pose", "tool_pose_theta")),
+        *_run(19, "float", _axes("tool_twist_linear", "tool_twist_angular")),
+        *_run(25, "float", _axes("tool_external_wrench_force", "tool_external_wrench_torque")),
+        *_run(31, "fixed32", _BANKS),
+        *_run(35, "float", _axes("commanded_tool_pose", "commanded_tool_pose_theta")),
+    ),
+    "Feedback": (
+        "1 fixed32 frame_id", "2 BaseFeedback base", "3 repeated ActuatorFeedback actuators", "4 bytes interconnect",
+    ),
+}  # fmt: skip
+"""Fields of every message, each as ``tag [repeated] type name``."""
+
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {name: getattr(_FIELD, f"TYPE_{name.upper()}") for name in ("float", "fixed32", "int32", "uint32", "bytes")}
+
+
+def message_fields() -> dict[str, tuple[str, ...]]:
+    """Fields of every message, each as ``tag [repeated] type name``."""
+    return dict(_MESSAGES)
+
+
+@cache
+def message_class(name: str) -> Any:
+    """The protobuf class of a message."""
+    descriptor = _pool().FindMessageTypeByName(f"{_PACKAGE}.{name}")
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(descriptor)
+    return message_factory.MessageFactory().GetPrototype(descriptor)  # protobuf before 4.22
+
+
+@cache
+def _pool() -> descriptor_pool.DescriptorPool:
+    file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for tag, *label, kind, field_name in (field.split() for field in fields):
+            field = message.field.add(name=field_name, number=int(tag))
+            field.label = _FIELD.LABEL_REPEATED if label else _FIELD.LABEL_OPTIONAL
+            if kind in _SCALARS:
+                field.type = _SCALARS[kind]
+            else:
+                field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+TCP_MARK = bytes.fromhex("07784574526f4b07")
+"""Begin of every frame in a TCP stream; the length follows in 4 bytes, big endian."""
+LARGEST_FRAME = 65507
+"""Longest frame; longer ones cannot be a UDP datagram [bytes]."""
+ID_MODULUS = 1 << 16
+"""Message and frame counters are 16 bits."""
+
+_VERSION = 1
+_LENGTH = struct.Struct(">I")
+_PREFIX = len(TCP_MARK) + _LENGTH.size
+
+
+class Frame(NamedTuple):
+    """One frame.
+
+    Attributes:
+        kind: What it is.
+        function: Service id times 65536 plus function id.
+        session: Session id; 0 before there is one.
+        message: Message id; a response has that of its request.
+        device: Device it is for; 0 is the base.
+        payload: Encoded message.
+        error: Error code of a response.
+        sub_error: Its sub code.
+    """
+
+    kind: FrameType
+    function: int
+    session: int
+    message: int
+    device: int = 0
+    payload: bytes = b""
+    error: int = 0
+    sub_error: int = 0
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """The bytes of a frame, as in a UDP datagram."""
+    message = message_class("Frame")()
+    header = message.header
+    header.frame_info = (
+        _VERSION << 28 | frame.kind << 24 | frame.device << 16 | frame.error << 12 | frame.sub_error
+    )  # fmt: skip
+    header.message_info = frame.session << 16 | frame.message
+    header.service_info = _VERSION << 28 | frame.function
+    header.payload_info = len(frame.payload)
+    message.payload = frame.payload
+    return message.SerializeToString()
+
+
+def decode_frame(data: bytes) -> Frame:
+    """Decodes a frame.
+
+    Raises:
+        KortexDecodeError: It is none, of another version, or its length does not fit.
+    """
+    size = len(data)
+    if size > LARGEST_FRAME:
+        raise KortexDecodeError(f"longer than {LARGEST_FRAME} bytes", size)
+    message = parse("Frame", data)
+    header = message.header
+    info, service = header.frame_info, header.service_info
+    if info >> 28 != _VERSION or service >> 28 != _VERSION:
+        raise KortexDecodeError(f"versions of header {info >> 28} and service {service >> 28}, not {_VERSION}", size)
+    try:
+        kind = FrameType(info >> 24 & 0xF)
+    except ValueError:
+        raise KortexDecodeError(f"frame type {info >> 24 & 0xF}", size) from None
+    if header.payload_info & 0xFFFFFF != len(message.payload):
+        announced = header.payload_info & 0xFFFFFF
+        raise KortexDecodeError(f"payload of {len(message.payload)} bytes, {announced} announced", size)
+    words = header.message_info
+    return Frame(
+        kind, service & 0xFFFFFFF, words >> 16, words & 0xFFFF, info >> 16 & 0xFF, message.payload,
+        info >> 12 & 0xF, info & 0xFFF,
+    )  # fmt: skip
+
+
+def parse(name: str, data: bytes) -> Any:
+    """Parses a message of the schema.
+
+    Raises:
+        KortexDecodeError: The bytes are no such message.
+    """
+    try:
+        return message_class(name).FromString(data)
+    except DecodeError:
+        raise KortexDecodeError(f"no message {name}", len(data)) from None
+
+
+def wrap_for_tcp(frame: bytes) -> bytes:
+    """The bytes of a frame in a TCP stream."""
+    return TCP_MARK + _LENGTH.pack(len(frame)) + frame
+
+
+class TcpFrames:
+    """Cuts a TCP stream into frames. Keeps at most one that is not complete, of :data:`LARGEST_FRAME` at most."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    @property
+    def pending(self) -> int:
+        """Number of bytes that have come of a frame that is not complete yet."""
+        return len(self._buffer)
+
+    @property
+    def announced(self) -> int:
+        """Length of that frame with its prefix; 0 where it is not known yet [bytes]."""
+        if len(self._buffer) < _PREFIX:
+            return 0
+        return _PREFIX + _LENGTH.unpack(self._buffer[len(TCP_MARK) : _PREFIX])[0]
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Takes in what has come and returns the frames that are complete.
+
+        Raises:
+            KortexDecodeError: The stream does not go on with a frame; it cannot be followed any further.
+        """
+        self._buffer += data
+        frames = []
+        while self._buffer:
+            mark = self._buffer[: len(TCP_MARK)]
+            if mark != TCP_MARK[: len(mark)]:
+                raise KortexDecodeError("the stream is not made of Kortex frames", len(self._buffer))
+            if len(self._buffer) < _PREFIX:
+                break
+            (length,) = _LENGTH.unpack(self._buffer[len(TCP_MARK) : _PREFIX])
+            if length > LARGEST_FRAME:
+                raise KortexDecodeError(f"a frame of {length} bytes is announced", len(self._buffer))
+            if len(self._buffer) < _PREFIX + length:
+                break
+            frames.append(bytes(self._buffer[_PREFIX : _PREFIX + length]))
+            del self._buffer[: _PREFIX + length]
+        return frames

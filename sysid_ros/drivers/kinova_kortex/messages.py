@@ -1,0 +1,195 @@
+"""The cyclic messages: torques to the actuators, and what they measure; SI units on this side, degrees on the wire.
+
+Everything comes from the network, so nothing is believed: whatever is not exactly one finite value per joint is a
+:class:`KortexDecodeError`, and no other exception leaves the decoders.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.kinova_kortex.enums import ArmState, CommandFlag, DeviceType, KortexDecodeError
+from sysid_ros.drivers.kinova_kortex.frame import message_class, parse
+
+_LARGEST_ANGLE = 720.0
+"""Positions beyond this are no measurement [deg]."""
+_LARGEST_VALUE = 1e4
+"""Speeds [deg/s] and torques [Nm] beyond this are no measurement."""
+_LARGEST_DEVICE = 0xFF
+"""A frame has 8 bits for the device it is for."""
+
+
+class Command(NamedTuple):
+    """One cyclic command. Arrays are (n,).
+
+    Attributes:
+        frame: Frame id, modulo 65536; also the command id of every actuator.
+        q: Commanded positions, from 0 to 360 on the wire [deg].
+        tau: Commanded torques in joint direction [Nm].
+        flags: Flags of every actuator.
+    """
+
+    frame: int
+    q: Array
+    tau: Array
+    flags: int = CommandFlag.SERVO_ENABLE
+
+
+class Feedback(NamedTuple):
+    """One look at the arm, as the base sends it. Arrays are (n,).
+
+    Attributes:
+        frame: Frame id.
+        state: State of the arm.
+        q: Positions from 0 to 360 [deg].
+        v: Velocities [deg/s].
+        tau: Torques with the vendor's sign [Nm].
+        commands: Command ids the actuators have heard last, (n,).
+        faults: Bank A of the faults of every actuator, (n,).
+        warnings: The same of the warnings, (n,).
+        base_faults: Bank A of the faults of the base.
+        status: Status flags of every actuator, (n,).
+    """
+
+    frame: int
+    state: ArmState
+    q: Array
+    v: Array
+    tau: Array
+    commands: tuple[int, ...] = ()
+    faults: tuple[int, ...] = ()
+    warnings: tuple[int, ...] = ()
+    base_faults: int = 0
+    status: tuple[int, ...] = ()
+
+
+def encode_command(command: Command) -> bytes:
+    """The bytes of a command."""
+    message = message_class("Command")(frame_id=command.frame)
+    add, flags = message.actuators.add, int(command.flags)
+    for q, tau in zip(command.q.tolist(), command.tau.tolist(), strict=True):
+        add(command_id=command.frame, flags=flags, position=q, torque_joint=tau)
+    return message.SerializeToString()
+
+
+def decode_command(data: bytes, n: int) -> Command:
+    """Decodes a command for ``n`` actuators.
+
+    Raises:
+        KortexDecodeError: It is none, for another arm, or its ids differ.
+    """
+    message = parse("Command", data)
+    actuators, size = message.actuators, len(data)
+    if len(actuators) != n:
+        raise KortexDecodeError(f"commands for {len(actuators)} actuators, not {n}", size)
+    frame, flags = message.frame_id, actuators[0].flags
+    if frame > 0xFFFF or any(one.command_id != frame for one in actuators):
+        raise KortexDecodeError("command ids that are not the frame id", size)
+    if any(one.flags != flags for one in actuators):
+        raise KortexDecodeError("actuators with different flags", size)
+    q = _finite([one.position for one in actuators], _LARGEST_ANGLE, "position", size)
+    tau = _finite([one.torque_joint for one in actuators], _LARGEST_VALUE, "torque", size)
+    return Command(frame, q, tau, flags)
+
+
+def encode_feedback(feedback: Feedback) -> bytes:
+    """The bytes of a feedback."""
+    message = message_class("Feedback")(frame_id=feedback.frame)
+    message.base.active_state, message.base.fault_bank_a = int(feedback.state), feedback.base_faults
+    for k, (q, v, tau) in enumerate(zip(feedback.q, feedback.v, feedback.tau, strict=True)):
+        message.actuators.add(
+            command_id=feedback.commands[k], status_flags=feedback.status[k], position=q, velocity=v, torque=tau,
+            fault_bank_a=feedback.faults[k], warning_bank_a=feedback.warnings[k],
+        )  # fmt: skip
+    return message.SerializeToString()
+
+
+def decode_feedback(data: bytes, n: int) -> Feedback:
+    """Decodes a feedback of an arm with ``n`` actuators.
+
+    Raises:
+        KortexDecodeError: It is none, of another arm, or a value is no measurement.
+    """
+    return read_feedback(parse("Feedback", data), n, len(data))
+
+
+def read_feedback(message: object, n: int, size: int = 0) -> Feedback:
+    """Reads a parsed feedback; Kinova's own class has the same fields.
+
+    Args:
+        message: It.
+        n: Number of actuators it must have.
+        size: Its length, for the error [bytes].
+
+    Raises:
+        KortexDecodeError: It is of another arm, or a value is no measurement.
+    """
+    actuators = message.actuators
+    if len(actuators) != n:
+        raise KortexDecodeError(f"feedback of {len(actuators)} actuators, not {n}", size)
+    try:
+        state = ArmState(message.base.active_state)
+    except ValueError:
+        raise KortexDecodeError(f"arm state {message.base.active_state}", size) from None
+    return Feedback(
+        message.frame_id,
+        state,
+        _finite([one.position for one in actuators], _LARGEST_ANGLE, "position", size),
+        _finite([one.velocity for one in actuators], _LARGEST_VALUE, "velocity", size),
+        _finite([one.torque for one in actuators], _LARGEST_VALUE, "torque", size),
+        tuple(one.command_id for one in actuators),
+        tuple(one.fault_bank_a for one in actuators),
+        tuple(one.warning_bank_a for one in actuators),
+        message.base.fault_bank_a,
+        tuple(one.status_flags for one in actuators),
+    )
+
+
+def decode_arm_state(data: bytes) -> ArmState:
+    """Decodes the state of the arm.
+
+    Raises:
+        KortexDecodeError: It is none.
+    """
+    value = parse("ArmStateInformation", data).active_state
+    try:
+        return ArmState(value)
+    except ValueError:
+        raise KortexDecodeError(f"arm state {value}", len(data)) from None
+
+
+def decode_actuators(data: bytes) -> tuple[int, ...]:
+    """Decodes the devices of an arm; gives the ids of its actuators in ascending order, from the base to the flange.
+
+    Raises:
+        KortexDecodeError: It is no list of devices, or has ids that no frame can carry.
+    """
+    return read_actuators(parse("DeviceHandles", data), len(data))
+
+
+def read_actuators(message: object, size: int = 0) -> tuple[int, ...]:
+    """The same of a parsed message; Kinova's own class has the same fields.
+
+    Args:
+        message: It.
+        size: Its length, for the error [bytes].
+
+    Raises:
+        KortexDecodeError: An id cannot be carried by a frame (0 is the base), or is there twice.
+    """
+    kinds = {kind.value for kind in DeviceType if kind.is_actuator}
+    ids = sorted(one.device_identifier for one in message.device_handle if one.device_type in kinds)
+    if any(not 0 < one <= _LARGEST_DEVICE for one in ids) or len(set(ids)) < len(ids):
+        raise KortexDecodeError(f"device ids of actuators {ids[:10]}; they are different numbers from 1 to 255", size)
+    return tuple(ids)
+
+
+def _finite(values: list[float], largest: float, name: str, size: int) -> Array:
+    array = np.array(values)
+    # Not a number fails this comparison too.
+    if not (np.abs(array) <= largest).all():
+        raise KortexDecodeError(f"a {name} that is no measurement: {values}", size)
+    return array

@@ -1,0 +1,288 @@
+"""The TCP session: requests and answers of the services of the base."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from sysid_ros.drivers.kinova_kortex.enums import (
+    FrameType,
+    Function,
+    KortexConnectionLost,
+    KortexDecodeError,
+    KortexServerError,
+)
+from sysid_ros.drivers.kinova_kortex.frame import (
+    ID_MODULUS,
+    Frame,
+    TcpFrames,
+    decode_frame,
+    encode_frame,
+    message_class,
+    parse,
+    wrap_for_tcp,
+)
+from sysid_ros.drivers.kinova_kortex.link import Call
+from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
+
+T = TypeVar("T")
+_CHUNK = 65536
+_RETRY = 0.1
+"""Time between two attempts to connect [s]."""
+_KEEP_ALIVES = 4.0
+"""Signs of life per time-out of the connection."""
+_FRAME_TIME = 0.5
+"""How long a frame may take to come, over that time-out: the reason is to be known before silence is reported."""
+
+
+def session_request(settings: KortexSettings) -> bytes:
+    """The message that opens a session, on either transport."""
+    info = message_class("CreateSessionInfo")(
+        username=settings.username.encode(),
+        password=settings.password.encode(),
+        session_inactivity_timeout=round(1e3 * settings.session_inactivity_timeout),
+        connection_inactivity_timeout=round(1e3 * settings.connection_inactivity_timeout),
+    )
+    return info.SerializeToString()
+
+
+def error_of(call: str, frame: Frame) -> KortexServerError:
+    """The error a response stands for."""
+    text = ""
+    with contextlib.suppress(KortexDecodeError):
+        text = parse("Error", frame.payload).error_sub_string.decode(errors="replace")
+    return KortexServerError(call, frame.error, frame.sub_error, text)
+
+
+class TcpCall(Call[T]):
+    """A request on a :class:`TcpSession`.
+
+    Attributes:
+        name: What was asked.
+        message: Its message id.
+    """
+
+    def __init__(self, session: TcpSession, name: str, message: int, read: Callable[[bytes], T]):
+        self.name, self.message = name, message
+        self._session, self._read = session, read
+        self._frame: Frame | None = None
+
+    def is_done(self) -> bool:
+        """See :meth:`Call.is_done`."""
+        if self._frame is None:
+            self._session.poll()
+            self._frame = self._session.take(self.message)
+        return self._frame is not None or not self._session.is_open
+
+    def result(self) -> T:
+        """See :meth:`Call.result`."""
+        frame = self._frame
+        if frame is None:
+            raise KortexConnectionLost(self._session.reason or f"no answer to {self.name} yet")
+        if frame.error or frame.sub_error:
+            raise error_of(self.name, frame)
+        try:
+            return self._read(frame.payload)
+        except KortexDecodeError as error:
+            raise KortexConnectionLost(f"the answer to {self.name} cannot be read: {error}") from None
+
+
+class TcpSession:
+    """Connection and session on TCP; nothing waits but :meth:`open`.
+
+    Args:
+        settings: Addresses, user, time-outs.
+
+    Attributes:
+        is_open: Whether the connection stands.
+        reason: Why it does not.
+        notifications: Number of notifications heard and not used.
+    """
+
+    def __init__(self, settings: KortexSettings):
+        self._settings = settings
+        self._socket: socket.socket | None = None
+        self.is_open = False
+        self.reason = "not connected"
+        self.notifications = 0
+        self._reset()
+
+    def open(self) -> None:
+        """Connects and opens a session.
+
+        Raises:
+            KortexConnectionLost: The base cannot be reached.
+            KortexServerError: It refuses.
+        """
+        settings = self._settings
+        address = settings.robot_ip, settings.port
+        try:
+            self._socket = _connect(address, settings.connect_timeout)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.setblocking(False)
+        except OSError as error:
+            self.close()
+            raise KortexConnectionLost(f"TCP {address[0]}:{address[1]}: {error}") from None
+        self.open_session()
+
+    def open_session(self) -> None:
+        """Opens a session on the socket that is connected.
+
+        Raises:
+            KortexConnectionLost: The base does not answer.
+            KortexServerError: It refuses.
+        """
+        self._reset()
+        self.is_open, self.reason = True, ""
+        request = self.start(Function.CREATE_SESSION, session_request(self._settings))
+        self.wait(request, self._settings.connect_timeout)
+
+    def start(
+        self, function: Function, payload: bytes = b"", device: int = 0, read: Callable[[bytes], T] = lambda _: None
+    ) -> TcpCall[T]:
+        """Sends a request.
+
+        Args:
+            function: What is asked for.
+            payload: Encoded message.
+            device: Device it is for.
+            read: Turns the payload of the answer into its result.
+        """
+        self._message = (self._message + 1) % ID_MODULUS
+        frame = Frame(FrameType.REQUEST, function, self.session, self._message, device, payload)
+        self._waiting.add(self._message)
+        self._send(frame)
+        name = function.name if not device else f"{function.name} of device {device}"
+        return TcpCall(self, name, self._message, read)
+
+    def wait(self, call: TcpCall[T], seconds: float) -> T:
+        """Waits for an answer, without anything else to do meanwhile.
+
+        Raises:
+            KortexServerError: The base refused.
+            KortexConnectionLost: None came.
+        """
+        deadline = time.monotonic() + seconds
+        while not call.is_done():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0.0:
+                raise KortexConnectionLost(f"no answer to {call.name} for {seconds:g} s")
+            select.select([self._socket], [], [], remaining)
+        return call.result()
+
+    def poll(self) -> None:
+        """Takes in what has come."""
+        if not self.is_open:
+            return
+        try:
+            data = self._socket.recv(_CHUNK)
+        except BlockingIOError:
+            self._give_up_an_incomplete_frame()
+            return
+        except OSError as error:
+            self._break(f"the TCP connection has broken ({error.strerror})")
+            return
+        if not data:
+            self._break("the base has closed the TCP connection")
+            return
+        was_complete = not self._frames.pending
+        try:
+            frames = self._frames.feed(data)
+            for one in frames:
+                self._take_in(decode_frame(one))
+        except KortexDecodeError as error:
+            self._break(f"the TCP stream cannot be followed: {error}")
+            return
+        if was_complete or frames:
+            self._begun_at = time.monotonic()
+
+    def take(self, message: int) -> Frame | None:
+        """The response with a message id, if it is there."""
+        return self._responses.pop(message, None)
+
+    def keep_alive(self) -> None:
+        """Sends a sign of life if one is due, and takes in what has come. Does not wait."""
+        now = time.monotonic()
+        if self.is_open and now >= self._next_sign:
+            self._next_sign = now + self._settings.connection_inactivity_timeout / _KEEP_ALIVES
+            if self._sign is not None:  # the base must hear of us even where its answer was lost
+                self._waiting.discard(self._sign.message)
+            self._sign = self.start(Function.KEEP_ALIVE)
+        self.poll()
+        if self._sign is not None and self._sign.is_done():
+            self._sign = None
+
+    @property
+    def silence(self) -> float:
+        """How long the base has owed an answer to a sign of life [s]; infinite without a connection."""
+        if not self.is_open:
+            return float("inf")
+        return 0.0 if self._sign is None else time.monotonic() - self._heard
+
+    def close(self, seconds: float = 0.3) -> None:
+        """Closes session and connection; waits that long at most [s]. Never raises."""
+        if self.is_open:
+            with contextlib.suppress(KortexConnectionLost, KortexServerError, OSError):
+                self.wait(self.start(Function.CLOSE_SESSION), seconds)
+        self.is_open, self.reason = False, self.reason or "closed"
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _reset(self) -> None:
+        self.session = self._message = 0
+        self._frames = TcpFrames()
+        self._responses: dict[int, Frame] = {}
+        self._waiting: set[int] = set()
+        self._heard = self._begun_at = time.monotonic()
+        self._next_sign = 0.0
+        self._sign: TcpCall[None] | None = None
+
+    def _take_in(self, frame: Frame) -> None:
+        self._heard = time.monotonic()
+        if frame.kind is FrameType.PING:
+            self._send(frame._replace(kind=FrameType.PONG))
+        elif frame.kind is FrameType.NOTIFICATION:
+            self.notifications += 1
+        elif frame.kind is FrameType.RESPONSE and frame.message in self._waiting:
+            self._waiting.discard(frame.message)
+            self._responses[frame.message] = frame
+            if not self.session:  # the answer that opens the session says which it is, no other one
+                self.session = frame.session
+
+    def _give_up_an_incomplete_frame(self) -> None:
+        """Asked where nothing more has come: with a damaged length all that comes would be the rest of one frame."""
+        pending, seconds = self._frames.pending, _FRAME_TIME * self._settings.connection_inactivity_timeout
+        if pending and time.monotonic() - self._begun_at > seconds:
+            announced = self._frames.announced
+            whole = f"of {announced} bytes" if announced else "whose length is not known"
+            self._break(f"a frame {whole} is not complete after {seconds:g} s ({pending} bytes have come)")
+
+    def _send(self, frame: Frame) -> None:
+        if not self.is_open:
+            return
+        try:
+            self._socket.sendall(wrap_for_tcp(encode_frame(frame)))
+        except BlockingIOError:  # requests are few and small
+            self._break("the base has stopped reading from the TCP connection")
+        except OSError as error:
+            self._break(f"the TCP connection has broken ({error.strerror})")
+
+    def _break(self, reason: str) -> None:
+        self.is_open, self.reason = False, reason
+
+
+def _connect(address: tuple[str, int], seconds: float) -> socket.socket:
+    """A connection; a base that starts up refuses it for a while, so it is tried again for some seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return socket.create_connection(address, max(0.05, deadline - time.monotonic()))
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY)

@@ -1,0 +1,240 @@
+"""The KUKA LBR over FRI as an arm of the torque loop: the controller's messages pace it, torques answer them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.drivers.arm import Arm, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.kuka_fri.link import SEQUENCE_MODULUS, FriLink
+from sysid_ros.drivers.kuka_fri.messages import JOINTS, CommandMode, ControlMode, Monitoring, Quality, SessionState
+from sysid_ros.drivers.kuka_fri.sent_position import SentPosition
+from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup
+from sysid_ros.drivers.kuka_fri.takeover import (
+    check_compensation,
+    measure_at_rest,
+    wait_for_controller,
+    wait_for_torque_mode,
+)
+from sysid_ros.drivers.network.counters import LARGEST_GAP
+from sysid_ros.drivers.network.udp import UdpEndpoint
+from sysid_ros.drivers.takeover import hold_and_probe
+from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
+
+_WAIT_PERIODS = 2.0
+"""How long ``read`` waits for a message before it reports a missed cycle."""
+
+
+class FriArm(Arm):
+    """One LBR.
+
+    Args:
+        robot: Kinematics, limits, sensors; its ``effort_sign`` turns the vendor's torques into joint direction.
+        settings: Set-up of the client.
+
+    Raises:
+        ParameterOutOfRange: The robot is none of KUKA's, or its settings promise better velocities than can be had.
+    """
+
+    pacing = Pacing.CONTROLLER
+
+    def __init__(self, robot: RobotModel, settings: FriSettings | None = None):
+        self.settings = settings or FriSettings()
+        if robot.n != JOINTS:
+            raise ParameterOutOfRange("robot", f"{robot.name} with {robot.n} joints", "an LBR; FRI arms have 7 joints")
+        if robot.sensors.effort_meaning is not EffortMeaning.LINK_SIDE:
+            raise ParameterOutOfRange("sensors.effort_meaning", robot.sensors.effort_meaning.value, "link_side for FRI")
+        self.joint_names = robot.joint_names
+        self.period = self.settings.period
+        self._robot = robot
+        self._velocity = VelocityEstimate(require_velocity_error(robot, self.period), self.period)
+        self._sign = robot.sensors.effort_sign
+        self._compensation = ArmDynamics(robot, robot.theta_nominal, self.settings.controller_load)
+        self._position = SentPosition(robot.limits, self.settings)
+        self._link: FriLink | None = None
+        self._last: ArmState | None = None
+        self._is_commanding = False
+        self._offset_ns: int | None = None
+        self._sequence: int | None = None
+        self._missed = self._late_before = 0
+        self._first: ArmState | None = None
+        self._closed_health: dict[str, object] = {}
+        self._wait = self.settings.wait_time or _WAIT_PERIODS * self.period
+
+    def connect(self) -> None:
+        """See :meth:`Arm.connect`: monitors, tests gravity, waits for torque mode, holds the arm for a moment.
+
+        Raises:
+            TakeoverRefused: The controller, its application or the arm is not as set up.
+            GravityTestFailed: The measured torques do not balance gravity.
+        """
+        self._is_commanding = False
+        self._first = None
+        if self._link is None:
+            self._link = FriLink(self.settings, self._open())
+        try:
+            self._take_over(self._link)
+        except Exception:
+            self.close()
+            raise
+
+    def read(self) -> ArmState:
+        """See :meth:`Arm.read`."""
+        link = self._require_link("read()")
+        if self._first is not None:
+            state, self._first = self._first, None
+            return state
+        message = link.next(self._wait)
+        while message is not None and not self._is_due(message):
+            message = link.next(self._wait)
+        if message is None:
+            return self._miss_cycle(link)
+        if self._is_commanding:
+            self._require_torque_mode(link, message)
+        if message.q is None:  # in IDLE a message need not say where the arm is
+            return self._miss_cycle(link)
+        state = self._measure(message)
+        if not self._is_commanding and not message.state.is_commanding:
+            link.answer()  # keeps the session alive; in a commanding state silence ends the motion
+        return state
+
+    def command(self, tau: Array) -> None:
+        """See :meth:`Arm.command`. Sends nothing where the last ``read`` brought no message: FRI answers only."""
+        link = self._require_link("command()")
+        if not self._is_commanding:
+            raise ArmNotConnected("command()")
+        require_finite_command(tau, self.joint_names)
+        link.answer(self._position.follow(self._last.q), self._torque_to_send(tau))
+
+    def stop(self, reason: str) -> None:
+        """See :meth:`Arm.stop`. A last command that balances gravity, then silence: the controller ends the motion.
+
+        What follows within the session is answered again as soon as it only monitors.
+        """
+        if self._is_commanding and self._link is not None and self._last is not None:
+            is_overlay = self.settings.setup is TorqueSetup.OVERLAY
+            balance = np.zeros(JOINTS) if is_overlay else self._compensation.gravity(self._last.q)
+            self._link.answer(self._position.follow(self._last.q), balance)
+        self._is_commanding = False
+
+    def close(self) -> None:
+        """See :meth:`Arm.close`."""
+        self.stop("closed")
+        if self._link is not None:
+            self._late_before += self._link.late_answers
+            self._closed_health = {**self._link.health(), "session state": "not connected"}
+            self._link.close()
+        self._link = None
+
+    def health(self) -> dict[str, object]:
+        """See :meth:`Arm.health`: state of the session and counters of the network, those of the last one if closed."""
+        return self._closed_health if self._link is None else self._link.health()
+
+    @property
+    def late_answers(self) -> int:
+        """See :class:`Arm`; answers to messages of all states are counted, from the first connection on."""
+        return self._late_before + (0 if self._link is None else self._link.late_answers)
+
+    def _open(self) -> UdpEndpoint:
+        return UdpEndpoint("", self.settings.port, self.settings.robot_ip)
+
+    # Taking over
+
+    def _take_over(self, link: FriLink) -> None:
+        settings, robot = self.settings, self._robot
+        wait_for_controller(link, settings)
+        position, effort = measure_at_rest(link, settings, robot)
+        if settings.setup is TorqueSetup.OVERLAY:
+            modelled = self._compensation.gravity(position)
+            check_compensation(link, settings, robot, effort, modelled)
+        message = wait_for_torque_mode(link, settings)
+        self._offset_ns = self._sequence = self._last = None
+        self._missed = 0
+        self._velocity.reset()
+        self._position.restart(message.q)
+        self._is_commanding = True
+        # The loop answers the message that the test ends with: between two answers there must be no pause.
+        question = (
+            f"does the controller compensate gravity as the set-up '{settings.setup.value}' says, are stiffness and "
+            "damping zero, is the sign of the torques right?"
+        )
+        self._first = hold_and_probe(self, robot, settings, self._measure(message), effort, question)
+
+    # Messages
+
+    def _is_due(self, message: Monitoring) -> bool:
+        """Whether this message starts a cycle; with a receive multiplier the others only count."""
+        return self._link.session.is_answer_due or not message.state.is_commanding
+
+    def _require_torque_mode(self, link: FriLink, message: Monitoring) -> None:
+        if message.state is not SessionState.COMMANDING_ACTIVE:
+            self._is_commanding = False
+            link.answer()
+            reasons = "".join(f"; {reason}" for reason in message.stops)
+            raise ArmLost(f"the session fell back to {message.state.name} (quality {message.quality.name}){reasons}")
+        if message.command_mode is not CommandMode.TORQUE or message.control_mode not in (
+            None,
+            ControlMode.JOINT_IMPEDANCE,
+        ):
+            self._is_commanding = False
+            raise ArmLost("; ".join(("the controller has left torque mode", *message.stops)))
+
+    def _measure(self, message: Monitoring) -> ArmState:
+        now_ns = time.time_ns()
+        stamp = now_ns if message.stamp_ns is None else message.stamp_ns
+        if self._offset_ns is None:
+            self._offset_ns = now_ns - stamp
+        stamp += self._offset_ns
+        lost = self._count_lost(message)
+        missed, self._missed = max(0, int(np.ceil(lost)) - self._missed), 0
+        velocity = self._velocity.update(stamp, message.q, is_next=lost == 0.0)
+        self._last = ArmState(
+            stamp, message.q, velocity, self._sign * message.tau, True, self._faults(message), missed,
+            self._velocity.is_exact,
+        )  # fmt: skip
+        return self._last
+
+    def _count_lost(self, message: Monitoring) -> float:
+        """How many periods are missing between this message and the last one that was used, lost or overtaken [-]."""
+        last, self._sequence = self._sequence, message.sequence
+        if last is None:
+            return 0.0
+        steps = min((message.sequence - last) % SEQUENCE_MODULUS, LARGEST_GAP)  # counters may have begun again
+        return steps / max(1, message.receive_multiplier) - 1.0
+
+    def _faults(self, message: Monitoring) -> tuple[str, ...]:
+        if not self._is_commanding:
+            return ()
+        faults = list(message.stops)
+        if message.quality < Quality.GOOD:
+            faults.append(f"the connection's quality is {message.quality.name}")
+        delay = self._link.arrivals.latest - self.period
+        if delay > self.settings.late_limit:
+            faults.append(f"a message came {1e3 * delay:.1f} ms late")
+        return tuple(faults)
+
+    def _miss_cycle(self, link: FriLink) -> ArmState:
+        self._missed += 1
+        silence = link.arrivals.silence
+        if self._last is None or silence > self.settings.session_timeout:
+            self._is_commanding = False
+            raise ArmLost(f"no message of the controller for {silence:.3f} s ({link.describe_silence()})")
+        return replace(self._last, ok=False, missed=0)
+
+    # Commands
+
+    def _torque_to_send(self, tau: Array) -> Array:
+        if self.settings.setup is TorqueSetup.FULL:
+            return tau
+        q, v = self._last.q, self._last.v
+        return tau - self._compensation.torque(q, v, np.zeros(JOINTS))
+
+    def _require_link(self, call: str) -> FriLink:
+        if self._link is None:
+            raise ArmNotConnected(call)
+        return self._link

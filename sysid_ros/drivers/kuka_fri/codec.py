@@ -1,0 +1,406 @@
+"""Datagrams to messages and back, for every version of FRI.
+
+Everything comes from the network, so nothing is believed: whatever is not exactly a message of this version with seven
+finite values per joint array is a :class:`FriDecodeError`, and no other exception leaves the decoders.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.kuka_fri.messages import (
+    JOINTS,
+    Command,
+    CommandMode,
+    ControlMode,
+    DriveState,
+    FriDecodeError,
+    FriVersion,
+    Monitoring,
+    OverlayType,
+    Quality,
+    SafetyState,
+    SessionState,
+)
+
+# tag, label, type, name; `packed` is a repeated field in one piece.
+_COMMON = {
+    "JointValues": ("1 repeated double value",),
+    "TimeStamp": ("1 required uint32 sec", "2 required uint32 nanosec"),
+    "CartesianVector": ("1 packed double element",),
+    "FriIOValue": (
+        "1 required bytes name", "2 required int32 type", "3 required int32 direction",
+        "4 optional uint64 digitalValue", "5 optional double analogValue",
+    ),
+    "MessageHeader": (
+        "1 required uint32 messageIdentifier", "2 required uint32 sequenceCounter",
+        "3 required uint32 reflectedSequenceCounter",
+    ),
+    "ConnectionInfo": (
+        "1 required int32 sessionState", "2 required int32 quality", "3 optional uint32 sendPeriod",
+        "4 optional uint32 receiveMultiplier",
+    ),
+    "RobotInfo": (
+        "1 optional int32 numberOfJoints", "2 optional int32 safetyState", "5 repeated int32 driveState",
+        "6 optional int32 operationMode", "7 optional int32 controlMode",
+    ),
+    "FRIMonitoringMessage": (
+        "1 required MessageHeader header", "2 optional RobotInfo robotInfo",
+        "3 optional MessageMonitorData monitorData", "4 optional ConnectionInfo connectionInfo",
+        "5 optional MessageIpoData ipoData",
+    ),
+    "FRICommandMessage": ("1 required MessageHeader header", "2 optional MessageCommandData commandData"),
+    "MessageMonitorData": (
+        "1 optional JointValues measuredJointPosition", "2 optional JointValues measuredTorque",
+        "4 optional JointValues commandedTorque", "5 optional JointValues externalTorque",
+        "8 repeated FriIOValue readIORequest", "15 optional TimeStamp timestamp",
+    ),
+    "MessageIpoData": (
+        "1 optional JointValues jointPosition", "10 optional int32 clientCommandMode",
+        "11 optional int32 overlayType", "12 optional double trackingPerformance",
+    ),
+    "MessageCommandData": (
+        "1 optional JointValues jointPosition", "2 optional CartesianVector cartesianWrenchFeedForward",
+        "3 optional JointValues jointTorque", "5 repeated FriIOValue writeIORequest",
+    ),
+}  # fmt: skip
+
+_END_OF_MESSAGE = {
+    "Checksum": ("1 optional int32 crc32",),
+    "MessageEndOf": ("1 optional int32 messageLength", "2 optional Checksum messageChecksum"),
+    "FRIMonitoringMessage": ("15 optional MessageEndOf endOfMessageData",),
+    "FRICommandMessage": ("15 optional MessageEndOf endOfMessageData",),
+}
+
+_ONLY_1 = {
+    "Transformation": ("1 required bytes name", "2 packed double matrix", "3 optional TimeStamp timestamp"),
+    "FRIMonitoringMessage": ("6 repeated Transformation requestedTransformations",),
+    "MessageMonitorData": ("3 optional JointValues commandedJointPosition",),
+    "MessageCommandData": ("4 repeated Transformation commandedTransformations",),
+}
+
+_SINCE_2 = {
+    "QuaternionTransformation": ("1 required bytes name", "2 packed double element", "3 optional TimeStamp timestamp"),
+    "RedundancyInformation": ("1 required int32 strategy", "2 required double value"),
+    "FRIMonitoringMessage": ("6 repeated QuaternionTransformation requestedTransformations",),
+    "MessageMonitorData": (
+        "9 optional QuaternionTransformation measuredCartesianPose",
+        "10 optional RedundancyInformation measuredRedundancyInformation",
+    ),
+    "MessageIpoData": (
+        "2 optional QuaternionTransformation cartesianPose",
+        "3 optional RedundancyInformation redundancyInformation",
+    ),
+    "MessageCommandData": (
+        "4 repeated QuaternionTransformation commandedTransformations",
+        "6 optional QuaternionTransformation cartesianPose",
+        "7 optional RedundancyInformation redundancyInformation",
+    ),
+}
+
+_SINCE_2_7 = {"MessageMonitorData": ("6 optional CartesianVector externalForce",)}
+
+_PARTS = {
+    FriVersion.V1_15: (_COMMON, _END_OF_MESSAGE, _ONLY_1),
+    FriVersion.V2_5: (_COMMON, _END_OF_MESSAGE, _SINCE_2),
+    FriVersion.V2_7: (_COMMON, _SINCE_2, _SINCE_2_7),
+}
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {name: getattr(_FIELD, f"TYPE_{name.upper()}") for name in ("double", "int32", "uint32", "uint64", "bytes")}
+
+
+def fields_of(version: FriVersion) -> dict[str, tuple[str, ...]]:
+    """Fields of every message of a version, each as ``tag label type name``."""
+    messages: dict[str, tuple[str, ...]] = {}
+    for part in _PARTS[version]:
+        for name, fields in part.items():
+            messages[name] = messages.get(name, ()) + fields
+    return messages
+
+
+@cache
+def message_classes(version: FriVersion) -> dict[str, Any]:
+    """The protobuf classes of a version by message name."""
+    package = "fri_" + version.value.replace(".", "_")
+    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
+    for name, fields in fields_of(version).items():
+        message = file.message_type.add(name=name)
+        for field in fields:
+            _add_field(message, package, *field.split())
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return {name: _class_of(pool.FindMessageTypeByName(f"{package}.{name}")) for name in fields_of(version)}
+
+
+def _add_field(message: Any, package: str, tag: str, label: str, kind: str, name: str) -> None:
+    field = message.field.add(name=name, number=int(tag))
+    is_packed = label == "packed"
+    field.label = _FIELD.LABEL_REPEATED if is_packed else getattr(_FIELD, f"LABEL_{label.upper()}")
+    if kind in _SCALARS:
+        field.type = _SCALARS[kind]
+    else:
+        field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{kind}"
+    if is_packed:
+        field.options.packed = True
+
+
+def _class_of(descriptor: Any) -> Any:
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(descriptor)
+    return message_factory.MessageFactory().GetPrototype(descriptor)  # protobuf before 4.22
+
+
+MONITORING_ID = 0x245142
+COMMAND_ID = 0x34001
+LARGEST_DATAGRAM = 1500
+"""Longest message in either direction [bytes]."""
+
+_LENGTH = struct.Struct("<I")
+_WRENCH = 6
+_LARGEST_VALUE = 1e6
+"""Positions [rad], torques [Nm] and forces [N] beyond this are no measurement of any arm."""
+_LARGEST_PERIOD_MS = 100
+_LARGEST_MULTIPLIER = 100
+_NANOSECONDS = 1_000_000_000
+_Enum = TypeVar("_Enum", bound=IntEnum)
+
+
+class FriCodec:
+    """Encodes and decodes the messages of one version.
+
+    Args:
+        version: The version of the controller.
+    """
+
+    def __init__(self, version: FriVersion):
+        self.version = version
+        classes = message_classes(version)
+        self._monitoring_class = classes["FRIMonitoringMessage"]
+        self._command_class = classes["FRICommandMessage"]
+        self._is_framed = version is FriVersion.V2_7
+
+    def decode_monitoring(self, datagram: bytes) -> Monitoring:
+        """Decodes a message of the controller.
+
+        Raises:
+            FriDecodeError: It is not one.
+        """
+        message = self._parse(self._monitoring_class, datagram, MONITORING_ID)
+        size, header = len(datagram), message.header
+        fields: dict[str, Any] = {}
+        if message.HasField("connectionInfo"):
+            info = message.connectionInfo
+            state = _member(SessionState, info.sessionState, "sessionState", size)
+            quality = _member(Quality, info.quality, "quality", size)
+            period, multiplier = info.sendPeriod, info.receiveMultiplier
+            if period > _LARGEST_PERIOD_MS or multiplier > _LARGEST_MULTIPLIER:
+                raise FriDecodeError(f"send period {period} ms, receive multiplier {multiplier}", size)
+            fields["send_period"], fields["receive_multiplier"] = 1e-3 * period, max(1, multiplier)
+        else:
+            state, quality = SessionState.IDLE, Quality.POOR
+        if message.HasField("robotInfo"):
+            fields.update(_read_robot_info(message.robotInfo, size))
+        count = fields.get("joint_count", JOINTS)
+        if state is not SessionState.IDLE and count != JOINTS:
+            raise FriDecodeError(f"an arm with {count} joints; FRI arms have {JOINTS}", size)
+        if message.HasField("monitorData"):
+            fields.update(self._read_monitor_data(message.monitorData, size))
+        if message.HasField("ipoData"):
+            fields.update(_read_ipo_data(message.ipoData, size))
+        return Monitoring(header.sequenceCounter, header.reflectedSequenceCounter, state, quality, **fields)
+
+    def decode_command(self, datagram: bytes) -> Command:
+        """Decodes a message of the client.
+
+        Raises:
+            FriDecodeError: It is not one.
+        """
+        message = self._parse(self._command_class, datagram, COMMAND_ID)
+        size, header = len(datagram), message.header
+        q = tau = wrench = None
+        if message.HasField("commandData"):
+            data = message.commandData
+            q, tau = _joints(data, "jointPosition", size), _joints(data, "jointTorque", size)
+            if data.HasField("cartesianWrenchFeedForward"):
+                wrench = _finite(data.cartesianWrenchFeedForward.element, _WRENCH, "wrench", size)
+        return Command(header.sequenceCounter, header.reflectedSequenceCounter, q, tau, wrench)
+
+    def encode_command(self, command: Command) -> bytes:
+        """Encodes a message of the client."""
+        message = self._command_class()
+        self._write_header(message.header, COMMAND_ID, command.sequence, command.reflected)
+        if command.q is not None:
+            _write_joints(message.commandData.jointPosition, command.q)
+        if command.wrench is not None:
+            message.commandData.cartesianWrenchFeedForward.element.extend(map(float, command.wrench))
+        if command.tau is not None:
+            _write_joints(message.commandData.jointTorque, command.tau)
+        return self._frame(message.SerializeToString())
+
+    def encode_monitoring(self, state: Monitoring) -> bytes:
+        """Encodes a message of the controller."""
+        message = self._monitoring_class()
+        self._write_header(message.header, MONITORING_ID, state.sequence, state.reflected)
+        _write_robot_info(message.robotInfo, state)
+        self._write_monitor_data(message.monitorData, state)
+        info = message.connectionInfo
+        info.sessionState, info.quality = int(state.state), int(state.quality)
+        info.sendPeriod, info.receiveMultiplier = round(1e3 * state.send_period), state.receive_multiplier
+        ipo = message.ipoData
+        if state.q_ipo is not None:
+            _write_joints(ipo.jointPosition, state.q_ipo)
+        ipo.clientCommandMode, ipo.overlayType = int(state.command_mode or 0), int(state.overlay or 0)
+        ipo.trackingPerformance = state.tracking_performance
+        return self._frame(message.SerializeToString())
+
+    # Framing
+
+    def _frame(self, message: bytes) -> bytes:
+        if not self._is_framed:
+            return message
+        return _LENGTH.pack(len(message)) + message + _LENGTH.pack(zlib.crc32(message))
+
+    def _parse(self, kind: Any, datagram: bytes, identifier: int) -> Any:
+        size = len(datagram)
+        if size > LARGEST_DATAGRAM:
+            raise FriDecodeError(f"longer than {LARGEST_DATAGRAM} bytes", size)
+        message = kind()
+        try:
+            message.ParseFromString(self._unframe(datagram))
+            is_complete = message.IsInitialized()
+        except (DecodeError, ValueError, RuntimeError) as error:
+            raise FriDecodeError(f"not a {kind.DESCRIPTOR.name} of FRI {self.version.value} ({error})", size) from None
+        if not is_complete:
+            raise FriDecodeError("a required field is missing", size)
+        if message.header.messageIdentifier != identifier:
+            raise FriDecodeError(
+                f"message identifier {message.header.messageIdentifier:#x} instead of {identifier:#x}", size
+            )
+        return message
+
+    def _unframe(self, datagram: bytes) -> bytes:
+        if not self._is_framed:
+            return datagram
+        size = len(datagram)
+        if size < 2 * _LENGTH.size:
+            raise FriDecodeError("too short for length and checksum", size)
+        length = _LENGTH.unpack_from(datagram)[0]
+        if length != size - 2 * _LENGTH.size:
+            raise FriDecodeError(f"its length field says {length} bytes", size)
+        message = datagram[_LENGTH.size : -_LENGTH.size]
+        if _LENGTH.unpack_from(datagram, size - _LENGTH.size)[0] != zlib.crc32(message):
+            raise FriDecodeError("the checksum is wrong", size)
+        return message
+
+    # Fields
+
+    def _read_monitor_data(self, data: Any, size: int) -> dict[str, Any]:
+        fields = {
+            "q": _joints(data, "measuredJointPosition", size),
+            "tau": _joints(data, "measuredTorque", size),
+            "tau_commanded": _joints(data, "commandedTorque", size),
+            "tau_external": _joints(data, "externalTorque", size),
+        }
+        if self.version is FriVersion.V1_15:
+            fields["q_commanded"] = _joints(data, "commandedJointPosition", size)
+        if data.HasField("timestamp"):
+            stamp = data.timestamp
+            if stamp.nanosec >= _NANOSECONDS:
+                raise FriDecodeError(f"a time stamp with {stamp.nanosec} ns", size)
+            fields["stamp_ns"] = stamp.sec * _NANOSECONDS + stamp.nanosec
+        return fields
+
+    def _write_monitor_data(self, data: Any, state: Monitoring) -> None:
+        named = [
+            ("measuredJointPosition", state.q),
+            ("measuredTorque", state.tau),
+            ("commandedTorque", state.tau_commanded),
+            ("externalTorque", state.tau_external),
+        ]
+        if self.version is FriVersion.V1_15:
+            named.append(("commandedJointPosition", state.q_commanded))
+        for name, values in named:
+            if values is not None:
+                _write_joints(getattr(data, name), values)
+        if state.stamp_ns is not None:
+            data.timestamp.sec, data.timestamp.nanosec = divmod(state.stamp_ns, _NANOSECONDS)
+
+    @staticmethod
+    def _write_header(header: Any, identifier: int, sequence: int, reflected: int) -> None:
+        header.messageIdentifier = identifier
+        header.sequenceCounter, header.reflectedSequenceCounter = sequence, reflected
+
+
+def _read_robot_info(info: Any, size: int) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "drives": tuple(_member(DriveState, drive, "driveState", size) for drive in info.driveState)
+    }
+    if info.HasField("numberOfJoints"):
+        fields["joint_count"] = info.numberOfJoints
+    if info.HasField("safetyState"):
+        fields["safety"] = _member(SafetyState, info.safetyState, "safetyState", size)
+    if info.HasField("operationMode"):
+        fields["operation_mode"] = info.operationMode
+    if info.HasField("controlMode"):
+        fields["control_mode"] = _member(ControlMode, info.controlMode, "controlMode", size)
+    return fields
+
+
+def _write_robot_info(info: Any, state: Monitoring) -> None:
+    if state.joint_count is not None:
+        info.numberOfJoints = state.joint_count
+    if state.safety is not None:
+        info.safetyState = int(state.safety)
+    info.driveState.extend(map(int, state.drives))
+    if state.operation_mode is not None:
+        info.operationMode = int(state.operation_mode)
+    if state.control_mode is not None:
+        info.controlMode = int(state.control_mode)
+
+
+def _read_ipo_data(data: Any, size: int) -> dict[str, Any]:
+    performance = data.trackingPerformance
+    if not np.isfinite(performance):
+        raise FriDecodeError(f"trackingPerformance is {performance}", size)
+    return {
+        "q_ipo": _joints(data, "jointPosition", size),
+        "command_mode": _member(CommandMode, data.clientCommandMode, "clientCommandMode", size),
+        "overlay": _member(OverlayType, data.overlayType, "overlayType", size),
+        "tracking_performance": performance,
+    }
+
+
+def _joints(message: Any, name: str, size: int) -> Array | None:
+    """A joint array, (7,); None where the message has no such field."""
+    return _finite(getattr(message, name).value, JOINTS, name, size) if message.HasField(name) else None
+
+
+def _finite(values: Sequence[float], count: int, name: str, size: int) -> Array:
+    if len(values) != count:
+        raise FriDecodeError(f"{name} has {len(values)} values instead of {count}", size)
+    numbers = list(values)
+    # The comparisons are false for what is not a number.
+    if not all(-_LARGEST_VALUE < number < _LARGEST_VALUE for number in numbers):
+        raise FriDecodeError(f"{name} is {numbers}", size)
+    return np.array(numbers)
+
+
+def _write_joints(message: Any, values: Array) -> None:
+    message.value.extend(values.tolist())
+
+
+def _member(kind: type[_Enum], value: int, name: str, size: int) -> _Enum:
+    member = kind._value2member_map_.get(value)  # a fifth of the time of kind(value), 12 times per message
+    if member is None:
+        raise FriDecodeError(f"{name} is {value}, which no version of FRI has", size)
+    return member

@@ -1,0 +1,298 @@
+"""The session on its socket: the newest message in, one answer out, and what went wrong on the way."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.kuka_fri.codec import FriCodec
+from sysid_ros.drivers.kuka_fri.messages import (
+    JOINTS,
+    Command,
+    CommandMode,
+    FriDecodeError,
+    Monitoring,
+    OperationMode,
+    Quality,
+    SessionState,
+)
+from sysid_ros.drivers.kuka_fri.settings import FriSettings
+from sysid_ros.drivers.network.counters import Arrival, SequenceCounts, SequenceWatch
+from sysid_ros.drivers.network.deadlines import ArrivalWatch
+from sysid_ros.drivers.network.udp import UdpEndpoint
+
+SEQUENCE_MODULUS = 1 << 32
+"""Counters of messages begin again at 0 there."""
+
+
+@dataclass(frozen=True)
+class SessionCounts:
+    """What has happened in a session so far.
+
+    Attributes:
+        sequence: Lost, repeated and late messages.
+        malformed: Datagrams that were no usable message.
+        answered: Commands sent.
+        fallbacks: Times the controller ended COMMANDING_ACTIVE.
+        rejected: The latest reason a datagram was refused; empty if none was.
+    """
+
+    sequence: SequenceCounts
+    malformed: int
+    answered: int
+    fallbacks: int
+    rejected: str
+
+
+class FriSession:
+    """One client of one controller.
+
+    Args:
+        codec: Version of both.
+    """
+
+    def __init__(self, codec: FriCodec):
+        self._codec = codec
+        self._watch = SequenceWatch()
+        self._sequence = 0
+        self._since_answer = 0
+        self._events: Counter[str] = Counter()
+        self._rejected = ""
+        self.last: Monitoring | None = None
+
+    @property
+    def state(self) -> SessionState:
+        """State of the session; IDLE before the first message."""
+        return SessionState.IDLE if self.last is None else self.last.state
+
+    @property
+    def quality(self) -> Quality:
+        """Quality of the connection; POOR before the first message."""
+        return Quality.POOR if self.last is None else self.last.quality
+
+    @property
+    def counts(self) -> SessionCounts:
+        """What has happened so far."""
+        events = self._events
+        return SessionCounts(
+            self._watch.counts, events["malformed"], events["answered"], events["fallbacks"], self._rejected
+        )
+
+    def receive(self, datagram: bytes) -> Monitoring | None:
+        """Takes a datagram.
+
+        Returns:
+            The message; None if it is unusable, repeated or late, in which case nothing must come of it.
+        """
+        try:
+            message = self._codec.decode_monitoring(datagram)
+            _require_consistent(message, len(datagram))
+        except FriDecodeError as error:
+            self._events["malformed"] += 1
+            self._rejected = str(error)
+            return None
+        arrival = self._watch.judge(message.sequence)
+        if arrival is Arrival.OLD:
+            return None
+        if arrival is Arrival.RESTART:
+            self._since_answer = 0
+        if self.state is SessionState.COMMANDING_ACTIVE and message.state is not SessionState.COMMANDING_ACTIVE:
+            self._events["fallbacks"] += 1
+        self.last = message
+        if message.state is SessionState.IDLE:
+            self._since_answer = 0
+        else:
+            self._since_answer += 1
+        return message
+
+    @property
+    def is_answer_due(self) -> bool:
+        """Whether the latest message is one that is answered: every receive_multiplier-th, none in IDLE."""
+        message = self.last
+        return message is not None and 0 < message.receive_multiplier <= self._since_answer
+
+    def answer(self, q: Array | None = None, tau: Array | None = None) -> bytes | None:
+        """The answer to the latest message, to be sent at once.
+
+        Args:
+            q: Positions to send in COMMANDING_ACTIVE, (7,) [rad]; the interpolated ones if None.
+            tau: Torques to send in COMMANDING_ACTIVE with torque mode, (7,) [Nm]; zero if None. In all other states and
+                modes no torque, or zero, leaves this function.
+
+        Returns:
+            The datagram; None where the client has to be silent.
+        """
+        message = self.last
+        if message is None or not self.is_answer_due:
+            return None
+        self._since_answer = 0
+        is_active = message.state is SessionState.COMMANDING_ACTIVE
+        position = torque = wrench = None
+        if message.state.is_commanding:
+            position = q if is_active and q is not None else message.q_ipo
+            if message.command_mode is CommandMode.TORQUE:
+                torque = tau if is_active and tau is not None else np.zeros(JOINTS)
+            elif message.command_mode is CommandMode.WRENCH:
+                wrench = np.zeros(6)
+        elif self._codec.version.mirrors_in_monitoring:
+            position = message.q_commanded
+        command = Command(self._sequence, message.sequence, position, torque, wrench)
+        self._sequence = (self._sequence + 1) % SEQUENCE_MODULUS
+        self._events["answered"] += 1
+        return self._codec.encode_command(command)
+
+
+def _require_consistent(message: Monitoring, size: int) -> None:
+    """Checks that a message has what its state promises.
+
+    Raises:
+        FriDecodeError: It has not.
+    """
+    if message.state is SessionState.IDLE:
+        return
+    if message.q is None or message.tau is None:
+        raise FriDecodeError("no measured position or torque", size)
+    if message.state.is_commanding and message.q_ipo is None:
+        raise FriDecodeError(f"no interpolated position in {message.state.name}", size)
+
+
+_REACTIONS = 2000
+"""Times between a message and its answer that are kept."""
+_UNKNOWN = "unknown"
+"""What is reported where the message has no such field."""
+
+
+class FriLink:
+    """The connection of one client.
+
+    Args:
+        settings: Version of the controller.
+        endpoint: Its socket.
+
+    Attributes:
+        session: What the client owes.
+        arrivals: When messages came.
+        skipped: Messages that were overtaken by the next one.
+        late_answers: Answers that left later than a period after their message came.
+        reactions: The latest times from message to answer [s].
+    """
+
+    def __init__(self, settings: FriSettings, endpoint: UdpEndpoint):
+        self._endpoint = endpoint
+        self.session = FriSession(FriCodec(settings.version))
+        self.arrivals = ArrivalWatch()
+        self.skipped = 0
+        self.reactions: deque[float] = deque(maxlen=_REACTIONS)
+        self._received = 0.0
+        self._unsent = self.late_answers = 0
+        self._is_answered = True
+
+    def next(self, timeout: float) -> Monitoring | None:
+        """Waits for the next usable message, then takes the newest there is; the ones it overtakes are counted.
+
+        Args:
+            timeout: Longest time to wait [s].
+
+        Returns:
+            The message; None if none came in time.
+        """
+        deadline = time.monotonic() + timeout
+        message = self._newest()
+        while message is None:
+            datagram = self._endpoint.receive(deadline - time.monotonic())
+            if datagram is None:
+                return None
+            message = self._newest(self.session.receive(datagram))
+            if message is None and time.monotonic() > deadline:
+                return None  # even where unusable datagrams keep coming
+        self._is_answered = False
+        self._received = time.monotonic()
+        self.arrivals.note(message.send_period)
+        return message
+
+    def answer(self, q: Array | None = None, tau: Array | None = None) -> None:
+        """Sends the one answer to the latest message, see :meth:`FriSession.answer`; does nothing the second time."""
+        if self._is_answered:
+            return
+        self._is_answered = True
+        datagram = self.session.answer(q, tau)
+        if datagram is None:
+            return
+        if not self._endpoint.send(datagram):
+            self._unsent += 1
+        reaction = time.monotonic() - self._received
+        self.reactions.append(reaction)
+        self.late_answers += reaction > self.session.last.period
+
+    @property
+    def is_commanded(self) -> bool:
+        """Whether the controller is in one of the commanding states."""
+        return self.session.state.is_commanding
+
+    def health(self) -> dict[str, object]:
+        """Counters for diagnostics, by name."""
+        counts, message = self.session.counts, self.session.last
+        sequence = counts.sequence
+        reactions = list(self.reactions) or [0.0]
+        return {
+            "session state": self.session.state.name,
+            "connection quality": self.session.quality.name,
+            **_describe_controller(message),
+            "send period [s]": 0.0 if message is None else message.send_period,
+            "messages received": sequence.received,
+            "messages lost": sequence.lost,
+            "sequence gaps": sequence.gaps,
+            "messages duplicated": sequence.duplicated,
+            "messages out of order": sequence.late,
+            "messages late": self.arrivals.late,
+            "messages overtaken": self.skipped,
+            "messages malformed": counts.malformed,
+            "controller restarts": sequence.restarts,
+            "session fall-backs": counts.fallbacks,
+            "commands sent": counts.answered,
+            "commands not taken by the network": self._unsent,
+            "datagrams of other hosts": self._endpoint.ignored,
+            "longest time between messages [s]": self.arrivals.longest,
+            "answers later than a period": self.late_answers,
+            "reaction p50 [s]": float(np.quantile(reactions, 0.5)),
+            "reaction p99 [s]": float(np.quantile(reactions, 0.99)),
+            "reaction max [s]": max(reactions),
+            "tracking performance": 0.0 if message is None else message.tracking_performance,
+        }
+
+    def describe_silence(self) -> str:
+        """Why no usable message came, in words."""
+        counts = self.session.counts
+        if counts.malformed:
+            return f"{counts.malformed} unusable datagrams, the latest: {counts.rejected}"
+        if self._endpoint.ignored:
+            return f"{self._endpoint.ignored} datagrams of other hosts were ignored"
+        return f"nothing came at UDP port {self._endpoint.address[1]}"
+
+    def close(self) -> None:
+        """Closes the socket."""
+        self._endpoint.close()
+
+    def _newest(self, found: Monitoring | None = None) -> Monitoring | None:
+        for datagram in self._endpoint.receive_all():
+            message = self.session.receive(datagram)
+            if message is not None:
+                self.skipped += found is not None
+                found = message
+        return found
+
+
+def _describe_controller(message: Monitoring | None) -> dict[str, object]:
+    """What the latest message says of the controller's stops and modes, in words."""
+    if message is None:
+        return {}
+    drives = (message.inactive_drives or "all active") if message.drives else _UNKNOWN
+    named = {"safety state": message.safety, "control mode": message.control_mode}
+    named["client command mode"] = message.command_mode
+    modes = OperationMode._value2member_map_  # a number that is none of these is no reason to refuse the message
+    named["operation mode"] = modes.get(message.operation_mode)
+    return {"drives": drives} | {name: _UNKNOWN if one is None else one.name for name, one in named.items()}

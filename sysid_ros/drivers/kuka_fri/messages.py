@@ -1,0 +1,204 @@
+"""What the two FRI messages say, independent of version and encoding."""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.drivers.arm import Array
+
+JOINTS = 7
+"""Every arm that speaks FRI has seven joints; A1 to A7 in this order."""
+
+
+class FriVersion(Enum):
+    """Versions of the interface that differ on the wire. 1.14 and 1.16 are as 1.15."""
+
+    V1_15 = "1.15"
+    V2_5 = "2.5"
+    V2_7 = "2.7"
+
+    @property
+    def mirrors_in_monitoring(self) -> bool:
+        """Whether the client returns the commanded position while it only monitors."""
+        return self is FriVersion.V1_15
+
+
+class SessionState(IntEnum):
+    """State of the session, decided by the controller."""
+
+    IDLE = 0
+    MONITORING_WAIT = 1
+    MONITORING_READY = 2
+    COMMANDING_WAIT = 3
+    COMMANDING_ACTIVE = 4
+
+    @property
+    def is_commanding(self) -> bool:
+        """Whether the interpolated position is sent and commands are owed."""
+        return self >= SessionState.COMMANDING_WAIT
+
+
+class Quality(IntEnum):
+    """Quality of the connection as the controller sees it; commanding needs GOOD."""
+
+    POOR = 0
+    FAIR = 1
+    GOOD = 2
+    EXCELLENT = 3
+
+
+class SafetyState(IntEnum):
+    """Safety stop that is in force."""
+
+    NORMAL_OPERATION = 0
+    SAFETY_STOP_LEVEL_0 = 1
+    SAFETY_STOP_LEVEL_1 = 2
+    SAFETY_STOP_LEVEL_2 = 3
+
+
+class OperationMode(IntEnum):
+    """Operation mode of the cabinet."""
+
+    TEST_MODE_1 = 0
+    TEST_MODE_2 = 1
+    AUTOMATIC_MODE = 2
+
+
+class DriveState(IntEnum):
+    """State of a drive."""
+
+    OFF = 0
+    TRANSITIONING = 1
+    ACTIVE = 2
+
+
+class ControlMode(IntEnum):
+    """What the controller does with the arm."""
+
+    POSITION = 0
+    CARTESIAN_IMPEDANCE = 1
+    JOINT_IMPEDANCE = 2
+    NO_CONTROL = 3
+
+
+class CommandMode(IntEnum):
+    """What the controller expects of the client; the last one since 2.x."""
+
+    NO_COMMAND = 0
+    POSITION = 1
+    WRENCH = 2
+    TORQUE = 3
+    CARTESIAN_POSE = 4
+
+
+class OverlayType(IntEnum):
+    """What the client's commands are laid over."""
+
+    NO_OVERLAY = 0
+    JOINT = 1
+    CARTESIAN = 2
+
+
+class FriDecodeError(SysidError):
+    """A datagram that is not a usable FRI message.
+
+    Args:
+        reason: What is wrong with it.
+        size: Its length [bytes].
+    """
+
+    def __init__(self, reason: str, size: int):
+        self.reason = reason
+        self.size = size
+        super().__init__(f"datagram of {size} bytes refused: {reason}")
+
+
+class Monitoring(NamedTuple):
+    """A message of the controller. Joint arrays are (7,), A1 to A7; None where the message has no such field.
+
+    Attributes:
+        sequence: Its counter.
+        reflected: Counter of the last command the controller has seen.
+        state: State of the session; IDLE where the message does not say, as KUKA's client takes it.
+        quality: Quality of the connection.
+        send_period: Time between messages [s]; 0 where the message does not say.
+        receive_multiplier: The client answers every how many messages.
+        joint_count: Number of joints the controller says it has.
+        safety: Safety stop in force.
+        drives: State of each drive.
+        operation_mode: Operation mode of the cabinet; the number on the wire.
+        control_mode: What the controller does with the arm.
+        stamp_ns: When it was measured [ns since the epoch of the controller's clock].
+        q: Measured positions [rad].
+        tau: Measured torques in the vendor's sign, which is that of the reaction [Nm].
+        q_commanded: Last commanded positions (1.x only) [rad].
+        tau_commanded: Last commanded torques [Nm].
+        tau_external: Measured torques less those of the controller's own model, positive in joint direction [Nm].
+        q_ipo: Interpolated positions; only in the commanding states [rad].
+        command_mode: What the controller expects.
+        overlay: What commands are laid over.
+        tracking_performance: 1 is best; 0 in all states but COMMANDING_ACTIVE.
+    """
+
+    sequence: int
+    reflected: int
+    state: SessionState
+    quality: Quality
+    send_period: float = 0.0
+    receive_multiplier: int = 1
+    joint_count: int | None = None
+    safety: SafetyState | None = None
+    drives: tuple[DriveState, ...] = ()
+    operation_mode: int | None = None
+    control_mode: ControlMode | None = None
+    stamp_ns: int | None = None
+    q: Array | None = None
+    tau: Array | None = None
+    q_commanded: Array | None = None
+    tau_commanded: Array | None = None
+    tau_external: Array | None = None
+    q_ipo: Array | None = None
+    command_mode: CommandMode | None = None
+    overlay: OverlayType | None = None
+    tracking_performance: float = 0.0
+
+    @property
+    def period(self) -> float:
+        """Time between two messages that are to be answered [s]."""
+        return self.send_period * self.receive_multiplier
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """What keeps the arm from moving, in words: a safety stop in force, drives that are not active."""
+        found = []
+        if self.safety not in (None, SafetyState.NORMAL_OPERATION):
+            found.append(f"safety stop {self.safety.name}")
+        if inactive := self.inactive_drives:
+            found.append(f"drives not active: {inactive}")
+        return tuple(found)
+
+    @property
+    def inactive_drives(self) -> str:
+        """The drives that are not active, by joint, such as ``A2 OFF``; empty if there is none."""
+        drives = enumerate(self.drives, 1)
+        return ", ".join(f"A{k} {drive.name}" for k, drive in drives if drive is not DriveState.ACTIVE)
+
+
+class Command(NamedTuple):
+    """A message of the client. None where the message has no such field.
+
+    Attributes:
+        sequence: Its counter.
+        reflected: Counter of the monitoring message it answers.
+        q: Joint positions, (7,) [rad].
+        tau: Joint torques to lay over, (7,) [Nm].
+        wrench: Force and torque to lay over, (6,) [N, Nm].
+    """
+
+    sequence: int
+    reflected: int
+    q: Array | None = None
+    tau: Array | None = None
+    wrench: Array | None = None

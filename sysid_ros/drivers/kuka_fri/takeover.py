@@ -1,0 +1,177 @@
+"""Taking a resting arm over, step by step; whatever does not fit ends it before anything has moved."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.gravity_check import check_gravity
+from sysid_ros.drivers.kuka_fri.link import FriLink
+from sysid_ros.drivers.kuka_fri.messages import (
+    CommandMode,
+    ControlMode,
+    Monitoring,
+    OverlayType,
+    SafetyState,
+    SessionState,
+)
+from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup
+from sysid_ros.drivers.takeover import REST_SPREAD, TakeoverRefused, require_holdable
+
+_PERIOD_TOLERANCE = 1e-9
+
+
+def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
+    """Waits until the controller monitors, and answers it.
+
+    Raises:
+        TakeoverRefused: It is silent, stays IDLE, sends what is no message of this version, or at another period.
+    """
+    before = link.session.last
+    message = _follow(link, settings, lambda m: m.state is not SessionState.IDLE)
+    if message is None:
+        if link.session.last is before:  # what is known of the session is from before it fell silent, if anything
+            raise TakeoverRefused(
+                f"no message of an FRI {settings.version.value} controller came for {settings.connect_timeout:g} s "
+                f"({link.describe_silence()}); is its application running, with this computer's address and port?"
+            )
+        raise TakeoverRefused(f"the session stayed in {link.session.state.name}; restart the controller's application")
+    if abs(message.period - settings.period) > _PERIOD_TOLERANCE:
+        raise TakeoverRefused(
+            f"the controller wants a command every {1e3 * message.period:g} ms (send period "
+            f"{1e3 * message.send_period:g} ms, receive multiplier {message.receive_multiplier}), this driver is set "
+            f"up for {1e3 * settings.period:g} ms"
+        )
+    link.answer()
+    return message
+
+
+def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> tuple[Array, Array]:
+    """Measures the arm while its own controller holds it, and compares it with its model.
+
+    Returns:
+        Mean positions (7,) [rad] and efforts in joint direction (7,) [Nm].
+
+    Raises:
+        TakeoverRefused: The arm moves, or its torque limits are too low to hold it.
+        GravityTestFailed: The efforts do not balance gravity.
+    """
+    latest: deque[Monitoring] = deque(maxlen=max(10, round(settings.rest_time / settings.period)))
+
+    def spread() -> Array:
+        return np.ptp([message.q for message in latest], axis=0)
+
+    def rests(message: Monitoring) -> bool:
+        latest.append(message)
+        return len(latest) == latest.maxlen and spread().max() <= REST_SPREAD
+
+    if _follow(link, settings, rests) is None:
+        if len(latest) < latest.maxlen:
+            raise TakeoverRefused(f"the controller fell silent ({link.describe_silence()})")
+        joint = int(spread().argmax())
+        raise TakeoverRefused(
+            f"{robot.joint_names[joint]} moves: {spread()[joint]:.4f} rad in {settings.rest_time:g} s"
+        )
+    link.answer()
+    q = np.array([message.q for message in latest])
+    sign = robot.sensors.effort_sign
+    effort = sign * np.mean([message.tau for message in latest], axis=0)
+    position = q.mean(axis=0)
+    check_gravity(robot, position, effort)
+    require_holdable(robot, effort)
+    return position, effort
+
+
+def check_compensation(link: FriLink, settings: FriSettings, robot: RobotModel, effort: Array, modelled: Array) -> None:
+    """Compares what the controller compensates with what this driver will subtract.
+
+    The external torque is the measured one less that of the controller's own model, so at rest the model's gravity is
+    the joint effort plus the external torque.
+
+    Args:
+        link: The session, at rest.
+        settings: Set-up and tolerance.
+        robot: Names of the joints.
+        effort: Efforts in joint direction, (7,) [Nm].
+        modelled: What this driver takes for the compensation, (7,) [Nm].
+
+    Raises:
+        TakeoverRefused: They differ by more than the tolerance.
+    """
+    message = link.session.last
+    if settings.setup is not TorqueSetup.OVERLAY or message is None or message.tau_external is None:
+        return
+    difference = effort + message.tau_external - modelled
+    joint = int(np.abs(difference).argmax())
+    if abs(difference[joint]) > settings.compensation_tolerance:
+        raise TakeoverRefused(
+            f"the controller compensates {effort[joint] + message.tau_external[joint]:.2f} Nm of gravity in "
+            f"{robot.joint_names[joint]}, this driver expects {modelled[joint]:.2f} Nm (allowed difference "
+            f"{settings.compensation_tolerance:g} Nm); give it the load that is configured on the controller, or "
+            "identify the arm first"
+        )
+
+
+def wait_for_torque_mode(link: FriLink, settings: FriSettings) -> Monitoring:
+    """Mirrors the interpolated position, with zero torque, until torques act.
+
+    Raises:
+        TakeoverRefused: The application does not start commanding, or not in torque mode.
+    """
+    message = _follow(link, settings, _is_active_in_torque_mode, mirrors=True)
+    if message is None:
+        raise TakeoverRefused(
+            f"no COMMANDING_ACTIVE for {settings.connect_timeout:g} s, the session is in {link.session.state.name} "
+            f"with quality {link.session.quality.name}; start the motion in the controller's application"
+        )
+    if message.control_mode is not ControlMode.JOINT_IMPEDANCE:
+        name = "none" if message.control_mode is None else message.control_mode.name
+        raise TakeoverRefused(f"the control mode is {name}; torques act under JOINT_IMPEDANCE only")
+    return message
+
+
+def _is_active_in_torque_mode(message: Monitoring) -> bool:
+    if not message.state.is_commanding:
+        return False
+    if message.command_mode is not CommandMode.TORQUE or message.overlay is not OverlayType.JOINT:
+        mode = CommandMode.NO_COMMAND if message.command_mode is None else message.command_mode
+        raise TakeoverRefused(
+            f"the client command mode is {mode.name}; the controller's application has to overlay with "
+            "ClientCommandMode.TORQUE"
+        )
+    return message.state is SessionState.COMMANDING_ACTIVE
+
+
+def _follow(
+    link: FriLink, settings: FriSettings, is_done: Callable[[Monitoring], bool], mirrors: bool = False
+) -> Monitoring | None:
+    """Answers every message until one is what is waited for; that one is not answered yet.
+
+    Args:
+        link: The session.
+        settings: How long to wait.
+        is_done: What is waited for; asked once per message.
+        mirrors: Whether messages of the commanding states are answered. If not, the controller goes back to monitoring,
+            where it holds the arm; answered with zero torque in COMMANDING_ACTIVE, the arm would float and could sink.
+
+    Raises:
+        TakeoverRefused: A safety stop is in force.
+    """
+    deadline = time.monotonic() + settings.connect_timeout
+    while (remaining := deadline - time.monotonic()) > 0.0:
+        message = link.next(min(remaining, settings.session_timeout))
+        if message is None:
+            continue
+        if message.safety not in (None, SafetyState.NORMAL_OPERATION):
+            raise TakeoverRefused(f"a safety stop is in force ({message.safety.name})")
+        if message.state.is_commanding and not mirrors:
+            continue
+        if is_done(message):
+            return message
+        link.answer()
+    return None

@@ -1,0 +1,244 @@
+"""How an arm comes to rest once the loop has given it up: balanced and damped, then handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import ArmState, Array
+from sysid_ros.drivers.loop_types import LoopSettings
+
+_REST_SPEED = 0.02
+"""Speed below which the arm counts as resting [rad/s]."""
+_REST_CYCLES = 20
+
+
+class FaultStop:
+    """Damps an arm until it rests or its time is up.
+
+    Args:
+        robot: Torque and speed limits, which set the damping.
+        settings: Damping and times.
+        period: Duration of a cycle [s].
+    """
+
+    def __init__(self, robot: RobotModel, settings: LoopSettings, period: float):
+        self._damping = settings.fault_damping * robot.limits.tau_max / robot.limits.v_max
+        self._settings = settings
+        self._period = period
+        self.start(is_blind=False)
+
+    def start(self, is_blind: bool) -> None:
+        """Begins; ``is_blind`` says that a measurement is wrong although it looks right (a stuck encoder)."""
+        self._is_blind = is_blind
+        self._time, self._rest_cycles = 0.0, 0
+
+    def is_over(self, v: Array, is_valid: bool) -> bool:
+        """Whether to hand the arm over; to be asked once per cycle.
+
+        Args:
+            v: Last known velocities, (n,) [rad/s].
+            is_valid: Whether they are of this cycle.
+        """
+        is_resting = is_valid and np.abs(v).max() < _REST_SPEED
+        self._rest_cycles = self._rest_cycles + 1 if is_resting else 0
+        self._time += self._period
+        settings = self._settings
+        is_blind = self._is_blind or not is_valid
+        limit = settings.fault_blind_time if is_blind else settings.fault_damping_time
+        return self._rest_cycles >= _REST_CYCLES or self._time > limit
+
+    def torque(self, balance: Array, v: Array, is_valid: bool) -> Array:
+        """The torque, (n,) [Nm]: what balances the arm, and damping where the velocity is known."""
+        return balance - self._damping * v if is_valid else balance
+
+
+_SPEED_MARGIN = 3.0
+"""How much faster than its limit a joint may seem to move between two samples before its position is not believed."""
+_RESOLUTION_STEPS = 8.0
+"""Encoder steps a reference may travel at least before an unchanged reading counts as stuck."""
+_HELD_FACTOR = 5.0
+"""How much further a reference may travel while friction can be what holds the joint."""
+
+
+class MeasurementCheck:
+    """Checks one state after the other.
+
+    Args:
+        robot: Limits, sensors and joint names.
+        settings: Thresholds.
+        period: Nominal duration of a cycle [s].
+    """
+
+    def __init__(self, robot: RobotModel, settings: LoopSettings, period: float):
+        self._names = robot.joint_names
+        resolution = robot.sensors.position_resolution
+        self._step_limit = _SPEED_MARGIN * robot.limits.v_max * period + 2.0 * resolution
+        self._stuck_floor = _RESOLUTION_STEPS * resolution
+        self._stuck_displacement = settings.stuck_displacement
+        self._period = period
+        self._cycles_since_valid = 1
+        self._last: ArmState | None = None
+        self._anchor = np.full(robot.n, np.nan)  # reference when the reading last changed
+        self._sure = np.zeros(robot.n)  # how far the joint must have moved since then, signed
+        self._has_changed = np.ones(robot.n, dtype=bool)
+
+    def find_fault(self, state: ArmState) -> str:
+        """Why position and velocity of this state cannot be used, empty if they can; remembers a state that can."""
+        fault = self._find_fault(state)
+        if fault:
+            self._cycles_since_valid += 1
+            return fault
+        if self._last is not None:
+            self._has_changed |= state.q != self._last.q
+        self._last, self._cycles_since_valid = state, 1
+        return ""
+
+    def find_stuck_joint(
+        self,
+        q_d: Array,
+        v_d: Array,
+        position_bound: Array,
+        velocity_bound: Array,
+        may_be_held: Callable[[int], bool] = lambda joint: False,
+    ) -> str:
+        """Why a position reading must be stuck, empty if none is. To be called once per cycle.
+
+        A joint that is told to move at ``v_d`` moves at least at ``|v_d| - velocity_bound``: as soon as it must have
+        moved a few encoder steps, an unchanged reading is stuck. A slower one may truly be held by friction for a
+        while; then the reading counts as stuck once the reference has moved by the bound of the position error. No
+        joint with an error below half its bound is held so long, and a controller must not go on much longer with a
+        reading that does not answer. Where no bound of the velocity error is proven, neither is that of the position:
+        friction may hold a joint longer then, and is asked for.
+
+        Args:
+            q_d: Desired positions, (n,) [rad].
+            v_d: Desired velocities, (n,) [rad/s].
+            position_bound: Bound of the position error, (n,) [rad].
+            velocity_bound: Bound of the velocity error, (n,) [rad/s]; infinite where none is proven.
+            may_be_held: Whether friction may hold this joint; asked where no bound is proven.
+        """
+        self._anchor[self._has_changed] = q_d[self._has_changed]
+        sure = np.sign(v_d) * np.maximum(np.abs(v_d) - velocity_bound, 0.0) * self._period
+        self._sure[self._sure * sure < 0.0] = 0.0
+        self._sure += sure
+        self._sure[self._has_changed] = 0.0  # this cycle's motion came before the change
+        self._has_changed[:] = False
+        moved = np.abs(q_d - self._anchor)
+        limit = np.maximum(np.minimum(self._stuck_displacement, position_bound), self._stuck_floor)
+        excess = np.maximum(moved - limit, np.abs(self._sure) - self._stuck_floor)
+        suspects = (int(joint) for joint in np.argsort(-excess) if excess[joint] > 0.0)
+        for worst in suspects:
+            is_held = velocity_bound[worst] == np.inf and may_be_held(worst)
+            if not is_held or moved[worst] > _HELD_FACTOR * limit[worst]:
+                break
+        else:
+            return ""
+        return (
+            f"the position of {self._names[worst]} has not changed while the reference moved {moved[worst]:.4f} rad "
+            f"(allowed {limit[worst]:.4f} rad, and {self._stuck_floor[worst]:.4f} rad where it surely follows)"
+        )
+
+    def find_effort_fault(self, state: ArmState) -> str:
+        """Why the efforts of this state cannot be used, empty if they can."""
+        return self._find_not_finite("torque", state.tau)
+
+    def _find_fault(self, state: ArmState) -> str:
+        if not state.ok:
+            return "no fresh measurement"
+        fault = self._find_not_finite("position", state.q) or self._find_not_finite("velocity", state.v)
+        if fault:
+            return fault
+        last = self._last
+        if last is None:
+            return ""
+        if state.stamp_ns <= last.stamp_ns:
+            return f"the stamp {state.stamp_ns} ns is not later than the one before, {last.stamp_ns} ns"
+        cycles = max(self._cycles_since_valid, (state.stamp_ns - last.stamp_ns) * 1e-9 / self._period)
+        jump = np.abs(state.q - last.q) - cycles * self._step_limit
+        worst = int(jump.argmax())
+        if jump[worst] > 0.0:
+            step, allowed = abs(state.q[worst] - last.q[worst]), cycles * self._step_limit[worst]
+            return f"the position of {self._names[worst]} jumped by {step:.4f} rad (allowed {allowed:.4f} rad)"
+        return ""
+
+    def _find_not_finite(self, name: str, values: Array) -> str:
+        is_finite = np.isfinite(values)
+        if is_finite.all():
+            return ""
+        joint = int(is_finite.argmin())
+        return f"the {name} of {self._names[joint]} is {values[joint]}"
+
+
+class MotionGuard:
+    """Compares measured with desired motion.
+
+    Args:
+        robot: Limits, sensors and names.
+        settings: Thresholds.
+    """
+
+    def __init__(self, robot: RobotModel, settings: LoopSettings):
+        self._names = robot.joint_names
+        self._settings = settings
+        self._v_max = robot.limits.v_max
+        self._measurement_error = 0.5 * robot.sensors.position_resolution
+
+    def find_bound_violation(self, error: Array, bound: Array) -> str:
+        """Whether the arm has left the tube its certificate is about.
+
+        Args:
+            error: Absolute difference of path and measured position, (n,) [rad].
+            bound: Bound the trajectory was certified with, (n,) [rad].
+        """
+        excess = error - bound - self._measurement_error
+        joint = int(excess.argmax())
+        if excess[joint] <= 0.0:
+            return ""
+        return (
+            f"{self._names[joint]} is {error[joint]:.4f} rad away from its path "
+            f"(certified bound {bound[joint]:.4f} rad)"
+        )
+
+    def find_following_error(self, q_d: Array, q: Array) -> str:
+        """Whether the arm no longer follows at all.
+
+        Args:
+            q_d: Desired positions, (n,) [rad].
+            q: Measured positions, (n,) [rad].
+        """
+        error = np.abs(q_d - q)
+        joint = int(error.argmax())
+        allowed = self._settings.following_error
+        if error[joint] <= allowed:
+            return ""
+        return f"{self._names[joint]} is {error[joint]:.4f} rad away from its reference (allowed {allowed:g} rad)"
+
+    def find_overspeed(self, v: Array) -> str:
+        """Whether a joint is much faster than it may be.
+
+        Args:
+            v: Measured velocities, (n,) [rad/s].
+        """
+        share = np.abs(v) / self._v_max
+        joint = int(share.argmax())
+        factor = self._settings.overspeed_factor
+        if share[joint] <= factor:
+            return ""
+        return (
+            f"{self._names[joint]} moves with {v[joint]:.3f} rad/s "
+            f"(limit {self._v_max[joint]:.3f} rad/s, allowed {factor:g} times that)"
+        )
+
+    def find_silence(self, silence: float) -> str:
+        """Whether the commanding side has gone.
+
+        Args:
+            silence: Time since its last sign of life [s].
+        """
+        allowed = self._settings.heartbeat_timeout
+        if silence <= allowed:
+            return ""
+        return f"no sign of life of the commanding side for {silence:.3f} s (allowed {allowed:g} s)"

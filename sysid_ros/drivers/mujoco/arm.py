@@ -1,0 +1,239 @@
+"""The simulated arm: MuJoCo physics behind the driver interface, in lock-step or paced by its user.
+
+Time passes only in :meth:`MujocoArm.read`: each call but the first after ``connect`` simulates one period with the
+commanded torque held. Nothing here looks at a clock, so the same seed gives the same numbers however fast it runs.
+Stamps are simulated time and start at 0 unless told otherwise.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import mujoco
+import numpy as np
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.mujoco.model import build_mujoco_model, set_inertial_parameters
+from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
+from sysid_ros.drivers.simulated_arm import InjectedFaults, SimulatedArm, Truth
+from sysid_ros.drivers.velocity_estimate import VelocityEstimate, plan_velocity
+
+
+@dataclass(frozen=True)
+class MujocoSettings:
+    """How the arm is simulated.
+
+    Attributes:
+        period: Duration of a cycle [s].
+        substeps: Runge-Kutta steps per cycle; see the accuracy table in docs/drivers.md before taking fewer than 2.
+        noise: How the sensors use their allowed errors.
+        seed: Seed of the sensor errors and dropped cycles.
+        brake_torque_factor: Torque of the holding brakes over the torque limit [-].
+    """
+
+    period: float = 0.001
+    substeps: int = 2
+    noise: Noise = Noise.UNIFORM
+    seed: int = 0
+    brake_torque_factor: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 1e-5 <= self.period <= 0.01:
+            raise ParameterOutOfRange("period [s]", self.period, "1e-5 to 0.01")
+        if not 1 <= self.substeps <= 100:
+            raise ParameterOutOfRange("substeps", self.substeps, "1 to 100")
+
+
+class MujocoArm(SimulatedArm):
+    """A simulated arm whose parameters are known to nobody but itself.
+
+    Before ``connect`` and after ``stop`` holding brakes are closed. ``connect`` opens them with the torque that
+    balances gravity, as a vendor's position hold would hand over.
+
+    Args:
+        robot: What is known of the arm: kinematics, limits, sensors.
+        theta: True parameters, (14 n,); the nominal ones if None.
+        payload: True payload about the frame of the last joint, (10,); None for no payload.
+        start: Start position, (n,) [rad]; home if None.
+        settings: How it is simulated.
+        wait: If given, the arm paces the loop: ``read`` calls this before it returns, as FRI blocks for a packet.
+
+    Raises:
+        NotPhysicallyConsistent: A body cannot have its parameters.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        theta: Array | None = None,
+        payload: Array | None = None,
+        start: Array | None = None,
+        settings: MujocoSettings | None = None,
+        wait: Callable[[], None] | None = None,
+    ):
+        self.settings = settings or MujocoSettings()
+        self.joint_names = robot.joint_names
+        self.period = self.settings.period
+        self.pacing = Pacing.CLIENT if wait is None else Pacing.CONTROLLER
+        self._wait = wait
+        self._robot = robot
+        self._theta = np.array(robot.theta_nominal if theta is None else theta, dtype=float)
+        self._payload = None if payload is None else np.array(payload, dtype=float)
+        self._friction = robot.friction(self._theta)
+        self._model = build_mujoco_model(robot, self._theta, self._payload, self.period / self.settings.substeps)
+        self._data = mujoco.MjData(self._model)
+        self._data.qpos[:] = robot.home if start is None else start
+        self._dynamics = ArmDynamics(robot, self._theta, self._payload)
+        self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
+        is_difference = robot.sensors.velocity_is_difference
+        self._velocity = VelocityEstimate(plan_velocity(robot, self.period), self.period) if is_difference else None
+        self._fault_rng = np.random.default_rng((self.settings.seed, 1))
+        self._faults = InjectedFaults()
+        self._start_ns = 0
+        self._cycle = 0
+        self._is_first_read = True
+        self._is_connected = False
+        self._last: ArmState | None = None
+        self._frozen: dict[int, float] = {}
+        self._held = np.zeros(robot.n)
+        self._queue: deque[Array] = deque()
+        self._close_brakes()
+
+    def connect(self) -> None:
+        """See :meth:`Arm.connect`. Also restores lost power."""
+        if self._faults.power_loss:
+            self.inject(replace(self._faults, power_loss=False))
+        self._data.qvel[:] = 0.0
+        self._model.dof_frictionloss[:] = self._friction[:, 0]
+        self._are_brakes_closed = False
+        self._held = self._clip(self._static_torque())
+        self._queue.clear()
+        if self._velocity is not None:
+            self._velocity.reset()
+        self._is_connected = self._is_first_read = True
+
+    def read(self) -> ArmState:
+        """See :meth:`Arm.read`."""
+        if not self._is_connected:
+            raise ArmNotConnected("read()")
+        if self._wait is not None:
+            self._wait()
+        effort = self._static_effort() if self._is_first_read else self._advance()
+        self._is_first_read = False
+        if self._faults.power_loss:
+            raise ArmLost("power is off, the brakes are closed")
+        if self._is_dropped() and self._last is not None:
+            return replace(self._last, ok=False)
+        self._last = self._measure(effort)
+        return self._last
+
+    def command(self, tau: Array) -> None:
+        """See :meth:`Arm.command`. Torques beyond the limits are clipped, as a drive would."""
+        if not self._is_connected or self._are_brakes_closed:
+            raise ArmNotConnected("command()")
+        require_finite_command(tau, self.joint_names)
+        self._queue.append(self._clip(tau))
+        while len(self._queue) > self._faults.command_delay:
+            self._held = self._queue.popleft()
+
+    def stop(self, reason: str) -> None:
+        """See :meth:`Arm.stop`. Closes the brakes."""
+        self._close_brakes()
+
+    def close(self) -> None:
+        """See :meth:`Arm.close`."""
+        self._close_brakes()
+        self._is_connected = False
+
+    def set_payload(self, payload: Array | None) -> None:
+        """See :meth:`SimulatedArm.set_payload`."""
+        values = None if payload is None else np.array(payload, dtype=float)
+        set_inertial_parameters(self._model, self._robot, self._theta, values)
+        self._payload = values
+        self._dynamics = ArmDynamics(self._robot, self._theta, values)
+
+    def inject(self, faults: InjectedFaults) -> None:
+        """See :meth:`SimulatedArm.inject`."""
+        faults.require_joints(self.joint_names)
+        self._faults = faults
+        stuck = {self.joint_names.index(name) for name in faults.stuck_encoders}
+        measured = self._data.qpos if self._last is None else self._last.q
+        self._frozen = {joint: self._frozen.get(joint, float(measured[joint])) for joint in stuck}
+        if faults.power_loss:
+            self._close_brakes()
+
+    def start_clock(self, stamp_ns: int) -> None:
+        """See :meth:`SimulatedArm.start_clock`."""
+        if self._is_connected:
+            raise ArmError("the clock cannot be set while the arm is connected")
+        self._start_ns, self._cycle = stamp_ns, 0
+
+    def truth(self) -> Truth:
+        """See :meth:`SimulatedArm.truth`."""
+        payload = None if self._payload is None else self._payload.copy()
+        return Truth(self._theta.copy(), payload, self._stamp_ns, np.array(self._data.qpos), np.array(self._data.qvel))
+
+    @property
+    def _stamp_ns(self) -> int:
+        return self._start_ns + round(self._cycle * self.period * 1e9)
+
+    def _advance(self) -> Array:
+        """Simulates one period and returns the true effort of its sensor, (n,) [Nm]."""
+        data, sensors = self._data, self._robot.sensors
+        is_link_side = sensors.effort_meaning is EffortMeaning.LINK_SIDE
+        before = (np.array(data.qpos), np.array(data.qvel)) if is_link_side else None
+        data.qfrc_applied[:] = self._held - (0.0 if self._are_brakes_closed else self._friction[:, 3])
+        mujoco.mj_step(self._model, data, self.settings.substeps)
+        self._cycle += 1
+        if before is None:
+            return self._held
+        if sensors.effort_is_held:
+            return self._dynamics.mean_torque(before, (np.array(data.qpos), np.array(data.qvel)), self.period)
+        mujoco.mj_forward(self._model, data)
+        return self._dynamics.torque(np.array(data.qpos), np.array(data.qvel), np.array(data.qacc))
+
+    def _measure(self, effort: Array) -> ArmState:
+        data = self._data
+        stamp, q, v, tau = self._sensors.measure(self._stamp_ns, np.array(data.qpos), np.array(data.qvel), effort)
+        for joint, position in self._frozen.items():
+            q[joint], v[joint] = position, 0.0
+        is_exact = True
+        if self._velocity is not None:
+            v = self._velocity.update(stamp, q)
+            is_exact = self._velocity.is_exact
+        for name in self._faults.nan_torques:
+            tau[self.joint_names.index(name)] = np.nan
+        for name in self._faults.nan_positions:
+            q[self.joint_names.index(name)] = np.nan
+        return ArmState(stamp, q, v, tau, is_exact=is_exact)
+
+    def _is_dropped(self) -> bool:
+        faults = self._faults
+        if faults.drop_cycles:
+            self._faults = replace(faults, drop_cycles=faults.drop_cycles - 1)
+            return True
+        return faults.drop_probability > 0.0 and self._fault_rng.random() < faults.drop_probability
+
+    def _close_brakes(self) -> None:
+        self._are_brakes_closed = True
+        self._held = np.zeros(self.n)
+        self._queue.clear()
+        brake = self.settings.brake_torque_factor * self._robot.limits.tau_max
+        self._model.dof_frictionloss[:] = np.maximum(brake, self._friction[:, 0])
+
+    def _static_torque(self) -> Array:
+        """Motor torque that balances gravity and offset, (n,) [Nm]."""
+        return self._dynamics.gravity(np.array(self._data.qpos)) + self._friction[:, 3]
+
+    def _static_effort(self) -> Array:
+        is_link_side = self._robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
+        return self._held - self._friction[:, 3] if is_link_side else self._held
+
+    def _clip(self, tau: Array) -> Array:
+        limit = self._robot.limits.tau_max
+        return np.minimum(np.maximum(tau, -limit), limit)

@@ -1,0 +1,134 @@
+"""The MuJoCo model of an arm, built from the same robot model as everything else.
+
+Every MuJoCo body frame lies on the Pinocchio frame of the joint that moves it, so inertial parameters carry over
+without a transformation. The simulated equation of motion is SAFE-ID (5), (6):
+``H a + C v + g + F_c sign(v) + F_v v + I_a a + beta = tau``. The offset beta is not part of the MuJoCo model; the user
+of the model subtracts it from the torque applied.
+
+MuJoCo's friction loss is a constraint: it applies exactly F_c against the motion, except in the step in which the joint
+comes to rest or reverses; at rest it applies what holds the joint, at most F_c. There is no stiction band to tune.
+"""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pinocchio as pin
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.model.inertia import require_physically_consistent, to_com_form
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+_FRICTION_IMPEDANCE = 0.9999
+"""Share of the motion friction takes away while it holds a joint; the rest lets it creep."""
+_FRICTION_TIME_STEPS = 0.8
+"""Time constant of stopping, in steps: short, so that friction reverses no earlier than the motion. Runge-Kutta is
+stable from 0.72 on; MuJoCo's own limit of 2 (for Euler's method) has to be off."""
+_PLACEHOLDER_INERTIA = (1.0, 1.0, 1.0)
+_UNUSED = (
+    mujoco.mjtDisableBit.mjDSBL_CONTACT,
+    mujoco.mjtDisableBit.mjDSBL_ISLAND,
+    mujoco.mjtDisableBit.mjDSBL_SENSOR,
+    mujoco.mjtDisableBit.mjDSBL_ACTUATION,
+    mujoco.mjtDisableBit.mjDSBL_AUTORESET,
+    mujoco.mjtDisableBit.mjDSBL_REFSAFE,
+)
+
+
+def build_mujoco_model(robot: RobotModel, theta: Array, payload: Array | None, timestep: float) -> mujoco.MjModel:
+    """Builds the simulation model of an arm.
+
+    Args:
+        robot: Kinematics, gravity and position limits.
+        theta: True parameters of the arm, (14 n,).
+        payload: True parameters of the payload about the frame of the last joint, (10,); None for no payload.
+        timestep: Integration step [s].
+
+    Returns:
+        A compiled model without contacts whose n hinges have the order of ``robot.joint_names``; classical Runge-Kutta
+        integration.
+
+    Raises:
+        ModelError: A joint is not a plain revolute one, or the arm branches.
+        NotPhysicallyConsistent: A body cannot have its parameters.
+    """
+    spec = mujoco.MjSpec()
+    spec.compiler.degree = False
+    spec.option.timestep = timestep
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_RK4
+    spec.option.gravity = robot.pin_model.gravity.linear
+    for bit in _UNUSED:
+        spec.option.disableflags |= int(bit)
+    body = spec.worldbody
+    for index in range(1, robot.n + 1):
+        body = _add_body(body, robot, index)
+    model = spec.compile()
+    friction = robot.friction(theta)
+    model.dof_frictionloss[:], model.dof_damping[:], model.dof_armature[:] = friction[:, :3].T
+    model.dof_solref[:] = (_FRICTION_TIME_STEPS * timestep, 1.0)
+    model.dof_solimp[:, :2] = _FRICTION_IMPEDANCE
+    set_inertial_parameters(model, robot, theta, payload)
+    return model
+
+
+def set_inertial_parameters(model: mujoco.MjModel, robot: RobotModel, theta: Array, payload: Array | None) -> None:
+    """Gives the bodies of a compiled model their parameters; the state of the simulation is not touched.
+
+    Args:
+        model: Model to change.
+        robot: The robot it was built from.
+        theta: Parameters of the arm, (14 n,).
+        payload: Parameters of the payload about the frame of the last joint, (10,); None for no payload.
+
+    Raises:
+        NotPhysicallyConsistent: A body cannot have its parameters; the model is unchanged.
+    """
+    inertial = np.array(theta[: 10 * robot.n], dtype=float).reshape(robot.n, 10)
+    if payload is not None:
+        inertial[-1] += payload
+    for joint, parameters in zip(robot.joint_names, inertial, strict=True):
+        require_physically_consistent(parameters, f"body moved by {joint}")
+    for body, parameters in enumerate(inertial, start=1):
+        mass, com, inertia = to_com_form(parameters)
+        moments, axes = np.linalg.eigh(inertia)
+        axes[:, 0] *= np.sign(np.linalg.det(axes))
+        model.body_mass[body] = mass
+        model.body_ipos[body] = com
+        model.body_iquat[body] = _quaternion(axes)
+        model.body_inertia[body] = moments
+    # Derived constants (subtree masses, inverse weights); the data is scratch because this call overwrites it.
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+
+
+def _add_body(parent: mujoco.MjsBody, robot: RobotModel, index: int) -> mujoco.MjsBody:
+    pin_model, name = robot.pin_model, robot.joint_names[index - 1]
+    if pin_model.parents[index] != index - 1:
+        raise ModelError(
+            f"joint '{name}' is not moved by the joint before it; only arms without branches are simulated"
+        )
+    placement = pin_model.jointPlacements[index]
+    body = parent.add_body(name=f"moved_by_{name}", pos=placement.translation, quat=_quaternion(placement.rotation))
+    # Off-centre and rotated, so that the compiler flags no shortcut that real parameters would not allow.
+    body.mass, body.inertia, body.ipos, body.iquat = 1.0, _PLACEHOLDER_INERTIA, (0.1, 0.2, 0.3), (0.5, 0.5, 0.5, 0.5)
+    body.explicitinertial = True
+    joint = body.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_HINGE, axis=_revolute_axis(pin_model, index))
+    lower, upper = robot.limits.q_lower[index - 1], robot.limits.q_upper[index - 1]
+    if np.isfinite(lower) and np.isfinite(upper):
+        joint.limited, joint.range = True, (lower, upper)
+    return body
+
+
+def _revolute_axis(pin_model: pin.Model, index: int) -> Array:
+    joint, name = pin_model.joints[index], pin_model.names[index]
+    subspace = np.asarray(joint.createData().S).reshape(6, -1)
+    if joint.nq != 1 or subspace.shape[1] != 1 or np.any(subspace[:3]):
+        raise ModelError(f"joint '{name}' is a {joint.shortname()}; only revolute joints are simulated")
+    return subspace[3:, 0]
+
+
+def _quaternion(rotation: Array) -> Array:
+    quaternion = pin.Quaternion(np.ascontiguousarray(rotation))
+    return np.array([quaternion.w, quaternion.x, quaternion.y, quaternion.z])

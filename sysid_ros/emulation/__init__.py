@@ -1,0 +1,1 @@
+"""Emulated robot controllers, fault relays and lock-step simulation; usable alone, against any client."""

@@ -1,0 +1,108 @@
+"""The emulated controller as a program, for any FRI client.
+
+``python -m sysid_ros.emulation.fri --robot lbr_med7 --version 2.5``. It sends to UDP port 30200 of this
+computer and goes through the whole session: MONITORING_WAIT, MONITORING_READY, and after ``--start-time`` the motion.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion
+from sysid_ros.drivers.kuka_fri.settings import PORTS
+from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.pacing import request_real_time
+from sysid_ros.emulation.fri.controller import ControllerSettings
+from sysid_ros.emulation.fri.plant import Compensation, PlantSettings
+from sysid_ros.emulation.fri.server import EmulatorServer
+from sysid_ros.emulation.fri.setup import EmulatorSetup, build_controller
+from sysid_ros.emulation.options import (
+    UntilHandedBack,
+    add_arm_options,
+    add_program_options,
+    add_real_time_factor,
+    pick,
+)
+
+_MODES = {"position": CommandMode.POSITION, "wrench": CommandMode.WRENCH, "torque": CommandMode.TORQUE}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="sysid_fri_emulator", description="Emulates a KUKA LBR controller with FRI.")
+    robot, controller, add = EmulatorSetup(), ControllerSettings(), parser.add_argument
+    add_arm_options(parser, robot.robot, "lbr_iiwa7, lbr_iiwa14, lbr_med7 or lbr_med14", "KUKA's, -1")
+    add("--version", default="1.15", choices=[v.value for v in FriVersion], help="version of FRI (default: 1.15)")
+    add("--client", default="127.0.0.1", help="address of the client (default: %(default)s)")
+    add("--port", type=int, default=PORTS[0], help="UDP port of the client (default: %(default)s)")
+    add("--bind", default="127.0.0.1", help="own address (default: %(default)s)")
+    add("--bind-port", type=int, default=0, help="own UDP port; 0 takes any (default: 0)")
+    add("--send-period", type=float, default=controller.send_period, help="time between messages [s] (default: 0.002)")
+    add("--receive-multiplier", type=int, default=1, help="the client answers every how many messages (default: 1)")
+    add("--command-mode", default="torque", choices=_MODES, help="what the client commands (default: torque)")
+    add("--start-time", type=float, default=controller.start_time, help="time until the motion starts [s]")
+    add("--restart-time", type=float, default=controller.restart_time, help="the same after an error [s]")
+    add("--load", default=robot.load, help="the load configured on the controller, in the same words")
+    add("--compensation", default="model", choices=[c.value for c in Compensation], help="what is added to torques")
+    add("--friction-compensation", type=float, default=0.0, help="share of friction that is compensated, 0 to 1")
+    add("--stiffness", type=float, default=0.0, help="stiffness of the joint impedance [Nm/rad] (default: 0)")
+    add("--damping-ratio", type=float, default=0.0, help="its damping ratio, 0 to 1 (default: 0)")
+    add_real_time_factor(parser)
+    add_program_options(parser)
+    return parser
+
+
+def setup_of(options: argparse.Namespace) -> EmulatorSetup:
+    """What the options ask for.
+
+    Raises:
+        ParameterOutOfRange: A value is not allowed.
+    """
+    values = vars(options) | {
+        "version": FriVersion(options.version),
+        "command_mode": _MODES[options.command_mode],
+        "noise": Noise(options.noise),
+        "compensation": Compensation(options.compensation),
+        "measured_sign": options.measured_sign or PlantSettings().measured_sign,
+    }
+    return EmulatorSetup(
+        options.robot, options.truth, options.payload, options.load,
+        ControllerSettings(**pick(ControllerSettings, values)), PlantSettings(**pick(PlantSettings, values)),
+    )  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the emulator until it is told to end; returns the exit status."""
+    options = build_parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def say(text: str) -> None:
+        print(f"[fri_emulator] {text}", file=sys.stderr, flush=True)
+
+    try:
+        controller = build_controller(setup_of(options), say)
+        server = EmulatorServer(
+            controller, (options.client, options.port), (options.bind, options.bind_port), options.patience,
+            options.real_time_factor,
+        )  # fmt: skip
+    except SysidError as error:
+        say(str(error))
+        return 2
+    host, port = server.address
+    say(f"{controller.arm.robot.name}, FRI {options.version}, from {host}:{port} to {options.client}:{options.port}")
+    say(f"scheduling: {request_real_time()}")
+    try:
+        is_wanted = UntilHandedBack(lambda: controller.state.is_commanding) if options.while_stdin else lambda: True
+        server.run(options.seconds, is_wanted)
+    except KeyboardInterrupt:
+        pass
+    server.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

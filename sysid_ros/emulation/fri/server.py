@@ -1,0 +1,101 @@
+"""The emulated controller on its socket, in real time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from sysid_ros.drivers.channel import CallQueue
+from sysid_ros.drivers.kuka_fri.messages import SessionState
+from sysid_ros.drivers.network.udp import Address, UdpEndpoint
+from sysid_ros.drivers.pacing import Pacer
+from sysid_ros.emulation.fri.controller import FriController
+from sysid_ros.emulation.options import require_real_time_factor
+
+_CYCLES_BETWEEN_QUESTIONS = 50
+_SLICE = 0.005
+"""Patience is spent in slices [s]: where this computer stands still meanwhile, only one of them is lost."""
+Result = TypeVar("Result")
+
+
+class EmulatorServer:
+    """Sends messages to one client and takes its answers.
+
+    Args:
+        controller: The session and its arm.
+        client: Address and port of the client.
+        bind: Own address and port; port 0 takes any.
+        patience: How long a cycle waits for the answer to the message before it [s]. 0 is a real controller. More lets
+            simulated time slip instead of ending the motion where the computer is busy. May be changed at any time.
+        real_time_factor: How fast simulated time passes [-].
+        is_paced: Whether cycles keep to the clock; without, and with patience, they run as fast as the client answers.
+
+    Raises:
+        SocketUnavailable: The own port cannot be opened.
+    """
+
+    def __init__(
+        self,
+        controller: FriController,
+        client: Address,
+        bind: Address = ("127.0.0.1", 0),
+        patience: float = 0.0,
+        real_time_factor: float = 1.0,
+        is_paced: bool = True,
+    ):
+        self._controller = controller
+        self._client = client
+        self._endpoint = UdpEndpoint(*bind, peer=client)
+        self.patience = patience
+        self._calls = CallQueue()
+        require_real_time_factor(real_time_factor)
+        period = controller.settings.send_period / real_time_factor
+        self._pacer = Pacer(period, catches_up=False) if is_paced else None
+        self._was_answered = False
+        self.slipped = 0.0
+
+    @property
+    def address(self) -> Address:
+        """Own address and port."""
+        return self._endpoint.address
+
+    def between_cycles(self, action: Callable[[FriController], Result]) -> Result:
+        """Does something to the controller while its time stands still; for other threads than that of the cycles."""
+        return self._calls.call(lambda: action(self._controller))
+
+    def cycle(self) -> None:
+        """Waits for the next deadline, takes the answers, and sends the next message."""
+        if self._pacer is not None:
+            self._pacer.wait()
+        self._calls.work()
+        answers = self._endpoint.receive_all()
+        if not answers and self.patience and self._was_answered and self._controller.is_answer_expected:
+            answers = self._wait_for_answer()
+        self._was_answered = bool(answers) or (self._was_answered and not self._controller.is_answer_expected)
+        # KUKA's example clients end when they hear IDLE, so it is not sent; a session begins with MONITORING_WAIT.
+        datagram = self._controller.begin(answers)
+        if self._controller.state is not SessionState.IDLE:
+            self._endpoint.peer = self._client
+            self._endpoint.send(datagram)
+        self._controller.finish()  # while the client computes
+
+    def _wait_for_answer(self) -> list[bytes]:
+        started, spent, first = time.monotonic(), 0.0, None
+        while first is None and spent < self.patience and self._controller.is_answer_expected:
+            first = self._endpoint.receive(min(_SLICE, self.patience - spent))
+            spent += _SLICE
+            self._calls.work()
+        self.slipped += time.monotonic() - started
+        return [] if first is None else [first, *self._endpoint.receive_all()]
+
+    def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """Runs for a time [s], or until it is not wanted any more; that is asked every 50 cycles."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and is_wanted():
+            for _ in range(_CYCLES_BETWEEN_QUESTIONS):
+                self.cycle()
+
+    def close(self) -> None:
+        """Closes the socket."""
+        self._endpoint.close()

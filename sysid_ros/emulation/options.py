@@ -1,0 +1,102 @@
+"""When the program of an emulated controller ends that a parent has started: after its client has let go of the arm."""
+
+from __future__ import annotations
+
+import argparse
+import select
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.drivers.mujoco.build import TRUTHS
+from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.emulation.plant import PlantSettings
+
+HAND_BACK_SECONDS = 6.0
+"""How long an emulator whose parent is gone waits for its client to brake and to hand the arm back [s]."""
+
+
+class UntilHandedBack:
+    """Whether an emulator is wanted: until its standard input is closed, and then until its client has let go.
+
+    Ctrl-C reaches the driver and the parent of the emulator together. A real controller would not end with them.
+
+    Args:
+        is_in_use: Whether a client commands the arm.
+        seconds: How long it may after the end of the parent [s].
+        is_parent_there: Whether the parent still is.
+    """
+
+    def __init__(
+        self,
+        is_in_use: Callable[[], bool],
+        seconds: float = HAND_BACK_SECONDS,
+        is_parent_there: Callable[[], bool] | None = None,
+    ):
+        self._is_in_use, self._seconds = is_in_use, seconds
+        self._is_parent_there = is_parent_there or _is_stdin_open
+        self._end = float("inf")
+
+    def __call__(self) -> bool:
+        """Whether the emulator is to go on; asked between its cycles."""
+        if self._end == float("inf") and not self._is_parent_there():
+            self._end = time.monotonic() + self._seconds
+        return self._end == float("inf") or (self._is_in_use() and time.monotonic() < self._end)
+
+
+def _is_stdin_open() -> bool:
+    return not select.select([sys.stdin], [], [], 0.0)[0] or bool(sys.stdin.buffer.read1(1))
+
+
+def add_arm_options(parser: argparse.ArgumentParser, robot: str, robots: str, measured_sign: str) -> None:
+    """Adds what the arm is and what it holds.
+
+    Args:
+        parser: The command line.
+        robot: The robot if none is given.
+        robots: Which there are.
+        measured_sign: What the sign of the measured torque is on the real arm.
+    """
+    plant, add = PlantSettings(), parser.add_argument
+    add("--robot", default=robot, help=f"{robots} (default: %(default)s)")
+    add("--truth", default="random", choices=TRUTHS, help="how the arm's own parameters are chosen")
+    add("--payload", default="none", help="what the arm holds: a name from payloads.yaml, a mass [kg] or none")
+    add("--noise", default=plant.noise.value, choices=[n.value for n in Noise], help="errors of the sensors")
+    add("--seed", type=int, default=plant.seed, help="seed of truth and noise")
+    add(
+        "--measured-sign", type=float, default=0.0,
+        help=f"sign of the measured torque, 1 or -1; 0: {measured_sign} (default: 0)",
+    )  # fmt: skip
+    add("--command-sign", type=float, default=plant.command_sign, help="sign with which torques are applied")
+
+
+def add_program_options(parser: argparse.ArgumentParser) -> None:
+    """Adds how long the program runs, and waits."""
+    add = parser.add_argument
+    add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow client [s] (default: 0)")
+    add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
+    add("--while-stdin", action="store_true", help="end when the standard input is closed, as by a parent that dies")
+
+
+def add_real_time_factor(parser: argparse.ArgumentParser) -> None:
+    """Adds how fast simulated time passes, for controllers that pace their clients."""
+    parser.add_argument(
+        "--real-time-factor", type=float, default=1.0, help="how fast simulated time passes, up to 1 (default: 1)"
+    )
+
+
+def require_real_time_factor(value: float) -> None:
+    """Refuses what is none, and to be faster than the real arm.
+
+    Raises:
+        ParameterOutOfRange: With the value.
+    """
+    if not 0.01 <= value <= 1.0:
+        raise ParameterOutOfRange("real_time_factor", value, "0.01 to 1")
+
+
+def pick(kind: type, values: Mapping[str, object]) -> dict[str, object]:
+    """Those of the values that are fields of a dataclass, by name."""
+    return {one.name: values[one.name] for one in fields(kind) if one.name in values}

@@ -1,0 +1,1 @@
+"""Relays that disturb UDP and TCP traffic."""

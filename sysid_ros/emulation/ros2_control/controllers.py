@@ -1,0 +1,150 @@
+"""The controllers of an emulated arm as far as others see them: what they publish, what they accept, what they keep.
+
+They do what joint_state_broadcaster and forward_command_controller of ros2_controllers do: the broadcaster names the
+joints in an order of its own, others' joints among them, and fills what an arm does not measure with NaN. The forward
+controller drops a command with a number that is not finite, does not apply one of the wrong length, and goes on with
+the last good one for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.ros2_control.joint_states import JointStates
+from sysid_ros.emulation.ros2_control.plant import Measured
+
+FIELDS = ("position", "velocity", "effort")
+
+
+@dataclass(frozen=True)
+class BroadcastFaults:
+    """What is wrong with the states that are published; the default is nothing.
+
+    Attributes:
+        is_silent: Whether nothing is published.
+        not_measured: Fields that the arm does not measure: NaN.
+        left_out: Fields that are left out altogether.
+        nan_efforts: Joints whose effort is not a number.
+        renamed: Joints that appear under another name.
+        repeats: Whether every message comes twice.
+        drop_every: Every how manieth message is lost; 0 for none.
+    """
+
+    is_silent: bool = False
+    not_measured: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    nan_efforts: tuple[str, ...] = ()
+    renamed: tuple[str, ...] = ()
+    repeats: bool = False
+    drop_every: int = 0
+
+
+class Broadcaster:
+    """Turns states into messages.
+
+    Args:
+        robot: Joint names.
+        order: Joints in the order in which they are published, the model's and others; empty for the model's order.
+
+    Raises:
+        ParameterOutOfRange: A joint of the model is missing in the order.
+    """
+
+    def __init__(self, robot: RobotModel, order: Sequence[str] = ()):
+        self._order = tuple(order) or robot.joint_names
+        missing = sorted(set(robot.joint_names) - set(self._order))
+        if missing:
+            raise ParameterOutOfRange("order of joint states", ", ".join(self._order), f"with {', '.join(missing)} too")
+        self._places = [self._order.index(name) for name in robot.joint_names]
+        # Joints of others: a gripper that measures no effort.
+        self._others = {field: np.full(len(self._order), np.nan if field == "effort" else 0.0) for field in FIELDS}
+        self.faults = BroadcastFaults()
+        self._count = 0
+
+    def messages(self, measured: Measured) -> list[JointStates]:
+        """The messages for one state: one, or none or two where that is the fault."""
+        faults = self.faults
+        self._count += 1
+        if faults.is_silent or (faults.drop_every and self._count % faults.drop_every == 0):
+            return []
+        columns = {}
+        for field, values in zip(FIELDS, (measured.q, measured.v, measured.tau), strict=True):
+            row = self._others[field].copy()
+            row[self._places] = values
+            columns[field] = np.empty(0) if field in faults.left_out else row
+            if field in faults.not_measured:
+                row[:] = np.nan
+        for name in faults.nan_efforts:
+            if columns["effort"].size:
+                columns["effort"][self._order.index(name)] = np.nan
+        names = tuple(f"{name}_renamed" if name in faults.renamed else name for name in self._order)
+        message = JointStates(measured.stamp_ns, names, *columns.values())
+        return [message, message] if faults.repeats else [message]
+
+
+class ForwardController:
+    """Takes commands.
+
+    Args:
+        robot: Joint names.
+        joints: Joints in the order of the commands; empty for the model's order.
+
+    Attributes:
+        joints: The same.
+        taken: How many commands it took.
+
+    Raises:
+        JointNotFound: A joint is not one of the model.
+    """
+
+    def __init__(self, robot: RobotModel, joints: Sequence[str] = ()):
+        self.joints = tuple(joints) or robot.joint_names
+        for name in self.joints:
+            if name not in robot.joint_names:
+                raise JointNotFound(name, robot.joint_names)
+        self._places = [robot.joint_names.index(name) for name in self.joints]
+        self._n = robot.n
+        self.taken = 0
+        self._is_dead = False
+        self._command: Array | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it has stopped taking commands, as a controller whose process hangs; the last one stays in force.
+
+        Alive again it has no command: it was started anew, and until the first one the hardware holds the arm.
+        """
+        return self._is_dead
+
+    @is_dead.setter
+    def is_dead(self, value: bool) -> None:
+        """Lets it die, or starts it anew."""
+        if self._is_dead and not value:
+            self._command = None
+        self._is_dead = value
+
+    def take(self, data: Sequence[float]) -> str:
+        """Takes a command, [Nm] in the order of its joints; returns what it complains about."""
+        values = np.array(data, dtype=float)
+        if self._is_dead:
+            return ""
+        if not np.isfinite(values).all():
+            return "Non-finite value received. Dropping message"
+        if values.size != len(self.joints):
+            return f"command size ({values.size}) does not match number of interfaces ({len(self.joints)})"
+        command = np.zeros(self._n)
+        command[self._places] = values
+        self._command = command
+        self.taken += 1
+        return ""
+
+    @property
+    def command(self) -> Array | None:
+        """The command in force, (n,) [Nm] in the order of the model; None before the first."""
+        return self._command

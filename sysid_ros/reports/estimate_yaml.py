@@ -1,0 +1,144 @@
+"""``estimate.yaml``: every number of the result, with its unit, frame and meaning, for programs and people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import yaml
+
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
+from sysid_ros.reports.intervals import Bounded
+from sysid_ros.reports.payload import PayloadSummary, notices, payload_parameters, summarize_payload
+from sysid_ros.reports.result import IdentificationResult
+
+FORMAT = "sysid_ros estimate 1"
+
+_HEADER = """\
+# Inertial parameters: m [kg], mc = mass times centre of mass [kg m], I = inertia about the origin of the frame [kg m^2]
+# (of inertia_about_com: about the centre of mass). Matrices are rows of the frame's axes. lower and upper are bounds;
+# 'guarantee' says what they promise. .inf and -.inf: not bounded. Principal axes and nominal values carry no bounds.
+"""
+
+
+def estimate_text(result: IdentificationResult) -> str:
+    """Contents of ``estimate.yaml``."""
+    return _HEADER + yaml.dump(estimate_data(result), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+
+
+def estimate_data(result: IdentificationResult) -> dict[str, object]:
+    """The same as plain mappings, lists, numbers and texts."""
+    estimate, robot = result.estimate, result.robot
+    data: dict[str, object] = {
+        "format": FORMAT,
+        "created": result.created.isoformat(timespec="seconds"),
+        "robot": robot.name,
+        "source": result.source,
+        "is_usable": result.is_usable,
+        "alarm": estimate.alarm,
+        "target": estimate.target,
+        "method": estimate.method,
+        "guarantee": estimate.guarantee,
+        "data": {
+            "seconds": float(estimate.data_seconds),
+            "windows": int(estimate.number_of_windows),
+            "condition_number": float(estimate.condition_number),
+        },
+        "estimate": {"frame": estimate.frame, "parameters": _parameters(result)},
+    }
+    if result.is_usable:
+        data["payload"] = {
+            "at_last_joint": _summary(summarize_payload(result)),
+            "at_tool": _summary(summarize_payload(result, robot.tool_frame)),
+            "minus_nominal_last_body": payload_parameters(result).values.tolist() != estimate.values.tolist(),
+        }
+    data["error_budget"] = {
+        "unit": "half width of the bounds each term causes, in the unit of the parameter",
+        "order": list(PARAMETER_NAMES),
+        "terms": {name: share.tolist() for name, share in estimate.error_budget.items()},
+    }
+    data["motions"] = [
+        {
+            "kind": motion.trajectory.kind,
+            "hash": motion.trajectory.hash(),
+            "start_s": float(motion.start),
+            "duration_s": float(motion.trajectory.duration),
+            "followed_s": None if motion.followed is None else float(motion.followed),
+            "ending": motion.ending,
+            "condition_number": float(motion.condition_number),
+            "certificate_claims": motion.claims,
+            "certificate_margins": {
+                row.kind: {"left": row.value, "margin": float(row.margin), "place": row.place} for row in motion.margins
+            },
+        }
+        for motion in result.motions
+    ]
+    data["timing_s"] = {name: float(value) for name, value in result.timing.items()}
+    data["warnings"] = list(notices(result))
+    data["settings"] = _plain(result.settings)
+    data["versions"] = dict(result.versions)
+    return data
+
+
+def _parameters(result: IdentificationResult) -> list[dict[str, object]]:
+    estimate, prior = result.estimate, result.prior
+    rows: list[dict[str, object]] = []
+    for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
+        row: dict[str, object] = {"name": name, "unit": unit}
+        numbers = {"value": estimate.values, "lower": estimate.lower, "upper": estimate.upper}
+        numbers |= {"prior_lower": prior.lower, "prior_upper": prior.upper}
+        row |= {key: float(array[i]) for key, array in numbers.items()}
+        if result.truth is not None:
+            truth = float(result.truth[i])
+            row |= {"truth": truth, "is_inside": bool(estimate.lower[i] <= truth <= estimate.upper[i])}
+        rows.append(row)
+    return rows
+
+
+def _summary(summary: PayloadSummary) -> dict[str, object]:
+    return {
+        "frame": summary.frame,
+        "mass_kg": _bounded(summary.mass),
+        "com_m": _bounded(summary.com),
+        "inertia_about_com_kg_m2": _bounded(summary.inertia_com),
+        "principal_moments_kg_m2": _bounded(summary.principal_moments),
+        "principal_axes": summary.principal_axes.tolist(),
+        "parameters": _bounded(summary.parameters),
+    }
+
+
+def _bounded(bounded: Bounded) -> dict[str, object]:
+    return {"value": bounded.values.tolist(), "lower": bounded.lower.tolist(), "upper": bounded.upper.tolist()}
+
+
+def _plain(value: object) -> object:
+    """Numbers, texts, lists and mappings only, so that any YAML reader takes the file."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    if isinstance(value, Sequence):
+        return [_plain(entry) for entry in value]
+    return str(value)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Rows of numbers on one line, everything else in blocks; texts are quoted where YAML wants it."""
+
+
+def _represent_list(dumper: yaml.SafeDumper, value: list[object]) -> yaml.Node:
+    is_row = all(isinstance(entry, int | float) for entry in value)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=is_row)
+
+
+def _represent_mapping(dumper: yaml.SafeDumper, value: dict[str, object]) -> yaml.Node:
+    is_row = "unit" in value and "value" in value
+    return dumper.represent_mapping("tag:yaml.org,2002:map", value.items(), flow_style=is_row)
+
+
+_Dumper.add_representer(list, _represent_list)
+_Dumper.add_representer(dict, _represent_mapping)

@@ -1,0 +1,205 @@
+"""What the estimate says about the payload: in the frames people use, with bounds as far as they are rigorous."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.rotation import inverse_placement
+from sysid_ros.core.model import inertia
+from sysid_ros.core.model.robot import RobotModel, frame_placement
+from sysid_ros.reports.intervals import (
+    Bounded,
+    linear_map,
+    negated,
+    product,
+    quotient,
+    square,
+    symmetric_eigenvalues,
+    total,
+    widened,
+)
+from sysid_ros.reports.result import END_EFFECTOR, IdentificationResult
+
+Array = NDArray[np.float64]
+
+Placement = tuple[Array, Array]
+"""Rotation (3, 3) and translation (3,) [m] of a frame seen from another."""
+
+
+def in_frame(parameters: Bounded, frame_in_joint: Placement) -> Bounded:
+    """Ten parameters about the last joint's frame, seen from another frame fixed to the last body; both (10,).
+
+    Args:
+        parameters: About the frame of the last joint.
+        frame_in_joint: Rotation and translation of the other frame, seen from the frame of the last joint.
+    """
+    joint_in_frame = inverse_placement(*frame_in_joint)
+    box = inertia.transform_box(Box(parameters.lower, parameters.upper), *joint_in_frame)
+    return Bounded(inertia.transform_parameters(parameters.values, *joint_in_frame), box.lower, box.upper)
+
+
+def payload_parameters(result: IdentificationResult) -> Bounded:
+    """The payload about the frame of the last joint, (10,), without the last body where that was identified with it."""
+    estimate = result.estimate
+    parameters = Bounded(estimate.values, estimate.lower, estimate.upper)
+    if estimate.target != END_EFFECTOR:
+        return parameters
+    robot = result.robot
+    last_body = robot.inertial_slice(robot.n)
+    box = robot.theta_box
+    body = Bounded(robot.theta_nominal[last_body], box.lower[last_body], box.upper[last_body])
+    return total(parameters, negated(body))
+
+
+def tool_parameters(robot: RobotModel) -> Array:
+    """Nominal parameters (10,), about the frame of the last joint, of all links behind the flange (a gripper, say)."""
+    joints = _joints_behind(robot.urdf, robot.flange_frame)
+    theta = np.zeros(10)
+    for frame in robot.pin_model.frames:
+        if frame.parentJoint == robot.n and frame.name in joints:  # the inertia of a link is kept at its joint
+            theta += frame.placement.act(frame.inertia).toDynamicParameters()
+    return theta
+
+
+def _joints_behind(urdf: str, link: str) -> set[str]:
+    """Names of all joints between a link and the leaves of its branch."""
+    edges = [
+        (joint.get("name", ""), joint.find("parent").get("link"), joint.find("child").get("link"))  # type: ignore[union-attr]
+        for joint in ElementTree.fromstring(urdf).findall("joint")
+    ]
+    names: set[str] = set()
+    open_links = [link]
+    while open_links:
+        parent = open_links.pop()
+        children = [(name, child) for name, origin, child in edges if origin == parent]
+        names.update(name for name, _ in children)
+        open_links.extend(child for _, child in children if child)
+    return names
+
+
+@dataclass(frozen=True)
+class PayloadSummary:
+    """A payload in one frame.
+
+    Attributes:
+        frame: Name of the frame.
+        parameters: The ten parameters about the frame's origin, (10,).
+        com: Centre of mass, (3,) [m].
+        inertia_com: Inertia about the centre of mass, axes of the frame, (3, 3) [kg m^2].
+        principal_moments: Principal moments of inertia, ascending, (3,) [kg m^2].
+        principal_axes: Their axes as columns of a right-handed rotation in the frame, (3, 3); of the point estimate,
+            without bounds.
+    """
+
+    frame: str
+    parameters: Bounded
+    com: Bounded
+    inertia_com: Bounded
+    principal_moments: Bounded
+    principal_axes: Array
+
+    @property
+    def mass(self) -> Bounded:
+        """Mass [kg], shape ()."""
+        p = self.parameters
+        return Bounded(p.values[0], p.lower[0], p.upper[0])
+
+
+def summarize(parameters: Bounded, frame_in_joint: Placement, frame: str) -> PayloadSummary:
+    """Describes a payload in a frame fixed to the last body.
+
+    Every bound is rigorous as long as those of ``parameters`` are. The CoM is bounded about the joint frame first and
+    then moved: moving the first moment would count the uncertainty of the mass twice.
+
+    Args:
+        parameters: Ten parameters about the frame of the last joint, (10,).
+        frame_in_joint: Rotation and translation of the frame, seen from the frame of the last joint.
+        frame: Name of the frame.
+    """
+    rotation, translation = inverse_placement(*frame_in_joint)
+    com = quotient(_part(parameters, [1, 2, 3]), _part(parameters, [0]))
+    inertia_joint = _inertia_about_com(parameters)
+    inertia_com = _rotated(inertia_joint, rotation)
+    moments = symmetric_eigenvalues(inertia_joint)
+    # a body has no negative moment of inertia
+    moments = Bounded(moments.values, np.maximum(moments.lower, 0.0), moments.upper)
+    axes = np.linalg.eigh(inertia_com.values)[1]
+    axes[:, 2] *= np.sign(np.linalg.det(axes))
+    com_in_frame = _moved(com, rotation, translation)
+    return PayloadSummary(frame, in_frame(parameters, frame_in_joint), com_in_frame, inertia_com, moments, axes)
+
+
+def summarize_payload(result: IdentificationResult, frame: str | None = None) -> PayloadSummary:
+    """The payload in a link's frame; None takes the frame of the last joint.
+
+    Raises:
+        ModelError: There is no such frame, or it is not fixed to the last body.
+    """
+    robot = result.robot
+    placement = (np.eye(3), np.zeros(3)) if frame is None else frame_placement(robot, frame)
+    return summarize(payload_parameters(result), placement, frame or robot.joint_names[-1])
+
+
+def notices(result: IdentificationResult) -> tuple[str, ...]:
+    """Everything a reader must be told: the warnings of the run, and what the numbers themselves give rise to."""
+    texts = [*result.warnings, *(f"the bounds are not guaranteed: {caveat}" for caveat in result.caveats)]
+    if not result.is_rigorous and not result.caveats:
+        texts.append("the bounds are not guaranteed to contain the truth; the guarantee sentence says why")
+    if result.is_usable:
+        rated, mass = result.robot.rated_payload, payload_parameters(result)
+        if mass.upper[0] > rated:
+            relation = "is above" if mass.lower[0] > rated else "may be above"
+            bound = f"upper bound {mass.upper[0]:.3f} kg"
+            texts.append(f"the mass {relation} the arm's rated payload of {rated:g} kg ({bound})")
+    if result.truth is not None and result.is_usable:
+        outside = ~((result.estimate.lower <= result.truth) & (result.truth <= result.estimate.upper))
+        if outside.any():
+            names = ", ".join(np.array(inertia.PARAMETER_NAMES)[outside])
+            texts.append(f"the truth lies OUTSIDE the bounds of {names}: an assumption does not hold, or it is a bug")
+    return tuple(texts)
+
+
+def _part(bounded: Bounded, index: list[int]) -> Bounded:
+    return Bounded(bounded.values[index], bounded.lower[index], bounded.upper[index])
+
+
+def _moved(point: Bounded, rotation: Array, translation: Array) -> Bounded:
+    if not np.all(np.isfinite(point.lower) & np.isfinite(point.upper)):
+        unknown = np.full(3, np.inf)
+        return Bounded(rotation @ point.values + translation, -unknown, unknown)
+    rotated = linear_map(rotation, point)
+    scale = np.abs(translation) + np.maximum(np.abs(rotated.lower), np.abs(rotated.upper))
+    lower, upper = widened(rotated.lower + translation, rotated.upper + translation, scale)
+    return Bounded(rotated.values + translation, lower, upper)
+
+
+def _inertia_about_com(parameters: Bounded) -> Bounded:
+    """Inertia about the CoM (3, 3), axes of the joint frame: each entry as tight as the box of parameters allows."""
+    mass, h = _part(parameters, [0]), [_part(parameters, [i]) for i in (1, 2, 3)]
+    entries = {(0, 0): 4, (0, 1): 5, (1, 1): 6, (0, 2): 7, (1, 2): 8, (2, 2): 9}
+    parts = {name: np.zeros((3, 3)) for name in ("values", "lower", "upper")}
+    for (row, column), index in entries.items():
+        if row == column:
+            others = [axis for axis in range(3) if axis != row]
+            shift = negated(quotient(total(square(h[others[0]]), square(h[others[1]])), mass))
+        else:
+            shift = quotient(product(h[row], h[column]), mass)
+        entry = total(_part(parameters, [index]), shift)
+        for name, matrix in parts.items():
+            matrix[row, column] = matrix[column, row] = getattr(entry, name)[0]
+    return Bounded(**parts)
+
+
+def _rotated(matrix: Bounded, rotation: Array) -> Bounded:
+    """``R M R^T`` for every symmetric M (3, 3) inside."""
+    if not np.all(np.isfinite(matrix.lower) & np.isfinite(matrix.upper)):
+        unknown = np.full((3, 3), np.inf)
+        return Bounded(rotation @ matrix.values @ rotation.T, -unknown, unknown)
+    flat = Bounded(matrix.values.ravel(), matrix.lower.ravel(), matrix.upper.ravel())
+    mapped = linear_map(np.kron(rotation, rotation), flat)
+    return Bounded(mapped.values.reshape(3, 3), mapped.lower.reshape(3, 3), mapped.upper.reshape(3, 3))

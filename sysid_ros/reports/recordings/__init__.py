@@ -1,0 +1,1 @@
+"""Recordings: written as mcap, read from mcap, csv and npz."""

@@ -1,0 +1,208 @@
+"""Reads the samples of a recording (MCAP) of this suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mcap.reader import NonSeekingReader
+from mcap.records import Metadata
+from mcap.stream_reader import StreamReader
+from mcap_ros2.decoder import DecoderFactory
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.windows.samples import SampleBlock, split_into_blocks
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.reports.recordings.readers import InvalidRecording, Recording, describe_gaps, joint_columns
+from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, METADATA
+
+Array = NDArray[np.float64]
+
+SAMPLES = "sysid_msgs/msg/SampleBatch"
+_END = 2**63 - 1
+_PER_JOINT = {
+    "q": "positions",
+    "v": "velocities",
+    "tau": "efforts",
+    "q_d": "reference_positions",
+    "v_d": "reference_velocities",
+    "tau_command": "commanded_efforts",
+}
+
+
+class DamagedRecording(SysidError):
+    """An MCAP file that cannot be read to its end.
+
+    Args:
+        path: The file.
+        reason: What the reader says.
+    """
+
+    def __init__(self, path: Path | str, reason: str):
+        self.path = Path(path)
+        self.reason = reason
+        super().__init__(f"{self.path.name} is not a complete MCAP file: {reason}")
+
+
+@dataclass
+class _Collected:
+    """What has been read so far; arrays of the samples that became part of a block.
+
+    Attributes:
+        first_stamp: Samples before this stamp are not used [ns].
+        last_stamp: Samples after this stamp are not used [ns].
+    """
+
+    first_stamp: int
+    last_stamp: int
+    batches: list[SampleBlock] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)
+    extra: dict[str, list[Array]] = field(default_factory=lambda: {"q_d": [], "v_d": [], "tau_command": []})
+    notices: dict[str, int] = field(default_factory=dict)
+
+    def note(self, sentence: str) -> None:
+        self.notices[sentence] = self.notices.get(sentence, 0) + 1
+
+
+@dataclass(frozen=True)
+class McapMessage:
+    """One decoded message.
+
+    Attributes:
+        topic: Topic it was recorded from.
+        type_name: ``package/msg/Name``.
+        stamp_ns: Time it was recorded with [ns].
+        message: Object with the message's fields.
+    """
+
+    topic: str
+    type_name: str
+    stamp_ns: int
+    message: Any
+
+
+def read_mcap(path: Path, robot: RobotModel, topic: str | None = None) -> Recording:
+    """Reads all sample batches of one topic.
+
+    Args:
+        path: The file; one that was cut off by a crash is read as far as it goes.
+        robot: The arm; joints are matched by name.
+        topic: Topic of the batches; None takes the only one.
+
+    Raises:
+        DamagedRecording: Not an MCAP file, or nothing in it can be read.
+        InvalidRecording: No batches, more than one topic of them, or contradictory lengths.
+        JointNotFound: It names a joint the robot does not have.
+    """
+    metadata = read_metadata(path)
+    first, last = _described_stamp(path, metadata, FIRST_STAMP, 0), _described_stamp(path, metadata, LAST_STAMP, _END)
+    collected, topics, damage = _Collected(first, last), set(), ""
+    try:
+        for entry in read_messages(path):
+            if entry.type_name == SAMPLES and topic in (None, entry.topic):
+                topics.add(entry.topic)
+                _add(path, robot, entry.message, collected)
+            elif entry.type_name == SAMPLES:
+                topics.add(entry.topic)
+    except DamagedRecording as error:
+        if not collected.batches:
+            raise
+        damage = error.reason
+    if topic is None and len(topics) > 1:
+        raise InvalidRecording(path, "the topic of the samples", "not given", "one of " + ", ".join(sorted(topics)))
+    if not collected.batches:
+        found = ", ".join(sorted(topics)) or "no topic"
+        raise InvalidRecording(path, f"the messages of type {SAMPLES}", f"none on {topic or 'any topic'}", found)
+    notices = [text if count == 1 else f"{text} ({count} batches)" for text, count in collected.notices.items()]
+    if damage:
+        notices.append(f"the recording is cut off or damaged ({damage}); what comes before was read")
+    batches = tuple(collected.batches)
+    notices += describe_gaps(SampleBlock.concatenate(batches))
+    extra = {name: np.concatenate(parts) for name, parts in collected.extra.items()}
+    return Recording(
+        path.name,
+        batches,
+        tuple(collected.epochs),
+        reference_q=extra["q_d"],
+        reference_v=extra["v_d"],
+        commanded_tau=extra["tau_command"],
+        metadata=metadata,
+        notices=tuple(notices),
+    )
+
+
+def read_messages(path: Path) -> Iterator[McapMessage]:
+    """All ROS 2 messages of a file in the order they were written; no index is needed.
+
+    Raises:
+        DamagedRecording: The file is cut off or damaged; what comes before has been delivered.
+    """
+    with open(path, "rb") as file:
+        reader = NonSeekingReader(file, validate_crcs=True, decoder_factories=[DecoderFactory()])
+        try:
+            for schema, channel, message, decoded in reader.iter_decoded_messages(log_time_order=False):
+                yield McapMessage(channel.topic, schema.name if schema else "", message.log_time, decoded)
+        except Exception as error:  # the reader has no common error for what a damaged file makes it do
+            raise DamagedRecording(path, f"{error}" or type(error).__name__) from error
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """What the writer said about the recording; empty if nothing."""
+    found: dict[str, str] = {}
+    try:
+        with open(path, "rb") as file:
+            for record in StreamReader(file, emit_chunks=True).records:
+                if isinstance(record, Metadata) and record.name == METADATA:
+                    found.update(record.metadata)
+    except Exception:  # cut off or damaged, which reading the samples has told already
+        return found
+    return found
+
+
+def _described_stamp(path: Path, metadata: Mapping[str, str], name: str, default: int) -> int:
+    text = metadata.get(name, default)
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidRecording(path, f"the description '{name}'", repr(text), "a whole number [ns]") from None
+
+
+def _add(path: Path, robot: RobotModel, batch: Any, collected: _Collected) -> None:
+    order = joint_columns(path, batch.joint_names, robot)
+    stamps = np.asarray(batch.stamps, dtype=np.int64)
+    count, n = stamps.size, robot.n
+    arrays = {}
+    for name, field_name in _PER_JOINT.items():
+        values = np.asarray(getattr(batch, field_name), dtype=float)
+        if values.size != count * n:
+            raise InvalidRecording(path, f"the length of {field_name} in a batch", values.size, f"{count * n}")
+        arrays[name] = values.reshape(count, n)[:, order]
+    valid = np.asarray(batch.valid, dtype=bool)
+    if valid.size != count:
+        raise InvalidRecording(path, "the length of valid in a batch", valid.size, f"{count}")
+    is_used = (stamps >= collected.first_stamp) & (stamps <= collected.last_stamp)
+    stamps, valid = stamps[is_used], valid[is_used]
+    arrays = {name: values[is_used] for name, values in arrays.items()}
+    sequence = int(batch.first_sequence) + np.flatnonzero(is_used)
+    blocks, notices = split_into_blocks(
+        stamps[valid], sequence[valid], *(arrays[name][valid] for name in ("q", "v", "tau"))
+    )
+    for notice in notices:
+        collected.note(notice)
+    if not valid.all():
+        collected.note("samples the driver marked as not valid were left out")
+    last = collected.batches[-1].stamps[-1] if collected.batches else -1
+    for block in blocks:
+        if block.stamps[0] <= last:
+            collected.note("batches that repeat earlier samples were left out")
+            continue
+        last = block.stamps[-1]
+        kept = np.searchsorted(stamps, block.stamps)
+        collected.batches.append(block)
+        collected.epochs.append(int(batch.payload_epoch))
+        for name, parts in collected.extra.items():
+            parts.append(arrays[name][kept])

@@ -1,0 +1,246 @@
+"""What one identification found, with everything a reader needs to judge it; the input of every written file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.certification.certificate import MarginRow
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.bounds.consistency import row_allowance
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.rows import Rows, build_rows
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.stream import SampleStream
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.trajectories.serialization import Trajectory
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WindowCheck:
+    """Mean torques of W windows beside what one payload explains of them.
+
+    Attributes:
+        times: Middle of each window since the first sample, (W,) [s].
+        residual: Measured mean torque less what the nominal arm and the payload explain, (W, n) [Nm].
+        allowed: What the errors of the sensors and the uncertainty of the arm may cause of it, (W, n) [Nm].
+        payload: The payload, (10,), in the form of the estimate.
+        is_estimate: Whether it is the estimate; otherwise the least-squares fit to all windows, for diagnosis only.
+    """
+
+    times: Array
+    residual: Array
+    allowed: Array
+    payload: Array
+    is_estimate: bool
+
+    def contradictions(self, names: Sequence[str]) -> list[str]:
+        """A sentence for every joint with windows whose residual nothing allowed explains, the worst joint first."""
+        excess = np.abs(self.residual) - self.allowed
+        order = np.argsort(-excess.max(axis=0, initial=-np.inf))
+        sentences = []
+        for joint in order:
+            bad = np.flatnonzero(excess[:, joint] > 0.0)
+            if bad.size:
+                worst = bad[np.argmax(excess[bad, joint])]
+                sentences.append(
+                    f"{names[joint]}: {bad.size} of {len(self.times)} windows; worst at {self.times[worst]:.2f} s, "
+                    f"{self.residual[worst, joint]:+.3f} Nm where {self.allowed[worst, joint]:.3f} Nm are allowed"
+                )
+        return sentences
+
+
+def collect_rows(robot: RobotModel, settings: EstimatorSettings, blocks: Iterable[SampleBlock]) -> list[Rows]:
+    """Rows of all windows, those too at which an estimator would have raised the alarm."""
+    stream, model = SampleStream(robot, settings), WindowModel(robot, settings, describe_unknowns(robot, settings))
+    rows = []
+    for block in blocks:
+        for window in stream.add(block)[0]:
+            rows.append(build_rows(model, window.block, window.start, window.stop, window.number))
+    return rows
+
+
+def check_windows(
+    robot: RobotModel, settings: EstimatorSettings, rows: Sequence[Rows], estimate: Array | None, origin_ns: int
+) -> WindowCheck | None:
+    """Compares the windows with a payload.
+
+    Args:
+        robot: The arm.
+        settings: Those the rows were made with.
+        rows: Rows of the windows.
+        estimate: Point estimate, (10,); None takes the least-squares fit to all rows, for diagnosis.
+        origin_ns: Stamp of the first sample [ns].
+
+    Returns:
+        The comparison, None without windows.
+    """
+    if not rows:
+        return None
+    stacked = Rows.stack(rows)
+    payload = _least_squares(stacked) if estimate is None else np.asarray(estimate, dtype=float)
+    unknowns = describe_unknowns(robot, settings)
+    velocity_error = robot.sensors.velocity_error * ("velocity" in settings.error_terms)
+    problem = Problem.build(stacked, payload, np.zeros(10), unknowns.radius, velocity_error)
+    middle = 0.5e-9 * ((stacked.start - origin_ns) + (stacked.stop - origin_ns))
+    return WindowCheck(
+        times=middle.reshape(-1, robot.n)[:, 0],
+        residual=(problem.r / stacked.duration).reshape(-1, robot.n),
+        allowed=(row_allowance(problem, np.zeros(10)) / stacked.duration).reshape(-1, robot.n),
+        payload=payload,
+        is_estimate=estimate is not None,
+    )
+
+
+def _least_squares(rows: Rows) -> Array:
+    """The target that fits all rows best, each weighted by its error, (10,); no body need have these parameters."""
+    weights = 1.0 / np.maximum(rows.error, 1e-12)
+    return np.linalg.lstsq(weights[:, None] * rows.y, weights * rows.u, rcond=None)[0]
+
+
+END_EFFECTOR = "end_effector"
+"""Target of an estimate that describes the last body and the payload together."""
+
+
+def _frozen(values: ArrayLike | None) -> Array | None:
+    if values is None:
+        return None
+    array = np.array(values, dtype=float)
+    array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True)
+class EstimateHistory:
+    """The estimates of one run, in order of time.
+
+    Attributes:
+        time: Time of each update since the first sample, (K,) [s].
+        values: Point estimates, (K, 10); NaN where there was none.
+        lower: Lower bounds, (K, 10).
+        upper: Upper bounds, (K, 10).
+        condition_number: Condition number of the stacked windows, (K,) [-].
+    """
+
+    time: Array
+    values: Array
+    lower: Array
+    upper: Array
+    condition_number: Array
+
+    @classmethod
+    def from_estimates(cls, times: Sequence[float], estimates: Sequence[ParameterEstimate]) -> EstimateHistory:
+        """Stacks estimates taken at times [s]."""
+
+        def stack(name: str) -> Array:
+            return np.array([getattr(estimate, name) for estimate in estimates], dtype=float).reshape(-1, 10)
+
+        conditions = np.array([estimate.condition_number for estimate in estimates], dtype=float)
+        return cls(np.asarray(times, dtype=float), stack("values"), stack("lower"), stack("upper"), conditions)
+
+
+@dataclass(frozen=True)
+class MotionRecord:
+    """A trajectory that was executed, or a part of it was.
+
+    Attributes:
+        start: Time it started, since the first sample [s].
+        trajectory: The trajectory.
+        condition_number: Condition number of the excitation it promised [-].
+        claims: What its certificate checked and what not, in one sentence.
+        margins: What its certificate says is left of every limit.
+        followed: How long it was followed [s]; None where that is not known.
+        ending: How that ended, in words; empty where that is not known.
+    """
+
+    start: float
+    trajectory: Trajectory
+    condition_number: float = float("nan")
+    claims: str = ""
+    margins: tuple[MarginRow, ...] = ()
+    followed: float | None = None
+    ending: str = ""
+
+
+@dataclass(frozen=True)
+class IdentificationResult:
+    """Outcome of one identification.
+
+    Attributes:
+        robot: The arm, with the prior of its payload.
+        estimate: The final estimate.
+        history: All estimates of the run.
+        samples: The samples used, None where they are not kept.
+        reference_q: Desired positions, (N, n) [rad], None where unknown.
+        reference_v: Desired velocities, (N, n) [rad/s], None where unknown.
+        commanded_tau: Commanded torques, (N, n) [Nm], None where unknown.
+        predicted_tau: Torques the estimated model predicts for the samples, (N, n) [Nm], None where not computed.
+            Without a usable estimate: those of the payload of ``windows``, for diagnosis.
+        windows: The windows beside what the estimate explains of them, None where not computed.
+        motions: Trajectories that were accepted for execution, in order of time.
+        information: Gram matrix of the windows, (10, 10), None where unknown.
+        timing: How long each part took [s], by name.
+        truth: True parameters of what ``estimate`` describes, in the same frame, (10,); only a simulation knows them.
+        settings: Settings of the run, by name; plain numbers, texts, lists and mappings.
+        versions: Versions of the software, by name.
+        warnings: What a reader must know, one sentence each.
+        caveats: Why the bounds of this run are not guaranteed although their method is, one sentence each.
+        source: Where the samples came from.
+        created: When the result was made.
+    """
+
+    robot: RobotModel
+    estimate: ParameterEstimate
+    history: EstimateHistory
+    samples: SampleBlock | None = None
+    reference_q: Array | None = None
+    reference_v: Array | None = None
+    commanded_tau: Array | None = None
+    predicted_tau: Array | None = None
+    windows: WindowCheck | None = None
+    motions: tuple[MotionRecord, ...] = ()
+    information: Array | None = None
+    timing: Mapping[str, float] = field(default_factory=dict)
+    truth: Array | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    source: str = "online"
+    created: datetime = field(default_factory=lambda: datetime.now(timezone.utc).astimezone())
+
+    def __post_init__(self) -> None:
+        for name in ("reference_q", "reference_v", "commanded_tau", "predicted_tau", "information", "truth"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the estimate may be used: some parameters agree with the data, and there is a point estimate."""
+        return bool(self.estimate.is_consistent and np.all(np.isfinite(self.estimate.values)))
+
+    @property
+    def is_rigorous(self) -> bool:
+        """Whether the bounds are guaranteed: by their method, with all error terms, and without caveats of this run."""
+        return not self.caveats and self.estimate.is_guaranteed
+
+    @cached_property
+    def prior(self) -> Box:
+        """The box the parameters were known to lie in before any data, (10,)."""
+        return describe_unknowns(self.robot, EstimatorSettings(target=self.estimate.target)).prior
+
+    @property
+    def shrinkage(self) -> Array:
+        """Width of the prior over the width of the bounds, (10,) [-]; infinite where the bounds have no width."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.prior.width / (self.estimate.upper - self.estimate.lower)

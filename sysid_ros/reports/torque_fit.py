@@ -1,0 +1,95 @@
+"""Torques the identified model predicts for recorded samples: for people to look at, never for the estimate.
+
+The estimate itself needs no acceleration; a plot of torque over time does. It comes from the measured velocity by a
+Savitzky-Golay filter, so the residual shows the model and the filter together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.signal import savgol_filter
+
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.reports.payload import payload_parameters
+from sysid_ros.reports.result import IdentificationResult
+
+Array = NDArray[np.float64]
+
+FILTER_TIME = 0.06
+"""Length of the filter window [s]: short against the motion, long against the noise of a 1 kHz velocity."""
+FILTER_ORDER = 3
+STICTION_SPEED = 0.01
+"""Speed below which a joint counts as nearly at rest [rad/s]."""
+_CHUNK = 1000
+
+
+def differentiate(stamps: ArrayLike, values: Array, filter_time: float = FILTER_TIME) -> Array:
+    """Time derivative of sampled signals.
+
+    Samples are taken as equally spaced between gaps; a gap (more than 1.5 median periods) splits the record.
+
+    Args:
+        stamps: Time of each sample, (N,) [ns].
+        values: Signals, (N, n).
+        filter_time: Length of the filter window [s].
+
+    Returns:
+        Derivatives, (N, n) [unit of values / s]; zero in pieces too short for a derivative.
+    """
+    times = np.asarray(stamps, dtype=np.int64)
+    result = np.zeros_like(values, dtype=float)
+    if times.size < 2:
+        return result
+    steps = np.diff(times)
+    period = float(np.median(steps))
+    borders = np.concatenate([[0], np.flatnonzero(steps > 1.5 * period) + 1, [times.size]])
+    window = 2 * int(round(0.5e9 * filter_time / period)) + 1
+    for first, last in zip(borders[:-1], borders[1:], strict=True):
+        length = min(window, (last - first - 1) // 2 * 2 + 1)
+        if length > FILTER_ORDER:
+            result[first:last] = savgol_filter(
+                values[first:last], length, FILTER_ORDER, deriv=1, delta=1e-9 * period, axis=0
+            )
+    return result
+
+
+def predict_torque(robot: RobotModel, payload: ArrayLike, q: Array, v: Array, a: Array) -> Array:
+    """Torque the effort sensor should show, with nominal arm parameters and a payload.
+
+    Args:
+        robot: The arm.
+        payload: Ten parameters of the payload about the frame of the last joint, (10,).
+        q: Positions, (N, n) [rad].
+        v: Velocities, (N, n) [rad/s].
+        a: Accelerations, (N, n) [rad/s^2].
+
+    Returns:
+        Torques in joint direction, (N, n) [Nm]: SAFE-ID (5), (6); for a link-side sensor without friction and armature.
+        Below :data:`STICTION_SPEED`, where the Coulomb torque may be anything, it is taken in proportion to the speed.
+    """
+    theta = robot.theta_nominal.copy()
+    theta[robot.inertial_slice(robot.n)] += np.asarray(payload, dtype=float)
+    regressor = TorqueRegressor(robot)
+    theta = theta[regressor.columns.indices]
+    pieces = [slice(first, first + _CHUNK) for first in range(0, len(q), _CHUNK)]
+    direction = np.clip(np.asarray(v) / STICTION_SPEED, -1.0, 1.0)
+    torques = [regressor.evaluate(q[piece], v[piece], a[piece], direction[piece]) @ theta for piece in pieces]
+    return np.concatenate(torques) if torques else np.zeros((0, robot.n))
+
+
+def with_torque_fit(result: IdentificationResult) -> IdentificationResult:
+    """The result with ``predicted_tau`` filled in; unchanged without samples or without a payload to predict with."""
+    samples, diagnosis = result.samples, result.windows
+    if samples is None or len(samples) == 0 or not (result.is_usable or diagnosis):
+        return result
+    if not result.is_usable:
+        estimate = replace(result.estimate, values=diagnosis.payload)
+        payload = payload_parameters(replace(result, estimate=estimate)).values
+    else:
+        payload = payload_parameters(result).values
+    acceleration = differentiate(samples.stamps, samples.v)
+    return replace(result, predicted_tau=predict_torque(result.robot, payload, samples.q, samples.v, acceleration))

@@ -1,0 +1,236 @@
+"""Payload settings in the forms robot vendors ask for.
+
+One function per vendor turns a :class:`Load` into the numbers people type in, one more into a file with the frame
+conventions beside the numbers. Sources: Kinova Kortex API, ControlConfig messages PayloadInformation and
+ToolConfiguration; KUKA operating instructions (load data: mass, centre of mass, orientation of the principal axes with
+A about Z, B about the new Y, C about the new X, moments of inertia); Universal Robots script manual,
+``set_target_payload``; moveit_msgs/AttachedCollisionObject and the URDF ``inertial`` element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import yaml
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.model import inertia
+from sysid_ros.reports.payload import PayloadSummary
+
+Array = NDArray[np.float64]
+
+DIGITS = 6
+"""Significant digits of typed-in numbers: far more than any bound is worth, few enough to type."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """A rigid load in one frame.
+
+    Attributes:
+        mass: Mass [kg].
+        com: Centre of mass, (3,) [m].
+        inertia_com: Inertia about the centre of mass, axes of the frame, (3, 3) [kg m^2].
+        frame: Name of the frame.
+    """
+
+    mass: float
+    com: Array
+    inertia_com: Array
+    frame: str
+
+    @classmethod
+    def from_parameters(cls, theta: ArrayLike, frame: str) -> Load:
+        """A load from its ten parameters about the frame's origin, (10,).
+
+        Raises:
+            NotPhysicallyConsistent: No body can have these parameters.
+        """
+        inertia.require_physically_consistent(theta, f"load at {frame}")
+        return cls(*inertia.to_com_form(theta), frame)
+
+    @classmethod
+    def from_summary(cls, summary: PayloadSummary) -> Load:
+        """The point estimate of a payload."""
+        return cls.from_parameters(summary.parameters.values, summary.frame)
+
+
+def kinova_settings(load: Load) -> dict[str, object]:
+    """Mass [kg] and centre of mass [m]; Kinova asks for no inertia."""
+    return {"mass_kg": _number(load.mass), "mass_center_m": dict(zip("xyz", map(_number, load.com), strict=True))}
+
+
+def kuka_load_data(load: Load) -> dict[str, float]:
+    """M [kg], X Y Z [mm], A B C [deg], JX JY JZ [kg m^2].
+
+    The principal axes are assigned to X, Y, Z such that they turn as little as possible away from the frame's axes, so
+    that a nearly aligned load gets small angles.
+    """
+    moments, axes = _principal_axes_near_frame(load.inertia_com)
+    a, b, c = kuka_angles(axes)
+    numbers = [load.mass, *(1e3 * load.com), a, b, c, *moments]
+    return dict(zip(("M", "X", "Y", "Z", "A", "B", "C", "JX", "JY", "JZ"), map(_number, numbers), strict=True))
+
+
+def kuka_angles(rotation: Array) -> tuple[float, float, float]:
+    """A, B, C [deg] of a rotation (3, 3): ``Rz(A) Ry(B) Rx(C)``.
+
+    At B = +-90 deg only A and C together count; C is 0 there.
+    """
+    b = np.arctan2(-rotation[2, 0], np.hypot(rotation[0, 0], rotation[1, 0]))
+    if np.hypot(rotation[0, 0], rotation[1, 0]) < 1e-9:
+        a, c = np.arctan2(-rotation[0, 1], rotation[1, 1]), 0.0
+    else:
+        a, c = np.arctan2(rotation[1, 0], rotation[0, 0]), np.arctan2(rotation[2, 1], rotation[2, 2])
+    return float(np.degrees(a)), float(np.degrees(b)), float(np.degrees(c))
+
+
+def ur_target_payload(load: Load) -> str:
+    """The script line ``set_target_payload(m, cog, inertia)``.
+
+    Units kg, m and kg m^2; the inertia is [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about the centre of mass.
+    """
+    entries = [load.inertia_com[index] for index in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
+    return f"set_target_payload({_decimal(load.mass)}, {_decimals(load.com)}, {_decimals(entries)})"
+
+
+def moveit_settings(load: Load) -> dict[str, object]:
+    """The weight field of an attached object and the URDF ``inertial`` element of a link at the frame."""
+    i = load.inertia_com
+    tensor = {f"i{a}{b}": _number(i["xyz".index(a), "xyz".index(b)]) for a, b in ("xx", "xy", "xz", "yy", "yz", "zz")}
+    mass, com = _number(load.mass), _numbers(load.com)
+    return {
+        "attached_collision_object": {"link_name": load.frame, "weight": mass},
+        "urdf_inertial": {"origin_xyz": com, "origin_rpy": [0.0, 0.0, 0.0], "mass": mass, **tensor},
+    }
+
+
+def kinova_file(payload_at_tool: Load, load_at_flange: Load, note: str = "") -> str:
+    """Contents of ``payload_kinova.yaml``."""
+    header = [
+        *_noted(note),
+        "Kinova: mass in kg, centre of mass in METRES. Kinova takes no inertia.",
+        "Kortex API, service ControlConfig: PayloadInformation(payload_mass, payload_mass_center),",
+        "ToolConfiguration(tool_mass, tool_mass_center). A web page may show other length units: look at its label.",
+    ]
+    payload = [
+        f"What the tool holds. Centre of mass in the tool frame; here the URDF link '{payload_at_tool.frame}'.",
+        "Kinova measures it in the tool reference frame of ToolConfiguration.tool_transform: the two must coincide.",
+    ]
+    tool = [
+        "The other way: tool and payload as one tool, and no payload. Centre of mass in the frame of the interface",
+        f"module; here the URDF link '{load_at_flange.frame}'. The tool's part is nominal, from the URDF.",
+    ]
+    return _document(
+        header,
+        [
+            (payload, {"payload_information": kinova_settings(payload_at_tool)}),
+            (tool, {"tool_configuration_with_payload": kinova_settings(load_at_flange)}),
+        ],
+    )
+
+
+def kuka_file(payload_at_flange: Load, load_at_flange: Load, note: str = "") -> str:
+    """Contents of ``payload_kuka.yaml``."""
+    header = [
+        *_noted(note),
+        "KUKA load data: M [kg], X Y Z [mm] centre of mass, A B C [deg] orientation of the principal axes of inertia,",
+        "JX JY JZ [kg m^2] moments about these axes through the centre of mass.",
+        "A turns about Z, B about the new Y, C about the new X. All seen from the flange frame,",
+        f"here the URDF link '{load_at_flange.frame}': its axes must be those of the controller's flange frame.",
+    ]
+    whole = ["Everything behind the flange: tool (nominal, from the URDF) and payload. Load data of the robot."]
+    alone = ["The payload alone, also seen from the flange, where the tool has load data of its own."]
+    data, part = kuka_load_data(load_at_flange), kuka_load_data(payload_at_flange)
+    return _document(
+        header,
+        [
+            (whole, {"tool_and_payload": data, "tool_and_payload_krl": _krl(data)}),
+            (alone, {"payload": part, "payload_krl": _krl(part)}),
+        ],
+    )
+
+
+def ur_file(payload_at_flange: Load, load_at_flange: Load, note: str = "") -> str:
+    """Contents of ``payload_ur.script``."""
+    lines = [
+        *(f"# {line}" for line in _noted(note)),
+        "# Universal Robots: set_target_payload(m, cog, inertia)",
+        "#   m [kg], cog [m] seen from the tool flange,",
+        "#   inertia [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] [kg m^2] about the centre of gravity, axes of the tool flange.",
+        f"# The flange is the URDF link '{load_at_flange.frame}': its axes must be those of the controller's flange.",
+        "# Setting the payload zeroes the force/torque sensor: do it at rest and without contact.",
+        "#",
+        "# Everything behind the flange: tool (nominal, from the URDF) and payload. This is what the controller wants.",
+        ur_target_payload(load_at_flange),
+        "#",
+        "# The payload alone, for comparison:",
+        f"# {ur_target_payload(payload_at_flange)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def moveit_file(payload_at_tool: Load, note: str = "") -> str:
+    """Contents of ``payload_moveit.yaml``."""
+    header = [
+        *_noted(note),
+        "MoveIt: two places take a payload.",
+        "1. moveit_msgs/AttachedCollisionObject.weight [kg], beside the object's shape, which only you know.",
+        "2. The URDF: an inertial element [kg, m, kg m^2], inertia about the centre of mass, axes of the link.",
+        "   The updated URDF beside this file has it already, as link 'identified_payload'.",
+        f"Everything in the frame of the URDF link '{payload_at_tool.frame}'.",
+    ]
+    return _document(header, [([], moveit_settings(payload_at_tool))])
+
+
+def _principal_axes_near_frame(inertia_com: Array) -> tuple[Array, Array]:
+    """Principal moments (3,) and axes as columns (3, 3): a right-handed rotation, as near to the identity as can be."""
+    moments, axes = np.linalg.eigh(inertia_com)
+    best = max(
+        ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)),
+        key=lambda order: float(np.sum(np.abs(np.diag(axes[:, order])))),
+    )
+    axes = axes[:, best] * np.where(np.diag(axes[:, best]) < 0.0, -1.0, 1.0)
+    if np.linalg.det(axes) < 0.0:
+        weakest = int(np.argmin(np.abs(np.diag(axes))))
+        axes[:, weakest] *= -1.0
+    return moments[list(best)], axes
+
+
+def _number(value: float) -> float:
+    """A float with :data:`DIGITS` significant digits; -0.0 and rounding dust become 0.0."""
+    rounded = float(f"{float(value):.{DIGITS}g}")
+    return 0.0 if abs(rounded) < 1e-12 else rounded
+
+
+def _numbers(values: ArrayLike) -> list[float]:
+    return [_number(value) for value in np.asarray(values, dtype=float)]
+
+
+def _decimal(value: float) -> str:
+    """As :func:`_number`, written without an exponent: robot languages differ in whether they read one."""
+    return np.format_float_positional(_number(value), trim="0")
+
+
+def _decimals(values: ArrayLike) -> str:
+    return "[" + ", ".join(_decimal(value) for value in np.asarray(values, dtype=float)) + "]"
+
+
+def _krl(data: dict[str, float]) -> str:
+    """Load data as an aggregate of the KUKA robot language."""
+    d = {name: _decimal(value) for name, value in data.items()}
+    center = ",".join(f"{name} {d[name]}" for name in ("X", "Y", "Z", "A", "B", "C"))
+    return f"{{M {d['M']},CM {{{center}}},J {{X {d['JX']},Y {d['JY']},Z {d['JZ']}}}}}"
+
+
+def _noted(note: str) -> list[str]:
+    return [note, ""] if note else []
+
+
+def _document(header: list[str], blocks: list[tuple[list[str], dict[str, object]]]) -> str:
+    lines = [f"# {line}".rstrip() for line in header]
+    for comments, data in blocks:
+        lines += ["", *(f"# {line}" for line in comments)]
+        lines.append(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=1000).rstrip())
+    return "\n".join(lines) + "\n"

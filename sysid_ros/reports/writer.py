@@ -1,0 +1,123 @@
+"""Writes everything about one identification into one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.model.robot import frame_placement
+from sysid_ros.reports import vendors
+from sysid_ros.reports.estimate_yaml import estimate_text
+from sysid_ros.reports.intervals import Bounded
+from sysid_ros.reports.payload import in_frame, payload_parameters, summarize_payload, tool_parameters
+from sysid_ros.reports.result import IdentificationResult
+from sysid_ros.reports.urdf import add_payload
+
+ESTIMATE, URDF, REPORT, RECORDING = "estimate.yaml", "robot_with_payload.urdf", "report.html", "recording.mcap"
+KINOVA, KUKA, UR, MOVEIT = "payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml"
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    """What was written.
+
+    Attributes:
+        directory: The folder.
+        files: Names of the files, in the order they were written.
+        left_out: Files that were not written, with the reason, a sentence each.
+    """
+
+    directory: Path
+    files: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def write_results(result: IdentificationResult, directory: Path | str) -> WrittenFiles:
+    """Writes estimate, URDF, payload settings and report of one identification.
+
+    Without a usable estimate only ``estimate.yaml`` and the report are written: both say so, and nothing that a robot
+    could be fed with is left behind.
+
+    Args:
+        result: What was found.
+        directory: An existing folder.
+
+    Raises:
+        SysidError: A file cannot be written.
+    """
+    folder = Path(directory)
+    files: list[str] = []
+    left_out: list[str] = []
+    for name, contents in _builders(result).items():
+        try:
+            text = contents()
+        except SysidError as error:
+            left_out.append(f"{name} was not written: {error}")
+            continue
+        _write(folder / name, text)
+        files.append(name)
+    if not result.is_usable:
+        left_out.append("the URDF and the payload settings were not written: there is no usable estimate")
+    return WrittenFiles(folder, tuple(files), tuple(left_out))
+
+
+def _builders(result: IdentificationResult) -> dict[str, Callable[[], str]]:
+    from sysid_ros.reports.report import report_html  # matplotlib takes a second to load
+
+    estimate: dict[str, Callable[[], str]] = {ESTIMATE: lambda: estimate_text(result)}
+    report: dict[str, Callable[[], str]] = {REPORT: lambda: report_html(result)}
+    if not result.is_usable:
+        return estimate | report
+    return {
+        **estimate,
+        URDF: lambda: updated_urdf(result),
+        KINOVA: lambda: vendors.kinova_file(_at_tool(result), _load_at_flange(result), _note(result)),
+        KUKA: lambda: vendors.kuka_file(_at_flange(result), _load_at_flange(result), _note(result)),
+        UR: lambda: vendors.ur_file(_at_flange(result), _load_at_flange(result), _note(result)),
+        MOVEIT: lambda: vendors.moveit_file(_at_tool(result), _note(result)),
+        **report,
+    }
+
+
+def updated_urdf(result: IdentificationResult) -> str:
+    """The robot description with the payload as a link at the tool frame.
+
+    Raises:
+        NotPhysicallyConsistent: No body can have the estimated parameters.
+        UrdfExportError: The description does not take the payload.
+    """
+    robot = result.robot
+    summary = summarize_payload(result, robot.tool_frame)
+    return add_payload(robot.urdf, robot.tool_frame, summary.parameters.values, comment=_note(result))
+
+
+def _at_tool(result: IdentificationResult) -> vendors.Load:
+    return vendors.Load.from_summary(summarize_payload(result, result.robot.tool_frame))
+
+
+def _at_flange(result: IdentificationResult) -> vendors.Load:
+    return vendors.Load.from_summary(summarize_payload(result, result.robot.flange_frame))
+
+
+def _load_at_flange(result: IdentificationResult) -> vendors.Load:
+    """Tool (nominal) and payload together."""
+    robot = result.robot
+    theta = payload_parameters(result).values + tool_parameters(robot)
+    at_flange = in_frame(Bounded(theta, theta, theta), frame_placement(robot, robot.flange_frame))
+    return vendors.Load.from_parameters(at_flange.values, robot.flange_frame)
+
+
+def _note(result: IdentificationResult) -> str:
+    mass = payload_parameters(result)
+    created = result.created.strftime("%Y-%m-%d %H:%M:%S")
+    bounds = f"between {mass.lower[0]:.3f} and {mass.upper[0]:.3f} kg ({result.estimate.method})"
+    return f"Payload of {result.robot.name}, identified {created}: mass {bounds}. Point estimates follow."
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SysidError(f"cannot write {path}: {error.strerror or error}") from error

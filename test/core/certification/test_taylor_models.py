@@ -1,0 +1,97 @@
+"""Operations on Taylor models, and polynomials of a path, against dense evaluation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.certification.path import bounds, enclose_path, quadratic
+from sysid_ros.core.certification.taylor import apply, circle, constant, cross, multiply, negate, subtract
+from sysid_ros.core.trajectories.base import InvalidTrajectory
+from sysid_ros.core.trajectories.serialization import BrakedTrajectory
+
+U = np.linspace(-1.0, 1.0, 41)
+PIECES = 6
+
+
+def series(rng, *shape):
+    """A random series and a function inside it: the parabola plus a wave of the size of the remainder, (..., P, 41)."""
+    x = rng.normal(size=(4, *shape, PIECES))
+    x[3] = 0.1 * np.abs(x[3])
+    wave = np.sin(rng.uniform(0, 9, (*shape, PIECES, 1)) + 7.0 * U)
+    return x, x[0][..., None] + x[1][..., None] * U + x[2][..., None] * U**2 + x[3][..., None] * wave
+
+
+def excess(x, values):
+    """How far values (..., P, 41) lie outside of a series at most, and how far its parabola alone is off."""
+    parabola = x[0][..., None] + x[1][..., None] * U + x[2][..., None] * U**2
+    difference = np.abs(values - parabola)
+    return (difference - x[3][..., None]).max(), difference.max()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_operations_enclose(seed):
+    rng = np.random.default_rng(seed)
+    (x, fx), (y, fy) = series(rng, 5, 3), series(rng, 5, 3)
+    matrix = rng.normal(size=(5, 2, 3))
+    cases = {
+        "product": (multiply(x, y), fx * fy),
+        "dot product": (multiply(x, y, axis=2), (fx * fy).sum(axis=1)),
+        "cross product": (cross(x, y), np.cross(fx, fy, axis=1)),
+        "difference": (subtract(x, y), fx - fy),
+        "opposite": (negate(x), -fx),
+        "matrix": (apply(matrix, x), np.einsum("bij,bj...->bi...", matrix, fx)),
+        "constant": (constant(matrix, PIECES), np.repeat(matrix[..., None, None], PIECES, 3) + 0.0 * U),
+    }
+    for name, (found, truth) in cases.items():
+        outside, alone = excess(found, truth)
+        assert outside <= 1e-13, name
+        if name != "constant":
+            assert alone > 0.01, name  # the remainder is needed
+
+
+@pytest.mark.parametrize("size", [0.01, 0.3, 1.5])
+def test_circle_encloses_cosine_and_sine(size):
+    rng = np.random.default_rng(0)
+    angle = size * rng.normal(size=(7, 4, PIECES))
+    angle[0] *= 10.0
+    angle[-1] = 0.01 * np.abs(angle[-1])
+    powers = U ** np.arange(6)[:, None]
+    truth = np.einsum("kjp,ku->jpu", angle[:-1], powers) + angle[-1][..., None] * np.cos(5.0 * U)
+    for found, function in zip(circle(angle), (np.cos, np.sin), strict=True):
+        outside, alone = excess(found, function(truth))
+        assert outside <= 1e-14 and alone > 0.0
+
+
+@pytest.fixture(params=["bezier", "fourier"])
+def path_maker(request, make_bezier, make_fourier):
+    return {"bezier": make_bezier, "fourier": make_fourier}[request.param]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_paths_are_enclosed(path_maker, seed):
+    trajectory = path_maker(seed)
+    count = 30
+    half = np.full(count, 0.5 * trajectory.duration / count)
+    middle = half * (2 * np.arange(count) + 1)
+    path = enclose_path(trajectory, middle, half)
+    times = middle[:, None] + half[:, None] * U * (1 - 1e-12)
+    # The states at the very ends are those of rest, which another polynomial gives.
+    truth = trajectory.sample(times.ravel())
+    for polynomials, values in zip((path.position, path.velocity, path.acceleration), truth, strict=True):
+        dense = values.reshape(count, U.size, -1).transpose(2, 0, 1)
+        exact = np.einsum("knp,ku->npu", polynomials[:-1], U ** np.arange(6)[:, None])
+        assert (np.abs(exact - dense) - polynomials[-1][..., None]).max() <= 1e-10
+        lower, upper = bounds(polynomials)
+        assert (dense.min(axis=2) - lower).min() >= -1e-10 and (upper - dense.max(axis=2)).min() >= -1e-10
+        # Tight: within a tenth of what the piece covers.
+        spread = dense.max(axis=2) - dense.min(axis=2)
+        assert ((upper - lower - spread) / (spread.max() + 1e-9)).max() < 0.1
+        outside, _ = excess(quadratic(polynomials), dense)
+        assert outside <= 1e-10
+
+
+def test_a_stopped_path_is_refused(make_bezier):
+    stopped = BrakedTrajectory(make_bezier(0), 0.5, 0.3)
+    with pytest.raises(InvalidTrajectory, match="kind is 'braked:bezier'; allowed: bezier or fourier"):
+        enclose_path(stopped, np.array([0.1]), np.array([0.1]))

@@ -1,0 +1,225 @@
+"""Torque bounds of the verifier against Pinocchio."""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.certification.chain import Motion, build_chain
+from sysid_ros.core.certification.motion_checks import TorqueDemand
+from sysid_ros.core.certification.path import enclose_path, stop_corners
+from sysid_ros.core.certification.torque import TorqueBounds, regressor_series, spread_parameters
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.trajectories.braking import BrakedTrajectory, clock_rates
+
+ZERO = np.zeros(7)
+NAMES = ("kinova_gen3_2f85", "kuka_lbr_iiwa14")
+
+
+def pieces_of(trajectory, count):
+    half = np.full(count, 0.5 * trajectory.duration / count)
+    return half * (2 * np.arange(count) + 1), half
+
+
+def build_motion(robot, trajectory, middle, half):
+    return Motion(build_chain(robot), enclose_path(trajectory, middle, half))
+
+
+def pinocchio_regressors(robot, q, v, a):
+    """Of gravity, of ``M a + c``, and of ``M v``, each (n, 10 n)."""
+    model, data, zero = robot.pin_model, robot.pin_model.createData(), np.zeros(robot.n)
+
+    def full(*state):
+        return np.array(pin.computeJointTorqueRegressor(model, data, *state))
+
+    gravity = full(q, zero, zero)
+    return gravity, full(q, v, a) - gravity, full(q, zero, v) - gravity
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_regressors_and_their_derivatives(arms, make_plan, name):
+    robot, rng = arms[name], np.random.default_rng(0)
+    plan = make_plan(robot, rng)
+    middle, half = pieces_of(plan, 4)
+    joints, bodies = np.triu_indices(robot.n)
+    series = regressor_series(build_motion(robot, plan, middle, half), joints, bodies)
+    step = 1e-4
+    for piece, (time, length) in enumerate(zip(middle, half, strict=True)):
+        states = [[x[0] for x in plan.sample([time + k * step])] for k in (-1, 0, 1)]
+        before, here, after = (pinocchio_regressors(robot, *state) for state in states)
+        for part in range(3):
+            found = series[part][..., piece]
+
+            def blocks(matrix):
+                return np.array([matrix[i, 10 * b : 10 * b + 10] for i, b in zip(joints, bodies, strict=True)])
+
+            np.testing.assert_allclose(found[0], blocks(here[part]), atol=1e-10)
+            slope = (blocks(after[part]) - blocks(before[part])) / (2 * step)
+            np.testing.assert_allclose(found[1] / length, slope, atol=2e-5)
+            curve = (blocks(after[part]) - 2 * blocks(here[part]) + blocks(before[part])) / step**2
+            np.testing.assert_allclose(2.0 * found[2] / length**2, curve, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("count", [2, 8, 30])
+def test_regressors_are_enclosed_between_the_middles(arms, make_plan, name, count):
+    robot, rng = arms[name], np.random.default_rng(count)
+    plan = make_plan(robot, rng, speed=2.0)
+    middle, half = pieces_of(plan, count)
+    joints, bodies = np.triu_indices(robot.n)
+    series = regressor_series(build_motion(robot, plan, middle, half), joints, bodies)
+    is_needed = 0.0
+    for piece in rng.integers(0, count, 4):
+        for u in rng.uniform(-1, 1, 6):
+            state = [x[0] for x in plan.sample([middle[piece] + u * half[piece]])]
+            for part, matrix in enumerate(pinocchio_regressors(robot, *state)):
+                c0, c1, c2, rest = series[part][..., piece]
+                truth = np.array([matrix[i, 10 * b : 10 * b + 10] for i, b in zip(joints, bodies, strict=True)])
+                difference = np.abs(truth - c0 - c1 * u - c2 * u * u)
+                assert np.all(difference <= rest + 1e-10)
+                is_needed = max(is_needed, difference.max())
+    assert is_needed > 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("speed", [1.0, 3.0])
+def test_no_arm_of_the_boxes_needs_more_torque(arms, make_plan, true_arm, name, speed):
+    robot = arms[name]
+    payload = robot.payload_prior.box, robot.payload_prior.nominal
+    boxes = robot.theta_box, payload[0]
+    rng = np.random.default_rng(3)
+    closest = np.inf
+    for _ in range(10):
+        plan = make_plan(robot, rng, speed)
+        middle, half = pieces_of(plan, 12)
+        bounds = TorqueBounds(spread_parameters(robot, boxes), build_motion(robot, plan, middle, half))
+        bound, at_middle = bounds.evaluate(1.0, 1.0, 0.0)
+        assert np.all(at_middle <= bound + 1e-9)
+        drawn = [true_arm(robot, *payload, rng, is_corner=k > 1) for k in range(6)]
+        for piece in range(12):
+            for u in (-1.0, 1.0, *rng.uniform(-1, 1, 2)):
+                state = [x[0] for x in plan.sample([middle[piece] + u * half[piece] * (1 - 1e-12)])]
+                for arm in drawn:
+                    torque = np.abs(arm.torque(*state))
+                    assert np.all(torque <= bound[:, piece] + 1e-9)
+                    closest = min(closest, (bound[:, piece] / torque).min())
+    assert closest < 1.5  # not far from what happens
+
+
+def test_the_worst_corner_reaches_the_bound_in_the_middle(arms, make_plan, true_arm):
+    """In the middle the bound is exact: the corner with the signs of the regressor reaches it."""
+    robot = arms["kinova_gen3_2f85"]
+    boxes = robot.theta_box, robot.payload_prior.box
+    plan = make_plan(robot, np.random.default_rng(5))
+    middle, half = pieces_of(plan, 5)
+    _, at_middle = TorqueBounds(spread_parameters(robot, boxes), build_motion(robot, plan, middle, half)).evaluate(
+        1.0, 1.0, 0.0
+    )
+    q, v, a = (x[0] for x in plan.sample([middle[2]]))
+    regressor = np.array(pin.computeJointTorqueRegressor(robot.pin_model, robot.pin_model.createData(), q, v, a))
+    for joint in range(7):
+        row, friction = regressor[joint], np.array([v[joint], a[joint], 1.0])
+        totals = []
+        for sign in (-1.0, 1.0):
+
+            def best(box, columns, sign=sign):
+                return np.where(sign * columns > 0.0, box.upper, box.lower) @ columns
+
+            f = [robot.friction(bound)[joint] for bound in (boxes[0].lower, boxes[0].upper)]
+            rub = np.where(sign * friction > 0.0, f[1][1:], f[0][1:]) @ friction
+            arm_box = type(boxes[0])(boxes[0].lower[:70], boxes[0].upper[:70])
+            totals.append(abs(best(arm_box, row) + best(boxes[1], row[60:]) + rub) + f[1][0])
+        assert at_middle[joint, 2] == pytest.approx(max(totals), rel=1e-9)
+
+
+@pytest.mark.parametrize("brake_time", [0.3, 1.2])
+def test_no_stop_needs_more_torque(arms, make_plan, true_arm, brake_time):
+    """Real stops, begun at any time, simulated as trajectories."""
+    robot = arms["kinova_gen3_2f85"]
+    payload = robot.payload_prior.box, robot.payload_prior.nominal
+    boxes = robot.theta_box, payload[0]
+    rng = np.random.default_rng(7)
+    closest = np.inf
+    for _ in range(6):
+        plan = make_plan(robot, rng, 2.0)
+        count = 15
+        middle, half = pieces_of(plan, count)
+        bounds = TorqueBounds(spread_parameters(robot, boxes), build_motion(robot, plan, middle, half))
+        corners = [bounds.evaluate(r, square, slow / brake_time)[0] for r, square, slow in stop_corners()]
+        bound = np.maximum.reduce(corners)
+        drawn = [true_arm(robot, *payload, rng, is_corner=k > 0) for k in range(4)]
+        for begin in rng.uniform(0.0, plan.duration, 4):
+            stop = BrakedTrajectory(plan, begin, brake_time)
+            for x in rng.uniform(0.0, 1.0, 12):
+                clock = begin + brake_time * (x - x**3 + 0.5 * x**4)
+                if clock >= plan.duration:
+                    continue
+                piece = min(int(clock / (2 * half[0])), count - 1)
+                state = stop.evaluate(begin + x * brake_time)
+                for arm in drawn:
+                    torque = np.abs(arm.torque(*state))
+                    assert np.all(torque <= bound[:, piece] + 1e-9)
+                    closest = min(closest, (bound[:, piece] / torque).min())
+    assert closest < 1.5
+
+
+def test_corners_enclose_every_stop():
+    """Every state of a stop is a convex combination of the corners; the corners are not far from the curve."""
+    from scipy.optimize import linprog
+
+    corners = stop_corners()
+    x = np.linspace(0.0, 1.0, 101)
+    rate, slowdown = clock_rates(x, 1.0)
+    curve = np.stack([rate, rate**2, slowdown], axis=1)
+    for point in curve[::5]:
+        equations = np.vstack([corners.T, np.ones(len(corners))])
+        assert linprog(np.zeros(len(corners)), A_eq=equations, b_eq=[*point, 1.0], bounds=(0, None)).status == 0
+    directions = np.random.default_rng(0).normal(size=(500, 3))
+    surplus = (corners @ directions.T).max(axis=0) - (curve @ directions.T).max(axis=0)
+    assert surplus.min() > -1e-9 and surplus.max() < 0.12 * np.linalg.norm(directions, axis=1).max()
+    assert len(corners) < 25
+
+
+def boxes_of(robot, kind):
+    """A share of the robot's own boxes, or boxes of single parameters where nothing makes up for what is missing."""
+    if not isinstance(kind, str):
+        return [Box.around(box.center, kind * box.radius) for box in (robot.theta_box, robot.payload_prior.box)]
+    single = np.zeros(98)
+    inertial, friction = [0, 12, 25, 36, 48, 59, 61], 70 + 4 * np.arange(7)
+    entries = {"inertial": inertial, "viscous": friction + 1, "armature": friction + 2}[kind.split()[0]]
+    single[entries] = 1.0
+    zero = Box(np.zeros(10), np.zeros(10))
+    return [Box(single, single) if kind.endswith("exact") else Box(-single, single), zero]
+
+
+KINDS = [
+    0.0,
+    0.03,
+    1.0,
+    *(f"{what} {how}" for what in ("inertial", "viscous", "armature") for how in ("exact", "wide")),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("clock", [(1.0, 0.0), (0.7, -1.5), (0.0, -3.0)])
+def test_the_exact_worst_case_is_enclosed_between_the_middles(arms, make_plan, kind, clock):
+    """Against ``|W c| + |W| r`` of another regressor at many times."""
+    robot, rng = arms["kinova_gen3_2f85"], np.random.default_rng(9)
+    boxes = boxes_of(robot, kind)
+    exact = TorqueDemand(robot, *boxes, ZERO)
+    rate, slowdown = clock
+    u = np.linspace(-1.0, 1.0, 33)
+    closest, needed = np.inf, 0.0
+    for count in (1, 3, 40):
+        plan = make_plan(robot, rng, 1.5)
+        middle, half = pieces_of(plan, count)
+        bounds = TorqueBounds(spread_parameters(robot, boxes), build_motion(robot, plan, middle, half))
+        bound, _ = bounds.evaluate(rate, rate**2, slowdown)
+        q, v, a = plan.sample((middle[:, None] + half[:, None] * u * (1 - 1e-12)).ravel())
+        truth = exact.evaluate(q, rate * v, rate**2 * a + slowdown * v).reshape(count, u.size, -1)
+        assert np.all(truth.max(axis=1).T <= bound + 1e-9)
+        closest = min(closest, (bound - truth.max(axis=1).T).min())
+        needed = max(needed, (truth.max(axis=1) - np.maximum(truth[:, 0], truth[:, -1])).max())
+    # Tight, and the largest torque is not always at the ends of a piece.
+    assert closest < 1e-2 and (needed > 1e-3 or clock[0] == 0.0)

@@ -1,0 +1,126 @@
+"""Every gradient of the planner against finite differences, every value against other code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.certification.motion_checks import STOP_SPEED
+from sysid_ros.core.collision.clearance import build_scene_model
+from sysid_ros.core.planning.costs import condition_number, smooth_condition
+from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
+from sysid_ros.core.planning.payload_windows import PayloadRegressor
+from sysid_ros.core.planning.torques import WorstTorque
+from sysid_ros.core.regressors.torque import TorqueRegressor
+
+STEP = 1e-6
+
+
+def random_states(count: int, seed: int = 0):
+    return tuple(np.random.default_rng(seed).normal(size=(3, count, 7)))
+
+
+def differences(function, states, which):
+    """Central differences of a function of states (N, n), joint by joint, along one of q, v, a: list of n arrays."""
+    results = []
+    for joint in range(7):
+        values = []
+        for sign in (1.0, -1.0):
+            moved = [part.copy() for part in states]
+            moved[which][:, joint] += sign * STEP
+            values.append(function(tuple(moved)))
+        results.append((values[0] - values[1]) / (2.0 * STEP))
+    return results
+
+
+def test_payload_regressor_is_pinocchios(gen3):
+    states = random_states(20)
+    expected = TorqueRegressor(gen3, bodies=[7]).evaluate(*states)[..., :10]
+    np.testing.assert_allclose(PayloadRegressor(gen3).evaluate(*states)[0], expected, atol=1e-12)
+
+
+def test_pull_back_of_the_payload_regressor(gen3):
+    regressor, states = PayloadRegressor(gen3), random_states(10)
+    weight = np.random.default_rng(1).normal(size=(10, 7, 10))
+    parts = regressor.pull_back(regressor.evaluate(*states)[1], weight)
+    for which, part in enumerate(parts):
+        slopes = differences(lambda s: (regressor.evaluate(*s)[0] * weight).sum(axis=(1, 2)), states, which)
+        np.testing.assert_allclose(part, np.stack(slopes, axis=1), rtol=1e-6, atol=1e-6)
+
+
+def test_gradients_of_worst_torques(gen3):
+    torque, states = WorstTorque(gen3), random_states(15)
+    samples, joints = np.repeat(np.arange(15), 7), np.tile(np.arange(7), 15)
+    parts = torque.gradients(states, torque.evaluate(states), samples, joints)
+    for which, part in enumerate(parts):
+        slopes = differences(lambda s: torque.evaluate(s).demand.ravel(), states, which)
+        np.testing.assert_allclose(part, np.stack(slopes, axis=1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_tilted", [False, True])
+def test_gradients_of_distances(gen3, tilted_gen3, scene, is_tilted):
+    robot = tilted_gen3 if is_tilted else gen3
+    # A large clearance, so that the effect of errors is worked out in all rows.
+    distances = FreeDistances(ArmSpheres(robot, build_scene_model(robot, scene)), np.full(7, 0.02), 5.0)
+    q = random_states(15)[0]
+    samples = distances.evaluate(q)
+    count = samples.free.shape[1]
+    chosen, rows = np.repeat(np.arange(15), count), np.tile(np.arange(count), 15)
+    gradient = distances.gradients(samples, chosen, rows)
+    slopes = differences(lambda s: distances.evaluate(s[0]).free.ravel(), (q, q, q), 0)
+    np.testing.assert_allclose(gradient, np.stack(slopes, axis=1), rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("cost", ["condition", "determinant", "bounds", "goal"])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_gradients_of_costs(make_problem, cost, is_last):
+    settings = {} if cost == "goal" else {"cost": cost}
+    rows = np.random.default_rng(1).normal(size=(30, 10)) * 0.1
+    goal = np.linspace(-1.0, 1.0, 7) if cost == "goal" else None
+    problem = make_problem(information=rows.T @ rows, is_last=is_last, goal=goal, **settings)
+    x = problem.space.offsets(np.random.default_rng(2).uniform(-1.0, 1.0, (3, 7)))
+    values, gradients = problem.cost.gradient(x)
+    np.testing.assert_allclose(values, problem.cost.evaluate(x), rtol=1e-12)
+    for joint in range(7):
+        step = np.zeros(7)
+        step[joint] = 1e-5
+        slope = (problem.cost.evaluate(x + step) - problem.cost.evaluate(x - step)) / 2e-5
+        np.testing.assert_allclose(gradients[:, joint], slope, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_linear_models_of_constraints(make_problem, gen3, is_slow):
+    """In slow motions the room for the feedback's torque in stops depends on the speed."""
+    problem = make_problem(start=(gen3.home, np.zeros(7), np.zeros(7))) if is_slow else make_problem()
+    constraints = problem.constraints()
+    k = np.random.default_rng(3).uniform(-0.7, 0.7, (2, 7))
+    x = problem.space.offsets(problem.gentlest + 0.3 * (k - problem.gentlest) if is_slow else k)
+    samples = constraints.evaluate(x)
+    assert (np.abs(samples.states[1]).max() < STOP_SPEED) == is_slow
+    values, slopes = constraints.linearise(samples, np.arange(2), 30)
+    used = values > -100.0
+    assert used.sum() >= 60
+    assert np.all(values.max(axis=1) == samples.worst)
+    for joint in range(7):
+        step = np.zeros(7)
+        step[joint] = STEP
+        moved = [constraints.evaluate(x + sign * step) for sign in (1.0, -1.0)]
+        for motion in range(2):
+            every = [np.concatenate([s.torque[motion].ravel(), s.distance[motion].ravel()]) for s in (samples, *moved)]
+            slope = (every[1] - every[2]) / (2.0 * STEP)
+            for value, got in zip(values[motion][used[motion]], slopes[motion][used[motion], joint], strict=True):
+                same = np.flatnonzero(every[0] == value)
+                assert np.abs(slope[same] - got).min() < 1e-4
+
+
+def test_condition_number_and_its_smooth_bound():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(40, 10)) * np.logspace(-2, 1, 10)
+    gram = rows.T @ rows
+    exact = np.linalg.cond(rows)
+    assert condition_number(gram) == pytest.approx(exact, rel=1e-6)
+    for power in (2, 4, 16):
+        value = smooth_condition(gram[None], power)[0][0]
+        # Squaring makes of rounding in the rows some 1e-16 times the square of the condition number.
+        assert np.log(exact) - 1e-9 <= value <= np.log(exact) + np.log(10.0) / power
+    assert condition_number(rows[:5].T @ rows[:5]) == np.inf

@@ -1,0 +1,141 @@
+"""What acts on the errors: the smooth disturbance, friction, norms of boxes of torques."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.core.tracking_bound.disturbance import bound_friction, bound_torques, compute_smooth
+from sysid_ros.core.tracking_bound.motion import sample_motion
+from sysid_ros.core.tracking_bound.uncertainty import inertial_uncertainties, tighten
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
+
+
+@pytest.fixture(scope="module")
+def boxed(robot):
+    """A model of which only the boxes are known, that of the payload so narrow that its corners count."""
+    model = ControlModel.of_boxes(robot)
+    box = Box.around(model.payload, 0.04 * model.payload_box.width)
+    return ControlModel(model.theta, model.theta_box, model.payload, box)
+
+
+def smooth_of(robot, model, samples):
+    inertia = PassiveDynamics(robot, model.total).inertia(samples.q)
+    (uncertainty,) = inertial_uncertainties(robot, model)
+    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    return inertia, compute_smooth(regressor, model, uncertainty, RobustSettings(), samples, inertia)
+
+
+def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, boxed, tools):
+    model, settings = boxed, RobustSettings()
+    samples = sample_motion(tools.fourier(robot, 1), robot.n, 0.02, model.payload)
+    inertia, smooth = smooth_of(robot, model, samples)
+    regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    share = settings.friction_share(samples.v)
+    y = regressor.evaluate(samples.q, samples.v, samples.v, samples.a, direction=share)
+    rng = np.random.default_rng(0)
+    payloads = tighten(model.payload_box)
+    lower = add_payload(model.theta_box.lower, payloads.lower) - model.total
+    upper = add_payload(model.theta_box.upper, payloads.upper) - model.total
+    closest = 0.0
+    for trial in range(40):
+        if trial:
+            difference = np.where(rng.integers(0, 2, lower.size), lower, upper)
+        else:  # the worst corner of one entry
+            row = np.linalg.solve(inertia[40], y[40])[3]
+            difference = np.where(row > 0.0, upper, lower)
+        signal = np.linalg.solve(inertia, (y @ difference)[..., None])[..., 0]
+        rate = np.diff(signal, axis=0) / samples.step
+        assert np.all(np.abs(signal) <= smooth.size.entries + 1e-9)
+        assert np.all(np.abs(rate) <= smooth.rate.entries + 1e-9)
+        assert np.all(np.einsum("ti,tij,tj->t", signal, inertia, signal) <= smooth.size.norm**2)
+        assert np.all(np.einsum("ti,tij,tj->t", rate, inertia[1:], rate) <= smooth.rate.norm**2)
+        closest = max(closest, (np.abs(signal) / smooth.size.entries).max())
+    assert closest > 0.999  # each single bound is reached
+
+
+def test_a_nominal_payload_that_changes_moves_the_model_error(robot, boxed):
+    """While the controller goes from one payload to another at rest, against differences of the error itself."""
+    model = boxed
+    past = sample_motion(robot.home, robot.n, 0.02, 0.4 * model.payload)
+    samples = sample_motion(robot.home, robot.n, 0.02, model.payload, past, blend_time=0.3)
+    np.testing.assert_allclose(samples.payload[past.q.shape[0] - 1], 0.4 * model.payload)
+    np.testing.assert_allclose(samples.payload[-1], model.payload)
+    inertia = np.stack(
+        [PassiveDynamics(robot, add_payload(model.theta, p)).inertia(robot.home) for p in samples.payload]
+    )
+    (uncertainty,) = inertial_uncertainties(robot, model)
+    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    smooth = compute_smooth(regressor, model, uncertainty, RobustSettings(), samples, inertia)
+    true = PassiveDynamics(robot, add_payload(model.theta, 1.05 * model.payload)).gravity(robot.home)
+    signal = np.stack(
+        [
+            np.linalg.solve(m, true - PassiveDynamics(robot, add_payload(model.theta, p)).gravity(robot.home))
+            for m, p in zip(inertia, samples.payload, strict=True)
+        ]
+    )
+    rate = np.diff(signal, axis=0) / samples.step
+    assert np.all(np.abs(signal) <= smooth.size.entries) and np.all(np.abs(rate) <= smooth.rate.entries)
+    assert (np.abs(rate) / smooth.rate.entries.max(axis=0)).max() > 0.1
+
+
+def test_jump_of_the_acceleration_is_seen(robot, boxed):
+    start = np.r_[2.0, np.zeros(robot.n - 1)]
+    motion = BezierTrajectory(robot.home, np.zeros(robot.n), start, robot.home + 0.1, 1.0)
+    samples = sample_motion(motion, robot.n, 0.01, boxed.payload)
+    assert len(samples.jumps) == 1 and samples.jumps[0][0] == 0
+    np.testing.assert_allclose(samples.jumps[0][2], start, atol=1e-12)
+    inertia, smooth = smooth_of(robot, boxed, samples)
+    armature = boxed.theta_box.radius[10 * robot.n + 2]
+    # What the uncertain armature of the first joint alone does.
+    least = np.abs(np.linalg.inv(inertia[0])[:, 0]) * 2.0 * armature
+    assert np.all(smooth.jumps.entries[0] >= least)
+
+
+def test_friction_is_bounded_through_a_reversal(robot):
+    model, settings = ControlModel.of_boxes(robot), RobustSettings(friction_speed=0.4)
+    v_d = np.linspace(-0.6, 0.6, 241)[:, None] * np.ones(robot.n)
+    rng = np.random.default_rng(1)
+    for error in (0.02, 0.15, 0.3):
+        bound = bound_friction(model, settings, v_d, np.full((240, robot.n), error))
+        closest = 0.0
+        for _ in range(500):
+            at = rng.uniform(0.0, 240.0)
+            desired = v_d[0] + (v_d[-1] - v_d[0]) * at / 240.0
+            v = desired + rng.uniform(-error, error, robot.n)
+            missing = np.abs(np.sign(v) - settings.friction_share(desired)) * model.friction_upper()[:, 0]
+            assert np.all(missing <= bound[int(at)] + 1e-9)
+            closest = max(closest, (missing / bound.max(axis=0)).max())
+        assert closest > 0.75
+    # Compensated friction that turns out to have the other sign counts double.
+    assert bound_friction(model, settings, v_d, np.full((240, robot.n), 0.45)).max() > 1.9 * 0.55
+
+
+def test_norm_of_a_box_of_torques_is_that_of_its_worst_corner():
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(3, 4, 4))
+    inverse = root @ root.transpose(0, 2, 1)
+    torques = rng.uniform(size=(3, 4))
+    bound = bound_torques(inverse, torques)
+    h = rng.uniform(-1.0, 1.0, size=(20000, 4)).round() * torques[:, None]
+    norms = np.sqrt(np.einsum("tki,tij,tkj->tk", h, inverse, h))
+    np.testing.assert_allclose(bound.norm, norms.max(axis=1), rtol=1e-12)
+    accelerations = np.einsum("tij,tkj->tki", inverse, h)
+    np.testing.assert_allclose(bound.entries, np.abs(accelerations).max(axis=1), rtol=1e-12)
+
+
+def test_motions_that_do_not_fit_are_refused(robot):
+    moving = BezierTrajectory(robot.home, np.full(robot.n, 0.1), np.zeros(robot.n), robot.home, 1.0)
+    with pytest.raises(ParameterOutOfRange, match="a motion that starts at rest"):
+        sample_motion(moving, robot.n, 0.01)
+    with pytest.raises(ParameterOutOfRange, match="number of joints of the trajectory is 7; allowed: 6"):
+        sample_motion(moving, 6, 0.01)
+    with pytest.raises(ParameterOutOfRange, match="posture .* allowed: 7 finite numbers"):
+        sample_motion(np.full(7, np.nan), 7, 0.01)

@@ -1,0 +1,132 @@
+"""The terms of the bound against finite differences and random parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
+from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.core.tracking_bound.model_terms import compute_model_terms
+from sysid_ros.core.tracking_bound.uncertainty import inertial_uncertainties
+
+STEP = 1e-5
+
+
+@pytest.fixture(scope="module")
+def case(robot):
+    rng = np.random.default_rng(0)
+    model = ControlModel.of_boxes(robot)
+    q = robot.home + rng.uniform(-0.8, 0.8, size=(3, robot.n))
+    v, a = rng.uniform(-0.8, 0.8, size=(3, robot.n)), rng.uniform(-2.0, 2.0, size=(3, robot.n))
+    uncertainty = inertial_uncertainties(robot, model)[-1]
+    nominal = np.tile(model.payload, (3, 1))
+    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    terms = compute_model_terms(robot, regressor, model, uncertainty, q, v, a, nominal, np.zeros((3, 1, 10)))
+    return model, (q, v, a), terms
+
+
+def coriolis(dynamics, q, x):
+    """C(q, x) from the passive torque, column by column."""
+    zero = np.zeros_like(q)
+    columns = [dynamics.torque(q, x, e, zero) - dynamics.gravity(q) for e in np.eye(q.size)]
+    return np.stack(columns, axis=1)
+
+
+def directional(function, q, x):
+    """Derivative of a function of the position along x."""
+    return (function(q + STEP * x) - function(q - STEP * x)) / (2.0 * STEP)
+
+
+def truths(robot, count, rng):
+    for trial in range(count):
+        yield add_payload(
+            sample_parameters(robot, rng, corner=trial % 2 == 0),
+            sample_payload(robot.payload_prior, rng, corner=trial % 3 == 0),
+        )
+
+
+def test_nominal_terms(robot, case):
+    model, motion, terms = case
+    dynamics = PassiveDynamics(robot, model.total)
+    rng = np.random.default_rng(1)
+    for s, (q, v, a) in enumerate(zip(*motion, strict=True)):
+        inverse_root = np.linalg.inv(np.linalg.cholesky(dynamics.inertia(q)))
+
+        def norm(x, root=inverse_root):
+            return np.linalg.norm(root @ x @ root.T, ord=2)
+
+        def torque(p, v=v, a=a):
+            return dynamics.torque(p, v, v, a)
+
+        gradient = np.stack([directional(torque, q, e) for e in np.eye(robot.n)], axis=1)
+        np.testing.assert_allclose(terms.torque_slope[s], norm(gradient), rtol=1e-4)
+        np.testing.assert_allclose(terms.torque_rate[s], np.linalg.norm(inverse_root @ gradient @ v), rtol=1e-4)
+        np.testing.assert_allclose(terms.torque_gradient[s], np.abs(gradient), atol=1e-4)
+        np.testing.assert_allclose(terms.inertia_rate[s], norm(directional(dynamics.inertia, q, v)), rtol=1e-6)
+        np.testing.assert_allclose(terms.coriolis_rate[s], norm(coriolis(dynamics, q, v)), rtol=1e-8)
+        for _ in range(30):
+            x = rng.normal(size=robot.n)
+            x /= np.sqrt(x @ dynamics.inertia(q) @ x)
+            assert norm(coriolis(dynamics, q, x)) <= terms.coriolis_slope[s]
+            assert norm(directional(dynamics.inertia, q, x)) <= terms.inertia_slope[s] * (1.0 + 1e-6)
+
+
+def test_spreads_cover_random_arms_and_payloads(robot, case):
+    model, motion, terms = case
+    nominal = PassiveDynamics(robot, model.total)
+    regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    rng = np.random.default_rng(2)
+    closest = dict.fromkeys(("ratio_rate", "ratio_slope", "drag_rate", "drag_slope", "model_slope"), 0.0)
+    for total in truths(robot, 24, rng):
+        true = PassiveDynamics(robot, total)
+        for s, (q, v, a) in enumerate(zip(*motion, strict=True)):
+            m = nominal.inertia(q)
+            root = np.linalg.inv(np.linalg.cholesky(m))
+            back = np.linalg.inv(root)
+
+            def norm(x, root=root):
+                return np.linalg.norm(root @ x @ root.T, ord=2)
+
+            def ratio_derivative(x, q=q, true=true, root=root, back=back):
+                ratio = directional(lambda p: np.linalg.solve(nominal.inertia(p), true.inertia(p)), q, x)
+                return np.linalg.norm(back.T @ ratio @ root.T, ord=2)
+
+            def drag(x, twice, q=q, m=m, true=true):
+                """The matrix that acts on velocity errors."""
+                own, different = coriolis(nominal, q, x), coriolis(true, q, x) - coriolis(nominal, q, x)
+                moving = directional(nominal.inertia, q, x) @ np.linalg.solve(m, true.inertia(q) - m)
+                return own - different.T + moving + (different if twice else 0.0)
+
+            def model_error(p, v=v, a=a, total=total):
+                y = regressor.evaluate_one(p, v, v, a, direction=np.ones(robot.n))
+                return np.linalg.solve(nominal.inertia(p), y @ (total - model.total))
+
+            x = rng.normal(size=robot.n)
+            x /= np.sqrt(x @ m @ x)
+            slope = np.stack([directional(model_error, q, e) for e in np.eye(robot.n)], axis=1)
+            reached = {
+                "ratio_rate": ratio_derivative(v),
+                "ratio_slope": ratio_derivative(x),
+                "drag_rate": norm(drag(v, True)),
+                "drag_slope": norm(drag(x, False)),
+                "model_slope": np.linalg.norm(back.T @ slope @ root.T, ord=2),
+            }
+            for name, value in reached.items():
+                limit = getattr(terms, name)[s]
+                assert value <= limit, name
+                closest[name] = max(closest[name], value / limit)
+    assert min(closest.values()) > 0.05, closest  # not vacuous
+
+
+def test_parameters_outside_the_box_break_the_spreads(robot, case):
+    model, motion, terms = case
+    q, v, _ = (x[0] for x in motion)
+    m = PassiveDynamics(robot, model.total)
+    heavy = PassiveDynamics(robot, add_payload(model.total, 30.0 * model.payload))
+    ratio = directional(lambda p: np.linalg.solve(m.inertia(p), heavy.inertia(p)), q, v)
+    root = np.linalg.inv(np.linalg.cholesky(m.inertia(q)))
+    assert np.linalg.norm(np.linalg.inv(root).T @ ratio @ root.T, ord=2) > terms.ratio_rate[0]

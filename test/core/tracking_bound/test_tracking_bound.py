@@ -1,0 +1,337 @@
+"""The proven bound against an independent simulation of the sampled loop: random arms, payloads and sensor errors."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.control import ControlModel, RobustController, RobustSettings
+from sysid_ros.core.control.model import PassiveDynamics, add_payload
+from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import EffortMeaning, PayloadPrior
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.core.tracking_bound import (
+    BoundNotAvailable,
+    choose_payload,
+    feedback_allowance,
+    tracking_allowance,
+    worst_case_torque,
+)
+from sysid_ros.core.tracking_bound.bound import tracking_bound
+from sysid_ros.core.tracking_bound.inertia_ratio import inertia_ratios
+from sysid_ros.core.tracking_bound.model_terms import compute_model_terms
+from sysid_ros.core.tracking_bound.nominal_payload import weighed_payload
+from sysid_ros.core.tracking_bound.tube import TubeAnalysis
+from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory, FourierTrajectory
+
+HOLD = 1.3  # s; longer than any settling time here
+
+
+def known(robot, share=0.15):
+    """A model whose payload is known to about this share, as after an identification."""
+    payload = robot.payload_prior.nominal
+    radius = share * np.array([1.25, 0.08, 0.08, 0.28, 0.07, 0.02, 0.07, 0.02, 0.02, 0.02])
+    return ControlModel(robot.theta_nominal, robot.theta_box, payload, Box.around(payload, radius))
+
+
+def reach(robot, duration):
+    """A motion of all joints from rest to rest."""
+    goal = robot.home + np.array([0.8, 0.5, -0.6, 0.7, 0.8, -0.5, 0.9])
+    return BezierTrajectory(robot.home, np.zeros(robot.n), np.zeros(robot.n), goal, duration)
+
+
+def draw_payload(model, rng):
+    """A consistent payload at or near a corner of the box."""
+    return sample_payload(PayloadPrior(model.payload_box, model.payload), rng, corner=True)
+
+
+def drive(robot, tools, model, settings, truth, motion, **conditions):
+    controller = RobustController(robot, settings)
+    controller.set_model(model.theta, model.theta_box, model.payload, model.payload_box)
+    controller.reset()
+    run = tools.run(robot, controller, truth, motion.evaluate, motion.duration + 0.2, HOLD, **conditions)
+    assert controller.status.saturated_cycles == 0
+    return run
+
+
+def extra_torque(robot, settings, truth, motion, run):
+    """Commanded torque less what the true model needs for the desired motion."""
+    total = add_payload(*truth)
+    dynamics = PassiveDynamics(robot, total)
+    coulomb, viscous, _, offset = total[10 * robot.n :].reshape(robot.n, 4).T
+    rows = []
+    for time, tau in zip(run.time, run.torque, strict=True):
+        q, v, a = motion.evaluate(time)
+        needed = dynamics.torque(q, v, v, a) + coulomb * settings.friction_share(v) + viscous * v + offset
+        rows.append(tau - needed)
+    return np.array(rows)
+
+
+@pytest.fixture(scope="module")
+def fast(robot, tools):
+    """A fast motion with a payload that is roughly known."""
+    model, motion, settings = known(robot), tools.fourier(robot, 3), RobustSettings()
+    return model, motion, settings, tracking_bound(robot, model, motion, settings)
+
+
+@pytest.mark.parametrize(
+    ("noise", "delay", "seed"), [("uniform", 1, 1), ("pushing", 1, 2), ("undamping", 1, 3), ("uniform", 0, 4)]
+)
+def test_fast_motion_stays_inside(robot, tools, fast, noise, delay, seed):
+    model, motion, settings, bound = fast
+    assert np.all(np.degrees(bound.position) < 0.4)
+    assert bound.settling_time < HOLD
+    rng = np.random.default_rng(seed)
+    truth = sample_parameters(robot, rng, corner=True), draw_payload(model, rng)
+    run = drive(robot, tools, model, settings, truth, motion, noise=noise, delay=delay, seed=seed).after(0.0)
+    position, velocity = np.abs(run.position).max(axis=0), np.abs(run.velocity).max(axis=0)
+    assert np.all(position <= bound.position)
+    assert np.all(velocity <= bound.velocity)
+    torque = np.abs(extra_torque(robot, settings, truth, motion, run)).max(axis=0)
+    assert np.all(torque <= bound.torque)
+    with np.printoptions(precision=2, suppress=True):
+        print(f"\nerror / bound: position {position / bound.position}, velocity {velocity / bound.velocity}, "
+              f"torque {torque / bound.torque}")  # fmt: skip
+    assert (position / bound.position).max() > 0.1  # within a factor of ten of what happens
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_hold_with_an_unknown_payload_stays_inside_from_the_take_over_on(robot, tools, seed):
+    model, settings = ControlModel.of_boxes(robot), RobustSettings()
+    bound = tracking_bound(robot, model, robot.home, settings)
+    assert np.all(np.degrees(bound.position) < 0.5) and bound.settling_time < HOLD
+    rng = np.random.default_rng(seed)
+    payload = [np.zeros(10), sample_payload(robot.payload_prior, rng, corner=True), model.payload][seed]
+    if seed == 2:  # the heaviest one
+        payload = 2.0 * payload
+    truth = sample_parameters(robot, rng, corner=True), payload
+    at_rest = (robot.home, np.zeros(robot.n), np.zeros(robot.n))
+    motion = SimpleNamespace(duration=1.0, evaluate=lambda t: at_rest)
+    noise = ("uniform", "pushing", "undamping")[seed]
+    run = drive(robot, tools, model, settings, truth, motion, noise=noise, seed=seed)
+    assert np.all(np.abs(run.position) <= bound.take_over)
+    settled = run.after(bound.settling_time - HOLD)
+    assert np.all(np.abs(settled.position) <= bound.position)
+    assert np.all(np.abs(settled.velocity) <= bound.velocity)
+    assert np.all(np.abs(extra_torque(robot, settings, truth, motion, settled)) <= bound.torque)
+
+
+def test_motion_with_an_unknown_payload_stays_inside(robot, tools):
+    model, settings, motion = ControlModel.of_boxes(robot), RobustSettings(), reach(robot, 3.0)
+    bound = tracking_bound(robot, model, motion, settings)
+    assert np.all(np.degrees(bound.position) < 1.0)
+    rng = np.random.default_rng(11)
+    truth = sample_parameters(robot, rng, corner=True), sample_payload(robot.payload_prior, rng, corner=True)
+    run = drive(robot, tools, model, settings, truth, motion, noise="pushing").after(0.0)
+    assert np.all(np.abs(run.position) <= bound.position)
+    assert np.all(np.abs(run.velocity) <= bound.velocity)
+    assert np.all(np.abs(extra_torque(robot, settings, truth, motion, run)) <= bound.torque)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_hold_stays_inside_even_where_friction_drives_the_arm_on(robot, tools, monkeypatch, seed):
+    """The bound lets friction have any sign near rest, also the one that no friction has."""
+    model, settings = ControlModel.of_boxes(robot, payload=choose_payload(robot)), RobustSettings()
+    bound = tracking_bound(robot, model, robot.home, settings)
+    rng = np.random.default_rng(seed)
+    theta, payload = sample_parameters(robot, rng, corner=True), sample_payload(robot.payload_prior, rng, corner=True)
+
+    def driving(self, q, v, tau):
+        sign = -np.minimum(np.maximum(v / 1e-3, -1.0), 1.0)
+        effort = tau - self.coulomb * sign - self.viscous * v - self.offset
+        return pin.aba(self.model, self.data, q, v, effort).copy()
+
+    monkeypatch.setattr(tools.plant, "acceleration", driving)
+    at_rest = (robot.home, np.zeros(robot.n), np.zeros(robot.n))
+    motion = SimpleNamespace(duration=1.0, evaluate=lambda t: at_rest)
+    run = drive(robot, tools, model, settings, (theta, payload), motion, noise="pushing", seed=seed).after(0.0)
+    reached = [np.abs(run.position) / bound.position, np.abs(run.velocity) / bound.velocity]
+    reached.append(np.abs(extra_torque(robot, settings, (theta, payload), motion, run)) / bound.torque)
+    with np.printoptions(precision=2, suppress=True):
+        print("\nerror / bound: position, velocity, torque", *(x.max(axis=0) for x in reached))
+    assert np.all(np.array([x.max() for x in reached]) <= 1.0)
+    assert np.all(np.array([x.max() for x in reached]) > 0.1)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_an_arm_that_sends_no_velocities_stays_inside(tools, seed):
+    """An LBR whose payload has been weighed: the velocity is the difference of two positions."""
+    lbr = load_robot("kuka_lbr_med7")
+    assert lbr.sensors.velocity_is_difference
+    prior, settings = lbr.payload_prior.box, RobustSettings()
+    lower, upper = prior.lower.copy(), prior.upper.copy()
+    lower[:4], upper[:4] = [1.2, -0.1, -0.1, 0.1], [2.2, 0.1, 0.1, 0.6]
+    box = Box(lower, upper)
+    payload = weighed_payload(lbr, (lbr.theta_box, box), choose_payload(lbr), lbr.home)
+    model = ControlModel.of_boxes(lbr, (lbr.theta_box, box), payload)
+    goal = lbr.home + 0.15 * np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
+    motion = BezierTrajectory(lbr.home, np.zeros(lbr.n), np.zeros(lbr.n), goal, 3.0)
+    bound = tracking_bound(lbr, model, motion, settings)
+    arbitrary = replace(lbr, sensors=replace(lbr.sensors, velocity_is_difference=False))
+    with pytest.raises(BoundNotAvailable):  # with errors of the same size that do not cancel there is none
+        tracking_bound(arbitrary, model, motion, settings)
+    rng = np.random.default_rng(seed)
+    theta = sample_parameters(lbr, rng, corner=True)
+    mass = [2.2, 1.2][seed]
+    com = rng.choice([-1.0, 1.0], 3) * np.array([0.04, 0.04, 0.05]) + [0.0, 0.0, 0.15 + 0.03]
+    true = from_com_form(mass, com, mass * 0.1**2 * np.eye(3))
+    assert box.contains(true)
+    noise = ("pushing", "undamping")[seed]
+    run = drive(lbr, tools, model, settings, (theta, true), motion, noise=noise, seed=seed).after(0.0)
+    reached = [np.abs(run.position) / bound.position, np.abs(run.velocity) / bound.velocity]
+    reached.append(np.abs(extra_torque(lbr, settings, (theta, true), motion, run)) / bound.torque)
+    with np.printoptions(precision=2, suppress=True):
+        print("\nerror / bound: position, velocity, torque", *(x.max(axis=0) for x in reached))
+    assert np.all(np.array([x.max() for x in reached]) <= 1.0)
+    assert np.all(np.array([x.max() for x in reached]) > 0.01)
+
+
+def test_terms_between_the_samples_are_covered(robot, fast):
+    """The dense check behind the 5 %: rates and ratios at all nodes against what is used in the intervals."""
+    model, motion, settings, bound = fast
+    samples = bound.whole.samples
+    analysis = TubeAnalysis(robot, model, samples, settings)
+    dense = np.arange(0, len(samples.q) - 1, 7)
+    q, v, a, payload = (x[dense] for x in (samples.q, samples.v, samples.a, samples.payload))
+    regressor, still = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE), np.zeros((len(dense), 1, 10))
+    terms = compute_model_terms(robot, regressor, model, analysis.uncertainty, q, v, a, payload, still)
+    for name, used in analysis.slow_terms.items():
+        assert np.all(getattr(terms, name) <= used[dense] + 1e-9), name
+    lower, upper = inertia_ratios(robot, analysis.uncertainty, q, payload)
+    assert bound.inertia_ratios[0] <= lower.min() and upper.max() <= bound.inertia_ratios[1]
+
+
+def test_couplings_that_vanish_at_the_desired_position_are_covered_beside_it(robot, fast):
+    """The torque of a feedback acceleration is that of the inertia where the arm is, not where it should be."""
+    model, motion, settings, bound = fast
+    analysis = TubeAnalysis(robot, model, bound.whole.samples, settings)
+    tube = bound.whole.tube
+    loop = analysis.close(tube)
+    columns = [analysis.apply_inertia(loop.shift, np.tile(unit, (analysis.intervals, 1))) for unit in np.eye(robot.n)]
+    covered = np.stack(columns, axis=-1)  # (I, n, n)
+    dynamics = PassiveDynamics(robot, model.total)
+    rng, beyond = np.random.default_rng(0), 0
+    for interval in range(0, analysis.intervals, 12):
+        desired = bound.whole.samples.q[interval]
+        at = np.abs(dynamics.inertia(desired))
+        errors = tube.position[interval] * rng.choice([-1.0, 1.0], (50, robot.n))
+        beside = np.abs(np.stack([dynamics.inertia(desired + e) for e in errors]))
+        assert np.all(beside <= covered[interval] * (1.0 + 1e-12))
+        beyond += np.count_nonzero(beside > (1.0 + loop.shift) * at)
+    assert beyond > 100  # a share of the entry itself would not do
+
+
+@pytest.mark.parametrize(
+    ("build", "period", "reason"),
+    [
+        (lambda q: shake(q, 100.0), 1e-3, "no tracking bound: the highest harmonic of the motion has 200 Hz, at"),
+        (lambda q: shake(q, 5.05), 1e-3, "has 10.1 Hz, at most 10 Hz are allowed: samples 10 ms apart"),
+        (lambda q: shake(q, 1.5), 5e-3, "has 3 Hz, at most 2 Hz are allowed: samples 50 ms apart"),
+        (lambda q: still(q, 0.19), 1e-3, "the motion lasts 0.19 s, at least 0.2 s are needed: samples 10 ms apart"),
+        (lambda q: BrakedTrajectory(shake(q, 1.0), 0.5, 0.09), 1e-3, "stops within 0.09 s, at least 0.1 s are needed"),
+        (lambda q: BrakedTrajectory(shake(q, 15.0), 0.1, 0.5), 1e-3, "the highest harmonic of the motion has 30 Hz"),
+    ],
+)
+def test_a_motion_that_its_samples_do_not_show_has_no_bound(robot, build, period, reason):
+    """At 100 and 200 Hz all samples, 10 ms apart, see the same state: it would be certified as if it were held."""
+    settings = RobustSettings(period=period, delay=period, bandwidth=min(200.0, 0.2 / period))
+    with pytest.raises(BoundNotAvailable, match=re.escape(reason)):
+        tracking_bound(robot, known(robot, 0.05), build(robot.home), settings)
+
+
+def test_motions_that_their_samples_just_show_have_bounds(robot):
+    for motion in (shake(robot.home, 5.0), shake(robot.home, 2.5, unused=9), still(robot.home, 0.2)):
+        assert np.isfinite(tracking_bound(robot, known(robot, 0.05), motion).torque).all()
+
+
+def shake(q, frequency, unused=0):
+    """All joints at a frequency and twice that, ``unused`` higher harmonics being zero."""
+    size = 0.5 / (2.0 * np.pi * frequency)
+    cosine = np.tile(np.r_[2.0 * size, -size, np.zeros(unused)], (q.size, 1))
+    periods = max(1.0, np.round(0.5 * frequency))
+    return FourierTrajectory(q, np.zeros_like(cosine), cosine, frequency, periods / frequency)
+
+
+def still(q, duration):
+    zero = np.zeros_like(q)
+    return BezierTrajectory(q, zero, zero, q, duration)
+
+
+def test_payload_outside_the_box_breaks_the_bound(robot, tools, fast):
+    model, motion, settings, bound = fast
+    heavy = 7.0 * model.payload
+    assert not model.payload_box.contains(heavy)
+    strong = replace(robot, limits=replace(robot.limits, tau_max=10.0 * robot.limits.tau_max))
+    run = drive(strong, tools, model, settings, (robot.theta_nominal, heavy), motion).after(0.0)
+    assert np.any(np.abs(run.position).max(axis=0) > bound.position)
+
+
+def test_less_uncertainty_gives_a_smaller_bound(robot, fast):
+    _, motion, settings, bound = fast
+    better = tracking_bound(robot, known(robot, share=0.03), motion, settings)
+    assert np.all(better.position < bound.position) and np.all(better.torque < bound.torque)
+    still = tracking_bound(robot, known(robot), robot.home, settings)
+    assert np.all(still.position < bound.position)
+    quick = tracking_bound(robot, known(robot), motion, RobustSettings(delay=0.0))
+    assert np.all(quick.position < bound.position)
+    assert set(bound.shares) == {"friction", "model", "sensors", "coupling", "errors themselves"}
+    assert np.all(sum(bound.shares.values()) >= 0.95 * bound.position)
+
+
+def test_where_there_is_no_bound_the_reason_is_given(robot):
+    prior = ControlModel.of_boxes(robot)
+    with pytest.raises(BoundNotAvailable, match="no tracking bound: .*narrow the parameter boxes|feed on themselves"):
+        tracking_bound(robot, prior, reach(robot, 0.8))
+    with pytest.raises(BoundNotAvailable, match="unstable where the true inertia is"):
+        tracking_bound(robot, prior, robot.home, RobustSettings(bandwidth=600.0))
+
+
+def test_every_robot_can_be_held():
+    for name in ("kinova_gen3", "kuka_lbr_iiwa14", "kuka_lbr_med7"):
+        robot = load_robot(name)
+        payload = robot.payload_prior.nominal
+        model = ControlModel(robot.theta_nominal, robot.theta_box, payload, Box.around(payload, 0.1 * np.abs(payload)))
+        bound = tracking_bound(robot, model, robot.home)
+        assert np.all(np.degrees(bound.position) < 1.0), name
+
+
+def test_allowances_say_what_they_are(robot, fast):
+    model, motion, _, bound = fast
+    boxes = (model.theta_box, model.payload_box)
+    proven = tracking_allowance(robot, boxes, motion, model.payload)
+    assert proven.is_proven and proven.claims == bound.claims
+    np.testing.assert_allclose(proven.position, bound.position)
+    unproven = tracking_allowance(robot, None, reach(robot, 0.8))
+    assert not unproven.is_proven and "not proven bounds: no tracking bound" in unproven.claims
+    assert not tracking_allowance(robot).is_proven
+    np.testing.assert_allclose(proven.torque, bound.torque)
+    np.testing.assert_allclose(unproven.torque, feedback_allowance(robot))
+    feedback = feedback_allowance(robot, boxes)
+    assert np.all((0.01 < feedback) & (feedback < 2.0))
+
+
+def test_worst_case_torque_is_reached_at_a_corner(robot, fast):
+    model, motion, settings, bound = fast
+    q, v, a = motion.sample(np.linspace(0.5, 4.5, 5))
+    limit = worst_case_torque(robot, model, bound.torque, q, v, a)
+    rng = np.random.default_rng(5)
+    closest = 0.0
+    for _ in range(30):
+        theta = np.where(rng.integers(0, 2, 14 * robot.n), model.theta_box.lower, model.theta_box.upper)
+        payload = np.where(rng.integers(0, 2, 10), model.payload_box.lower, model.payload_box.upper)
+        dynamics = PassiveDynamics(robot, add_payload(theta, payload))
+        _, viscous, _, offset = theta[10 * robot.n :].reshape(robot.n, 4).T
+        for sample in range(5):
+            tau = dynamics.torque(q[sample], v[sample], v[sample], a[sample]) + viscous * v[sample] + offset
+            reached = np.abs(tau) + model.friction_upper()[:, 0] + bound.torque
+            assert np.all(reached <= limit[sample] + 1e-9)
+            closest = max(closest, (reached / limit[sample]).max())
+    assert closest > 0.9

@@ -1,0 +1,72 @@
+"""What the tests of the Kortex driver share: an emulated base in a thread, whose time waits for its client."""
+
+import sys
+
+from emulator_thread import EmulatorThread
+
+from sysid_ros.core.control import RobustController
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers.kinova_kortex.arm import KortexArm
+from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.mujoco.build import draw_truth, load_payload
+from sysid_ros.emulation.kortex.base import BaseSettings, KortexBase
+from sysid_ros.emulation.kortex.plant import EmulatedArm
+from sysid_ros.emulation.kortex.server import EmulatorServer
+
+ROBOT = load_robot("kinova_gen3_2f85")
+PERIOD = 0.001
+LONGEST_WATCHDOG = 10.0
+# Client and base are threads here: waiting for each other must not take the 5 ms that is Python's default.
+sys.setswitchinterval(5e-5)
+
+
+def make_base(payload="none", truth="random", plant=None, robot=ROBOT, **settings):
+    reports = []
+    arm = EmulatedArm(robot, draw_truth(robot, truth, 3), load_payload(robot, payload), plant)
+    base = KortexBase(arm, BaseSettings(**settings), reports.append)
+    base.reports = reports
+    return base
+
+
+class RunningEmulator(EmulatorThread):
+    """A base in a thread."""
+
+    def __init__(self, base, tcp_delay=0.0):
+        self.base = base
+        # Only while torques act does the base wait for its client.
+        base.actuators.watchdog_time = LONGEST_WATCHDOG
+        self.server = EmulatorServer(base, patience=self.PATIENCE, tcp_delay=tcp_delay)
+        self.ports = {"port": self.server.address[1], "port_realtime": self.server.address_realtime[1]}
+
+    def __enter__(self):
+        self.start(self.server)
+        return self
+
+    @property
+    def has_client(self):
+        return self.base.is_waiting_for_client
+
+
+def make_arm(emulator, robot=ROBOT, **settings):
+    values = {
+        "robot_ip": "127.0.0.1", **emulator.ports, "wait_time": 10.0, "session_timeout": 10.0, "late_limit": 10.0,
+        "call_timeout": 10.0, "connect_timeout": 30.0, "rest_time": 0.03, "hold_time": 0.02, "close_time": 0.0,
+        "probe_torque": 0.0, "stamps": StampSource.FRAMES,
+    }  # fmt: skip
+    return KortexArm(robot, KortexSettings(**{**values, **settings}))
+
+
+def make_loop(arm, **settings):
+    return ControlLoop(arm, RobustController(arm.robot), arm.robot, LoopSettings(**settings))
+
+
+def run(loop, seconds):
+    samples = []
+    for _ in range(round(seconds / loop.arm.period)):
+        loop.heartbeat()
+        sample = loop.step()
+        if sample is not None:
+            samples.append(sample)
+    return samples

@@ -1,0 +1,75 @@
+"""What the tests of the FRI driver share: an emulated controller in a thread, as fast as its client."""
+
+from dataclasses import replace
+
+from emulator_thread import EmulatorThread
+
+from sysid_ros.core.control import RobustController, RobustSettings
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers.kuka_fri.arm import FriArm
+from sysid_ros.drivers.kuka_fri.settings import FriSettings
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.mujoco.build import draw_truth, load_payload
+from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
+from sysid_ros.emulation.fri.plant import EmulatedArm, PlantSettings
+from sysid_ros.emulation.fri.server import EmulatorServer
+
+PERIOD = 0.002
+ROBOT = load_robot("kuka_lbr_med7")
+
+
+def make_controller(payload="none", load="none", truth="random", plant=None, robot=ROBOT, **settings):
+    settings = {"send_period": PERIOD, "start_time": 0.05, "restart_time": 0.2, "wait_answers": 10, **settings}
+    theta = draw_truth(robot, truth, 3)
+    arm = EmulatedArm(
+        robot, theta, load_payload(robot, payload), load_payload(robot, load), plant or PlantSettings(),
+        1_700_000_000_000_000_000,
+    )  # fmt: skip
+    reports = []
+    controller = FriController(arm, ControllerSettings(**settings), reports.append)
+    controller.reports = reports
+    return controller
+
+
+class RunningEmulator(EmulatorThread):
+    """A controller in a thread."""
+
+    def __init__(self, controller, port):
+        self.controller, self.port = controller, port
+
+    def __enter__(self):
+        address = ("127.0.0.1", self.port)
+        self.start(EmulatorServer(self.controller, address, patience=self.PATIENCE, is_paced=False), pause=1e-4)
+        return self
+
+    @property
+    def has_client(self):
+        return self.server._was_answered
+
+
+def make_arm(port, robot=ROBOT, **settings):
+    return FriArm(robot, FriSettings(**{
+        "port": port, "period": PERIOD, "wait_time": 10.0, "session_timeout": 10.0, "late_limit": 10.0,
+        "connect_timeout": 30.0, "rest_time": 0.05, "hold_time": 0.05, **settings,
+    }))  # fmt: skip
+
+
+def make_loop(arm, **settings):
+    robot = arm._robot
+    gains = RobustSettings(period=arm.period, delay=arm.period, bandwidth=100.0)
+    return ControlLoop(arm, RobustController(robot, gains), robot, LoopSettings(**settings))
+
+
+def run(loop, seconds):
+    samples = []
+    for _ in range(round(seconds / loop.arm.period)):
+        loop.heartbeat()
+        sample = loop.step()
+        if sample is not None:
+            samples.append(sample)
+    return samples
+
+
+def with_sensors(robot, **changes):
+    return replace(robot, sensors=replace(robot.sensors, **changes))

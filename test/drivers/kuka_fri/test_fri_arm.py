@@ -1,0 +1,328 @@
+"""The LBR as an arm of the loop: taking over, torques and signs, falling back, restarts; over real sockets."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run, with_sensors
+from fri_memory import Memory, MemoryArm, use_clock_of
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers.arm import ArmLost, ArmNotConnected, InvalidCommand
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.gravity_check import GravityTestFailed
+from sysid_ros.drivers.kuka_fri.arm import FriArm
+from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion, SessionState
+from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup
+from sysid_ros.drivers.loop_types import LoopCode, LoopMode
+from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.network.udp import SocketUnavailable, UdpEndpoint
+from sysid_ros.drivers.takeover import TakeoverRefused
+from sysid_ros.emulation.fri.plant import Compensation, PlantSettings
+
+QUIET = PlantSettings(noise=Noise.NONE)
+
+
+def travelled(controller):
+    return np.abs(controller.arm.q - ROBOT.home).max()
+
+
+@pytest.mark.parametrize("version", list(FriVersion))
+def test_takes_over_and_holds(port, version):
+    controller = make_controller(payload="1.0", version=version)
+    with RunningEmulator(controller, port):
+        loop = make_loop(make_arm(port, version=version))
+        loop.connect()
+        samples = run(loop, 1.0)
+        assert loop.mode is LoopMode.HOLD and len(samples) == round(1.0 / PERIOD) and all(s.ok for s in samples)
+        health = loop.arm.health()
+        loop.release("test")
+    assert travelled(controller) < 0.01
+    assert health["session state"] == "COMMANDING_ACTIVE" and health["connection quality"] == "EXCELLENT"
+    assert health["messages lost"] == health["messages malformed"] == health["session fall-backs"] == 0
+    assert (health["safety state"], health["drives"]) == ("NORMAL_OPERATION", "all active")
+    modes = [health[f"{whose} mode"] for whose in ("control", "client command", "operation")]
+    assert modes == ["JOINT_IMPEDANCE", "TORQUE", "TEST_MODE_1"]
+    assert np.abs(np.diff([s.stamp_ns for s in samples]) - PERIOD * 1e9).max() < 1e5
+
+
+@pytest.mark.parametrize("setup", list(TorqueSetup))
+def test_the_estimator_gets_the_joint_torque(port, setup):
+    """At rest, gravity of the true arm with its payload, in joint direction: whatever the controller compensates."""
+    compensation = Compensation.MODEL if setup is TorqueSetup.OVERLAY else Compensation.NONE
+    controller = make_controller(payload="1.0", plant=replace(QUIET, compensation=compensation))
+    with RunningEmulator(controller, port):
+        loop = make_loop(make_arm(port, setup=setup))
+        loop.connect()
+        samples = run(loop, 1.2)[-100:]
+        loop.release("test")
+    truth = ArmDynamics(ROBOT, controller.arm.theta, controller.arm.payload)
+    tau = np.mean([s.tau for s in samples], axis=0)
+    np.testing.assert_allclose(tau, truth.gravity(controller.arm.q), atol=0.1)
+    assert np.abs(tau).max() > 20.0
+
+
+@pytest.mark.parametrize("setup", list(TorqueSetup))
+def test_the_torque_commanded_is_the_torque_that_acts(port, setup):
+    """What the loop calls the whole torque reaches the joints as just that, after the controller has added its own."""
+    compensation = Compensation.MODEL if setup is TorqueSetup.OVERLAY else Compensation.NONE
+    controller = make_controller(plant=replace(QUIET, compensation=compensation), load="1.0")
+    load = controller.arm._load
+    acted = []
+    inner = controller.arm._inner_torque
+    with RunningEmulator(controller, port):
+        arm = make_arm(port, setup=setup, controller_load=load)
+        arm.connect()
+        state = arm.read()
+        controller.arm._inner_torque = lambda *a: (acted.append(inner(*a)), acted[-1])[1]
+        sent = []
+        for k in range(50):
+            sent.append(state.tau + 0.2 * np.sin(0.3 * k))
+            arm.command(sent[-1])
+            state = arm.read()
+        arm.close()
+    difference = np.array(sent[5:40])[:, None] - np.array(acted)[None]
+    assert np.abs(difference).max(axis=2).min(axis=1).max() < 0.05
+
+
+def test_measured_torque_of_the_wrong_sign_is_refused(port):
+    controller = make_controller(plant=PlantSettings(measured_sign=1.0))
+    with RunningEmulator(controller, port), pytest.raises(GravityTestFailed, match="opposite sign.*effort_sign"):
+        make_arm(port).connect()
+    assert travelled(controller) < 1e-4 and "COMMANDING_ACTIVE" not in " ".join(controller.reports)
+
+
+def test_an_effort_sign_that_is_set_wrong_is_refused(port):
+    with RunningEmulator(make_controller(), port), pytest.raises(GravityTestFailed, match="opposite sign"):
+        make_arm(port, with_sensors(ROBOT, effort_sign=1.0)).connect()
+
+
+def test_commands_of_the_wrong_sign_are_refused_within_a_milliradian_or_two(port):
+    controller = make_controller(plant=replace(QUIET, command_sign=-1.0))
+    with RunningEmulator(controller, port):
+        with pytest.raises(TakeoverRefused, match="lbr_A7 moves backwards.*sign of the commands"):
+            make_arm(port).connect()
+        assert travelled(controller) < 0.01
+
+
+def test_a_payload_beyond_the_prior_is_refused(port):
+    controller = make_controller(payload="14.0")
+    with RunningEmulator(controller, port), pytest.raises(GravityTestFailed, match="its model allows"):
+        make_arm(port).connect()
+
+
+def test_a_controller_that_compensates_nothing_is_noticed_at_once(port):
+    controller = make_controller(plant=PlantSettings(compensation=Compensation.NONE))
+    with RunningEmulator(controller, port) as emulator:
+        with pytest.raises(TakeoverRefused, match="moved by .* compensate gravity as the set-up 'overlay' says"):
+            make_arm(port).connect()
+        emulator.lose_patience()
+        time.sleep(0.3)
+        assert travelled(controller) < 0.1
+
+
+def test_a_controller_that_compensates_although_it_should_not_is_noticed(port):
+    controller = make_controller()
+    with RunningEmulator(controller, port) as emulator:
+        with pytest.raises(TakeoverRefused, match="moved by .* 'full' says"):
+            make_arm(port, setup=TorqueSetup.FULL).connect()
+        emulator.lose_patience()
+        time.sleep(0.3)
+        assert travelled(controller) < 0.1
+
+
+def test_another_load_on_the_controller_is_refused(port):
+    controller = make_controller(load="3.0")
+    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match="the controller compensates"):
+        make_arm(port).connect()
+    assert travelled(controller) < 1e-4
+
+
+@pytest.mark.parametrize("mode", [CommandMode.POSITION, CommandMode.WRENCH])
+def test_another_client_command_mode_is_refused(port, mode):
+    controller = make_controller(command_mode=mode)
+    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match=f"mode is {mode.name}.*TORQUE"):
+        make_arm(port).connect()
+
+
+def test_another_period_is_refused(port):
+    with RunningEmulator(make_controller(send_period=0.001), port):
+        with pytest.raises(TakeoverRefused, match="every 1 ms .* set up for 2 ms"):
+            make_arm(port).connect()
+
+
+def test_the_receive_multiplier_makes_a_longer_period(port):
+    controller = make_controller(send_period=0.001, receive_multiplier=2)
+    with RunningEmulator(controller, port):
+        loop = make_loop(make_arm(port))
+        loop.connect()
+        samples = run(loop, 0.3)
+        assert loop.mode is LoopMode.HOLD and not controller.rejected
+        loop.release("test")
+    assert np.abs(np.diff([s.stamp_ns for s in samples]) - 2e6).max() < 1e5
+
+
+def test_no_controller_says_what_to_check(port):
+    with pytest.raises(TakeoverRefused, match=f"nothing came at UDP port {port}.*application running"):
+        make_arm(port, connect_timeout=0.2).connect()
+
+
+@pytest.mark.parametrize("count", [6, 8])
+def test_an_arm_with_another_number_of_joints_is_refused(port, count):
+    with RunningEmulator(make_controller(joint_count=count), port):
+        with pytest.raises(TakeoverRefused, match=f"unusable datagrams.*an arm with {count} joints; FRI arms have 7"):
+            make_arm(port, connect_timeout=0.5).connect()
+
+
+def test_another_version_is_refused_with_what_came(port):
+    with RunningEmulator(make_controller(version=FriVersion.V2_7), port):
+        with pytest.raises(TakeoverRefused, match="unusable datagrams"):
+            make_arm(port, connect_timeout=0.5).connect()
+
+
+def test_other_hosts_are_not_heard(port):
+    with RunningEmulator(make_controller(), port):
+        with pytest.raises(TakeoverRefused, match="datagrams of other hosts were ignored"):
+            make_arm(port, robot_ip="127.0.0.9", connect_timeout=0.5).connect()
+
+
+def test_a_motion_that_never_starts_is_reported(monkeypatch):
+    memory = Memory(make_controller(start_time=np.inf))
+    use_clock_of(memory, monkeypatch)
+    with pytest.raises(TakeoverRefused, match="MONITORING_READY with quality EXCELLENT; start the motion"):
+        MemoryArm(memory, FriVersion.V1_15, connect_timeout=0.6).connect()
+
+
+def test_a_port_in_use_is_reported(port):
+    other = UdpEndpoint("", port)
+    with pytest.raises(SocketUnavailable, match="does another driver run"):
+        make_arm(port).connect()
+    other.close()
+
+
+def test_robots_that_are_none_of_kukas_are_refused():
+    with pytest.raises(ParameterOutOfRange, match="link_side"):
+        FriArm(load_robot("kinova_gen3"))
+
+
+def test_velocities_better_than_possible_are_refused():
+    with pytest.raises(ParameterOutOfRange, match="velocity_error.*at least .* set \\["):
+        FriArm(with_sensors(ROBOT, velocity_error=np.full(7, 0.002)))
+
+
+# While it runs
+
+
+@pytest.fixture
+def running(port):
+    controller = make_controller(payload="1.0")
+    with RunningEmulator(controller, port) as emulator:
+        loop = make_loop(make_arm(port))
+        loop.connect()
+        run(loop, 0.3)
+        yield emulator, loop
+        loop.release("test")
+
+
+def test_a_session_that_falls_back_ends_torque_at_once(running):
+    emulator, loop = running
+    emulator.now(lambda c: c.end_motion("somebody stopped the application"))
+    before = loop.arm.health()["commands sent"]
+    run(loop, 10 * PERIOD)
+    status = loop.status()
+    assert status.mode is LoopMode.FAULT and status.code is LoopCode.HARDWARE and loop.is_given_up
+    assert "the session fell back to MONITORING_READY (quality" in status.reason
+    assert loop.arm.health()["commands sent"] > before + 3  # monitoring goes on, without torque
+    assert emulator.controller.arm.v == pytest.approx(np.zeros(7), abs=0.02)
+    with pytest.raises(ArmNotConnected):
+        loop.arm.command(np.zeros(7))
+
+
+def test_every_state_but_active_loses_the_arm(running):
+    _, loop = running
+    arm = loop.arm
+    message = arm._link.session.last
+    for state in SessionState:
+        arm._is_commanding = True
+        if state is SessionState.COMMANDING_ACTIVE:
+            arm._require_torque_mode(arm._link, message)
+            continue
+        with pytest.raises(ArmLost, match=state.name):
+            arm._require_torque_mode(arm._link, message._replace(state=state))
+        assert not arm._is_commanding
+    for changes in ({"command_mode": CommandMode.POSITION}, {"control_mode": 0}):
+        arm._is_commanding = True
+        with pytest.raises(ArmLost, match="torque mode"):
+            arm._require_torque_mode(arm._link, message._replace(**changes))
+
+
+def test_the_emergency_stop_ends_torque_and_the_arm_can_be_taken_over_again(running):
+    emulator, loop = running
+    emulator.now(lambda c: c.press_emergency_stop())
+    run(loop, 20 * PERIOD)
+    status, health = loop.status(), loop.arm.health()
+    assert status.mode is LoopMode.FAULT and status.code is LoopCode.HARDWARE
+    assert "safety stop SAFETY_STOP_LEVEL_1" in status.reason and "A1 OFF, A2 OFF" in status.reason
+    assert health["safety state"] == "SAFETY_STOP_LEVEL_1" and health["drives"].endswith("A7 OFF")
+    with pytest.raises(TakeoverRefused, match="safety stop"):
+        loop.connect()
+    emulator.lose_patience()
+    emulator.now(lambda c: c.press_emergency_stop(False))
+    loop.connect()
+    run(loop, 0.3)
+    assert loop.mode is LoopMode.HOLD
+
+
+def test_after_a_stop_the_controller_holds_and_the_arm_can_be_taken_over_again(running):
+    emulator, loop = running
+    q = emulator.controller.arm.q
+    emulator.now(lambda c: setattr(c, "settings", replace(c.settings, restart_time=np.inf)))
+    loop.arm.stop("test")
+    emulator.lose_patience()
+    for _ in range(50):  # the motion ends after 6 ms
+        loop.arm.read()
+    assert not emulator.controller.state.is_commanding
+    assert "no answer" in emulator.controller.last_error
+    np.testing.assert_allclose(emulator.controller.arm.q, q, atol=5e-3)
+    emulator.now(lambda c: setattr(c, "_wait", 0.2))
+    loop.arm.connect()
+    assert loop.arm.read().ok
+
+
+def test_an_emulator_that_stands_still_itself_does_not_blame_its_client(running):
+    emulator, loop = running
+    emulator.server.patience = 0.5
+    emulator.now(lambda _: time.sleep(0.8))
+    emulator.server.patience = emulator.PATIENCE
+    run(loop, 0.05)
+    assert loop.mode is LoopMode.HOLD and emulator.has_client
+    emulator.lose_patience()
+    assert not emulator.has_client
+
+
+def test_torques_that_are_no_numbers_never_leave(running):
+    _, loop = running
+    with pytest.raises(InvalidCommand, match="lbr_A3"):
+        loop.arm.command(np.array([0, 0, np.nan, 0, 0, 0, 0.0]))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"port": 80}, {"period": 0.02}, {"period": 0.006}, {"hold_drift": 1.0}, {"controller_load": [1.0]}]
+)
+def test_settings_out_of_range_are_refused(changes):
+    with pytest.raises(ParameterOutOfRange):
+        FriSettings(**changes)
+
+
+def test_a_motion_that_starts_before_the_arm_was_measured_is_not_answered(monkeypatch):
+    """Answered with zero torque, the arm would float and sink under its payload."""
+    controller = make_controller(payload="2.0", start_time=0.05, restart_time=0.05)
+    memory = Memory(controller)
+    use_clock_of(memory, monkeypatch)
+    with pytest.raises(TakeoverRefused):
+        MemoryArm(memory, FriVersion.V1_15, rest_time=5.0, connect_timeout=1.0).connect()
+    assert any("COMMANDING_WAIT -> MONITORING_READY: the motion is ended" in report for report in controller.reports)
+    assert "commands act" not in " ".join(controller.reports)
+    assert travelled(controller) < 1e-3

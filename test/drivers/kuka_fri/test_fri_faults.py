@@ -1,0 +1,156 @@
+"""Bad networks, in lock-step: whatever happens to datagrams, the arm stays within its limits and comes to rest.
+
+The same campaign over real sockets and in real time is bench/bench_fri.py.
+"""
+
+import numpy as np
+import pytest
+from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run
+from fri_memory import Memory, connected, start_move, use_clock_of
+
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.windows.stream import SampleStream
+from sysid_ros.drivers.arm import ArmError
+from sysid_ros.drivers.kuka_fri.codec import FriCodec
+from sysid_ros.drivers.kuka_fri.messages import FriVersion, Monitoring, Quality, SessionState
+from sysid_ros.drivers.loop_samples import collect_samples
+from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
+from sysid_ros.emulation.relays.faults import NetworkFaults
+from sysid_ros.emulation.relays.udp import FaultyRelay
+
+FAULTS = {
+    "loss 0.1 %": NetworkFaults(loss=0.001),
+    "loss 5 %": NetworkFaults(loss=0.05),
+    "loss 20 %": NetworkFaults(loss=0.2),
+    "bursts of 20": NetworkFaults(loss=0.02, burst=20.0),
+    "reordering": NetworkFaults(reorder=0.01),
+    "duplication": NetworkFaults(duplicate=0.2),
+    "delay 4 ms": NetworkFaults(delay=0.004),
+    "delay 50 ms": NetworkFaults(delay=0.05),
+    "delays 0 to 6 ms": NetworkFaults(delay_spread=0.006),
+    "truncation": NetworkFaults(truncate=0.02),
+    "corruption": NetworkFaults(corrupt=0.02),
+    "random datagrams": NetworkFaults(insert=0.3),
+    "everything is lost": NetworkFaults(loss=1.0),
+}
+
+
+class LosesEvery:
+    """A direction that loses every n-th datagram."""
+
+    def __init__(self, n, direction):
+        self.n, self.direction, self.count = n, direction, 0
+
+    def pass_on(self, data):
+        self.count += 1
+        return self.direction.pass_on(data) if self.count % self.n else []
+
+
+def test_what_is_learnt_never_reaches_across_a_lost_message(monkeypatch):
+    """Stamps of every window follow each other, and its velocities are as good as the robot file promises."""
+    controller = make_controller(payload="0.6")
+    memory = Memory(controller)
+    use_clock_of(memory, monkeypatch)
+    loop = connected(memory)
+    arm = loop.arm
+    run(loop, 0.4)
+    start_move(loop, 1.0)
+    memory.down = LosesEvery(61, memory.down)
+    block = collect_samples(run(loop, 0.8), 7).block
+    assert arm.health()["messages lost"] == 6
+    assert loop.status().invalid_cycles == 0  # the next message is there before the cycle has waited long enough
+    windows, notices = SampleStream(ROBOT, EstimatorSettings()).add(block)
+    assert len(windows) == 6
+    speed = []
+    for window in windows:
+        part = window.block
+        assert (np.abs(np.diff(part.stamps) * 1e-9 / PERIOD - 1.0) < 0.1).all()
+        true = [memory.velocities[round((stamp - arm._offset_ns) / (1e9 * PERIOD))] for stamp in part.stamps]
+        assert (np.abs(part.v - true) <= ROBOT.sensors.velocity_error).all()
+        speed.append(np.abs(part.v).max())
+    assert max(speed) > 0.1
+    assert notices[0].startswith("12 samples missing (6 places")  # those lost, and those whose velocities are worse
+    loop.release("test")
+
+
+def test_messages_in_idle_need_not_say_where_the_arm_is(monkeypatch):
+    controller = make_controller()
+    memory = Memory(controller)
+    use_clock_of(memory, monkeypatch)
+    loop = connected(memory)
+    run(loop, 0.1)
+    codec, last = FriCodec(FriVersion.V1_15), controller._sequence
+    for k in range(1, 4):
+        message = Monitoring(last + k, 0, SessionState.IDLE, Quality.POOR, PERIOD)
+        memory.to_client.append(codec.encode_monitoring(message))
+        assert (loop.step() is None) == (k == 1)  # the arm is lost, and then only read
+    status = loop.status()
+    assert status.mode is LoopMode.FAULT and "fell back to IDLE" in status.reason
+    loop.release("test")
+
+
+def campaign(loop, seconds):
+    """Moves to and fro, and takes the arm over again where it was lost; returns the modes it was in."""
+    modes, direction = set(), 1.0
+    for _ in range(round(seconds / PERIOD)):
+        loop.heartbeat()
+        loop.step()
+        modes.add(loop.mode)
+        try:
+            if loop.mode is LoopMode.HOLD:
+                start_move(loop, direction)
+                direction = -direction
+            elif loop.is_given_up:
+                loop.connect()
+        except (LoopRefusal, ArmError):
+            if loop.is_given_up:
+                break  # it cannot be taken over on such a network
+    return modes
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [(name, FriVersion.V1_15) for name in FAULTS] + [(name, FriVersion.V2_7) for name in ("truncation", "corruption")],
+)
+def test_a_bad_network_never_makes_the_arm_run_away(name, version, monkeypatch):
+    controller = make_controller(payload="0.6", version=version)
+    memory = Memory(controller)
+    use_clock_of(memory, monkeypatch)
+    loop = connected(memory, version)
+    run(loop, 0.4)
+    memory.change(FAULTS[name], seed=3)
+    modes = campaign(loop, 1.2)
+    memory.change(NetworkFaults())
+    assert memory.fastest < 0.6 and memory.farthest < 0.5
+    if name in ("loss 0.1 %", "reordering", "duplication", "random datagrams"):
+        assert LoopMode.FAULT not in modes and LoopMode.TRACK in modes
+    if name in ("loss 20 %", "delay 50 ms", "everything is lost"):
+        assert LoopMode.FAULT in modes
+    # With the network back, the arm can be had again and holds.
+    for _ in range(10):
+        run(loop, 0.5)
+        if not loop.is_given_up and loop.mode is LoopMode.HOLD:
+            break
+        try:
+            loop.connect()
+        except (ArmError, LoopRefusal):
+            pass
+    loop.brake("test")
+    run(loop, 0.5)
+    assert loop.mode is LoopMode.HOLD and np.abs(controller.arm.v).max() < 0.02
+    loop.release("test")
+
+
+def test_a_lossy_network_over_real_sockets(port):
+    controller = make_controller(payload="0.6")
+    with FaultyRelay(("127.0.0.1", port), seed=1) as relay:
+        with RunningEmulator(controller, relay.address[1]) as emulator:
+            loop = make_loop(make_arm(port, wait_time=0.1))
+            loop.connect()
+            emulator.server.patience = 0.05  # from here on answers that are lost are to be missed
+            relay.change(NetworkFaults(0.02, 2.0, 0.05, 0.02, 0.0, 0.0, 0.02, 0.0, 0.05))
+            run(loop, 1.0)
+            health = loop.arm.health()
+            loop.release("test")
+    assert health["messages lost"] > 0 and health["messages malformed"] > 0 and health["messages duplicated"] > 0
+    assert np.abs(controller.arm.q - ROBOT.home).max() < 0.1

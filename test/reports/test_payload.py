@@ -1,0 +1,121 @@
+"""The payload in the frames people use: every derived bound by sampling, frames against Pinocchio."""
+
+import dataclasses
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from urdf_parser_py.urdf import URDF
+
+from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.model import inertia
+from sysid_ros.core.model.robot import frame_placement
+from sysid_ros.reports.intervals import Bounded
+from sysid_ros.reports.payload import notices, payload_parameters, summarize, summarize_payload, tool_parameters
+
+
+def _consistent_points(rng, estimate, count=300):
+    """Physically consistent parameters inside the bounds, at their corners too."""
+    points = []
+    while len(points) < count:
+        spread = rng.uniform(-1, 1, 10) if rng.random() < 0.5 else rng.choice([-1.0, 1.0], 10)
+        theta = (
+            estimate.values
+            + np.where(spread > 0, estimate.upper - estimate.values, estimate.values - estimate.lower)
+            * spread
+            * rng.random()
+        )
+        if inertia.is_physically_consistent(theta):
+            points.append(theta)
+    return points
+
+
+@pytest.mark.parametrize("frame", [None, "end_effector_link"])
+def test_derived_bounds_contain_every_body_inside(result, frame):
+    summary = summarize_payload(result, frame)
+    rotation, translation = frame_placement(result.robot, "end_effector_link") if frame else (np.eye(3), np.zeros(3))
+    joint_in_frame = pin.SE3(rotation, translation).inverse()
+    rng = np.random.default_rng(1)
+    for theta in _consistent_points(rng, result.estimate):
+        body = joint_in_frame.act(pin.Inertia.FromDynamicParameters(theta))
+        assert summary.parameters.contains(body.toDynamicParameters()).all()
+        assert summary.mass.contains(body.mass).all()
+        assert summary.com.contains(body.lever).all()
+        assert summary.inertia_com.contains(body.inertia).all()
+        assert summary.principal_moments.contains(np.linalg.eigvalsh(body.inertia)).all()
+
+
+def test_moving_the_centre_of_mass_keeps_the_size_of_its_bounds(result):
+    at_joint, at_tool = summarize_payload(result), summarize_payload(result, "end_effector_link")
+    rotation = frame_placement(result.robot, "end_effector_link")[0]
+    assert np.allclose(at_tool.com.width, np.abs(rotation.T) @ at_joint.com.width, rtol=1e-9)
+
+
+def test_principal_axes_diagonalise_the_inertia_and_are_right_handed(result):
+    summary = summarize_payload(result, "end_effector_link")
+    axes, matrix = summary.principal_axes, summary.inertia_com.values
+    assert np.allclose(axes.T @ matrix @ axes, np.diag(summary.principal_moments.values), atol=1e-12)
+    assert np.linalg.det(axes) == pytest.approx(1.0)
+
+
+def test_a_mass_that_may_be_zero_leaves_the_centre_of_mass_unbounded(result):
+    estimate = result.estimate
+    lower = estimate.lower.copy()
+    lower[0] = 0.0
+    parameters = Bounded(estimate.values, lower, estimate.upper)
+    summary = summarize(parameters, frame_placement(result.robot, "end_effector_link"), "tool")
+    assert np.all(np.isinf(summary.com.width)) and np.all(np.isfinite(summary.com.values))
+    assert np.all(summary.principal_moments.lower == 0.0) and np.all(np.isinf(summary.principal_moments.upper))
+
+
+def test_tool_is_everything_behind_the_flange(robot):
+    """Against a walk over the URDF with the fingers at zero."""
+    urdf = URDF.from_xml_string(robot.urdf[: robot.urdf.rindex("</robot>")] + "</robot>")
+    placements = {robot.flange_frame: pin.SE3(*frame_placement(robot, robot.flange_frame))}
+    expected = np.zeros(10)
+    pending = [robot.flange_frame]
+    while pending:
+        parent = pending.pop()
+        for name, child in urdf.child_map.get(parent, []):
+            origin = urdf.joint_map[name].origin
+            pose = pin.SE3(pin.rpy.rpyToMatrix(*(origin.rpy or [0, 0, 0])), np.array(origin.xyz or [0, 0, 0]))
+            placements[child] = placements[parent] * pose
+            pending.append(child)
+            body = urdf.link_map[child].inertial
+            if body is not None:
+                turn = pin.SE3(pin.rpy.rpyToMatrix(*body.origin.rpy), np.array(body.origin.xyz))
+                own = turn.act(pin.Inertia(body.mass, np.zeros(3), np.array(body.inertia.to_matrix())))
+                expected += placements[child].act(own).toDynamicParameters()
+    assert expected[0] > 0.5
+    assert np.allclose(tool_parameters(robot), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_payload_of_an_end_effector_estimate_is_without_the_last_body(result):
+    robot = result.robot
+    last = robot.inertial_slice(robot.n)
+    nominal, box = robot.theta_nominal[last], robot.theta_box
+    estimate = dataclasses.replace(
+        result.estimate,
+        target="end_effector",
+        values=result.estimate.values + nominal,
+        lower=result.estimate.lower + nominal,
+        upper=result.estimate.upper + nominal,
+    )
+    payload = payload_parameters(dataclasses.replace(result, estimate=estimate))
+    assert np.allclose(payload.values, result.estimate.values)
+    assert np.allclose(payload.width, result.estimate.upper - result.estimate.lower + box.width[last])
+
+
+def test_an_unknown_frame_is_refused(result):
+    with pytest.raises(ModelError, match="'no_such_link' is unknown"):
+        summarize_payload(result, "no_such_link")
+
+
+def test_notices_name_what_the_numbers_give_rise_to(result):
+    assert notices(result) == result.warnings
+    estimate = dataclasses.replace(result.estimate, method="sensitivity")
+    heavy = dataclasses.replace(result, robot=dataclasses.replace(result.robot, rated_payload=1.0), estimate=estimate)
+    texts = "\n".join(notices(heavy))
+    assert "not guaranteed to contain the truth" in texts and "is above the arm's rated payload of 1 kg" in texts
+    wrong = dataclasses.replace(result, truth=result.truth + np.eye(10)[0])
+    assert "OUTSIDE the bounds of m:" in notices(wrong)[-1]

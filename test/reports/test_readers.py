@@ -1,0 +1,333 @@
+"""Readers: the same samples from every form of file, and every kind of bad input by its name."""
+
+import dataclasses
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.common.errors import JointNotFound, SysidError
+from sysid_ros.reports.recordings.mcap import SAMPLES
+from sysid_ros.reports.recordings.readers import InvalidRecording, read_recording
+from sysid_ros.reports.recordings.recording import RecordingWriter, message_definition, share_directories
+
+UNITS = "t=ns, q=rad, v=rad/s, tau=Nm"
+ROOT = Path(__file__).parents[2]
+
+
+def write_npz(path, robot, samples, units=UNITS, **changes):
+    arrays = {"t": samples.stamps, "q": samples.q, "v": samples.v, "tau": samples.tau}
+    arrays |= {"joints": np.array(robot.joint_names), "units": units} | changes
+    np.savez(path, **{name: value for name, value in arrays.items() if value is not None})
+    return path
+
+
+def write_csv(path, robot, samples, units=UNITS, joints=None, header=None, edit=lambda text: text, names=None):
+    names = names or ["t", *(f"{kind}_{joint}" for kind in ("q", "v", "tau") for joint in robot.joint_names)]
+    lines = (
+        header if header is not None else [f"# joints: {', '.join(joints or robot.joint_names)}", f"# units: {units}"]
+    )
+    lines = [*lines, "# made by a test", ",".join(names)]
+    for k, stamp in enumerate(samples.stamps):
+        numbers = np.concatenate([samples.q[k], samples.v[k], samples.tau[k]])
+        lines.append(",".join([str(stamp), *(repr(float(number)) for number in numbers)]))
+    path.write_text(edit("\n".join(lines) + "\n"))
+    return path
+
+
+def batches_of(robot, samples, size=20, **changes):
+    names = changes.pop("joint_names", list(robot.joint_names))
+    for first in range(0, len(samples), size):
+        part = samples.slice(first, first + size)
+        fields = {
+            "header": SimpleNamespace(
+                stamp=SimpleNamespace(sec=int(part.stamps[-1] // 10**9), nanosec=int(part.stamps[-1] % 10**9)),
+                frame_id="base",
+            ),
+            "joint_names": names,
+            "first_sequence": int(part.sequence[0]),
+            "payload_epoch": 0,
+            "stamps": part.stamps.tolist(),
+            "positions": part.q.ravel().tolist(),
+            "velocities": part.v.ravel().tolist(),
+            "efforts": part.tau.ravel().tolist(),
+            "reference_positions": (part.q + 1).ravel().tolist(),
+            "reference_velocities": (part.v + 2).ravel().tolist(),
+            "reference_accelerations": np.zeros(part.q.size).tolist(),
+            "commanded_efforts": (part.tau + 3).ravel().tolist(),
+            "valid": [True] * len(part),
+            "modes": [1] * len(part),
+            "dropped": 0,
+        }
+        yield SimpleNamespace(**(fields | changes))
+
+
+def write_mcap(path, batches, topics=("/arm_driver/samples",)):
+    definition = message_definition(SAMPLES, (ROOT, *share_directories()))
+    with RecordingWriter(path, {"robot": "test"}, {SAMPLES: definition}) as writer:
+        for batch in batches:
+            for topic in topics:
+                writer.write(topic, SAMPLES, batch, int(batch.stamps[-1]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def short(samples):
+    return samples.slice(0, 300)
+
+
+def _same(recording, samples):
+    found = recording.samples
+    for name in ("stamps", "q", "v", "tau"):
+        assert np.array_equal(getattr(found, name), getattr(samples, name)), name
+
+
+def test_every_form_gives_the_same_samples(robot, short, tmp_path):
+    for path in (
+        write_npz(tmp_path / "a.npz", robot, short),
+        write_csv(tmp_path / "a.csv", robot, short),
+        write_mcap(tmp_path / "a.mcap", batches_of(robot, short)),
+    ):
+        recording = read_recording(path, robot)
+        _same(recording, short)
+        assert recording.notices == () and recording.caveats == () and recording.source == path.name
+
+
+def test_a_recording_keeps_portions_references_and_metadata(robot, short, tmp_path):
+    recording = read_recording(write_mcap(tmp_path / "a.mcap", batches_of(robot, short)), robot)
+    assert [len(batch) for batch in recording.batches] == [20] * 15
+    assert np.array_equal(recording.samples.sequence, short.sequence)
+    assert np.array_equal(recording.reference_q, short.q + 1) and np.array_equal(recording.reference_v, short.v + 2)
+    assert np.array_equal(recording.commanded_tau, short.tau + 3)
+    assert recording.metadata == {"robot": "test"}
+
+
+def test_joints_are_matched_by_name(robot, short, tmp_path):
+    turned = list(reversed(robot.joint_names))
+    flip = dataclasses.replace(short, q=short.q[:, ::-1], v=short.v[:, ::-1], tau=short.tau[:, ::-1])
+    _same(read_recording(write_npz(tmp_path / "a.npz", robot, flip, joints=np.array(turned)), robot), short)
+    mcap = write_mcap(tmp_path / "a.mcap", batches_of(robot, flip, joint_names=turned))
+    _same(read_recording(mcap, robot), short)
+
+
+def test_units_and_sign_are_converted(robot, short, tmp_path):
+    path = write_npz(
+        tmp_path / "a.npz", robot, short, "t=ms q=deg v=deg/s tau=mNm",
+        t=(short.stamps - short.stamps[0]) * 1e-6, q=np.degrees(short.q), v=np.degrees(short.v), tau=-1e3 * short.tau,
+        effort_sign="-1",
+    )  # fmt: skip
+    found = read_recording(path, robot).samples
+    assert np.array_equal(found.stamps, short.stamps - short.stamps[0])
+    for name in ("q", "v", "tau"):
+        assert np.allclose(getattr(found, name), getattr(short, name), rtol=1e-12, atol=1e-15)
+
+
+def test_velocities_may_be_missing_and_that_is_said(robot, short, tmp_path):
+    recording = read_recording(write_npz(tmp_path / "a.npz", robot, short, v=None), robot)
+    error = np.abs(recording.samples.v - short.v).max(axis=0)
+    assert np.all(error <= recording.velocity_error + 2e-4)
+    assert "velocities were computed from the positions" in recording.caveats[0]
+    names = ["t", *(f"{kind}_{joint}" for kind in ("q", "x", "tau") for joint in robot.joint_names)]
+    from_csv = read_recording(write_csv(tmp_path / "a.csv", robot, short, names=names), robot)
+    assert np.array_equal(from_csv.samples.v, recording.samples.v)
+
+
+def test_gaps_are_told(robot, short, tmp_path):
+    stamps = short.stamps.copy()
+    stamps[100:] += 50_000_000
+    recording = read_recording(write_npz(tmp_path / "a.npz", robot, short, t=stamps), robot)
+    assert re.match(r"1 gaps .* longest lasts 0.052 s, 0.198 s after .*period 0.002 s.*cut there", recording.notices[0])
+
+
+def test_samples_that_are_not_valid_or_repeated_are_left_out(robot, short, tmp_path):
+    batches = list(batches_of(robot, short))
+    batches[3].valid[5] = False
+    batches[4].efforts[0] = float("nan")
+    batches.insert(7, batches[6])
+    recording = read_recording(write_mcap(tmp_path / "a.mcap", batches), robot)
+    assert len(recording.samples) == 298 and len(recording.reference_q) == 298
+    assert set(recording.samples.sequence) == set(range(300)) - {65, 80}
+    text = " ".join(recording.notices)
+    assert "not valid" in text and "not finite" in text and "repeat earlier samples" in text and "gaps" in text
+
+
+def test_payload_changes_are_kept(robot, short, tmp_path):
+    batches = list(batches_of(robot, short))
+    for batch in batches[10:]:
+        batch.payload_epoch = 4
+    assert read_recording(write_mcap(tmp_path / "a.mcap", batches), robot).payload_epochs == (0,) * 10 + (4,) * 5
+
+
+def test_a_recording_begins_and_ends_where_the_estimate_did(robot, short, tmp_path):
+    definition = {SAMPLES: message_definition(SAMPLES, (ROOT, *share_directories()))}
+    for text, count in ((str(short.stamps[27]), 253), ("soon", None)):
+        with RecordingWriter(tmp_path / "a.mcap", {"robot": "test"}, definition) as writer:
+            for number, batch in enumerate(batches_of(robot, short)):
+                writer.write("/samples", SAMPLES, batch, int(batch.stamps[-1]))
+                if number == 5:  # known only after a while
+                    assert writer.describe(first_stamp_ns=text, last_stamp_ns=str(short.stamps[279]))
+        assert not writer.describe(first_stamp_ns="0")
+        if count is None:
+            with pytest.raises(InvalidRecording, match="'first_stamp_ns' is 'soon'; allowed: a whole number"):
+                read_recording(tmp_path / "a.mcap", robot)
+            continue
+        recording = read_recording(tmp_path / "a.mcap", robot)
+        _same(recording, short.slice(27, 280))
+        assert recording.samples.sequence[0] == 27 and len(recording.reference_q) == count
+        assert recording.metadata["robot"] == "test" and recording.metadata["first_stamp_ns"] == text
+
+
+def test_a_recording_with_two_arms_asks_for_the_topic(robot, short, tmp_path):
+    path = write_mcap(tmp_path / "a.mcap", batches_of(robot, short), ("/left/samples", "/right/samples"))
+    with pytest.raises(
+        InvalidRecording, match="topic of the samples is not given; allowed: one of /left/samples, /right"
+    ):
+        read_recording(path, robot)
+    _same(read_recording(path, robot, "/right/samples"), short)
+    with pytest.raises(InvalidRecording, match="none on /middle; allowed: /left/samples, /right/samples"):
+        read_recording(path, robot, "/middle")
+
+
+def _nothing(path, robot, samples):
+    return path
+
+
+def _npz(**changes):
+    return lambda path, robot, samples: write_npz(path.with_suffix(".npz"), robot, samples, **changes)
+
+
+def _csv(**changes):
+    return lambda path, robot, samples: write_csv(path.with_suffix(".csv"), robot, samples, **changes)
+
+
+def _bad_stamps(path, robot, samples):
+    stamps = samples.stamps.copy()
+    stamps[7] = stamps[6]
+    return write_npz(path.with_suffix(".npz"), robot, samples, t=stamps)
+
+
+def _bad_value(path, robot, samples):
+    tau = samples.tau.copy()
+    tau[11, 2] = np.inf
+    return write_npz(path.with_suffix(".npz"), robot, samples, tau=tau)
+
+
+def _degrees(path, robot, samples):
+    return write_npz(path.with_suffix(".npz"), robot, samples, q=np.degrees(samples.q))
+
+
+def _degrees_per_second(path, robot, samples):
+    return write_npz(path.with_suffix(".npz"), robot, samples, v=100 + 0 * samples.v)
+
+
+def _milli(path, robot, samples):
+    return write_npz(path.with_suffix(".npz"), robot, samples, tau=1e3 * samples.tau)
+
+
+def _text(name, text):
+    def write(path, robot, samples):
+        path = path.with_name(name)
+        path.write_bytes(text)
+        return path
+
+    return write
+
+
+def _mcap(**changes):
+    return lambda path, robot, samples: write_mcap(path.with_suffix(".mcap"), batches_of(robot, samples, **changes))
+
+
+SEVEN = [f"joint_{i}" for i in range(1, 8)]
+BAD = {
+    "ending": (_text("a.bag", b""), "the ending is '.bag'; allowed: one of .mcap, .csv, .npz"),
+    "missing file": (lambda path, robot, samples: path.with_name("no.npz"), "the file is missing"),
+    "not an npz": (_text("a.npz", b"hello"), "the file is unreadable"),
+    "not an mcap": (
+        _text("a.mcap", b"hello world, hello world"),
+        "a.mcap is not a complete MCAP file: not a valid MCAP",
+    ),
+    "empty mcap": (lambda p, r, s: write_mcap(p.with_suffix(".mcap"), []), "SampleBatch is none on any topic"),
+    "not text": (_text("a.csv", b"\xff\xfe\x00"), "the text is unreadable"),
+    "array missing": (
+        _npz(tau=None),
+        "array 'tau' is missing; allowed: t, q, tau and optionally v; the file has t, q, v",
+    ),
+    "array of texts": (_npz(q=np.array(["a"])), "the type of array 'q' is <U1; allowed: numbers"),
+    "shape": (_npz(q=np.zeros((300, 6))), r"the shape of array 'q' is \(300, 6\); allowed: \(300, 7\)"),
+    "joints missing": (_npz(joints=None), "'joints' is missing; allowed: the names of the joints"),
+    "unknown joint": (_npz(joints=np.array([*SEVEN[:6], "elbow"])), "joint 'elbow' is unknown; this robot has joint_1"),
+    "joint left out": (
+        lambda p, r, s: write_npz(
+            p.with_suffix(".npz"), r, s, joints=np.array(SEVEN[:6]), q=s.q[:, :6], v=s.v[:, :6], tau=s.tau[:, :6]
+        ),
+        "the list of joints is without joint_7",
+    ),
+    "units missing": (_npz(units=None), "'units' is missing; allowed: text like 't=s"),
+    "unknown unit": (_npz(units="t=ns, q=grad, v=rad/s, tau=Nm"), "the unit 'q=grad' is unknown; .*q=rad or deg"),
+    "unit left out": (_npz(units="t=ns, q=rad, tau=Nm"), "the unit of v is missing; allowed: v=rad/s or deg/s"),
+    "sign": (_npz(effort_sign="2"), "effort_sign is 2; allowed: 1 .*or -1"),
+    "wrong unit of q": (_degrees, r"the position of joint_\d in sample \d+ is -?[\d.]+ rad; allowed: .*'q=deg'"),
+    "wrong unit of v": (
+        _degrees_per_second,
+        r"the velocity of joint_\d in sample 0 is 100 rad/s; allowed: .*'v=deg/s'",
+    ),
+    "wrong unit of tau": (_milli, r"the torque of joint_\d in sample \d+ is .* Nm; allowed: .*'tau=mNm'"),
+    "wrong unit of t": (_npz(units="t=s, q=rad, v=rad/s, tau=Nm"), "the usual time between samples is .*'t=ms'"),
+    "repeated stamp": (_bad_stamps, r"t in sample 7 is \d+ after \d+; allowed: rising stamps"),
+    "infinite torque": (_bad_value, "tau of joint_3 in sample 11 is inf; allowed: a finite number"),
+    "one sample": (
+        lambda p, r, s: write_npz(p.with_suffix(".npz"), r, s.slice(0, 1)),
+        "the number of samples is 1; allowed: at least 2",
+    ),
+    "too short for velocities": (
+        lambda p, r, s: write_npz(p.with_suffix(".npz"), r, s.slice(0, 9), v=None),
+        "the velocity is missing; allowed: columns of velocities; velocities cannot be computed from 9 samples",
+    ),
+    "csv header": (
+        _csv(header=["# units: t=s"]),
+        "the header line '# joints: ...' is missing; .*'# joints: joint_1, joint_2'",
+    ),
+    "csv column": (_csv(edit=lambda text: text.replace("tau_joint_4", "x")), "column 'tau_joint_4' is missing"),
+    "csv twice": (_csv(edit=lambda text: text.replace("q_joint_4", "q_joint_5")), "column 'q_joint_4' is missing"),
+    "csv word": (
+        _csv(edit=lambda text: text[:-20] + ",oops,1\n"),
+        "the number of values in line 304 is|column .* in line 304",
+    ),
+    "csv number": (
+        _csv(edit=lambda text: re.sub(r"(?m)^(\d{19}),[^,]*,", r"\1,abc,", text, count=1)),
+        "column 'q_joint_1' in line 5 is 'abc'; allowed: a number",
+    ),
+    "csv empty": (_text("a.csv", b"# joints: a\n# units: t=s\n"), "the number of data lines is 0"),
+    "mcap joints": (_mcap(joint_names=[*SEVEN[:6], "elbow"]), "joint 'elbow' is unknown"),
+    "mcap length": (_mcap(efforts=[0.0] * 6), "the length of efforts in a batch is 6; allowed: 140"),
+    "mcap valid": (_mcap(valid=[True]), "the length of valid in a batch is 1; allowed: 20"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_by_name(case, robot, short, tmp_path):
+    write, message = BAD[case]
+    path = write(tmp_path / "a.txt", robot, short)
+    with pytest.raises(SysidError, match=message) as caught:
+        read_recording(path, robot)
+    if not isinstance(caught.value, JointNotFound):
+        assert path.name in str(caught.value)
+
+
+def test_what_the_nodes_send_is_read_back(robot, short, tmp_path):
+    """The real message, serialized by ROS, against the reader that knows only its definition."""
+    serialization = pytest.importorskip("rclpy.serialization")
+    conversions = pytest.importorskip("sysid_ros.ros.conversions")
+    size = len(short)
+    sent = conversions.Samples(
+        short.stamps, short.sequence, short.q, short.v, short.tau, short.q + 1, short.v + 2, np.zeros_like(short.q),
+        short.tau + 3, np.ones(size, dtype=bool), np.full(size, 2, dtype=np.uint8), payload_epoch=3,
+    )  # fmt: skip
+    message = conversions.samples_to_message(sent, robot.joint_names, "base_link")
+    with RecordingWriter(tmp_path / "a.mcap") as writer:
+        writer.write("/arm_driver/samples", SAMPLES, serialization.serialize_message(message), int(short.stamps[-1]))
+    recording = read_recording(tmp_path / "a.mcap", robot)
+    _same(recording, short)
+    assert recording.payload_epochs == (3,) and np.array_equal(recording.commanded_tau, short.tau + 3)

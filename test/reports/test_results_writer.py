@@ -1,0 +1,93 @@
+"""The results folder: what is in it, what is not there without a usable estimate, and that the numbers agree."""
+
+import dataclasses
+from datetime import datetime
+
+import numpy as np
+import pytest
+import yaml
+
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.model.inertia import PARAMETER_NAMES
+from sysid_ros.reports.folders import make_results_directory
+from sysid_ros.reports.payload import summarize_payload, tool_parameters
+from sysid_ros.reports.writer import write_results
+
+
+@pytest.fixture(scope="module")
+def written(result, tmp_path_factory):
+    return write_results(result, tmp_path_factory.mktemp("results"))
+
+
+def test_all_files_are_there(written):
+    assert set(written.files) == {
+        *("estimate.yaml", "robot_with_payload.urdf", "report.html"),
+        *("payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml"),
+    }
+    assert written.left_out == ()
+    assert all((written.directory / name).stat().st_size > 100 for name in written.files)
+
+
+def test_estimate_yaml_holds_every_number_exactly(result, written):
+    data = yaml.safe_load((written.directory / "estimate.yaml").read_text())
+    rows = data["estimate"]["parameters"]
+    assert [row["name"] for row in rows] == list(PARAMETER_NAMES)
+    for key in ("value", "lower", "upper"):
+        expected = getattr(result.estimate, "values" if key == "value" else key)
+        assert [row[key] for row in rows] == expected.tolist()
+    assert [row["truth"] for row in rows] == result.truth.tolist() and all(row["is_inside"] for row in rows)
+    assert data["guarantee"] == result.estimate.guarantee and data["is_usable"] is True
+    tool = summarize_payload(result, result.robot.tool_frame)
+    assert data["payload"]["at_tool"]["com_m"]["lower"] == tool.com.lower.tolist()
+    assert data["payload"]["at_tool"]["frame"] == result.robot.tool_frame
+    assert data["error_budget"]["terms"]["encoder"] == result.estimate.error_budget["encoder"].tolist()
+    assert data["motions"][0]["hash"] == result.motions[0].trajectory.hash()
+
+
+def test_the_load_behind_the_flange_is_tool_and_payload(result, written):
+    data = yaml.safe_load((written.directory / "payload_kuka.yaml").read_text())
+    mass = tool_parameters(result.robot)[0] + result.estimate.values[0]
+    assert data["tool_and_payload"]["M"] == pytest.approx(mass, rel=1e-5)
+    assert data["payload"]["M"] == pytest.approx(result.estimate.values[0], rel=1e-5)
+    note = (written.directory / "payload_kuka.yaml").read_text().splitlines()[0]
+    assert f"{result.estimate.lower[0]:.3f} and {result.estimate.upper[0]:.3f} kg" in note
+
+
+def test_without_a_usable_estimate_nothing_is_left_to_feed_a_robot_with(result, tmp_path):
+    nothing = np.full(10, np.nan)
+    estimate = dataclasses.replace(
+        result.estimate, values=nothing, lower=nothing, upper=nothing, is_consistent=False, alarm="joint_2 contradicts"
+    )
+    written = write_results(dataclasses.replace(result, estimate=estimate, predicted_tau=None), tmp_path)
+    assert written.files == ("estimate.yaml", "report.html")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["estimate.yaml", "report.html"]
+    assert "no usable estimate" in written.left_out[0]
+    data = yaml.safe_load((tmp_path / "estimate.yaml").read_text())
+    assert data["is_usable"] is False and data["alarm"] == "joint_2 contradicts" and "payload" not in data
+    assert "joint_2 contradicts" in (tmp_path / "report.html").read_text()
+
+
+def test_a_payload_no_body_can_have_is_left_out_with_its_reason(result, tmp_path):
+    values = result.estimate.values.copy()
+    values[9] = 1.0  # Izz above Ixx + Iyy
+    estimate = dataclasses.replace(result.estimate, values=values)
+    written = write_results(dataclasses.replace(result, estimate=estimate, samples=None), tmp_path)
+    assert "robot_with_payload.urdf" not in written.files and "estimate.yaml" in written.files
+    assert any("robot_with_payload.urdf was not written" in text for text in written.left_out)
+
+
+def test_two_results_of_one_second_get_two_folders(tmp_path):
+    now = datetime(2026, 3, 4, 5, 6, 7)
+    folders = [make_results_directory(tmp_path / "results", now).name for _ in range(3)]
+    assert folders == ["2026-03-04_05-06-07", "2026-03-04_05-06-07_2", "2026-03-04_05-06-07_3"]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SysidError, match="cannot make the results folder .*file/"):
+        make_results_directory(tmp_path / "file")
+
+
+def test_a_file_that_cannot_be_written_is_named(result, tmp_path):
+    with pytest.raises(SysidError, match="cannot write .*nowhere/estimate.yaml"):
+        write_results(result, tmp_path / "nowhere")

@@ -1,0 +1,54 @@
+"""The torque prediction of the report against Pinocchio, its derivative against known motions."""
+
+import dataclasses
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.reports.recordings.tables import estimate_velocity
+from sysid_ros.reports.torque_fit import differentiate, predict_torque, with_torque_fit
+
+
+@pytest.mark.parametrize("meaning", list(EffortMeaning))
+def test_prediction_equals_inverse_dynamics_and_friction(result, meaning):
+    robot = dataclasses.replace(result.robot, sensors=dataclasses.replace(result.robot.sensors, effort_meaning=meaning))
+    rng = np.random.default_rng(1)
+    q, v, a = rng.uniform(-1, 1, (3, 30, robot.n))
+    v += 0.02 * np.sign(v)  # moving: at rest the Coulomb torque is not defined
+    model = robot.pin_model.copy()
+    model.armature[:] = 0.0
+    model.inertias[robot.n] += pin.Inertia.FromDynamicParameters(result.truth)
+    expected = np.array([pin.rnea(model, model.createData(), *state) for state in zip(q, v, a, strict=True)])
+    if meaning is EffortMeaning.MOTOR_SIDE:
+        coulomb, viscous, armature, offset = robot.friction(robot.theta_nominal).T
+        expected += coulomb * np.sign(v) + viscous * v + armature * a + offset
+    assert np.allclose(predict_torque(robot, result.truth, q, v, a), expected, atol=1e-9)
+
+
+def test_the_identified_model_explains_the_synthetic_torques(result):
+    fitted = with_torque_fit(dataclasses.replace(result, predicted_tau=None))
+    rest = fitted.samples.tau - fitted.predicted_tau
+    assert np.all(rest.std(axis=0) < 0.05 * fitted.samples.tau.std(axis=0) + 0.05)
+
+
+def test_derivative_splits_at_gaps():
+    t = np.concatenate([np.arange(0, 1, 0.001), np.arange(3, 4, 0.001)])
+    stamps = np.rint(1e9 * t).astype(np.int64)
+    values = np.stack([np.sin(2 * t), 3 * t], axis=1)
+    expected = np.stack([2 * np.cos(2 * t), np.full_like(t, 3)], axis=1)
+    assert np.allclose(differentiate(stamps, values), expected, atol=1e-4)
+    assert np.all(differentiate(stamps[:2], values[:2]) == 0.0)
+
+
+def test_velocity_from_positions_is_as_good_as_it_says():
+    stamps = np.arange(0, int(4e9), 2_000_000)
+    t = 1e-9 * stamps
+    resolution = np.array([1e-4, 2e-5])
+    q = np.stack([np.sin(3 * t), 0.5 * np.cos(2 * t)], axis=1)
+    measured = np.rint(q / resolution) * resolution
+    v, error = estimate_velocity(stamps, measured, resolution)
+    truth = np.stack([3 * np.cos(3 * t), -np.sin(2 * t)], axis=1)
+    worst = np.abs(v - truth).max(axis=0)
+    assert np.all(worst <= error) and np.all(error < 0.1)
