@@ -27,11 +27,11 @@ from sysid_ros.core.procedure import IdentificationFailed, IdentificationSetting
 from sysid_ros.core.tracking_bound.bound import bound_motion
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopSample
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.mujoco.sensors import Noise
-from sysid_ros.drivers.simulated_arm import InjectedFaults
+from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.emulation.lockstep_identification import LockstepBackend, LockstepSettings
 
 Array = np.ndarray

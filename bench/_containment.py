@@ -29,7 +29,7 @@ from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projecti
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 from sysid_ros.emulation.lockstep import run_for, run_trajectory
 
 Array = np.ndarray

@@ -21,12 +21,12 @@ from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
-from sysid_ros.drivers.network.udp import UdpEndpoint
+from sysid_ros.drivers.network import UdpEndpoint
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
 from sysid_ros.emulation.plant import EmulatedPlant
 from sysid_ros.emulation.relays.faults import NetworkFaults
-from sysid_ros.emulation.relays.udp import FaultyRelay
+from sysid_ros.emulation.relays.relay import FaultyRelay
 
 CAMPAIGN = {
     "none (baseline)": NetworkFaults(),

@@ -16,7 +16,7 @@ from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
 from sysid_ros.emulation.relays.faults import Cut, StreamFaults
-from sysid_ros.emulation.relays.tcp import TcpRelay
+from sysid_ros.emulation.relays.relay import TcpRelay
 
 START, MOTION, STOP = "start", "motion", "stop"
 PATIENCE = 0.2

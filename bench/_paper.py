@@ -15,7 +15,7 @@ from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State
 from sysid_ros.core.trajectories.bezier import BezierFamily, BezierTrajectory
-from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
 Array = np.ndarray
 

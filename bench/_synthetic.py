@@ -14,7 +14,7 @@ import pinocchio as pin
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.drivers.mujoco.sensors import SensorSimulation
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 Array = np.ndarray
 Motion = Callable[[Array], tuple[Array, Array, Array]]

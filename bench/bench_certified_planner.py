@@ -41,7 +41,7 @@ from sysid_ros.core.planning.planner import RecedingPlanner
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
 WEIGHING = 1.0  # [s]
 NOTHING = PayloadKnowledge(Box(np.zeros(10), np.zeros(10)), np.zeros(10))

@@ -41,10 +41,9 @@ from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.messages import Command, FriDecodeError, FriVersion, Monitoring, Quality, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.network.udp import free_port
+from sysid_ros.drivers.network import free_port
 from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
-from sysid_ros.emulation.fri.server import EmulatorServer
-from sysid_ros.emulation.fri.setup import EmulatorSetup, build_controller
+from sysid_ros.emulation.fri.server import EmulatorServer, EmulatorSetup, build_controller
 from sysid_ros.emulation.relays.faults import NetworkFaults
 
 MODEL = "kuka_lbr_med7"

@@ -69,10 +69,9 @@ from sysid_ros.drivers.kinova_kortex.messages import (
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import error_of, session_request
 from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.network.udp import free_port
+from sysid_ros.drivers.network import free_port
 from sysid_ros.emulation.kortex.base import TCP, UDP, BaseSettings, KortexBase
-from sysid_ros.emulation.kortex.server import EmulatorServer
-from sysid_ros.emulation.kortex.setup import EmulatorSetup, build_base
+from sysid_ros.emulation.kortex.server import EmulatorServer, EmulatorSetup, build_base
 from sysid_ros.emulation.plant import PERIOD
 from sysid_ros.emulation.relays.faults import NetworkFaults
 

@@ -35,7 +35,7 @@ from sysid_ros.core.estimation.windows.stream import SampleStream
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
 PERIOD = 0.001
 """Of the samples [s]."""

@@ -18,7 +18,6 @@ from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.admission import admit_control, admit_start, admit_trajectory
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.friction_hold import FrictionHold
 from sysid_ros.drivers.loop_model import Continuation, LoopModel, admit_continuation
 from sysid_ros.drivers.loop_types import (
     LoopCode,
@@ -29,9 +28,8 @@ from sysid_ros.drivers.loop_types import (
     LoopStatus,
     Transition,
 )
-from sysid_ros.drivers.monitors import FaultStop, MeasurementCheck, MotionGuard
-from sysid_ros.drivers.reference import Reference
-from sysid_ros.drivers.torque_output import TorqueCheck, TorqueOutput
+from sysid_ros.drivers.monitors import FaultStop, FrictionHold, MeasurementCheck, MotionGuard, TorqueCheck
+from sysid_ros.drivers.reference import Reference, TorqueOutput
 
 if TYPE_CHECKING:
     from sysid_ros.core.control.settings import Controller

@@ -20,14 +20,12 @@ from typing import Any
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.serialization import Trajectory
-from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm import Array, InjectedFaults, Truth
 from sysid_ros.drivers.channel import Channel, ChannelClosed
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import Continuation, LoopModel
-from sysid_ros.drivers.loop_samples import LoopSamples
 from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopStatus
-from sysid_ros.drivers.sample_ring import LoopTiming, SampleRing
-from sysid_ros.drivers.simulated_arm import InjectedFaults, Truth
+from sysid_ros.drivers.samples import LoopSamples, LoopTiming, SampleRing
 
 _REPLY_TIMEOUT = 5.0
 _CONNECT_TIMEOUT = 60.0

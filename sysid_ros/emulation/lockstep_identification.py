@@ -30,8 +30,8 @@ from sysid_ros.core.procedure import (
 from sysid_ros.core.tracking_bound.nominal_payload import weighed_payload
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import Continuation, LoopModel
-from sysid_ros.drivers.loop_samples import collect_samples
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSample
+from sysid_ros.drivers.samples import collect_samples
 from sysid_ros.drivers.scene_guard import SceneGuard
 
 Array = NDArray[np.float64]

@@ -12,8 +12,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.mujoco.model import build_mujoco_model, set_inertial_parameters
-from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation, build_mujoco_model, set_inertial_parameters
 
 PERIOD = 0.001
 """Period of an emulated controller's own loop [s]."""

@@ -24,19 +24,20 @@ from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
+from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.kinova_kortex.build import KortexSetup, build_kortex_loop
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
 from sysid_ros.drivers.kuka_fri.build import FriSetup, build_fri_loop
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import Continuation, LoopModel
-from sysid_ros.drivers.loop_samples import LoopSamples
 from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopSettings, LoopStatus
-from sysid_ros.drivers.mujoco.build import TRUTHS, MockSetup, build_mock_loop, load_payload
-from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
+from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED, MonitorLoop
-from sysid_ros.drivers.simulated_arm import InjectedFaults
+from sysid_ros.drivers.samples import LoopSamples
+from sysid_ros.drivers.truth import TRUTHS, load_payload
 from sysid_ros.drivers.velocity_estimate import require_velocity_error
 from sysid_ros.nodes.arm_driver_ros2_control import MONITOR_MODES, ROS2_CONTROL_MODES, Ros2ControlParameters
 from sysid_ros.nodes.arm_driver_samples import PayloadEpochs, split_samples

@@ -9,11 +9,11 @@ from functools import partial
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.mujoco.build import load_payload
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
 from sysid_ros.drivers.ros2_control.build import Ros2ControlSetup, build_monitor_loop, build_ros2_control_loop
 from sysid_ros.drivers.ros2_control.monitor import MonitorLoop
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings, TorqueCommand
+from sysid_ros.drivers.truth import load_payload
 from sysid_ros.drivers.velocity_estimate import VelocitySource, require_velocity_error
 from sysid_ros.nodes.arm_driver_kortex import KortexParameters
 from sysid_ros.nodes.ros2_control_link import LinkSetup, RosJointLink

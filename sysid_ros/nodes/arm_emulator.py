@@ -15,9 +15,9 @@ from sysid_ros.core.model.robot import KORTEX
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kuka_fri.messages import FriVersion
 from sysid_ros.drivers.kuka_fri.settings import PORTS
-from sysid_ros.drivers.mujoco.build import TRUTHS, load_payload
-from sysid_ros.drivers.mujoco.sensors import Noise
-from sysid_ros.emulation.options import HAND_BACK_SECONDS
+from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.truth import TRUTHS, load_payload
+from sysid_ros.emulation.program import HAND_BACK_SECONDS
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import truth_to_message
 from sysid_ros.ros.node import spin_main
@@ -127,7 +127,7 @@ class ArmEmulatorParameters(RobotParameters):
                 "real-time-factor": self.real_time_factor,
             }  # fmt: skip
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        module = f"sysid_ros.drivers.{'kortex' if is_kinova else 'fri'}.emulator"
+        module = f"sysid_ros.emulation.{'kortex' if is_kinova else 'fri'}"
         return [sys.executable, "-m", module, *words, "--while-stdin"]
 
     def _ros2_control_command(self, options: dict[str, object], namespace: str) -> list[str]:

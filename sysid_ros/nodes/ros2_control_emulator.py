@@ -25,12 +25,12 @@ from std_msgs.msg import Float64MultiArray
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.mujoco.build import draw_truth, load_payload
-from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.pacing import request_real_time
-from sysid_ros.drivers.ros2_control.joint_states import JointStates
 from sysid_ros.drivers.ros2_control.settings import TorqueCommand
-from sysid_ros.emulation.options import (
+from sysid_ros.drivers.ros2_control.states import JointStates
+from sysid_ros.drivers.truth import draw_truth, load_payload
+from sysid_ros.emulation.program import (
     UntilHandedBack,
     add_arm_options,
     add_program_options,
@@ -38,8 +38,13 @@ from sysid_ros.emulation.options import (
     pick,
     require_real_time_factor,
 )
-from sysid_ros.emulation.ros2_control.controllers import FIELDS, Broadcaster, BroadcastFaults, ForwardController
-from sysid_ros.emulation.ros2_control.motion import HomeMotion
+from sysid_ros.emulation.ros2_control.controllers import (
+    FIELDS,
+    Broadcaster,
+    BroadcastFaults,
+    ForwardController,
+    HomeMotion,
+)
 from sysid_ros.emulation.ros2_control.plant import EmulatedHardware, PlantSettings
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import stamp_to_message
@@ -84,7 +89,7 @@ class EmulatorSetup:
 
     Attributes:
         robot: Robot, as :func:`load_robot` takes it.
-        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.mujoco.build.TRUTHS`.
+        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.truth.TRUTHS`.
         payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], or ``none``.
         state_joints: Joints in the order of the states, others among them; empty for the model's.
         command_joints: Joints in the order of the commands; empty for the model's.

@@ -24,9 +24,8 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.drivers.ros2_control.joint_states import JointStates
-from sysid_ros.drivers.ros2_control.link import ControllerInfo
 from sysid_ros.drivers.ros2_control.settings import Interface
+from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointStates
 from sysid_ros.ros import qos
 from sysid_ros.ros.inbox import Inbox
 
@@ -88,7 +87,7 @@ class LinkSetup:
 
 
 class RosJointLink:
-    """See :class:`sysid_ros.drivers.ros2_control.link.JointLink`.
+    """See :class:`sysid_ros.drivers.ros2_control.states.JointLink`.
 
     Args:
         setup: Names.

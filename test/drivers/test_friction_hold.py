@@ -9,11 +9,11 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.core.trajectories.fourier import FourierTrajectory
-from sysid_ros.drivers.friction_hold import FrictionHold
+from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopSettings
+from sysid_ros.drivers.monitors import FrictionHold
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.simulated_arm import InjectedFaults
 
 ROBOT = load_robot("kuka_lbr_iiwa7")
 WAY = np.array([0.5, -0.5, 0.5, 0.5, 0.5, -0.5, 0.4])

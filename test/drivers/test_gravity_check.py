@@ -8,7 +8,7 @@ import pytest
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.gravity_check import GravityTestFailed, check_gravity, static_effort_interval
+from sysid_ros.drivers.takeover import GravityTestFailed, check_gravity, static_effort_interval
 
 ROBOTS = {name: load_robot(name) for name in ("kuka_lbr_med7", "kinova_gen3_2f85")}
 

@@ -11,12 +11,11 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS, RobustController
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
-from sysid_ros.drivers.arm import ArmError, ArmState
+from sysid_ros.drivers.arm import ArmError, ArmState, InjectedFaults
 from sysid_ros.drivers.loop_model import Continuation
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoSettings
 from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
-from sysid_ros.drivers.simulated_arm import InjectedFaults
 from sysid_ros.emulation.lockstep import run_for, run_trajectory
 
 # Largest change of reference [rad] and of commanded torque [Nm] between two cycles of the moves below.

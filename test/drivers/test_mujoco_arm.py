@@ -6,10 +6,9 @@ import pytest
 
 from sysid_ros.core.common.errors import JointNotFound, NotPhysicallyConsistent, ParameterOutOfRange
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected, InvalidCommand, Pacing
+from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected, InjectedFaults, InvalidCommand, Pacing
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.mujoco.sensors import Noise
-from sysid_ros.drivers.simulated_arm import InjectedFaults
+from sysid_ros.drivers.mujoco.simulation import Noise
 
 IDEAL = MujocoSettings(noise=Noise.NONE)
 

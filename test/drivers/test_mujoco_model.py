@@ -8,7 +8,7 @@ import pytest
 from sysid_ros.core.common.errors import ModelError, NotPhysicallyConsistent
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.drivers.mujoco.model import build_mujoco_model, set_inertial_parameters
+from sysid_ros.drivers.mujoco.simulation import build_mujoco_model, set_inertial_parameters
 
 STEP = 5e-4
 

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.drivers.loop_samples import collect_samples
 from sysid_ros.drivers.loop_types import LoopMode, LoopSample
-from sysid_ros.drivers.sample_ring import SampleRing
+from sysid_ros.drivers.samples import SampleRing, collect_samples
 
 N, CAPACITY = 3, 512
 

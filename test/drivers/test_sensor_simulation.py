@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
 N = 3000
 

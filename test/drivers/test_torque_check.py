@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
-from sysid_ros.drivers.torque_output import TorqueCheck
+from sysid_ros.drivers.monitors import TorqueCheck
+from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
 PERIOD = 0.001
 

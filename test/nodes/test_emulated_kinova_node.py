@@ -9,7 +9,7 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.drivers.network.udp import free_port
+from sysid_ros.drivers.network import free_port
 from sysid_ros.nodes.arm_driver import ArmDriverNode
 from sysid_ros.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.ros import qos

@@ -10,7 +10,8 @@ from sysid_msgs.msg import ParameterEstimate, SampleBatch
 from sysid_msgs.srv import ResetEstimator
 from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
-from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop, load_payload
+from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
+from sysid_ros.drivers.truth import load_payload
 from sysid_ros.emulation.lockstep import run_for, run_trajectory
 from sysid_ros.nodes.arm_driver_samples import PayloadEpochs, split_samples
 from sysid_ros.nodes.estimator import EstimatorNode

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.drivers.network.udp import free_port
+from sysid_ros.drivers.network import free_port
 from sysid_ros.ros.environment import DOMAIN_IDS, LOOPBACK_PROFILE, choose_domain_id, domain_ports, loopback_environment
 
 LOOPBACK = "127.0.0.1"

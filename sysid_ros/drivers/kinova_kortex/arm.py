@@ -21,7 +21,7 @@ from sysid_ros.drivers.kinova_kortex.enums import ArmState as KortexState
 from sysid_ros.drivers.kinova_kortex.enums import KortexConnectionLost, KortexServerError, name_faults
 from sysid_ros.drivers.kinova_kortex.frame import ID_MODULUS
 from sysid_ros.drivers.kinova_kortex.link import KortexLink
-from sysid_ros.drivers.kinova_kortex.messages import Command, Feedback
+from sysid_ros.drivers.kinova_kortex.messages import Command, Feedback, Unwrapper, wrap_degrees
 from sysid_ros.drivers.kinova_kortex.settings import REPLY_TIMEOUT, Api, KortexSettings, StampSource, VelocitySource
 from sysid_ros.drivers.kinova_kortex.takeover import (
     HoldingTorque,
@@ -32,7 +32,6 @@ from sysid_ros.drivers.kinova_kortex.takeover import (
     measure_at_rest,
     prepare,
 )
-from sysid_ros.drivers.kinova_kortex.wrapping import Unwrapper, wrap_degrees
 from sysid_ros.drivers.pacing import Pacer
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
 

@@ -25,7 +25,7 @@ from sysid_ros.drivers.kinova_kortex.messages import (
 )
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import TcpSession, error_of, session_request
-from sysid_ros.drivers.network.udp import UdpEndpoint
+from sysid_ros.drivers.network import UdpEndpoint
 
 _ATTEMPTS = 10
 """Requests over UDP that open the session until one is answered; the network may lose them."""

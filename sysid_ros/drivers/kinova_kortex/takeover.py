@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.drivers.arm import ArmError, Array
-from sysid_ros.drivers.gravity_check import check_gravity
 from sysid_ros.drivers.kinova_kortex.enums import ArmState, ControlMode, KortexServerError, ServoingMode, name_faults
 from sysid_ros.drivers.kinova_kortex.link import Call, T, wait_for
 from sysid_ros.drivers.kinova_kortex.messages import Feedback
-from sysid_ros.drivers.takeover import HOLD_DAMPING, REST_SPREAD, TakeoverRefused, probe_last_joint, require_holdable
+from sysid_ros.drivers.takeover import (
+    HOLD_DAMPING,
+    REST_SPREAD,
+    TakeoverRefused,
+    check_gravity,
+    probe_last_joint,
+    require_holdable,
+)
 
 if TYPE_CHECKING:
     from sysid_ros.drivers.kinova_kortex.arm import KortexArm

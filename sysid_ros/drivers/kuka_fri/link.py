@@ -21,9 +21,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SessionState,
 )
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
-from sysid_ros.drivers.network.counters import Arrival, SequenceCounts, SequenceWatch
-from sysid_ros.drivers.network.deadlines import ArrivalWatch
-from sysid_ros.drivers.network.udp import UdpEndpoint
+from sysid_ros.drivers.network import Arrival, ArrivalWatch, SequenceCounts, SequenceWatch, UdpEndpoint
 
 SEQUENCE_MODULUS = 1 << 32
 """Counters of messages begin again at 0 there."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.gravity_check import check_gravity
 from sysid_ros.drivers.kuka_fri.link import FriLink
 from sysid_ros.drivers.kuka_fri.messages import (
     CommandMode,
@@ -21,7 +20,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SessionState,
 )
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup
-from sysid_ros.drivers.takeover import REST_SPREAD, TakeoverRefused, require_holdable
+from sysid_ros.drivers.takeover import REST_SPREAD, TakeoverRefused, check_gravity, require_holdable
 
 _PERIOD_TOLERANCE = 1e-9
 

@@ -16,11 +16,20 @@ import numpy as np
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
-from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
+from sysid_ros.drivers.arm import (
+    ArmError,
+    ArmLost,
+    ArmNotConnected,
+    ArmState,
+    Array,
+    InjectedFaults,
+    Pacing,
+    SimulatedArm,
+    Truth,
+    require_finite_command,
+)
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.mujoco.model import build_mujoco_model, set_inertial_parameters
-from sysid_ros.drivers.mujoco.sensors import Noise, SensorSimulation
-from sysid_ros.drivers.simulated_arm import InjectedFaults, SimulatedArm, Truth
+from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation, build_mujoco_model, set_inertial_parameters
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, plan_velocity
 
 

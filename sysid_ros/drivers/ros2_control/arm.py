@@ -16,13 +16,11 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Arm, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.gravity_check import check_gravity
 from sysid_ros.drivers.ros2_control.holding import LastingHold
-from sysid_ros.drivers.ros2_control.link import JointLink, OpenLink
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings, TorqueCommand
-from sysid_ros.drivers.ros2_control.stream import JointStream, Measured
+from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, Measured, OpenLink
 from sysid_ros.drivers.ros2_control.takeover import Watched, find_order, require_listener, require_rest, watch_arm
-from sysid_ros.drivers.takeover import TakeoverRefused, hold_and_probe, require_holdable
+from sysid_ros.drivers.takeover import TakeoverRefused, check_gravity, hold_and_probe, require_holdable
 
 NO_GUARANTEE = "over ros2_control, without real-time guarantees"
 """What every status of such an arm says."""

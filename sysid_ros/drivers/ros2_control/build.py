@@ -8,11 +8,11 @@ from sysid_ros.core.control import build_controller
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.mujoco.build import load_payload
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
-from sysid_ros.drivers.ros2_control.link import OpenLink
 from sysid_ros.drivers.ros2_control.monitor import MonitoredArm, MonitorLoop
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
+from sysid_ros.drivers.ros2_control.states import OpenLink
+from sysid_ros.drivers.truth import load_payload
 
 
 @dataclass(frozen=True)

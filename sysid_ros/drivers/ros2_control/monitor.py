@@ -28,9 +28,8 @@ from sysid_ros.drivers.loop_types import (
     Transition,
 )
 from sysid_ros.drivers.monitors import MeasurementCheck
-from sysid_ros.drivers.ros2_control.link import JointLink, OpenLink
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.stream import JointStream
+from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, OpenLink
 from sysid_ros.drivers.ros2_control.takeover import judge_gravity, watch_arm
 
 ONLY_MONITORED = "the arm is only monitored: this driver commands nothing, another controller moves the arm"

@@ -10,11 +10,9 @@ import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.gravity_check import GravityTestFailed, check_gravity
-from sysid_ros.drivers.ros2_control.link import JointLink, order_of_commands
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.stream import JointStream, Measured, mean_period
-from sysid_ros.drivers.takeover import REST_SPREAD, TakeoverRefused
+from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointLink, JointStream, Measured, mean_period
+from sysid_ros.drivers.takeover import REST_SPREAD, GravityTestFailed, TakeoverRefused, check_gravity
 
 _FEWEST = 10
 
@@ -197,3 +195,39 @@ def _require_efforts(robot: RobotModel, tau: Array) -> None:
         raise TakeoverRefused(
             f"the effort of {name} is not a number; without measured efforts nothing can be identified"
         )
+
+
+def order_of_commands(robot: RobotModel, given: tuple[str, ...], told: ControllerInfo | None) -> tuple[int, ...]:
+    """Which joint of the model each entry of a command is for.
+
+    Args:
+        robot: Joint names.
+        given: Joints in the order of the commands, as set by the user; empty for none.
+        told: What the controller says; None if it does not answer.
+
+    Returns:
+        Index of the model's joint for each entry, (n,).
+
+    Raises:
+        TakeoverRefused: Nobody says the order, the two disagree, or it is not an order of exactly the model's joints.
+    """
+    if told is not None and told.interface != "effort":
+        raise TakeoverRefused(
+            f"the controller writes to the interface '{told.interface}', not to 'effort'; torques must not go there"
+        )
+    if told is not None and given and told.joints != given:
+        raise TakeoverRefused(
+            f"the controller takes commands in the order {', '.join(told.joints)}, command_joints says "
+            f"{', '.join(given)}"
+        )
+    joints = told.joints if told is not None else given
+    if not joints:
+        raise TakeoverRefused(
+            "the order of the commands is not known: the effort controller does not answer to get_parameters; set "
+            "command_joints to its parameter 'joints'"
+        )
+    if sorted(joints) != sorted(robot.joint_names):
+        raise TakeoverRefused(
+            f"commands are for the joints {', '.join(joints)}; the model has {', '.join(robot.joint_names)}"
+        )
+    return tuple(robot.joint_names.index(name) for name in joints)

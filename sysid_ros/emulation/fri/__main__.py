@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion
 from sysid_ros.drivers.kuka_fri.settings import PORTS
-from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.emulation.fri.controller import ControllerSettings
 from sysid_ros.emulation.fri.plant import Compensation, PlantSettings
-from sysid_ros.emulation.fri.server import EmulatorServer
-from sysid_ros.emulation.fri.setup import EmulatorSetup, build_controller
-from sysid_ros.emulation.options import (
+from sysid_ros.emulation.fri.server import EmulatorServer, EmulatorSetup, build_controller
+from sysid_ros.emulation.program import (
     UntilHandedBack,
     add_arm_options,
     add_program_options,

@@ -31,7 +31,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SafetyState,
     SessionState,
 )
-from sysid_ros.drivers.network.counters import Arrival, SequenceWatch
+from sysid_ros.drivers.network import Arrival, SequenceWatch
 from sysid_ros.emulation.fri.plant import EmulatedArm, Overlay, PlantState
 from sysid_ros.emulation.plant import PERIOD
 

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.kinova_kortex.settings import PORT, PORT_REALTIME
-from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.pacing import request_real_time
+from sysid_ros.emulation.kortex.actuators import PlantSettings
 from sysid_ros.emulation.kortex.base import BaseSettings
-from sysid_ros.emulation.kortex.plant import PlantSettings
-from sysid_ros.emulation.kortex.server import EmulatorServer
-from sysid_ros.emulation.kortex.setup import EmulatorSetup, build_base
-from sysid_ros.emulation.options import UntilHandedBack, add_arm_options, add_program_options, pick
+from sysid_ros.emulation.kortex.server import EmulatorServer, EmulatorSetup, build_base
+from sysid_ros.emulation.program import UntilHandedBack, add_arm_options, add_program_options, pick
 
 
 def build_parser() -> argparse.ArgumentParser:

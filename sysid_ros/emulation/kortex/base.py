@@ -26,10 +26,8 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     name_faults,
 )
 from sysid_ros.drivers.kinova_kortex.frame import Frame, decode_frame, encode_frame, message_class, parse
-from sysid_ros.drivers.kinova_kortex.messages import Feedback, decode_command, encode_feedback
-from sysid_ros.drivers.kinova_kortex.wrapping import to_wire
-from sysid_ros.emulation.kortex.actuators import Actuators
-from sysid_ros.emulation.kortex.plant import EmulatedArm
+from sysid_ros.drivers.kinova_kortex.messages import Feedback, decode_command, encode_feedback, to_wire
+from sysid_ros.emulation.kortex.actuators import Actuators, EmulatedArm
 from sysid_ros.emulation.plant import PERIOD
 
 _FIRST_ID = 0x1001

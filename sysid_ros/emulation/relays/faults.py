@@ -1,4 +1,4 @@
-"""What a bad network does to datagrams, drawn at random but reproducibly; no sockets, no clock."""
+"""Faults of datagrams and streams, drawn at random but reproducibly; no sockets, no clock."""
 
 from __future__ import annotations
 

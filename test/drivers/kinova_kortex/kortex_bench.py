@@ -10,9 +10,9 @@ from sysid_ros.drivers.kinova_kortex.arm import KortexArm
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.mujoco.build import draw_truth, load_payload
+from sysid_ros.drivers.truth import draw_truth, load_payload
+from sysid_ros.emulation.kortex.actuators import EmulatedArm
 from sysid_ros.emulation.kortex.base import BaseSettings, KortexBase
-from sysid_ros.emulation.kortex.plant import EmulatedArm
 from sysid_ros.emulation.kortex.server import EmulatorServer
 
 ROBOT = load_robot("kinova_gen3_2f85")

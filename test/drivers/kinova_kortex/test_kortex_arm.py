@@ -10,7 +10,6 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.arm import ArmNotConnected, InvalidCommand
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.gravity_check import GravityTestFailed
 from sysid_ros.drivers.kinova_kortex.arm import KortexArm
 from sysid_ros.drivers.kinova_kortex.enums import (
     ControlMode,
@@ -21,14 +20,13 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     ServoingMode,
 )
 from sysid_ros.drivers.kinova_kortex.frame import decode_frame
-from sysid_ros.drivers.kinova_kortex.messages import decode_command
+from sysid_ros.drivers.kinova_kortex.messages import Unwrapper, decode_command, to_wire, wrap_degrees
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
-from sysid_ros.drivers.kinova_kortex.wrapping import Unwrapper, to_wire, wrap_degrees
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
-from sysid_ros.drivers.mujoco.build import draw_truth
-from sysid_ros.drivers.mujoco.sensors import Noise
-from sysid_ros.drivers.takeover import TakeoverRefused
-from sysid_ros.emulation.kortex.plant import PlantSettings
+from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.takeover import GravityTestFailed, TakeoverRefused
+from sysid_ros.drivers.truth import draw_truth
+from sysid_ros.emulation.kortex.actuators import PlantSettings
 from sysid_ros.ros.waiting import wait_until
 
 QUIET = PlantSettings(noise=Noise.NONE)

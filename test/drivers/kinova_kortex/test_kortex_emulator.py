@@ -6,14 +6,13 @@ from kortex_bench import ROBOT, make_base
 
 from sysid_ros.drivers.kinova_kortex.enums import ArmState, FrameType, Function, Safety, ServoingMode, SubError
 from sysid_ros.drivers.kinova_kortex.frame import Frame, decode_frame, encode_frame, message_class, parse
-from sysid_ros.drivers.kinova_kortex.messages import Command, decode_feedback, encode_command
+from sysid_ros.drivers.kinova_kortex.messages import Command, decode_feedback, encode_command, to_wire
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import session_request
-from sysid_ros.drivers.kinova_kortex.wrapping import to_wire
-from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.emulation.kortex.__main__ import main
+from sysid_ros.emulation.kortex.actuators import PlantSettings
 from sysid_ros.emulation.kortex.base import TCP, UDP
-from sysid_ros.emulation.kortex.plant import PlantSettings
 
 QUIET = PlantSettings(noise=Noise.NONE)
 

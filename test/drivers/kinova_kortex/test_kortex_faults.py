@@ -11,7 +11,7 @@ from kortex_memory import Memory, MemoryArm, start_move, use_clock_of
 from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
 from sysid_ros.emulation.relays.faults import NetworkFaults
-from sysid_ros.emulation.relays.udp import FaultyRelay
+from sysid_ros.emulation.relays.relay import FaultyRelay
 
 FAULTS = {
     "loss 0.1 %": NetworkFaults(loss=0.001),

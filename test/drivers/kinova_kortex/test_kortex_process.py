@@ -15,7 +15,7 @@ from sysid_ros.drivers.kinova_kortex.build import KortexSetup, build_kortex_loop
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal, LoopSettings
-from sysid_ros.drivers.network.udp import free_port
+from sysid_ros.drivers.network import free_port
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
 
 TIMES = "wait_time", "session_timeout", "late_limit", "call_timeout", "connect_timeout"

@@ -14,7 +14,7 @@ from sysid_ros.drivers.kinova_kortex.messages import decode_command, encode_feed
 from sysid_ros.drivers.kinova_kortex.settings import Api, KortexSettings
 from sysid_ros.drivers.kinova_kortex.vendor import VendorApiMissing, import_kortex_api
 from sysid_ros.drivers.loop_types import LoopMode
-from sysid_ros.drivers.network.udp import UdpEndpoint
+from sysid_ros.drivers.network import UdpEndpoint
 
 
 class KServerException(Exception):

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sysid_ros.drivers.network.udp import free_port
+from sysid_ros.drivers.network import free_port
 
 sys.path.insert(0, str(Path(__file__).parent))  # the stand-ins
 

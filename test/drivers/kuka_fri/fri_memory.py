@@ -9,11 +9,11 @@ from fri_bench import PERIOD, ROBOT, make_loop
 
 from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.drivers import network as deadlines
 from sysid_ros.drivers.kuka_fri import link, takeover
 from sysid_ros.drivers.kuka_fri.arm import FriArm
 from sysid_ros.drivers.kuka_fri.messages import FriVersion
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
-from sysid_ros.drivers.network import deadlines
 from sysid_ros.emulation.relays.faults import FaultyDirection, NetworkFaults
 
 

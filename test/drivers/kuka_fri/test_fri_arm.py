@@ -12,14 +12,13 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.arm import ArmLost, ArmNotConnected, InvalidCommand
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.gravity_check import GravityTestFailed
 from sysid_ros.drivers.kuka_fri.arm import FriArm
 from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
-from sysid_ros.drivers.mujoco.sensors import Noise
-from sysid_ros.drivers.network.udp import SocketUnavailable, UdpEndpoint
-from sysid_ros.drivers.takeover import TakeoverRefused
+from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.network import SocketUnavailable, UdpEndpoint
+from sysid_ros.drivers.takeover import GravityTestFailed, TakeoverRefused
 from sysid_ros.emulation.fri.plant import Compensation, PlantSettings
 
 QUIET = PlantSettings(noise=Noise.NONE)

@@ -11,11 +11,11 @@ from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import FriSession
 from sysid_ros.drivers.kuka_fri.messages import CommandMode, ControlMode, FriVersion, OverlayType, Quality, SessionState
-from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.emulation.fri.__main__ import build_parser, setup_of
 from sysid_ros.emulation.fri.controller import WINDOW, ControllerSettings, QualityWatch
 from sysid_ros.emulation.fri.plant import Compensation, PlantSettings
-from sysid_ros.emulation.fri.setup import EmulatorSetup, build_controller
+from sysid_ros.emulation.fri.server import EmulatorSetup, build_controller
 
 QUIET = PlantSettings(noise=Noise.NONE)
 WAIT, READY = SessionState.MONITORING_WAIT, SessionState.MONITORING_READY

@@ -13,10 +13,10 @@ from sysid_ros.core.estimation.windows.stream import SampleStream
 from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.messages import FriVersion, Monitoring, Quality, SessionState
-from sysid_ros.drivers.loop_samples import collect_samples
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
+from sysid_ros.drivers.samples import collect_samples
 from sysid_ros.emulation.relays.faults import NetworkFaults
-from sysid_ros.emulation.relays.udp import FaultyRelay
+from sysid_ros.emulation.relays.relay import FaultyRelay
 
 FAULTS = {
     "loss 0.1 %": NetworkFaults(loss=0.001),

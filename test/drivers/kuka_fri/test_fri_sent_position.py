@@ -7,7 +7,7 @@ import pytest
 from fri_bench import PERIOD, ROBOT, make_controller, run
 from fri_memory import Memory, connected, start_move
 
-from sysid_ros.drivers.kuka_fri.sent_position import SentPosition
+from sysid_ros.drivers.kuka_fri.arm import SentPosition
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, PositionSent
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.emulation.fri.plant import PlantSettings

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
-from sysid_ros.drivers.mujoco.build import draw_truth
-from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.ros2_control.settings import TorqueCommand
-from sysid_ros.emulation.ros2_control.controllers import Broadcaster, BroadcastFaults, ForwardController
-from sysid_ros.emulation.ros2_control.motion import HomeMotion
+from sysid_ros.drivers.truth import draw_truth
+from sysid_ros.emulation.ros2_control.controllers import Broadcaster, BroadcastFaults, ForwardController, HomeMotion
 from sysid_ros.emulation.ros2_control.plant import EmulatedHardware, Measured, PlantSettings
 
 

@@ -5,8 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sysid_ros.drivers.ros2_control.joint_states import JointReader, JointStates, JointStatesUnusable
-from sysid_ros.drivers.ros2_control.link import ControllerInfo, order_of_commands
+from sysid_ros.drivers.ros2_control.states import (
+    ControllerInfo,
+    JointReader,
+    JointStates,
+    JointStatesUnusable,
+)
+from sysid_ros.drivers.ros2_control.takeover import order_of_commands
 from sysid_ros.drivers.takeover import TakeoverRefused
 
 

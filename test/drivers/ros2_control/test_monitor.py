@@ -8,17 +8,15 @@ from arm_double import PlantLink, connection, run
 
 from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.drivers.gravity_check import GravityTestFailed
 from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_samples import collect_samples
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal
-from sysid_ros.drivers.mujoco.build import load_payload
-from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.ros2_control.monitor import MonitoredArm, MonitorLoop
-from sysid_ros.drivers.takeover import TakeoverRefused
+from sysid_ros.drivers.samples import collect_samples
+from sysid_ros.drivers.takeover import GravityTestFailed, TakeoverRefused
+from sysid_ros.drivers.truth import load_payload
 from sysid_ros.drivers.velocity_estimate import VelocitySource
-from sysid_ros.emulation.ros2_control.controllers import BroadcastFaults
-from sysid_ros.emulation.ros2_control.motion import HomeMotion
+from sysid_ros.emulation.ros2_control.controllers import BroadcastFaults, HomeMotion
 
 QUICK = EstimatorSettings(method="left_inverse", update_windows=40, reweightings=1)
 """Guaranteed bounds, in a second or two."""

@@ -9,13 +9,12 @@ from arm_double import PlantLink, connection, make_arm, make_loop, run, speed
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.gravity_check import GravityTestFailed
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
-from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
-from sysid_ros.drivers.ros2_control.link import ControllerInfo
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings, TorqueCommand
-from sysid_ros.drivers.takeover import TakeoverRefused
+from sysid_ros.drivers.ros2_control.states import ControllerInfo
+from sysid_ros.drivers.takeover import GravityTestFailed, TakeoverRefused
 from sysid_ros.emulation.ros2_control.controllers import BroadcastFaults
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.stream import Arrival, StampWatch, mean_period
+from sysid_ros.drivers.ros2_control.states import Arrival, StampWatch, mean_period
 from sysid_ros.drivers.ros2_control.takeover import require_rate
 from sysid_ros.drivers.takeover import TakeoverRefused
 

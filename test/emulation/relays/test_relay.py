@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.drivers.network.udp import UdpEndpoint
+from sysid_ros.drivers.network import UdpEndpoint
 from sysid_ros.emulation.relays.faults import FaultyDirection, NetworkFaults
-from sysid_ros.emulation.relays.udp import FaultyRelay
+from sysid_ros.emulation.relays.relay import FaultyRelay
 from sysid_ros.ros.waiting import wait_until
 
 N = 5_000

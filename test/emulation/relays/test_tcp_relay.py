@@ -8,7 +8,7 @@ import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.emulation.relays.faults import Cut, FaultyStream, StreamFaults
-from sysid_ros.emulation.relays.tcp import TcpRelay
+from sysid_ros.emulation.relays.relay import TcpRelay
 
 DATA = bytes(range(1, 201))
 

@@ -1,4 +1,4 @@
-"""The samples of the last seconds in memory shared by the loop (writer) and its ROS side (reader).
+"""Samples of the loop, and the shared memory that carries them from the loop (writer) to its ROS side (reader).
 
 The memory has no name in any file system: it lives as long as one of the two processes does, however they end. The
 writer never waits; a reader that is too slow loses the oldest samples and is told how many.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +18,46 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.loop_samples import LoopSamples
 from sysid_ros.drivers.loop_types import LoopSample
+
+
+@dataclass(frozen=True)
+class LoopSamples:
+    """Consecutive usable samples of the loop.
+
+    Attributes:
+        block: Stamps, counters and measurements of N cycles; cycles without a usable measurement are missing.
+        q_d: Desired positions, (N, n) [rad].
+        v_d: Desired velocities, (N, n) [rad/s].
+        a_d: Desired accelerations, (N, n) [rad/s^2].
+        tau_command: Torques sent, (N, n) [Nm].
+        modes: Mode of the loop, (N,).
+        dropped: Cycles lost since the start because they were read too late.
+    """
+
+    block: SampleBlock
+    q_d: Array
+    v_d: Array
+    a_d: Array
+    tau_command: Array
+    modes: NDArray[np.int64]
+    dropped: int
+
+
+def collect_samples(samples: Sequence[LoopSample], n: int) -> LoopSamples:
+    """The usable ones of samples that :meth:`ControlLoop.step` returned, of an arm with n joints."""
+    usable = [sample for sample in samples if sample.ok and np.isfinite(sample.tau).all()]
+    vectors = np.array([sample[3:10] for sample in usable], dtype=float).reshape(len(usable), 7, n)
+    block = SampleBlock(
+        np.array([sample.stamp_ns for sample in usable], dtype=np.int64),
+        np.array([sample.sequence for sample in usable], dtype=np.int64),
+        vectors[:, 0],
+        vectors[:, 1],
+        vectors[:, 2],
+    )
+    modes = np.array([sample.mode for sample in usable], dtype=np.int64)
+    return LoopSamples(block, vectors[:, 3], vectors[:, 4], vectors[:, 5], vectors[:, 6], modes, 0)
+
 
 _HEADER = 8
 _INDEX, _SEQUENCE, _STAMP, _OK, _MODE, _PERIOD, _COMPUTE = range(7)

@@ -1,4 +1,4 @@
-"""One UDP socket of a cyclic driver: bound once, waits with a deadline, keeps only the newest datagram."""
+"""Cyclic UDP: one socket with deadlines, sequence counters, and arrival times."""
 
 from __future__ import annotations
 
@@ -7,8 +7,137 @@ import random
 import select
 import socket
 import time
+from dataclasses import dataclass
+from enum import Enum
 
 from sysid_ros.drivers.arm import ArmError
+
+_MODULUS = 1 << 32
+_RESTART_RUN = 3
+"""So many datagrams in a row that count on from a step back mean that the sender has started anew."""
+LARGEST_GAP = 10_000
+"""A larger step is not believed at once: it can be a corrupted counter."""
+
+
+class Arrival(Enum):
+    """What a datagram is, judged by its counter."""
+
+    NEW = "new"
+    OLD = "old"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True)
+class SequenceCounts:
+    """What was noticed so far.
+
+    Attributes:
+        received: Datagrams that were new.
+        lost: Counters that were skipped and not seen later.
+        gaps: Times that counters were skipped.
+        duplicated: Datagrams seen twice.
+        late: Datagrams older than one already seen.
+        restarts: Times the sender started anew.
+    """
+
+    received: int = 0
+    lost: int = 0
+    gaps: int = 0
+    duplicated: int = 0
+    late: int = 0
+    restarts: int = 0
+
+
+class SequenceWatch:
+    """Judges the counters of one sender, modulo 2^32."""
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+        self._back: int | None = None
+        self._run = 0
+        self._received = self._lost = self._gaps = self._duplicated = self._late = self._restarts = 0
+
+    def judge(self, counter: int) -> Arrival:
+        """Counts one datagram.
+
+        Returns:
+            NEW: use it. OLD: a repeated or late one, use it not. RESTART: use it, and forget the past.
+        """
+        if self._last is None:
+            return self._accept(counter)
+        step = (counter - self._last) % _MODULUS
+        if step == 0:
+            self._duplicated += 1
+            return Arrival.OLD
+        if step <= LARGEST_GAP:
+            self._lost += step - 1
+            self._gaps += step > 1
+            return self._accept(counter)
+        return self._judge_jump(counter)
+
+    @property
+    def last(self) -> int:
+        """Counter of the newest datagram; 0 before the first."""
+        return self._last or 0
+
+    @property
+    def counts(self) -> SequenceCounts:
+        """What was noticed so far."""
+        return SequenceCounts(
+            self._received, self._lost, self._gaps, self._duplicated, self._late, self._restarts
+        )  # fmt: skip
+
+    def _judge_jump(self, counter: int) -> Arrival:
+        is_next = self._back is not None and counter == (self._back + 1) % _MODULUS
+        self._run = self._run + 1 if is_next else 1
+        self._back = counter
+        if self._run < _RESTART_RUN:
+            self._late += 1
+            self._lost = max(0, self._lost - 1)  # it was counted as lost when it was skipped
+            return Arrival.OLD
+        self._restarts += 1
+        self._accept(counter)
+        return Arrival.RESTART
+
+    def _accept(self, counter: int) -> Arrival:
+        self._last, self._back, self._run = counter, None, 0
+        self._received += 1
+        return Arrival.NEW
+
+
+_LATE = 0.5
+"""Part of a period by which a datagram may be late before it is counted."""
+
+
+class ArrivalWatch:
+    """Times of arrival against the period of the sender.
+
+    Attributes:
+        late: Datagrams that came more than half a period late.
+        longest: Longest time between two [s].
+        latest: Time between the latest two [s].
+    """
+
+    def __init__(self) -> None:
+        self.late = 0
+        self.longest = self.latest = 0.0
+        self._last = time.monotonic()
+        self._is_first = True
+
+    def note(self, period: float) -> None:
+        """Notes the arrival of a datagram; ``period`` [s] is what the sender says."""
+        now = time.monotonic()
+        if not self._is_first:
+            self.latest = now - self._last
+            self.longest = max(self.longest, self.latest)
+            self.late += self.latest > (1.0 + _LATE) * period
+        self._last, self._is_first = now, False
+
+    @property
+    def silence(self) -> float:
+        """Time since the last datagram, or since the start [s]."""
+        return time.monotonic() - self._last
+
 
 _LARGEST = 2048
 """More than any datagram of the supported arms [bytes]; longer ones are cut and then refused by their decoder."""

@@ -1,19 +1,23 @@
-"""When the program of an emulated controller ends that a parent has started: after its client has let go of the arm."""
+"""Common parts of the emulator programs: their options, when they end, calls from other threads."""
 
 from __future__ import annotations
 
 import argparse
+import queue
 import select
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import fields
+from typing import TypeVar
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.drivers.mujoco.build import TRUTHS
-from sysid_ros.drivers.mujoco.sensors import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.truth import TRUTHS
 from sysid_ros.emulation.plant import PlantSettings
 
+Result = TypeVar("Result")
 HAND_BACK_SECONDS = 6.0
 """How long an emulator whose parent is gone waits for its client to brake and to hand the arm back [s]."""
 
@@ -100,3 +104,36 @@ def require_real_time_factor(value: float) -> None:
 def pick(kind: type, values: Mapping[str, object]) -> dict[str, object]:
     """Those of the values that are fields of a dataclass, by name."""
     return {one.name: values[one.name] for one in fields(kind) if one.name in values}
+
+
+class CallQueue:
+    """Functions that other threads want the owner of an object to carry out, at a time that suits it."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[tuple[Future, Callable[[], object]]] = queue.SimpleQueue()
+
+    def call(self, function: Callable[[], Result], seconds: float = 60.0) -> Result:
+        """Has a function carried out by the owner; for any other thread.
+
+        Args:
+            function: What to do.
+            seconds: How long to wait for it at most [s].
+
+        Returns:
+            What the function returns; what it raises is raised here.
+
+        Raises:
+            concurrent.futures.TimeoutError: The owner did not come to it in time. It may still do so.
+        """
+        future: Future = Future()
+        self._waiting.put((future, function))
+        return future.result(seconds)
+
+    def work(self) -> None:
+        """Carries out what is waiting; for the owner."""
+        while not self._waiting.empty():
+            future, function = self._waiting.get()
+            try:
+                future.set_result(function())
+            except Exception as error:
+                future.set_exception(error)

@@ -5,7 +5,7 @@ from concurrent.futures import TimeoutError as CallTimeout
 
 import pytest
 
-from sysid_ros.drivers.channel import CallQueue
+from sysid_ros.emulation.program import CallQueue
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sysid_ros.drivers.network.counters import Arrival, SequenceWatch
+from sysid_ros.drivers.network import Arrival, SequenceWatch
 
 
 def test_random_losses_repetitions_and_delays_are_counted_as_they_were_made():
