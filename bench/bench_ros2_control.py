@@ -20,12 +20,12 @@ from functools import partial
 from _network import processor_time
 from _table import StolenTime, describe_machine, print_table
 
+from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.ros2_control.build import Ros2ControlSetup, build_monitor_loop, build_ros2_control_loop
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings, TorqueCommand
-from sysid_ros.nodes.ros2_control_link import LinkSetup, RosJointLink
 from sysid_ros.ros.environment import loopback_environment
 
 MODEL = "kinova_gen3_2f85"

@@ -97,9 +97,11 @@ def _quality(argument: ast.expr) -> str:
 
 
 def _helpers(module: ModuleType) -> list[ModuleType]:
-    """Modules named after the node, which hold parts of it, as ``identification_backend`` does."""
+    """Modules of ``sysid_ros.adapters`` that hold parts of the node, and those named after it."""
     names = {getattr(value, "__module__", "") for value in vars(module).values()}
-    return [sys.modules[name] for name in sorted(names) if name.startswith(module.__name__ + "_")]
+    executable = module.__name__.rsplit(".", 1)[-1]
+    parts = (module.__name__ + "_", f"sysid_ros.adapters.{executable}.")
+    return [sys.modules[name] for name in sorted(names) if name.startswith(parts)]
 
 
 def _interfaces(module: ModuleType) -> str:

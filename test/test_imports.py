@@ -17,7 +17,8 @@ LAYERS = {
     "reports": {"core"},
     "ros": {"core"},
     "emulation": {"core", "drivers"},
-    "nodes": {"core", "drivers", "emulation", "reports", "ros", "cli"},
+    "adapters": {"core", "drivers", "emulation", "reports", "ros"},
+    "nodes": {"core", "drivers", "emulation", "reports", "ros", "adapters", "cli"},
 }
 
 

@@ -21,6 +21,9 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import DriverStatus, SampleBatch, SimulationTruth
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
+from sysid_ros.adapters.arm_driver.ros2_control import MONITOR_MODES, ROS2_CONTROL_MODES, Ros2ControlParameters
+from sysid_ros.adapters.arm_driver.samples import PayloadEpochs, split_samples
+from sysid_ros.adapters.arm_driver.scene import SceneGuard
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
@@ -39,9 +42,6 @@ from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED, MonitorLoop
 from sysid_ros.drivers.samples import LoopSamples
 from sysid_ros.drivers.truth import TRUTHS, load_payload
 from sysid_ros.drivers.velocity_estimate import require_velocity_error
-from sysid_ros.nodes.arm_driver_ros2_control import MONITOR_MODES, ROS2_CONTROL_MODES, Ros2ControlParameters
-from sysid_ros.nodes.arm_driver_samples import PayloadEpochs, split_samples
-from sysid_ros.nodes.arm_driver_scene import SceneGuard
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     certified_from_message,

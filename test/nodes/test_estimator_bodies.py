@@ -7,12 +7,12 @@ import pytest
 from node_bench import PATIENCE, Bench
 
 from sysid_msgs.msg import IdentifiabilityReport, ParameterEstimate, SampleBatch
+from sysid_ros.adapters.arm_driver.samples import PayloadEpochs, split_samples
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
 from sysid_ros.emulation.lockstep import run_for
-from sysid_ros.nodes.arm_driver_samples import PayloadEpochs, split_samples
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import samples_to_message

@@ -8,12 +8,12 @@ from node_bench import Bench
 
 from sysid_msgs.msg import ParameterEstimate, SampleBatch
 from sysid_msgs.srv import ResetEstimator
+from sysid_ros.adapters.arm_driver.samples import PayloadEpochs, split_samples
 from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
 from sysid_ros.drivers.truth import load_payload
 from sysid_ros.emulation.lockstep import run_for, run_trajectory
-from sysid_ros.nodes.arm_driver_samples import PayloadEpochs, split_samples
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import samples_to_message

@@ -2,8 +2,8 @@
 
 from dataclasses import asdict
 
+from sysid_ros.adapters.arm_driver.kortex import KortexParameters
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
-from sysid_ros.nodes.arm_driver_kortex import KortexParameters
 
 
 def test_every_parameter_of_the_connection_reaches_the_client():

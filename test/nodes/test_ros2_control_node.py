@@ -14,6 +14,13 @@ from suite_bench import GoalProbe
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus
+from sysid_ros.adapters.joint_link import (
+    LinkSetup,
+    PackageNotInstalled,
+    RosJointLink,
+    from_joint_state,
+    from_lbr_state,
+)
 from sysid_ros.core.certification.certificate import AssumedControl
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -27,13 +34,6 @@ from sysid_ros.nodes.arm_emulator import ArmEmulatorNode, ArmEmulatorParameters
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.nodes.identification import IdentificationNode
 from sysid_ros.nodes.identification_watch import SuiteWatch
-from sysid_ros.nodes.ros2_control_link import (
-    LinkSetup,
-    PackageNotInstalled,
-    RosJointLink,
-    from_joint_state,
-    from_lbr_state,
-)
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message
 

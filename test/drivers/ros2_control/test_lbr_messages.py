@@ -15,7 +15,7 @@ from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
 from sysid_ros.drivers.ros2_control.settings import Interface, TorqueCommand
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 
-link_module = pytest.importorskip("sysid_ros.nodes.ros2_control_link", reason="needs rclpy")
+link_module = pytest.importorskip("sysid_ros.adapters.joint_link", reason="needs rclpy")
 
 
 def seven():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sysid_ros.adapters.arm_driver.fri import FriParameters
 from sysid_ros.drivers.kinova_kortex.settings import Api, KortexSettings, StampSource, VelocitySource
-from sysid_ros.nodes.arm_driver_fri import FriParameters
 from sysid_ros.ros.parameters import parameter
 
 _KORTEX = KortexSettings()

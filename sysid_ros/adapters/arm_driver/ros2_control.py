@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from sysid_ros.adapters.arm_driver.kortex import KortexParameters
+from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
@@ -15,8 +17,6 @@ from sysid_ros.drivers.ros2_control.monitor import MonitorLoop
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings, TorqueCommand
 from sysid_ros.drivers.truth import load_payload
 from sysid_ros.drivers.velocity_estimate import VelocitySource, require_velocity_error
-from sysid_ros.nodes.arm_driver_kortex import KortexParameters
-from sysid_ros.nodes.ros2_control_link import LinkSetup, RosJointLink
 from sysid_ros.ros.parameters import parameter
 
 _SETTINGS = Ros2ControlSettings()
