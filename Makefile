@@ -1,4 +1,5 @@
-# From a fresh clone: `make demo` identifies an unknown payload on a simulated arm, `make test` runs all tests.
+# From a fresh clone: `make demo` identifies an unknown payload on a simulated arm, `make check` runs the quick checks,
+# `make test` runs all of them.
 # Everything is installed into .venv in this folder. Needs Python 3.10 to 3.13, git, make and a C++ compiler.
 
 PYTHON ?= python3
@@ -23,31 +24,43 @@ unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
 MESSAGES := $(shell find sysid_msgs -type f)
 
-.PHONY: help demo test lint docs install clean
+.PHONY: help demo check test format lint types docs install clean
 
 help:
 	@echo "make demo     identify an unknown payload on a simulated arm"
-	@echo "make test     run all tests"
+	@echo "make check    check format, style and types, and run the tests that need no processes"
+	@echo "make test     check and run everything"
+	@echo "make format   format all Python files"
+	@echo "make docs     build the documentation in site/"
 	@echo "make install  only install everything into $(VENV)"
-	@echo "make lint     check style"
-	@echo "make docs     write docs/nodes.md from the code"
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
 demo: install
 	@$(BIN)/python -m sysid_ros.cli.identify --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD)
 
-# What only computes shares the cores; what runs in real time has them to itself.
-COMPUTING := test/core test/reports
+PARALLEL := $(BIN)/python -m pytest -q -n auto --maxprocesses 8
 
-test: install
-	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(COMPUTING); computed=$$?; \
-	  $(BIN)/python -m pytest $(COMPUTING:%=--ignore=%) && exit $$computed
+check: lint types
+	@$(PARALLEL) -m "not processes and not realtime"
+
+# Tests that measure time run one by one, after all others.
+test: lint types
+	@$(PARALLEL) -m "not realtime"; parallel=$$?; $(BIN)/python -m pytest -q -m realtime && exit $$parallel
+
+format: install
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
 
 lint: install
+	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
+
+types: install
+	@$(BIN)/mypy
 
 docs: install
 	@$(BIN)/python docs/make_nodes.py
+	@$(BIN)/mkdocs build --strict --quiet
 
 install: $(STAMPS)/package
 
@@ -62,9 +75,9 @@ $(STAMPS)/venv:
 	@$(PIP) install --quiet --upgrade "pip>=25"
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/requirements: requirements.txt requirements-test.txt $(STAMPS)/venv
+$(STAMPS)/requirements: requirements.txt requirements-test.txt requirements-docs.txt $(STAMPS)/venv
 	@echo "installing what requirements.txt names (some minutes the first time)"
-	@$(PIP) install --quiet -r requirements.txt -r requirements-test.txt
+	@$(PIP) install --quiet -r requirements.txt -r requirements-test.txt -r requirements-docs.txt
 	@touch $@
 
 $(STAMPS)/messages: $(MESSAGES) $(STAMPS)/requirements
@@ -77,4 +90,4 @@ $(STAMPS)/package: setup.py setup.cfg package.xml pyproject.toml $(STAMPS)/messa
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build install log dist sysid_ros.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) build install log dist site sysid_ros.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,19 +1,97 @@
-"""Keeps every test on this machine: a free ROS domain, and transports that never leave loopback."""
+"""Keeps every test on this machine, and says which tests need processes or real time."""
 
 import atexit
 import os
+import random
 import time
+from fnmatch import fnmatch
+from pathlib import Path
 
-from sysid_ros.ros.environment import loopback_environment
+import pytest
+
+from sysid_ros.ros.environment import choose_domain_id, loopback_environment
 from sysid_ros.ros.shared_memory import existing_files, files_in_use, files_of_domain, remove_unused
+
+ROOT = Path(__file__).parent
+
+# Without a marker of its own a test gets the first one whose pattern matches its file. "pure" ends the search.
+MARKERS = {
+    "test/nodes/test_driver_choice.py": "pure",
+    "test/nodes/test_kortex_parameters.py": "pure",
+    "test/nodes/test_monitor_plans.py": "pure",
+    "test/nodes/test_node_parameters.py": "pure",
+    "test/nodes/test_nodes_page.py": "pure",
+    "test/nodes/test_scene_book.py": "pure",
+    "test/nodes/*": "realtime",
+    "test/test_processes.py": "pure",
+    "test/test_suite.py": "realtime",
+    "test/emulation/relays/*": "realtime",
+    "test/drivers/test_call_queue.py": "realtime",
+    "test/drivers/test_loop_process.py": "realtime",
+    "test/drivers/*/test_*_process.py": "realtime",
+    "test/drivers/kinova_kortex/test_kortex_frame.py": "pure",
+    "test/drivers/kinova_kortex/*": "processes",
+    "test/drivers/kuka_fri/test_fri_codec.py": "pure",
+    "test/drivers/kuka_fri/test_fri_session.py": "pure",
+    "test/drivers/kuka_fri/*": "processes",
+    "test/drivers/ros2_control/test_lbr_messages.py": "processes",
+    "test/ros/test_environment.py": "processes",
+    "test/ros/test_inbox.py": "processes",
+    "test/ros/test_node.py": "processes",
+    "test/ros/test_parameters.py": "processes",
+    "test/ros/test_talk.py": "processes",
+    "test/ros/test_waiting.py": "processes",
+}
+
+
+def _choose_domain():
+    """Return a free ROS domain that no other worker of this test run can choose."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    generator = random.SystemRandom()
+    while (domain := choose_domain_id(generator)) % workers != worker:
+        pass
+    return domain
+
 
 for _name, _value in {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}.items():
     os.environ.setdefault(_name, _value)
-os.environ.update(loopback_environment())
+os.environ.update(loopback_environment(_choose_domain()))
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests that need processes or real time."""
+    for item in items:
+        if _is_marked(item):
+            continue
+        path = item.path.relative_to(ROOT).as_posix()
+        marker = next((marker for pattern, marker in MARKERS.items() if fnmatch(path, pattern)), "pure")
+        if marker != "pure":
+            item.add_marker(marker)
+
+
+def _is_marked(item):
+    return any(item.get_closest_marker(name) for name in ("processes", "realtime"))
+
+
+@pytest.fixture(autouse=True)
+def _no_ros_in_pure_tests(request, monkeypatch):
+    """Refuse to open a ROS context in a test that is not marked: `make check` runs it beside others."""
+    if _is_marked(request.node):
+        return
+    try:
+        import rclpy
+    except ImportError:
+        return
+
+    def refuse(*_, **__):
+        pytest.fail("this test opens a ROS context: mark it `processes` or `realtime`, or add its file to conftest.py")
+
+    monkeypatch.setattr(rclpy, "init", refuse)
 
 
 def _remove_shared_memory(before, pid):
-    """Removes what nodes of the tests leave in /dev/shm when they are killed on purpose."""
+    """Remove what nodes of the tests leave in /dev/shm when they are killed on purpose."""
     if os.getpid() != pid:
         return
     ours = files_in_use([pid]) | files_of_domain(int(os.environ["ROS_DOMAIN_ID"]))

@@ -47,7 +47,7 @@ setup(
     license=PACKAGE.findtext("license"),
     python_requires=">=3.10",
     packages=find_packages(include=["sysid_ros", "sysid_ros.*"]),
-    package_data={"sysid_ros.ros": ["*.xml"]},
+    package_data={"sysid_ros": ["py.typed"], "sysid_ros.ros": ["*.xml"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),

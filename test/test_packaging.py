@@ -189,6 +189,11 @@ def test_every_package_is_installed(setup_arguments):
     assert {str(folder.relative_to(ROOT)).replace("/", ".") for folder in folders} == set(setup_arguments["packages"])
 
 
+def test_types_are_installed(setup_arguments):
+    assert "py.typed" in setup_arguments["package_data"]["sysid_ros"]
+    assert (ROOT / "sysid_ros" / "py.typed").is_file()
+
+
 def test_both_packages_are_in_the_colcon_defaults():
     import yaml
 
