@@ -16,7 +16,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import ExcitationPlan, plan_excitation
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
-from sysid_ros.core.tracking_bound import tracking_allowance
+from sysid_ros.core.tracking_bound import allocate_tracking_errors
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
@@ -93,7 +93,7 @@ class ExcitationPlannerNode(Node):
         self.create_service(Trigger, "~/cancel", self._cancel)
         self.get_logger().info("ready: call ~/plan")
 
-    def close(self) -> None:
+    def evaluate(self) -> None:
         """Ends a running search and waits for it."""
         self._is_cancelled = True
         spin_while(self, lambda: self._is_planning, CLOSE_TIMEOUT)
@@ -141,11 +141,11 @@ class ExcitationPlannerNode(Node):
                 raise ParameterOutOfRange("estimate", "without bounds (an alarm)", "a consistent estimate, or none")
             if estimate.target == "payload":
                 model = replace(model, payload_box=estimate.box, payload=np.array(estimate.values))
-        allowance = tracking_allowance(robot)
+        allocation = allocate_tracking_errors(robot)
         model = replace(
             model,
-            tracking_position=allowance.position,
-            tracking_velocity=allowance.velocity,
+            tracking_position=allocation.position,
+            tracking_velocity=allocation.velocity,
             collision=build_collision_model(robot, robot.payload_prior.spheres, ground_height=values.ground),
         )
         information = np.array(request.information, dtype=float).reshape(10, 10)

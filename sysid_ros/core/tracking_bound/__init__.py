@@ -1,10 +1,20 @@
-"""Proven bounds of the tracking error, in the order of the theorem in docs/control.md."""
+"""Proven bounds of the tracking error.
+
+The modules follow the steps of the proof in docs/control.md:
+
+1. error dynamics: :mod:`disturbance`, :mod:`model_terms`, :mod:`inertia_columns`;
+2. payload set and inertia ratio: :mod:`uncertainty`, :mod:`inertia_ratio`;
+3. sampled closed-loop response: :mod:`loop_response`;
+4. convolution bound, equation (2): :mod:`convolution`;
+5. tube map and theorem: :mod:`tube`, :mod:`bound`;
+6. torque: :meth:`tube.TubeMap.bound_torque`;
+7. chains of motions: :mod:`motion`, :meth:`bound.TrackingBound.until`.
+"""
 
 from sysid_ros.core.tracking_bound.allocation import (
-    TrackingAllowance,
-    feedback_allowance,
-    tracking_allowance,
-    worst_case_torque,
+    TrackingAllocation,
+    allocate_tracking_errors,
+    typical_feedback_torque,
 )
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory, bound_motion, tracking_bound
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
@@ -12,13 +22,12 @@ from sysid_ros.core.tracking_bound.nominal_payload import choose_payload
 
 __all__ = [
     "BoundNotAvailable",
-    "TrackingAllowance",
+    "TrackingAllocation",
     "TrackingBound",
     "TrackingHistory",
     "bound_motion",
     "choose_payload",
-    "feedback_allowance",
-    "tracking_allowance",
+    "typical_feedback_torque",
+    "allocate_tracking_errors",
     "tracking_bound",
-    "worst_case_torque",
 ]

@@ -1,6 +1,8 @@
-"""The tracking bound of the robust controller: per joint, for every parameter in the boxes.
+"""The theorem: the tracking bound of the robust controller, per joint and for every parameter in the boxes.
 
-The theorem, its assumptions and its proof are in docs/control.md; what it adds up is in :mod:`tube_analysis`.
+An invariant tube, one that the map of :mod:`tube` takes into itself, contains the errors of every arm in the boxes
+(step 5 of the proof); the history of a bound carries it over to the next motion (step 7). Assumptions and proof are in
+docs/control.md.
 """
 
 from __future__ import annotations
@@ -15,30 +17,30 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.tracking_bound.loop_response import BIN, POSITION, VELOCITY, BoundNotAvailable, memory
+from sysid_ros.core.tracking_bound.loop_response import BIN, POSITION, VELOCITY, BoundNotAvailable, horizon
 from sysid_ros.core.tracking_bound.motion import Motion, MotionSamples, sample_motion
-from sysid_ros.core.tracking_bound.tube import Loop, Tube, TubeAnalysis
+from sysid_ros.core.tracking_bound.tube import ErrorBounds, Tube, TubeMap
 from sysid_ros.core.trajectories.base import fingerprint
 
 Array = NDArray[np.float64]
 
 _MARGIN = 0.003
-"""By how much a tube is enlarged before it is tried: it must be found to map into itself."""
+"""Relative enlargement of a tube before it is tried, so that it can map into itself."""
 _LONGEST_STEP = 4.0
 """Longest step of the search, in steps of plain iteration."""
 _ROUNDS = 40
 _SETTLED = 0.02
-"""Share of the bound by which a transient may still exceed it when it counts as over; the bound is enlarged by it."""
+"""Share of the bound that may be left of a transient that counts as settled; the bound is enlarged by it."""
 
 
 @dataclass(frozen=True)
 class TrackingHistory:
-    """What has been executed so far, and the errors proven for it; see :meth:`TrackingBound.until`.
+    """The executed motion up to a takeover and the tube proven for it; see :meth:`TrackingBound.until`.
 
     Attributes:
-        samples: The last part of what was executed, up to the moment at which it is left.
+        samples: The executed motion within the horizon of the kernels, up to the takeover.
         tube: Bounds of the errors in it.
-        theta: Nominal parameters of the arm the controller used, (14 n,).
+        theta: Nominal parameters of the arm, (14 n,).
         settings: Gains and timing of the controller.
     """
 
@@ -50,21 +52,21 @@ class TrackingHistory:
 
 @dataclass(frozen=True)
 class TrackingBound:
-    """What the tracking errors never exceed.
+    """Bounds that the tracking errors never exceed.
 
     Attributes:
         position: Bound of ``|q_d - q|`` once the arm has settled, (n,) [rad].
         velocity: Bound of ``|v_d - v|`` once the arm has settled, (n,) [rad/s].
-        torque: Bound of the difference between the commanded torque and what the true model needs for the desired
-            motion, (n,) [Nm]: what feedback adds, chatter from the sensors included.
+        torque: Bound of the commanded torque less the torque the true arm needs for the desired motion, (n,) [Nm]: the
+            contribution of feedback, sensor noise included.
         take_over: Bound of ``|q_d - q|`` while the start of the motion is held, from the moment the arm is taken over
-            there at rest on, (n,) [rad].
+            there at rest, (n,) [rad].
         settling_time: Time after that until ``position``, ``velocity`` and ``torque`` hold [s].
         inertia_ratios: Smallest and largest ratio of true to nominal inertia in any direction [-].
-        shares: What contributes to ``position``, by name, each (n,) [rad].
-        whole: What was looked at, motion and errors, from the history to half a second after the end.
-        start: When the motion starts in it [s].
-        claims: What is and what is not proven, in a sentence.
+        shares: Contributions to ``position`` by cause, each (n,) [rad].
+        whole: Motion and tube, from the history to half a second after the end.
+        start: Start of the motion in it [s].
+        claims: What is proven and on what assumptions, in a sentence.
     """
 
     position: Array
@@ -88,7 +90,7 @@ class TrackingBound:
             array.setflags(write=False)
 
     def digest(self) -> str:
-        """Fingerprint of all that it says of its motion, and of what it leaves to the next, as 64 hex digits."""
+        """Compute a fingerprint of the bound and of the history it leaves to a successor, 64 hex digits."""
         samples, tube = self.whole.samples, self.whole.tube
         times = [self.settling_time, self.start, samples.blend_left]
         errors = (self.position, self.velocity, self.torque, self.take_over, *vars(tube).values())
@@ -96,14 +98,14 @@ class TrackingBound:
 
     @property
     def law(self) -> str:
-        """The control law the bound is for, in words."""
+        """Control law the bound is for, in words."""
         return self.whole.settings.law
 
     def until(self, time: float) -> TrackingHistory:
-        """The history of a motion that takes over from this one.
+        """Return the history for a motion that takes over from this one.
 
         Args:
-            time: When this motion is left [s], a multiple of ten sampling periods.
+            time: Takeover time [s] in this motion, a multiple of ten sampling periods.
 
         Raises:
             ParameterOutOfRange: The time is not such a multiple or not within the motion.
@@ -112,9 +114,8 @@ class TrackingBound:
         node = round((self.start + time) / width)
         if abs(node * width - self.start - time) > 1e-6 or not 0 < node < len(whole.samples.q) or time < 0.0:
             end = width * (len(whole.samples.q) - 1) - self.start
-            raise ParameterOutOfRange("time a motion is left at [s]", time, f"a multiple of {width:g} up to {end:g}")
-        remembered = int(np.ceil(memory(whole.settings) / width)) + 2
-        samples = whole.samples.last(node, remembered)
+            raise ParameterOutOfRange("takeover time [s]", time, f"a multiple of {width:g} up to {end:g}")
+        samples = whole.samples.last(node, int(np.ceil(horizon(whole.settings) / width)) + 2)
         return TrackingHistory(samples, whole.tube.between(node - samples.past, node), whole.theta, whole.settings)
 
 
@@ -125,34 +126,33 @@ def tracking_bound(
     settings: RobustSettings | None = None,
     history: TrackingHistory | None = None,
 ) -> TrackingBound:
-    """Computes the bound of the robust controller for a motion.
+    """Compute the bound of the robust controller for a motion.
 
-    The bound holds at all times if it holds inside the tube it describes: the search begins with an empty tube and
-    enlarges it until it maps into itself.
+    The search begins with an empty tube and enlarges it until the tube map takes it into itself; the bound is the
+    largest value of the invariant tube that is found.
 
     Args:
         robot: The arm.
         model: Nominal parameters of the controller, and boxes that contain the true ones.
-        motion: Trajectory, or a posture (n,) [rad] that is held.
+        motion: Trajectory, or a posture (n,) [rad] to hold.
         settings: Gains and timing of the controller.
-        history: What was executed before, in whose last state the motion starts; without it, the motion starts from
-            rest. If the nominal payload of ``model`` is another one than before, the controller gets it as the motion
-            starts.
+        history: History of the predecessor, in whose last state the motion starts; without it, the motion starts from
+            rest. A new nominal payload in ``model`` is given to the controller as the motion starts.
 
     Raises:
         BoundNotAvailable: The uncertainty is too large for these gains or this motion.
         ParameterOutOfRange: The motion does not fit the arm, or does not start at rest or where the history ends.
     """
     settings = settings or RobustSettings()
-    past = known = None
+    past = past_tube = None
     if history is not None:
         if history.settings != settings or not np.array_equal(history.theta, model.theta):
             raise ParameterOutOfRange("controller of the history", history.settings, "the same as now")
-        past, known = history.samples, history.tube
+        past, past_tube = history.samples, history.tube
     samples = sample_motion(motion, robot.n, BIN * settings.period, model.payload, past, settings.blend_time)
-    analysis = TubeAnalysis(robot, model, samples, settings, known)
-    tube, loop = _find_invariant_tube(analysis)
-    return _summarise(analysis, tube, loop)
+    tube_map = TubeMap(robot, model, samples, settings, past_tube)
+    tube, bounds = _find_invariant_tube(tube_map)
+    return _summarise(tube_map, tube, bounds)
 
 
 def bound_motion(
@@ -163,14 +163,14 @@ def bound_motion(
     history: TrackingHistory | None = None,
     settings: RobustSettings | None = None,
 ) -> TrackingBound:
-    """The bound for boxes of arm and payload; see :func:`tracking_bound` and :meth:`ControlModel.of_boxes`.
+    """Compute the bound for boxes of arm and payload; see :func:`tracking_bound` and :meth:`ControlModel.of_boxes`.
 
     Args:
         robot: The arm.
         boxes: Boxes of the parameters of arm (14 n,) and payload (10,); the robot's own if None.
         payload_nominal: Nominal payload of the controller, (10,); see :func:`choose_payload`.
-        motion: Trajectory, or a posture (n,) [rad] that is held.
-        history: What was executed before.
+        motion: Trajectory, or a posture (n,) [rad] to hold.
+        history: History of the predecessor.
         settings: Gains and timing of the controller.
 
     Raises:
@@ -180,66 +180,68 @@ def bound_motion(
     return tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload_nominal), motion, settings, history)
 
 
-def _find_invariant_tube(analysis: TubeAnalysis) -> tuple[Tube, Loop]:
-    """Enlarges an empty tube until it maps into itself; returns what it maps to.
+def _find_invariant_tube(tube_map: TubeMap) -> tuple[Tube, ErrorBounds]:
+    """Enlarge an empty tube until it maps into itself, and return its image.
 
-    Bounds grow faster than the tube they hold for, so secant steps towards the smallest such tube hardly ever lead
-    beyond it; where one does, plain steps go on from before.
+    The map is convex in the size of the tube, so secant steps towards the smallest invariant tube hardly ever overshoot
+    it; where one does, plain iteration goes on from before.
     """
-    tube, found = analysis.empty_tube(), None
+    tube, found = tube_map.empty_tube(), None
     longest, before = _LONGEST_STEP, None
     for _ in range(_ROUNDS):
         try:
-            loop = analysis.close(tube)
-            # What is left of the take-over adds to the errors.
-            found = analysis.next_tube(tube, loop).scaled(1.0 + _SETTLED).after(analysis.known)
+            bounds = tube_map.evaluate(tube)
+            # The rest of the transient after the arm was taken over adds to the errors.
+            found = tube_map.image(tube, bounds).scaled(1.0 + _SETTLED).after(tube_map.past_tube)
         except BoundNotAvailable:
             if longest == 1.0 or found is None:
                 raise
             longest, before = 1.0, None
-            tube = found.scaled(1.0 + _MARGIN).after(analysis.known)
+            tube = found.scaled(1.0 + _MARGIN).after(tube_map.past_tube)
             continue
         if tube.contains(found):
-            return found, loop
+            return found, bounds
         size, missing = tube.size, found.size - tube.size
         stretch = 1.0
         if before is not None and longest > 1.0:
             slope = (before[1] - missing) / max(size - before[0], 1e-300)
             stretch = max(1.0, 1.0 / max(slope, 1.0 / longest))
         before = (size, missing)
-        tube = tube.stepped(found.scaled(1.0 + _MARGIN), stretch).after(analysis.known)
+        tube = tube.stepped(found.scaled(1.0 + _MARGIN), stretch).after(tube_map.past_tube)
     raise BoundNotAvailable(
-        "the errors feed on themselves: the parameter boxes are too wide, or the motion too fast, for these gains"
+        "no tube maps into itself: the parameter boxes are too wide, or the motion too fast, for these gains"
     )
 
 
-def _summarise(analysis: TubeAnalysis, tube: Tube, loop: Loop) -> TrackingBound:
-    """The bound over all intervals of the motion itself."""
-    samples, settings = analysis.samples, analysis.settings
+def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds) -> TrackingBound:
+    """Take the maximum over all intervals of the motion itself."""
+    samples, settings = tube_map.samples, tube_map.settings
     now = slice(samples.past, None)
-    take_over, settling_time = _take_over(analysis, tube, loop)
+    take_over, settling_time = _take_over(tube_map, tube, bounds)
     return TrackingBound(
         position=tube.position[now].max(axis=0),
         velocity=tube.velocity[now].max(axis=0),
-        torque=(1.0 + _SETTLED) * analysis.bound_torque(tube, loop)[now].max(axis=0),
+        torque=(1.0 + _SETTLED) * tube_map.bound_torque(tube, bounds)[now].max(axis=0),
         take_over=take_over,
         settling_time=settling_time,
-        inertia_ratios=loop.ratios,
-        shares={name: values[now, :, POSITION].max(axis=0) for name, values in loop.causes.items()},
-        whole=TrackingHistory(samples, tube, analysis.model.theta, settings),
+        inertia_ratios=bounds.inputs.ratios,
+        shares={name: values[now, :, POSITION].max(axis=0) for name, values in bounds.causes.items()},
+        whole=TrackingHistory(samples, tube, tube_map.model.theta, settings),
         start=samples.past * samples.step,
     )
 
 
-def _take_over(analysis: TubeAnalysis, tube: Tube, loop: Loop) -> tuple[Array, float]:
-    """Bound of the position error from the take-over on, (n,) [rad], and the time until its transient is over [s]."""
-    step, size = loop.kernels.step, analysis.smooth.size
-    now = analysis.samples.past
-    norm = np.sqrt(1.0 + loop.shift) * size.norm[0]
-    entries = step.center[:, None] * size.entries[0][:, None] + step.deviation[:, None] * loop.lever[0][:, None] * norm
+def _take_over(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds) -> tuple[Array, float]:
+    """Bound the position error after the arm was taken over, (n,) [rad], and the time until it has settled [s]."""
+    inputs, size = bounds.inputs, tube_map.smooth.size
+    step = inputs.kernels.step
+    now = tube_map.samples.past
+    norm = inputs.growth * size.norm[0]
+    coupled = step.deviation[:, None] * inputs.joint_per_norm[0][:, None] * norm
+    entries = step.center[:, None] * size.entries[0][:, None] + coupled
     joints = np.stack([tube.position[now:].max(axis=0), tube.velocity[now:].max(axis=0)], axis=-1)
     norms = np.stack([tube.position_norm[now:].max(), tube.velocity_norm[now:].max()])
-    over = np.all(entries[..., [POSITION, VELOCITY]] <= _SETTLED * joints, axis=(1, 2))
-    over &= np.all(step.largest[:, [POSITION, VELOCITY]] * norm <= _SETTLED * norms, axis=1)
-    last = 0 if over.all() else int(np.flatnonzero(~over)[-1]) + 2
-    return tube.position[now] + entries[..., POSITION].max(axis=0), last * loop.kernels.bin
+    is_settled = np.all(entries[..., [POSITION, VELOCITY]] <= _SETTLED * joints, axis=(1, 2))
+    is_settled &= np.all(step.largest[:, [POSITION, VELOCITY]] * norm <= _SETTLED * norms, axis=1)
+    last = 0 if is_settled.all() else int(np.flatnonzero(~is_settled)[-1]) + 2
+    return tube.position[now] + entries[..., POSITION].max(axis=0), last * inputs.kernels.bin

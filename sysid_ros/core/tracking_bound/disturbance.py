@@ -1,9 +1,9 @@
-"""What acts on the tracking errors in a motion: the smooth part of the model error, and the rough rest.
+"""Disturbances of the error dynamics: the smooth model error and the residual disturbance (step 1 of the proof).
 
-The smooth part ``M^-1 Y(q_d, v_d, v_d, a_d) (theta - theta_0)`` is a known function of time but for the parameters, so
-its rate is bounded too, and the integral action suppresses it. Of the rough rest only the size is known: what friction
-does near rest, and what the errors themselves, measuring, waiting and holding add. Norms are those of
-:mod:`model_terms`.
+The smooth model error ``M^-1 Y(q_d, v_d, v_d, a_d) (theta - theta_0)`` is a function of time and linear in the unknown
+parameters, so its rate is bounded too, and the integral action suppresses it. The residual disturbance is bounded in
+magnitude only: friction near rest, and the effects of the errors themselves, of measuring, delay and sampling. Norms
+are those of :mod:`model_terms`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.inertia_columns import largest_eigenvalue
-from sysid_ros.core.tracking_bound.model_terms import ModelTerms
+from sysid_ros.core.tracking_bound.model_terms import ModelTerms, TermStates
 from sysid_ros.core.tracking_bound.motion import MotionSamples
 from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty
 
@@ -41,11 +41,11 @@ class Signal:
 
 @dataclass(frozen=True)
 class SmoothDisturbance:
-    """The smooth part, in accelerations.
+    """Bounds of the smooth model error, as accelerations.
 
     Attributes:
-        size: Of the disturbance, at the nodes [rad/s^2].
-        rate: Of its slope, over the intervals [rad/s^3].
+        size: Of its magnitude, at the nodes [rad/s^2].
+        rate: Of its rate, over the intervals [rad/s^3].
         jumps: Of its jumps, one after the other [rad/s^2].
     """
 
@@ -54,7 +54,7 @@ class SmoothDisturbance:
     jumps: Signal
 
 
-def compute_smooth(
+def compute_smooth_disturbance(
     regressor: TorqueRegressor,
     model: ControlModel,
     uncertainty: InertialUncertainty,
@@ -62,15 +62,15 @@ def compute_smooth(
     samples: MotionSamples,
     inertia: Array,
 ) -> SmoothDisturbance:
-    """Bounds the smooth part over all parameters there may be.
+    """Bound the smooth model error over all parameters in the boxes.
 
-    It is linear in them, so the vertices and the widths of the boxes give its largest entries exactly.
+    It is linear in them, so the vertices and the radii of the boxes give its largest entries exactly.
 
     Args:
         regressor: Torque of the arm, motor side.
         model: Boxes of the friction.
-        uncertainty: What may be wrong with the inertial parameters.
-        settings: Where friction is compensated in full.
+        uncertainty: Deviation of the true inertial parameters from the nominal ones.
+        settings: Friction compensation of the controller.
         samples: The motion, N nodes.
         inertia: Nominal inertia at the nodes, (N, n, n).
     """
@@ -82,10 +82,11 @@ def compute_smooth(
 
     def columns(q: Array, v: Array, a: Array, metric: Array) -> Array:
         share = settings.friction_share(v)
-        return np.linalg.solve(metric, regressor.evaluate(q, v, a, direction=share))
+        torques = regressor.evaluate(q, v, a, direction=share)
+        return np.asarray(np.linalg.solve(metric, torques), dtype=np.float64)
 
     def middle(values: Array, payload: Array) -> Array:  # (N, n)
-        inertial = np.einsum("til,tl->ti", values[..., :split], uncertainty.center(payload)[:, :split])
+        inertial: Array = np.einsum("til,tl->ti", values[..., :split], uncertainty.center(payload)[:, :split])
         return inertial + values[..., split:] @ friction
 
     def bound(center: Array, values: Array, metric: Array) -> Signal:
@@ -107,14 +108,14 @@ def compute_smooth(
 
 
 def bound_friction(model: ControlModel, settings: RobustSettings, v_d: Array, velocity: Array) -> Array:
-    """Bounds what the friction compensation misses of true friction, (N - 1, n) [Nm].
+    """Bound the Coulomb friction that is not compensated, (N - 1, n) [Nm].
 
-    Where the desired speed exceeds the velocity error, the true velocity has its sign, and only what the ramp holds
-    back is missing; elsewhere friction may have either sign, or any value in between at rest.
+    Where the desired speed exceeds the velocity error, the true velocity has its sign, and only the share that the ramp
+    holds back is missing; elsewhere friction may have either sign, or any value in between at rest.
 
     Args:
         model: Boxes of the friction.
-        settings: Where friction is compensated in full.
+        settings: Friction compensation of the controller.
         v_d: Desired velocities at the nodes, (N, n) [rad/s].
         velocity: Bound of the velocity error in the intervals, (N - 1, n) [rad/s].
     """
@@ -131,7 +132,7 @@ def bound_friction(model: ControlModel, settings: RobustSettings, v_d: Array, ve
 
 
 def bound_torques(inverse: Array, torques: Array) -> Signal:
-    """Bounds ``M^-1 h`` for every torque ``|h| <= torques``, (N, n) [Nm]; ``inverse`` is ``M^-1``, (N, n, n)."""
+    """Bound ``M^-1 h`` for every torque ``|h| <= torques``, (N, n) [Nm]; ``inverse`` is ``M^-1``, (N, n, n)."""
     n = torques.shape[1]
     rows, columns = np.triu_indices(n)
     # The largest norm is that of a corner: sum_ij s_i s_j h_i h_j M^-1_ij for the signs s of its entries.
@@ -142,12 +143,12 @@ def bound_torques(inverse: Array, torques: Array) -> Signal:
 
 
 @dataclass(frozen=True)
-class Feedthrough:
-    """Bounds the rough disturbance but for Coulomb friction, at S samples of a motion.
+class ResidualDisturbance:
+    """Bound of the residual disturbance without Coulomb friction, at S nodes of a motion.
 
-    In the norm it is at most ``constant + (position + position_velocity |de| + position_acceleration |dde|) |e| +
+    Its norm is at most ``constant + (position + position_velocity |de| + position_acceleration |dde|) |e| +
     (velocity + velocity_squared |de|) |de| + acceleration |dde| + (feedback + feedback_velocity |de|) |f|``, each
-    factor (S,). docs/control.md lists what they stand for.
+    factor (S,). The table in docs/control.md, "Error dynamics", has the terms one by one.
     """
 
     constant: Array
@@ -161,7 +162,7 @@ class Feedthrough:
     feedback_velocity: Array
 
     def evaluate(self, position: Array, velocity: Array, acceleration: Array, feedback: Array) -> Array:
-        """The bound for norms of the errors and of the feedback, (S,) each."""
+        """Return the bound for norms of the errors and of the feedback, (S,) each."""
         return (
             self.constant
             + (self.position + self.position_velocity * velocity + self.position_acceleration * acceleration) * position
@@ -171,34 +172,34 @@ class Feedthrough:
         )
 
 
-def compute_feedthrough(
+def compute_residual(
     robot: RobotModel,
     model: ControlModel,
     settings: RobustSettings,
     terms: ModelTerms,
     largest_ratio: float,
-    v: Array,
-    a: Array,
+    states: TermStates,
     jerk: Array,
-) -> Feedthrough:
-    """Computes the factors.
+) -> ResidualDisturbance:
+    """Compute the factors.
 
     Args:
         robot: Sensors of the arm.
         model: Model and boxes.
         settings: Gains and timing.
-        terms: Terms at S samples of the motion.
-        largest_ratio: Largest eigenvalue of E, which a nominal payload that changes acts on.
-        v: Velocities there, (S, n) [rad/s].
-        a: Accelerations there, (S, n) [rad/s^2].
+        terms: Terms at S nodes of the motion.
+        largest_ratio: Largest eigenvalue of E; a changing nominal payload multiplies it.
+        states: Desired states there.
         jerk: Largest jerk near them, (S, n) [rad/s^3].
     """
+    v, a = states.v, states.a
     k, age = settings.position_gain, settings.period + settings.delay
-    inverse = np.linalg.inv(terms.inertia)
+    inverse = np.asarray(np.linalg.inv(terms.inertia), dtype=np.float64)
 
     def norm(values: Array) -> Array:
         size = np.broadcast_to(np.abs(values), v.shape)
-        return np.sqrt(np.einsum("si,sij,sj->s", size, np.abs(terms.inertia), size))
+        norms: Array = np.sqrt(np.einsum("si,sij,sj->s", size, np.abs(terms.inertia), size))
+        return norms
 
     def damping(values: Array) -> Array:
         root = np.sqrt(values)
@@ -210,11 +211,11 @@ def compute_feedthrough(
     stale_v = error_v + age * norm(a)
     late_friction = age * np.abs(a) * (2.0 * coulomb / settings.friction_speed + viscous)
     late_friction = late_friction + viscous * robot.sensors.velocity_error
-    stale_k = age * norm(a) + k * error_q  # of v_d + K e
-    return Feedthrough(
+    stale_reference = age * norm(a) + k * error_q  # of v_d + K e
+    return ResidualDisturbance(
         constant=terms.torque_slope * error_q
         + age * terms.torque_rate
-        + terms.coriolis_rate * (stale_v + stale_k)
+        + terms.coriolis_rate * (stale_v + stale_reference)
         + age * norm(jerk)
         + bound_torques(inverse, late_friction).norm,
         position=terms.model_slope + k * (terms.coriolis_rate + terms.coriolis_slope * stale_v),
@@ -223,7 +224,7 @@ def compute_feedthrough(
         + terms.payload_rate * largest_ratio
         + damping(viscous_radius)
         + terms.coriolis_rate * k * age
-        + terms.coriolis_slope * stale_k,
+        + terms.coriolis_slope * stale_reference,
         velocity_squared=terms.drag_slope + terms.coriolis_slope * k * age,
         position_velocity=k * terms.coriolis_slope,
         position_acceleration=k * terms.coriolis_slope * age,

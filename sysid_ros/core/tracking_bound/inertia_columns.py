@@ -1,9 +1,8 @@
-"""The inertia matrix and its derivatives by inertial parameter, at many positions at once.
+"""The inertia matrix and its position derivatives by inertial parameter, at many positions at once (step 1).
 
 With the Jacobian ``J = [J_v; J_w]`` of a body in its own frame, its part of the inertia is ``J^T I J``, and ``I`` is
 linear in the ten parameters. A column of J turns with every joint between its own and the body: for joints k before j
-before the body ``dJ_k/dq_j = J_k x J_j`` (the motion product), and zero else, as a frame that moves along sees
-nothing of what is behind it.
+before the body ``dJ_k/dq_j = J_k x J_j`` (the motion cross product), and zero otherwise.
 """
 
 from __future__ import annotations
@@ -18,40 +17,43 @@ from sysid_ros.core.model.robot import INERTIAL, RobotModel
 Array = NDArray[np.float64]
 
 _ROUNDING = 1e-9
-"""Relative allowance with which a matrix is left out because another one is certainly larger."""
+"""Relative rounding margin when a matrix is left out because another one is larger."""
 _POWERS = (1, 2, 4)
-"""Powers of matrices of which traces are compared."""
+"""Powers of the matrices whose traces are compared."""
 
 
 def congruence(factor: Array, matrices: Array) -> Array:
-    """``F X F^T`` of X (S, ..., n, n) with F (S, n, n)."""
+    """Compute ``F X F^T`` of X (S, ..., n, n) with F (S, n, n)."""
     count, n, _ = factor.shape
     right = matrices.reshape(count, -1, n) @ np.swapaxes(factor, 1, 2)  # all rows in one product
-    return factor.reshape(count, *(1,) * (matrices.ndim - 3), n, n) @ right.reshape(matrices.shape)
+    result: Array = factor.reshape(count, *(1,) * (matrices.ndim - 3), n, n) @ right.reshape(matrices.shape)
+    return result
 
 
 def magnitude(matrices: Array) -> Array:
-    """Matrix absolute values ``(X^2)^1/2`` of symmetric matrices (..., n, n)."""
+    """Compute matrix absolute values ``(X^2)^1/2`` of symmetric matrices (..., n, n)."""
     values, vectors = np.linalg.eigh(matrices)
-    return (vectors * np.abs(values)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    result: Array = (vectors * np.abs(values)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return result
 
 
 def square_root(matrices: Array) -> Array:
-    """Square roots of positive semidefinite matrices (..., n, n)."""
+    """Compute square roots of positive semidefinite matrices (..., n, n)."""
     values, vectors = np.linalg.eigh(matrices)
-    return (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    result: Array = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return result
 
 
 def largest_eigenvalue(matrices: Array) -> Array:
-    """Largest eigenvalues of symmetric matrices (..., n, n)."""
-    return np.linalg.eigvalsh(matrices)[..., -1]
+    """Compute the largest eigenvalues of symmetric matrices (..., n, n)."""
+    return np.asarray(np.linalg.eigvalsh(matrices)[..., -1], dtype=np.float64)
 
 
 def largest_of_any(matrices: Array) -> Array:
-    """Largest eigenvalue of any of K positive semidefinite matrices, (S,), of (S, K, n, n).
+    """Compute the largest eigenvalue of any of K positive semidefinite matrices, (S,), of (S, K, n, n).
 
-    With powers p that is at most ``(tr X^2p)^1/2p`` and at least ``(tr X^2p / tr X^p)^1/p``, which leaves few matrices
-    to be looked at.
+    With powers p it is at most ``(tr X^2p)^1/2p`` and at least ``(tr X^2p / tr X^p)^1/p``, which leaves few matrices to
+    diagonalise.
     """
     count, several, n, _ = matrices.shape
     all_traces = np.einsum("skaa->sk", matrices)
@@ -81,7 +83,7 @@ _SKEW = np.array([pin.skew(axis) for axis in np.eye(3)])
 
 
 def inertia_columns(robot: RobotModel, q: Array) -> Array:
-    """The inertia by inertial parameter and armature, (S, n, n, 11 n), at positions (S, n) [rad]."""
+    """Compute the inertia by inertial parameter and armature, (S, n, n, 11 n), at positions (S, n) [rad]."""
     n = robot.n
     columns = np.zeros((len(q), (INERTIAL + 1) * n, n, n))
     for body, jacobian in enumerate(_body_jacobians(robot, q)):
@@ -94,7 +96,7 @@ def inertia_columns(robot: RobotModel, q: Array) -> Array:
 
 
 def coriolis_columns(robot: RobotModel, q: Array) -> Array:
-    """``C(q, e_j)`` by inertial parameter and armature (which adds nothing), (S, j, n, n, 11 n); Christoffel's."""
+    """Compute the Christoffel ``C(q, e_j)`` by inertial parameter and armature (zero), (S, j, n, n, 11 n)."""
     n = robot.n
     columns = np.zeros((len(q), (INERTIAL + 1) * n, n, n, n))
     for body, jacobian in enumerate(_body_jacobians(robot, q)):
@@ -109,7 +111,7 @@ def coriolis_columns(robot: RobotModel, q: Array) -> Array:
 
 
 def _body_jacobians(robot: RobotModel, q: Array) -> Array:
-    """Jacobians of all bodies in their own frames, linear and then angular, (n, S, 6, n)."""
+    """Compute the Jacobians of all bodies in their own frames, linear before angular, (n, S, 6, n)."""
     model, n = robot.pin_model, robot.n
     data, result = model.createData(), np.empty((n, len(q), 6, n))
     for sample, position in enumerate(np.asarray(q, dtype=float)):
@@ -120,12 +122,12 @@ def _body_jacobians(robot: RobotModel, q: Array) -> Array:
 
 
 def _without_outer(jacobian: Array) -> Array:
-    """A Jacobian (S, 6, n) up to the last joint that moves the body, (S, 6, m)."""
+    """Cut a Jacobian (S, 6, n) after the last joint that moves the body, (S, 6, m)."""
     return jacobian[..., : np.flatnonzero(jacobian.any(axis=(0, 1)))[-1] + 1]
 
 
 def _position_derivative(jacobian: Array) -> Array:
-    """Derivatives of the Jacobians (S, 6, m) of a body by the first m joints, base first, (S, j, 6, m)."""
+    """Differentiate the Jacobians (S, 6, m) of a body by the first m joints, base first, (S, j, 6, m)."""
     count, _, m = jacobian.shape
     linear, angular = jacobian[:, None, :3], jacobian[:, None, 3:]  # (S, 1, 3, j)
     # Matrices that make J_k x J_j of J_j, (S, k, 3, 3).
@@ -138,6 +140,6 @@ def _position_derivative(jacobian: Array) -> Array:
 
 
 def _products(left: Array, right: Array) -> Array:
-    """``A^T I_l B`` for the ten parameters of a body, of A and B (..., 6, m), (..., 10, m, m)."""
+    """Compute ``A^T I_l B`` for the ten parameters of a body, of A and B (..., 6, m), (..., 10, m, m)."""
     turned = (_PARAMETER_INERTIAS.reshape(-1, 6) @ right).reshape(*right.shape[:-2], INERTIAL, *right.shape[-2:])
     return np.swapaxes(left, -1, -2)[..., None, :, :] @ turned

@@ -1,7 +1,7 @@
-"""How much the true inertia can differ from the nominal one, in any direction: the eigenvalues of ``E = M^-1 H``.
+"""Range of the ratio of true to nominal inertia in any direction: the eigenvalues of ``E = M^-1 H`` (step 2).
 
 The largest eigenvalue of a symmetric matrix is convex in it and the smallest one concave, so over a convex hull they
-are attained at its vertices: those of the payload's set (:mod:`payload_set`). The arm's parameters are many but known
+are attained at its vertices: those of the payload set (:mod:`uncertainty`). The arm's parameters are many but known
 well; with ``W_l = M^-1/2 (dH/dtheta_l) M^-1/2`` a deviation of at most d_l adds at most ``d_l (W_l^2)^1/2``.
 """
 
@@ -20,9 +20,9 @@ Array = NDArray[np.float64]
 
 _ROUNDING = 1e-9
 _IS_POSITIVE = np.isin(np.arange(INERTIAL), [0, 4, 6, 9])
-"""Parameters of a body that make an inertia without negative eigenvalues: mass and moments about the axes."""
+"""Parameters of a body that add a positive semidefinite inertia: mass and moments about the axes."""
 _MOST_IMPORTANT = 16
-"""Parameters of which the magnitude of the change is computed."""
+"""Number of parameters for which the magnitude of the change is computed as a matrix."""
 _STEP = 0.02
 """Step of the differences in position [rad]."""
 
@@ -34,8 +34,8 @@ class InertiaRatio:
     Attributes:
         lower: Smallest one at any sample.
         upper: Largest one at any sample.
-        lower_slope: How fast ``lower`` may change with each joint, (n,) [1/rad].
-        upper_slope: How fast ``upper`` may change, (n,) [1/rad].
+        lower_slope: Largest slope of ``lower`` with each joint, (n,) [1/rad].
+        upper_slope: Largest slope of ``upper``, (n,) [1/rad].
     """
 
     lower: float
@@ -44,21 +44,21 @@ class InertiaRatio:
     upper_slope: Array
 
     def near(self, position: Array) -> tuple[float, float]:
-        """The range for positions within ``position`` (n,) [rad] of the samples."""
+        """Extend the range to positions within ``position`` (n,) [rad] of the samples."""
         return self.lower - float(self.lower_slope @ position), self.upper + float(self.upper_slope @ position)
 
 
 def compute_inertia_ratio(
     robot: RobotModel, uncertainty: InertialUncertainty, q: Array, payload: Array, probes: Array
 ) -> InertiaRatio:
-    """Bounds the ratio at positions (S, n) with nominal payloads (S, 10); its slopes are differences.
+    """Bound the ratio at positions (S, n) with nominal payloads (S, 10); its slopes are differences.
 
     Args:
         robot: The arm.
-        uncertainty: What may be wrong with the model.
+        uncertainty: Deviation of the true inertial parameters from the nominal ones.
         q: Positions, (S, n) [rad].
         payload: Nominal payloads there, (S, 10).
-        probes: Numbers of the positions at which slopes are taken, (P,).
+        probes: Indices of the positions at which slopes are taken, (P,).
     """
     n = robot.n
     steps = _STEP * np.concatenate([np.eye(n), -np.eye(n)])
@@ -75,7 +75,7 @@ def compute_inertia_ratio(
 def inertia_ratios(
     robot: RobotModel, uncertainty: InertialUncertainty, q: Array, payload: Array
 ) -> tuple[Array, Array]:
-    """Smallest and largest ratio at positions (S, n) with nominal payloads (S, 10), (S,) each."""
+    """Bound the ratio at positions (S, n) with nominal payloads (S, 10): smallest and largest, (S,) each."""
     columns, payloads = inertia_columns(robot, q), uncertainty.payloads
     nominal = np.einsum("sabl,sl->sab", columns, uncertainty.nominal(payload))
     factor = np.linalg.inv(np.linalg.cholesky(nominal))
@@ -98,11 +98,12 @@ def inertia_ratios(
 
 
 def _spread(matrices: Array, radius: Array) -> Array:
-    """A matrix that ``sum_l d_l X_l`` never exceeds for ``|d_l| <= radius_l``, (S, n, n), of symmetric X (S, l, n, n).
+    """Bound ``sum_l d_l X_l`` for ``|d_l| <= radius_l`` by a matrix, (S, n, n), of symmetric X (S, l, n, n).
 
-    For the parameters that matter most that is ``radius_l |X_l|``, for the others ``radius_l (tr X_l^2)^1/2`` times 1.
+    For the parameters with the largest effect that is ``radius_l |X_l|``, for the others ``radius_l (tr X_l^2)^1/2 1``.
     """
     size = np.linalg.norm(matrices, axis=(-2, -1))
     first, rest = np.split(np.argsort(-(radius * size).max(axis=0)), [_MOST_IMPORTANT])
-    result = np.tensordot(magnitude(matrices[:, first]), radius[first], (1, 0))
-    return result + (size[:, rest] @ radius[rest])[:, None, None] * np.eye(matrices.shape[-1])
+    leading = np.tensordot(magnitude(matrices[:, first]), radius[first], (1, 0))
+    bound: Array = leading + (size[:, rest] @ radius[rest])[:, None, None] * np.eye(matrices.shape[-1])
+    return bound

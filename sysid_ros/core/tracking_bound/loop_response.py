@@ -1,16 +1,16 @@
-"""The sampled control loop of one mode: what a disturbance of size one does to its errors.
+"""Sampled closed-loop response: what a disturbance of size one does to the tracking errors (step 3 of the proof).
 
-In a basis that diagonalises the true inertia H and the nominal one M together, the closed loop with frozen matrices
-falls apart into scalar loops, one per generalised eigenvalue E of (H, M),
+In a basis that diagonalises the true inertia H and the nominal one M together, the closed loop with both held constant
+decouples into scalar loops, one per generalised eigenvalue E of (H, M),
 
     E dde + f = a(t),   f_k = (c + K) de_k + c K e_k + eta_k,   eta_(k+1) = eta_k + period * L * c (de_k + K e_k),
 
 where L is the integral gain and the feedback of sample k acts from ``delay`` after it for one period. Held torque,
 delay and integral are exact. Where the velocity is the difference of the last two positions, ``de_k`` is the difference
 of the last two ``e`` over the period, which is exact, too: then only errors of positions enter.
-An error is the integral over the past of the disturbance times a weight g_E that depends on its age. Kernels are the
-magnitudes of these weights, summed over bins of age: of the middle of the range they have over all loops, of half that
-range, and the largest of all. See docs/control.md.
+An error is the convolution of the disturbance with the impulse response g_E of its loop. Kernels are magnitudes of
+these responses, summed over bins of age: of the middle of their range over all loops, of half that range, and the
+largest of all. Source: docs/control.md, "The sampled closed-loop response".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sysid_ros.core.control.settings import RobustSettings
 Array = NDArray[np.float64]
 
 POSITION, VELOCITY, FEEDBACK, ACCELERATION = range(4)
-"""Columns of the kernels: e [rad], de [rad/s], f without what it has to balance, and dde [rad/s^2]."""
+"""Columns of the kernels: e [rad], de [rad/s], f less the disturbance it balances, and dde [rad/s^2]."""
 BIN = 10
 """Sampling periods per bin."""
 _FINE = 1.02
@@ -38,18 +38,19 @@ _STRIDE = 4
 """Every so many of these powers is evaluated between the ends of an interval."""
 _DELAYS = 2
 """Delays at which the loops are evaluated, from 0 to the longest."""
-_GRID_ALLOWANCE = 1.02
-"""Factor on all kernels for what lies between the ratios and delays and beyond the horizon."""
+_GRID_MARGIN = 1.02
+"""Factor on all kernels for ratios and delays between those evaluated, and for ages beyond the horizon."""
 _HORIZON = 12.0
-"""Time constants of the slowest nominal pole that are looked back."""
+"""Length of the responses, in time constants of the slowest nominal pole."""
 _TAIL = 3e-3
+"""Largest share of a step response that may be left at the end of the horizon."""
 
 
 class BoundNotAvailable(SysidError):
     """No finite tracking bound exists for this model and motion.
 
     Args:
-        reason: Why, and what would help.
+        reason: Cause and remedy.
     """
 
     def __init__(self, reason: str):
@@ -59,12 +60,12 @@ class BoundNotAvailable(SysidError):
 
 @dataclass(frozen=True)
 class Kernel:
-    """How one kind of input acts on the four outputs, by bins of age, (B, 4) each; (4,) where summed over all ages.
+    """Effect of one kind of input on the four outputs, by bins of age, (B, 4) each; (4,) where summed over all ages.
 
     Attributes:
-        center: Magnitude of the middle between the smallest and the largest weight of any loop.
-        deviation: Largest difference of any loop to that: half of the range.
-        largest: Largest of any loop.
+        center: Magnitude of the middle between the smallest and the largest response of any loop.
+        deviation: Largest difference of any loop from that middle: half the range.
+        largest: Largest magnitude of any loop.
     """
 
     center: Array
@@ -77,30 +78,30 @@ class LoopKernels:
     """Kernels of the loops with inertia ratios in an interval.
 
     Attributes:
-        rough: Of a disturbance of which the size is known, per rad/s^2.
-        smooth: Of a disturbance of which the rate is known, per rad/s^3.
-        step: Of a disturbance that jumps, per rad/s^2: its largest effect in a bin.
-        velocity_error: Of errors of the measured velocity, all ages together, per rad/s.
-        position_error: Of errors of the measured position, all ages together, per rad.
-        travel: How far the weights of ``rough`` move within a bin, the largest of any loop, (B, 4): what a momentum
-            that changes with the inertia does.
-        travel_age: The same, each movement times its age, (B, 4).
-        teeth: Steps of these weights at the samples, times a quarter of a period, (B, 4).
-        teeth_age: The same, each step times its age, (B, 4).
-        memory_change: Part of the feedback of the middle that may be off because the inertia has changed since [-].
+        residual: For a disturbance of bounded magnitude, per rad/s^2.
+        smooth: For a disturbance of bounded rate, per rad/s^3.
+        step: For a jump of the disturbance, per rad/s^2: its largest effect in a bin.
+        velocity_error: For errors of the measured velocity, summed over all ages, per rad/s.
+        position_error: For errors of the measured position, summed over all ages, per rad.
+        variation: Total variation of the impulse response within a bin, the largest of any loop, (B, 4): the response
+            to a momentum that changes with the inertia.
+        variation_age: The same, weighted by age, (B, 4) [s].
+        sampling_jumps: Jumps of the impulse response at the samples, times a quarter of a period, (B, 4).
+        sampling_jumps_age: The same, weighted by age, (B, 4) [s].
+        inertia_drift: Share of the centre's feedback that a changing inertia may add or take away [-].
         bin: Width of a bin [s].
     """
 
-    rough: Kernel
+    residual: Kernel
     smooth: Kernel
     step: Kernel
     velocity_error: Kernel
     position_error: Kernel
-    travel: Array
-    travel_age: Array
-    teeth: Array
-    teeth_age: Array
-    memory_change: float
+    variation: Array
+    variation_age: Array
+    sampling_jumps: Array
+    sampling_jumps_age: Array
+    inertia_drift: float
     bin: float
 
 
@@ -108,16 +109,16 @@ def loop_kernels(
     settings: RobustSettings,
     ratios: tuple[float, float],
     growth: float,
-    most: float = np.inf,
+    largest_exponent: float = np.inf,
     is_difference: bool = False,
 ) -> LoopKernels:
-    """Computes the kernels.
+    """Compute the kernels.
 
     Args:
         settings: Gains and timing.
         ratios: Smallest and largest inertia ratio E.
-        growth: Rate at which norms of the past may grow [1/s]: the past is weighted by ``exp(growth age)``.
-        most: Largest exponent there is in the time the loop remembers [-].
+        growth: Rate at which norms may grow since an input acted [1/s]: inputs are weighted by ``exp(growth age)``.
+        largest_exponent: Upper bound of ``growth age`` within the horizon [-].
         is_difference: Whether the measured velocity is the difference of the last two positions over the period.
 
     Raises:
@@ -129,49 +130,50 @@ def loop_kernels(
         )
     lower = int(np.floor(np.log(ratios[0]) / np.log(_FINE)))
     upper = int(np.ceil(np.log(ratios[1]) / np.log(_FINE)))
-    most = min(most, growth * memory(settings))
-    growth, most = float(np.ceil(4.0 * growth) / 4.0), float(np.ceil(10.0 * most) / 10)
-    return _cached_kernels(settings, lower, upper, growth, most, is_difference)
+    exponent = min(largest_exponent, growth * horizon(settings))
+    # Rounded up, so that the kernels of similar motions are found in the cache.
+    growth, exponent = float(np.ceil(4.0 * growth) / 4.0), float(np.ceil(10.0 * exponent) / 10)
+    return _cached_kernels(settings, lower, upper, (growth, exponent), is_difference)
 
 
-def memory(settings: RobustSettings) -> float:
-    """How far the kernels look back [s]."""
-    return settings.period * _samples(settings)
+def horizon(settings: RobustSettings) -> float:
+    """Return the length of the kernels [s]: the time after which a disturbance no longer counts."""
+    return settings.period * _count_samples(settings)
 
 
-def _samples(settings: RobustSettings) -> int:
+def _count_samples(settings: RobustSettings) -> int:
     slowest = min(settings.position_gain, settings.integral_gain)
     return BIN * int(np.ceil(_HORIZON / slowest / settings.period / BIN))
 
 
 @lru_cache(maxsize=64)
 def _cached_kernels(
-    settings: RobustSettings, lower: int, upper: int, growth: float, most: float, is_difference: bool
+    settings: RobustSettings, lower: int, upper: int, growth: tuple[float, float], is_difference: bool
 ) -> LoopKernels:
     envelopes = _envelopes(settings, lower, upper, is_difference)
-    return _worst([_kernels(envelope, settings, growth, most) for envelope in envelopes])
+    return _largest_kernels([_kernels(envelope, settings, *growth) for envelope in envelopes])
 
 
 @lru_cache(maxsize=16)
 def _envelopes(settings: RobustSettings, lower: int, upper: int, is_difference: bool) -> tuple[_Envelope, ...]:
-    """Of the loops with each delay."""
+    """Compute the envelope over all inertia ratios, for each delay."""
     powers = (*range(lower, upper, _STRIDE), upper)
     delays = np.unique(np.linspace(0.0, settings.delay, _DELAYS))
     return tuple(
-        _envelope(_loops(settings, float(delay), is_difference).responses(powers), _FINE ** np.array(powers), settings)
+        _envelope(_cache_of(settings, float(delay), is_difference).get(powers), _FINE ** np.array(powers), settings)
         for delay in delays
     )
 
 
-class _Loops:
+class _ResponseCache:
     """Responses of loops with different inertia ratios, each computed once."""
 
     def __init__(self, settings: RobustSettings, delay: float, is_difference: bool):
         self._settings, self._delay, self._is_difference = settings, delay, is_difference
         self._known: dict[int, _Responses] = {}
 
-    def responses(self, powers: tuple[int, ...]) -> _Responses:
-        """Those of the ratios that are these powers of the grid's base."""
+    def get(self, powers: tuple[int, ...]) -> _Responses:
+        """Return the responses for inertia ratios that are these powers of :data:`_FINE`."""
         missing = [power for power in powers if power not in self._known]
         if missing:
             found = _respond(self._settings, _FINE ** np.array(missing), self._delay, self._is_difference)
@@ -182,8 +184,8 @@ class _Loops:
 
 
 @lru_cache(maxsize=8)
-def _loops(settings: RobustSettings, delay: float, is_difference: bool) -> _Loops:
-    return _Loops(settings, delay, is_difference)
+def _cache_of(settings: RobustSettings, delay: float, is_difference: bool) -> _ResponseCache:
+    return _ResponseCache(settings, delay, is_difference)
 
 
 @dataclass(frozen=True)
@@ -205,22 +207,22 @@ class _Responses:
 
 def _respond(settings: RobustSettings, ratios: Array, delay: float, is_difference: bool) -> _Responses:
     c, k, period = settings.bandwidth, settings.position_gain, settings.period
-    learning = period * settings.integral_gain * c
-    count = _samples(settings)
+    integral = period * settings.integral_gain * c
+    count = _count_samples(settings)
     rest = period - delay
-    old = -np.array([0.5 * delay**2 + delay * rest, delay]) / ratios[:, None]  # what f_(k-1) does, (ratios, 2)
-    new = -np.array([0.5 * rest**2, rest]) / ratios[:, None]
+    old = -np.array([0.5 * delay**2 + delay * rest, delay]) / ratios[:, None]  # effect of f_(k-1), (ratios, 2)
+    new = -np.array([0.5 * rest**2, rest]) / ratios[:, None]  # effect of f_k
 
     # State (e, de, eta, f_(k-1), e_(k-1) as measured); errors and velocities are measured as rows of it.
     position = np.array([1.0, 0.0, 0.0, 0.0, 0.0])
     velocity = np.array([1.0, 0.0, 0.0, 0.0, -1.0]) / period if is_difference else np.eye(5)[1]
-    learnt = np.eye(5)[2]
-    gain = c * k * position + (c + k) * velocity + learnt  # the feedback of this sample
+    integral_state = np.eye(5)[2]
+    gain = c * k * position + (c + k) * velocity + integral_state  # the feedback of this sample
     step = np.zeros((ratios.size, 5, 5))
     step[:, :2, :2] = [[1.0, period], [0.0, 1.0]]
     step[:, :2, 3] += old
     step[:, :2] += new[:, :, None] * gain
-    step[:, 2] = learnt + learning * (velocity + k * position)
+    step[:, 2] = integral_state + integral * (velocity + k * position)
     step[:, 3] = gain
     step[:, 4] = position
     radius = np.abs(np.linalg.eigvals(step)).max(axis=1)
@@ -234,14 +236,14 @@ def _respond(settings: RobustSettings, ratios: Array, delay: float, is_differenc
     state[:, 0, 1] = period / ratios
     state[:, 1, :2] = 1.0 / ratios[:, None]
     outputs = np.stack([np.eye(5)[0], np.eye(5)[1], gain])
-    # Per unit of velocity and of position error: what is measured wrongly now, and of the difference in a period.
+    # Error of the velocity used, per unit of velocity error and of position error.
     wrong_velocity = np.array([1.0, velocity[0]])
     noise = (c + k) * wrong_velocity + c * k * np.array([0.0, 1.0])  # of the feedback
     first = outputs @ state
     first[:, 2, 2:] += noise
     state = step @ state
     state[:, :2, 2:] += new[:, :, None] * noise
-    state[:, 2, 2:] += learning * (wrong_velocity + k * np.array([0.0, 1.0]))
+    state[:, 2, 2:] += integral * (wrong_velocity + k * np.array([0.0, 1.0]))
     state[:, 3, 2:] += noise
     state[:, 4, 3] += 1.0
     later = _propagate(outputs, step, state, count - 1)
@@ -249,7 +251,7 @@ def _respond(settings: RobustSettings, ratios: Array, delay: float, is_differenc
 
 
 def _propagate(outputs: Array, step: Array, state: Array, count: int) -> Array:
-    """``outputs step^j state`` for j = 0 to count - 1, by blocks, (ratios, count, 3, 4)."""
+    """Compute ``outputs step^j state`` for j = 0 to count - 1, by blocks, (ratios, count, 3, 4)."""
     block, size = int(np.ceil(np.sqrt(count))), step.shape[-1]
     rows, columns = [np.broadcast_to(outputs, (len(step), 3, size))], [state]
     jump = np.linalg.matrix_power(step, block)
@@ -263,7 +265,7 @@ def _propagate(outputs: Array, step: Array, state: Array, count: int) -> Array:
 
 
 class _Range(NamedTuple):
-    """Ranges of weights over all loops: any loop's is within ``half`` of ``center``, (N, 4) each."""
+    """Ranges of responses over all loops: any loop's is within ``half`` of ``center``, (N, 4) each."""
 
     center: Array
     half: Array
@@ -271,29 +273,29 @@ class _Range(NamedTuple):
 
 @dataclass(frozen=True)
 class _Envelope:
-    """Ranges of the weights of all loops, whatever the past is weighted with; (N, 4) or (N - 1, 4) each.
+    """Ranges of the responses of all loops, before weighting by age; (N, 4) or (N - 1, 4) each.
 
     Attributes:
         late: To an impulse at the end of the sampling interval before each sample.
         early: To one at its beginning.
-        reached: Of the step response, within a period.
+        step: To a step, anywhere within a period.
         velocity: To a velocity error of one sample.
         position: To a position error of one sample.
-        travel: How far the weights of a disturbance move within a period, at most.
-        teeth: Steps of these weights at the samples, times a quarter of a period, at most.
-        tail: Largest share of a step response that is left at the end of what is looked at.
-        quickest: Largest acceleration by a unit of disturbance.
+        variation: Largest variation of the impulse response within a period.
+        sampling_jumps: Largest jump of the impulse response at a sample, times a quarter of a period.
+        tail: Largest share of a step response that is left at the end of the horizon.
+        direct_acceleration: Largest immediate acceleration per unit of disturbance.
     """
 
     late: _Range
     early: _Range
-    reached: _Range
+    step: _Range
     velocity: _Range
     position: _Range
-    travel: Array
-    teeth: Array
+    variation: Array
+    sampling_jumps: Array
     tail: float
-    quickest: float
+    direct_acceleration: float
 
 
 def _envelope(responses: _Responses, ratios: Array, settings: RobustSettings) -> _Envelope:
@@ -307,68 +309,68 @@ def _envelope(responses: _Responses, ratios: Array, settings: RobustSettings) ->
     steps[:, :, ACCELERATION] -= 1.0 / ratios[:, None]
     start = np.stack([np.zeros_like(ratios), np.zeros_like(ratios), -np.ones_like(ratios), -1.0 / ratios], axis=1)
     before = np.concatenate([start[:, None], steps[:, :-1]], axis=1)
-    # The weights jump where a sample is taken; a polygon through the middle of these steps does not.
+    # The response jumps where a sample is taken; a polygon through the middle of these jumps does not.
     corners = np.concatenate([late[:, :1], 0.5 * (early[:, :-1] + late[:, 1:])], axis=1)
     return _Envelope(
         late=_range(late),
         early=_range(early),
-        reached=_range(np.concatenate([before, steps])),  # a step response is between these in a period
+        step=_range(np.concatenate([before, steps])),  # a step response is between these in a period
         velocity=_range(velocity),
         position=_range(position),
-        travel=np.abs(np.diff(corners, axis=1)).max(axis=0),
-        teeth=0.25 * period * np.abs(early[:, :-1] - late[:, 1:]).max(axis=0),
+        variation=np.abs(np.diff(corners, axis=1)).max(axis=0),
+        sampling_jumps=0.25 * period * np.abs(early[:, :-1] - late[:, 1:]).max(axis=0),
         tail=float((np.abs(steps[:, -1]) / np.maximum(np.abs(steps).max(axis=1), 1e-300)).max()),
-        quickest=1.0 / float(ratios.min()),
+        direct_acceleration=1.0 / float(ratios.min()),
     )
 
 
-def _kernels(envelope: _Envelope, settings: RobustSettings, growth: float, most: float) -> LoopKernels:
+def _kernels(envelope: _Envelope, settings: RobustSettings, growth: float, largest_exponent: float) -> LoopKernels:
     period = settings.period
     ages = period * np.arange(1, len(envelope.late.center) + 1)[:, None]
-    weight = np.exp(np.minimum(growth * ages, most))
+    weight = np.exp(np.minimum(growth * ages, largest_exponent))
     if not envelope.tail * weight[-1] <= _TAIL:
         raise BoundNotAvailable(
-            "the loop forgets disturbances too slowly for a motion that may change the inertia so fast; narrow the "
-            "parameter boxes or slow the motion down"
+            "disturbances decay too slowly for a motion that may change the inertia so fast; narrow the parameter "
+            "boxes or slow the motion down"
         )
     # Between the two ends of an interval the response is linear, so the trapezoid is not below its magnitude.
     ends = [envelope.late, envelope.early]
-    rough = _weighted(ends, 0.5 * period, weight, _sum_bins)
-    rough.largest[0, ACCELERATION] += envelope.quickest  # a disturbance accelerates at once
-    travel, teeth = weight[:-1] * envelope.travel, weight[:-1] * envelope.teeth
+    residual = _weighted(ends, 0.5 * period, weight, _sum_bins)
+    residual.largest[0, ACCELERATION] += envelope.direct_acceleration
+    variation, sampling_jumps = weight[:-1] * envelope.variation, weight[:-1] * envelope.sampling_jumps
     errors = [_weighted([x], 1.0, weight, _sum_bins) for x in (envelope.velocity, envelope.position)]
-    remembered = 0.5 * sum(np.abs(one.center[:, FEEDBACK]) for one in ends)
+    feedback = 0.5 * (np.abs(ends[0].center[:, FEEDBACK]) + np.abs(ends[1].center[:, FEEDBACK]))
     return LoopKernels(
-        rough=rough,
-        smooth=_weighted([envelope.reached], period, weight, _sum_bins),
-        step=_weighted([envelope.reached], 1.0, weight, _largest_in_bins),
+        residual=residual,
+        smooth=_weighted([envelope.step], period, weight, _sum_bins),
+        step=_weighted([envelope.step], 1.0, weight, _largest_in_bins),
         velocity_error=_total(errors[0]),
         position_error=_total(errors[1]),
-        travel=_sum_bins(travel),
-        travel_age=_sum_bins(travel * ages[:-1]),
-        teeth=_sum_bins(teeth),
-        teeth_age=_sum_bins(teeth * ages[:-1]),
-        memory_change=float((period * (weight[:, 0] ** 2 - 1.0) * remembered).sum()),
+        variation=_sum_bins(variation),
+        variation_age=_sum_bins(variation * ages[:-1]),
+        sampling_jumps=_sum_bins(sampling_jumps),
+        sampling_jumps_age=_sum_bins(sampling_jumps * ages[:-1]),
+        inertia_drift=float((period * (weight[:, 0] ** 2 - 1.0) * feedback).sum()),
         bin=BIN * period,
     )
 
 
-def _range(weights: Array) -> _Range:
-    """Over all loops, (loops, N, 4)."""
-    lower, upper = weights.min(axis=0), weights.max(axis=0)
+def _range(responses: Array) -> _Range:
+    """Compute the range over all loops of responses (loops, N, 4)."""
+    lower, upper = responses.min(axis=0), responses.max(axis=0)
     return _Range(0.5 * (lower + upper), 0.5 * (upper - lower))
 
 
 def _weighted(ranges: list[_Range], scale: float, growth: Array, gather: Callable[[Array], Array]) -> Kernel:
-    """Gathers magnitudes in bins; the middle is the same number in all directions, so it does not grow."""
-    center = sum(scale * np.abs(one.center) for one in ranges)
-    deviation = sum(scale * growth * one.half for one in ranges)
-    largest = sum(scale * growth * (np.abs(one.center) + one.half) for one in ranges)
+    """Gather magnitudes in bins; the centre is the same number in all directions, so its norm does not grow."""
+    center = np.sum([scale * np.abs(one.center) for one in ranges], axis=0)
+    deviation = np.sum([scale * growth * one.half for one in ranges], axis=0)
+    largest = np.sum([scale * growth * (np.abs(one.center) + one.half) for one in ranges], axis=0)
     return Kernel(*(gather(x) for x in (center, deviation, largest)))
 
 
 def _sum_bins(values: Array) -> Array:
-    """Sums of values (N, 4) over bins, (B, 4)."""
+    """Sum values (N, 4) over bins, (B, 4)."""
     return np.add.reduceat(values, np.arange(0, len(values), BIN), axis=0)
 
 
@@ -380,21 +382,27 @@ def _total(kernel: Kernel) -> Kernel:
     return Kernel(kernel.center.sum(axis=0), kernel.deviation.sum(axis=0), kernel.largest.sum(axis=0))
 
 
-def _worst(kernels: list[LoopKernels]) -> LoopKernels:
-    """The largest of each kernel, with the allowance for the grids."""
+def _largest_kernels(kernels: list[LoopKernels]) -> LoopKernels:
+    """Take the largest of each kernel, enlarged by :data:`_GRID_MARGIN`."""
 
     def largest(values: list[Array]) -> Array:
-        result = _GRID_ALLOWANCE * np.max(values, axis=0)
+        result: Array = _GRID_MARGIN * np.max(values, axis=0)
         result.setflags(write=False)
         return result
 
-    def of(name: str) -> Kernel:
-        parts = [getattr(one, name) for one in kernels]
-        return Kernel(*(largest([getattr(part, x) for part in parts]) for x in ("center", "deviation", "largest")))
+    def of(parts: list[Kernel]) -> Kernel:
+        return Kernel(*(largest([getattr(part, x.name) for part in parts]) for x in fields(Kernel)))
 
     return LoopKernels(
-        **{name: of(name) for name in ("rough", "smooth", "step", "velocity_error", "position_error")},
-        **{x: largest([getattr(one, x) for one in kernels]) for x in ("travel", "travel_age", "teeth", "teeth_age")},
-        memory_change=_GRID_ALLOWANCE * max(one.memory_change for one in kernels),
+        residual=of([one.residual for one in kernels]),
+        smooth=of([one.smooth for one in kernels]),
+        step=of([one.step for one in kernels]),
+        velocity_error=of([one.velocity_error for one in kernels]),
+        position_error=of([one.position_error for one in kernels]),
+        variation=largest([one.variation for one in kernels]),
+        variation_age=largest([one.variation_age for one in kernels]),
+        sampling_jumps=largest([one.sampling_jumps for one in kernels]),
+        sampling_jumps_age=largest([one.sampling_jumps_age for one in kernels]),
+        inertia_drift=_GRID_MARGIN * max(one.inertia_drift for one in kernels),
         bin=kernels[0].bin,
     )

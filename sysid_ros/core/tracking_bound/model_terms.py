@@ -1,4 +1,4 @@
-"""How the nominal model and what is uncertain about it act on the tracking errors, at samples of a motion.
+"""Norms of the nominal model and of its uncertainty in the error dynamics, at samples of a motion (step 1).
 
 All of it is linear in the parameters and comes from the Slotine-Li regressor. With ``C(q, x)``, the Christoffel matrix
 at velocity x, ``dH/dq . x = C(q, x) + C(q, x)^T`` and ``C(q, x) y = C(q, y) x``. Everything is measured relative to the
@@ -30,7 +30,26 @@ Array = NDArray[np.float64]
 _STEP = 1e-4
 """Step of the central differences in position [rad]."""
 _MOST_IMPORTANT, _IMPORTANT = 4, 20
-"""Parameters of which the spread is bounded most tightly, and less tightly."""
+"""Number of parameters whose spread is bounded most tightly, and less tightly."""
+
+
+@dataclass(frozen=True)
+class TermStates:
+    """Desired states at S nodes of a motion.
+
+    Attributes:
+        q: Positions, (S, n) [rad].
+        v: Velocities, (S, n) [rad/s].
+        a: Accelerations, (S, n) [rad/s^2].
+        payload: Nominal payloads, (S, 10).
+        payload_rate: Rates at which these change near the nodes, (S, R, 10) [1/s].
+    """
+
+    q: Array
+    v: Array
+    a: Array
+    payload: Array
+    payload_rate: Array
 
 
 @dataclass(frozen=True)
@@ -46,9 +65,9 @@ class ModelTerms:
         torque_rate: Norm of the same derivative times the desired velocity.
         inertia_slope: Of M [(kg m^2)^-1/2].
         inertia_rate: Of M [1/s].
-        payload_rate: Share of that which is due to a nominal payload that changes [1/s].
+        payload_rate: Part of that due to a changing nominal payload [1/s].
         ratio_slope: Of ``E = M^-1 H``.
-        ratio_rate: Of E, but for a nominal payload that changes [1/s].
+        ratio_rate: Of E, without a changing nominal payload [1/s].
         coriolis_slope: Of ``C_0(q, x)``.
         coriolis_rate: Of ``C_0(q, v_d)`` [1/s].
         drag_slope: Of ``C_0(q, x) - C_D(q, x)^T + dM/dx M^-1 D``, which acts on velocity errors.
@@ -78,13 +97,9 @@ def compute_model_terms(
     regressor: TorqueRegressor,
     model: ControlModel,
     uncertainty: InertialUncertainty,
-    q: Array,
-    v: Array,
-    a: Array,
-    payload: Array,
-    payload_rate: Array,
+    states: TermStates,
 ) -> ModelTerms:
-    """Evaluates the terms at samples of a motion.
+    """Evaluate the terms.
 
     Norms are convex, so over the convex hull of the vertices they are largest at one of them.
 
@@ -92,14 +107,11 @@ def compute_model_terms(
         robot: The arm.
         regressor: Its torque, motor side.
         model: Boxes of the friction.
-        uncertainty: What may be wrong with the inertial parameters.
-        q: Positions, (S, n) [rad].
-        v: Velocities, (S, n) [rad/s].
-        a: Accelerations, (S, n) [rad/s^2].
-        payload: Nominal payloads, (S, 10).
-        payload_rate: Rates at which these change near the samples, (S, R, 10) [1/s].
+        uncertainty: Deviation of the true inertial parameters from the nominal ones.
+        states: Where to evaluate them.
     """
     n = robot.n
+    q, v, a, payload, payload_rate = states.q, states.v, states.a, states.payload, states.payload_rate
     theta, center, radius = uncertainty.nominal(payload), uncertainty.center(payload), uncertainty.spread
 
     def nominal(matrices: Array) -> Array:  # (S, l, ...) to (S, ...)
@@ -114,12 +126,12 @@ def compute_model_terms(
 
     ratio_columns = np.moveaxis(inertia_columns(robot, q), -1, 1)  # (S, l, n, n), with the armatures
     inertia = nominal(ratio_columns)
-    factor = np.linalg.inv(np.linalg.cholesky(inertia))  # (S, n, n), M^-1/2
+    factor: Array = np.linalg.inv(np.linalg.cholesky(inertia))  # (S, n, n), M^-1/2
     gradient = _position_gradient(regressor, q, v, a)  # (S, i, j, l)
     # x = factor^T xi with |xi| <= 1 are the velocities of norm one.
     christoffel = np.moveaxis(coriolis_columns(robot, q), -1, 1)  # (S, l, j, n, n)
     coriolis = _along(factor, congruence(factor, christoffel))  # (S, l, x, n, n)
-    xi = np.linalg.solve(np.swapaxes(factor, 1, 2), v[..., None])[..., 0]
+    xi = np.asarray(np.linalg.solve(np.swapaxes(factor, 1, 2), v[..., None])[..., 0], dtype=np.float64)
     coriolis_now = _along(xi[:, None], coriolis)[:, :, 0]
     ratios = congruence(factor, ratio_columns)
     changing = _combine(payload_rate, ratios[:, uncertainty.last])  # dM/dt by the nominal payload, (S, R, n, n)
@@ -166,7 +178,7 @@ def compute_model_terms(
 
 
 def _position_gradient(regressor: TorqueRegressor, q: Array, v: Array, a: Array) -> Array:
-    """Derivative by position of the inertial columns of the motion's torque, (S, i, j, l)."""
+    """Differentiate the inertial columns of the motion's torque by position, (S, i, j, l)."""
     count, n = q.shape
     shifts = _STEP * np.concatenate([np.eye(n), -np.eye(n)])
     shifted = (q[:, None] + shifts).reshape(-1, n)
@@ -176,35 +188,35 @@ def _position_gradient(regressor: TorqueRegressor, q: Array, v: Array, a: Array)
 
 
 def _norm(matrices: Array) -> Array:
-    """Largest singular values of matrices (..., n, n)."""
-    return np.linalg.norm(matrices, ord=2, axis=(-2, -1))
+    """Compute the largest singular values of matrices (..., n, n)."""
+    return np.asarray(np.linalg.norm(matrices, ord=2, axis=(-2, -1)), dtype=np.float64)
 
 
 def _slope(matrices: Array) -> Array:
-    """Bounds the norm of ``sum_x xi_x X_x`` over ``|xi| <= 1`` by that of ``(sum_x X_x X_x^T)^1/2``, X (S, x, n, n)."""
+    """Bound the norm of ``sum_x xi_x X_x`` over ``|xi| <= 1`` by that of ``(sum_x X_x X_x^T)^1/2``, X (S, x, n, n)."""
     return np.sqrt(largest_eigenvalue(np.einsum("...xab,...xcb->...ac", matrices, matrices, optimize=True)))
 
 
 def _combine(weights: Array, matrices: Array) -> Array:
-    """``sum_l w_kl X_l`` of X (S, l, ...), of as many parameters as there are, with weights (S, K, L), (S, K, ...)."""
+    """Compute ``sum_l w_kl X_l``, (S, K, ...), of X (S, l, ...) with the first l of weights (S, K, L)."""
     count, parameters, *shape = matrices.shape
     flat = matrices.reshape(count, parameters, -1)
     return (weights[..., :parameters] @ flat).reshape(count, weights.shape[1], *shape)
 
 
 def _along(directions: Array, matrices: Array) -> Array:
-    """``sum_j d_xj X_lj`` of X (S, l, j, n, n) with directions (S, x, j), (S, l, x, n, n)."""
+    """Compute ``sum_j d_xj X_lj``, (S, l, x, n, n), of X (S, l, j, n, n) with directions (S, x, j)."""
     count, parameters, joints, *shape = matrices.shape
     flat = matrices.reshape(count, parameters, joints, -1)
     return (directions[:, None] @ flat).reshape(count, parameters, directions.shape[1], *shape)
 
 
 def _spread(matrices: Array, radius: Array) -> Array:
-    """Bounds the norm of ``sum_x sum_l xi_x d_l X_lx`` over ``|xi| <= 1`` and ``|d_l| <= radius_l``.
+    """Bound the norm of ``sum_x sum_l xi_x d_l X_lx`` over ``|xi| <= 1`` and ``|d_l| <= radius_l``.
 
     With ``L_l = sum_x X_lx X_lx^T`` and R_l likewise from the right, it is at most ``(|sum_l radius_l L_l^1/2| |sum_l
-    radius_l R_l^1/2|)^1/2``. That is evaluated for the parameters that matter most; for the next ones the cheaper
-    ``(sum_l radius_l w_l |sum_l radius_l L_l / w_l|)^1/2``, which holds for any weights w, and for what matters least
+    radius_l R_l^1/2|)^1/2``. That is evaluated for the parameters with the largest effect; for the next ones the
+    cheaper ``(sum_l radius_l w_l |sum_l radius_l L_l / w_l|)^1/2``, which holds for any weights w, and for the others
     ``sum_l radius_l (tr L_l)^1/2``.
 
     Args:
@@ -225,4 +237,5 @@ def _spread(matrices: Array, radius: Array) -> Array:
     scaled = scaled.transpose(0, 3, 1, 2, 4).reshape(len(scaled), scaled.shape[3], -1)
     products = scaled @ np.swapaxes(scaled, 1, 2)
     middle = np.sqrt(weights @ radius[second] * largest_eigenvalue(products))
-    return np.sqrt(largest[0] * largest[1]) + middle + size[:, rest] @ radius[rest]
+    bound: Array = np.sqrt(largest[0] * largest[1]) + middle + size[:, rest] @ radius[rest]
+    return bound

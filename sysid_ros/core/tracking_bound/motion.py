@@ -1,7 +1,7 @@
-"""A reference motion as samples on the grid of the kernels: what a tracking bound is computed along.
+"""Samples of the reference motion on the grid of the kernels (step 7 of the proof).
 
-With a history the samples begin with what has been executed before; the controller's nominal payload, too, is a
-function of time then.
+With a history the samples begin with the executed part of the predecessors, and the controller's nominal payload, too,
+is a function of time.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ Array = NDArray[np.float64]
 
 Jump = tuple[int, Array, Array]
 Motion = Trajectory | ArrayLike
-"""A trajectory, or a posture (n,) [rad] that is held."""
+"""A trajectory, or a posture (n,) [rad] to hold."""
 
 _REST = 1e-6
 """Start velocity that counts as rest [rad/s]."""
 _CONTINUITY = 1e-6
-"""By how much a motion may miss the state in which the one before is left [rad, rad/s, rad/s^2]."""
+"""Largest difference of a motion's start from the state at the takeover [rad, rad/s, rad/s^2]."""
 _ROUNDING = 1e-9
-"""Relative difference of frequencies and durations that counts as none."""
+"""Relative rounding error of frequencies and durations."""
 _AFTERWARDS = 0.5
-"""Time at rest after a trajectory that is looked at too [s]."""
+"""Time at rest after a trajectory that the bound covers [s]."""
 _HIGHEST_FREQUENCY = 10.0
-"""Of the accelerations of a motion, at most [Hz]."""
+"""Highest frequency in the accelerations of a motion [Hz]."""
 _SAMPLES = 10
-"""Samples of an oscillation, at least: with half as many, bounds may be too small by a fifth instead of by 5 %."""
+"""Least number of samples per oscillation: with half as many, bounds may be too small by a fifth instead of by 5 %."""
 _WAVES = 2.0
-"""Oscillations a polynomial motion counts for: its acceleration, a cubic, changes its sign up to three times."""
+"""Oscillations in a polynomial motion: its acceleration, a cubic, changes its sign up to three times."""
 _STOP_WAVES = 1.0
-"""The same of a stop, where rate and slowdown of the clock are half an oscillation each."""
+"""Oscillations in a stop: rate and slowdown of the clock are half an oscillation each."""
 
 
 @dataclass(frozen=True)
 class MotionSamples:
-    """Nodes of a motion, a step apart; between two nodes lies an interval.
+    """Nodes of a motion, a step apart, with an interval between each two.
 
-    Before the first node the arm rests there, unless the past reaches back further than the loop remembers.
+    Before the first node the arm rests, unless the samples reach back further than the horizon of the kernels.
 
     Attributes:
         q: Positions, (N, n) [rad].
@@ -52,9 +52,9 @@ class MotionSamples:
         payload: Nominal payload of the controller, (N, 10).
         step: Time between nodes [s].
         jumps: Jumps of the acceleration: number of the interval and the accelerations (n,) before and after.
-        past: Number of intervals that have been executed already.
-        payload_goal: Nominal payload the controller was given last, (10,); None for that of the last node.
-        blend_left: Time from the last node until the controller uses that one [s]; negative where it does before.
+        past: Number of intervals that belong to predecessors.
+        payload_goal: Nominal payload the controller is blending to, (10,); None for that of the last node.
+        blend_left: Time from the last node until the controller has reached it [s]; negative if before.
     """
 
     q: Array
@@ -69,32 +69,29 @@ class MotionSamples:
 
     @property
     def goal(self) -> Array:
-        """Nominal payload the controller was given last, (10,)."""
+        """Nominal payload the controller is blending to, (10,)."""
         return self.payload[-1] if self.payload_goal is None else self.payload_goal
 
     def slopes(self, values: Array) -> Array:
-        """Slopes of values (N, ...) over the intervals, (N - 1, ...)."""
-        return np.diff(values, axis=0) / self.step
+        """Compute the slopes of values (N, ...) over the intervals, (N - 1, ...)."""
+        slopes: Array = np.diff(values, axis=0) / self.step
+        return slopes
 
     def every(self, stride: int) -> MotionSamples:
-        """Every few nodes only; the intervals left over at the end are given another node at the last one."""
-        chosen = self.chosen(stride)
+        """Keep every ``stride``-th node and the last one."""
+        last = len(self.q) - 1
+        chosen = np.minimum(np.arange(0, last + stride, stride), last)
         jumps = tuple((interval // stride, before, after) for interval, before, after in self.jumps)
-        parts = (x[chosen] for x in (self.q, self.v, self.a, self.payload))
-        return MotionSamples(*parts, stride * self.step, jumps, self.past // stride)
-
-    def chosen(self, stride: int) -> NDArray[np.intp]:
-        """The nodes that :meth:`every` keeps."""
-        nodes = len(self.q)
-        return np.minimum(np.arange(0, nodes - 1 + stride, stride), nodes - 1)
+        q, v, a, payload = (x[chosen] for x in (self.q, self.v, self.a, self.payload))
+        return MotionSamples(q, v, a, payload, stride * self.step, jumps, self.past // stride)
 
     def last(self, until: int, intervals: int) -> MotionSamples:
-        """At most so many intervals before a node."""
+        """Keep at most ``intervals`` intervals before the node ``until``, as the past of a successor."""
         begin = max(0, until - intervals)
         jumps = tuple((i - begin, before, after) for i, before, after in self.jumps if begin <= i < until)
-        parts = (x[begin : until + 1] for x in (self.q, self.v, self.a, self.payload))
+        q, v, a, payload = (x[begin : until + 1] for x in (self.q, self.v, self.a, self.payload))
         left = self.blend_left + self.step * (len(self.q) - 1 - until)
-        return MotionSamples(*parts, self.step, jumps, until - begin, self.payload_goal, left)
+        return MotionSamples(q, v, a, payload, self.step, jumps, until - begin, self.payload_goal, left)
 
 
 def sample_motion(
@@ -105,34 +102,34 @@ def sample_motion(
     past: MotionSamples | None = None,
     blend_time: float = 0.0,
 ) -> MotionSamples:
-    """Samples a motion.
+    """Sample a motion.
 
     Args:
         motion: Trajectory or posture (n,) [rad].
         n: Number of joints.
         step: Time between samples [s].
         payload: Nominal payload of the controller, (10,); zero if None.
-        past: What has been executed before; the motion starts in its last state.
+        past: Samples of the predecessors; the motion starts in their last state.
         blend_time: Time the controller takes to change its nominal payload [s].
 
     Raises:
         BoundNotAvailable: The motion is too fast for these samples.
-        ParameterOutOfRange: The motion is for another number of joints, not finite, does not start at rest, or not
-            where the past ends.
+        ParameterOutOfRange: The motion is for another number of joints, not finite, or does not start at rest or in
+            the last state of the past.
     """
     payload = np.zeros(10) if payload is None else np.asarray(payload, dtype=float)
-    times, q, v, a, end = _states(motion, n, step, past is not None)
+    times, q, v, a, end = _sample_states(motion, n, step, past is not None)
     rest = np.zeros(n)
-    jumps = [] if end is None else [(end[0], end[1], rest)]
+    jumps: list[Jump] = [] if end is None else [(end[0], end[1], rest)]
     if past is None:
         if np.abs(v[0]).max() > _REST:
             raise ParameterOutOfRange("start velocity [rad/s]", v[0].tolist(), "0: a motion that starts at rest")
-        starts, head = rest, ()
+        starts = rest
         payloads = np.repeat(payload[None], len(q), axis=0)
     else:
         _require_continuity(past, q[0], v[0])
-        starts, head = past.a[-1], past.jumps
-        # A change to the same payload that is under way goes on; to another one, it begins anew from what is in use.
+        starts = past.a[-1]
+        # Blending to the same payload goes on; to another one, it begins anew from the one in use.
         blend_left = past.blend_left if np.array_equal(payload, past.goal) else blend_time
         share = np.minimum(times / blend_left, 1.0) if blend_left > 0.0 else np.ones_like(times)
         payloads = past.payload[-1] + share[:, None] * (payload - past.payload[-1])
@@ -142,30 +139,30 @@ def sample_motion(
     if past is None:
         return MotionSamples(q, v, a, payloads, step, tuple(jumps), payload_goal=payload)
     old = len(past.q) - 1
-    parts = (
+    q, v, a, payloads = (
         np.concatenate([before[:-1], after])
         for before, after in ((past.q, q), (past.v, v), (past.a, a), (past.payload, payloads))
     )
-    jumps = (*head, *((old + i, x, y) for i, x, y in jumps))
-    return MotionSamples(*parts, step, jumps, old, payload, blend_left - times[-1])
+    all_jumps = (*past.jumps, *((old + i, x, y) for i, x, y in jumps))
+    return MotionSamples(q, v, a, payloads, step, all_jumps, old, payload, blend_left - times[-1])
 
 
-def _states(
+def _sample_states(
     motion: Motion, n: int, step: float, is_long: bool
 ) -> tuple[Array, Array, Array, Array, tuple[int, Array] | None]:
-    """Times, states, and, where the motion ends with an acceleration, the interval and that acceleration."""
+    """Return times, states, and, where the motion ends with an acceleration, the interval and that acceleration."""
     if not isinstance(motion, Trajectory):
         q = np.array(motion, dtype=float)
         if q.shape != (n,) or not np.isfinite(q).all():
             raise ParameterOutOfRange("posture [rad]", motion, f"{n} finite numbers")
-        times = step * np.arange(int(np.ceil(_AFTERWARDS / step)) + 1 if is_long else 2)
+        times = step * np.arange(int(np.ceil(_AFTERWARDS / step)) + 1 if is_long else 2, dtype=np.float64)
         still = np.zeros((len(times), n))
         return times, np.tile(q, (len(times), 1)), still, still.copy(), None
     if motion.n != n:
         raise ParameterOutOfRange("number of joints of the trajectory", motion.n, str(n))
     _require_resolved(motion, step)
     count = int(np.ceil((motion.duration + _AFTERWARDS) / step))
-    times = step * np.arange(count + 1)
+    times = step * np.arange(count + 1, dtype=np.float64)
     before_end = np.nextafter(motion.duration, 0.0)
     q, v, a = motion.sample(np.minimum(times, before_end))
     over = times > motion.duration
@@ -175,9 +172,9 @@ def _states(
 
 
 def _require_resolved(motion: Trajectory, step: float) -> None:
-    """What happens between samples is a small part of what happens at them only where the motion is slow enough."""
+    """Refuse motions that change too fast between two samples for the 5 % of margin to cover it."""
     highest = min(_HIGHEST_FREQUENCY, 1.0 / (_SAMPLES * step))
-    sampled = f"samples {1e3 * step:g} ms apart would not show it as it is"
+    sampled = f"samples {1e3 * step:g} ms apart do not resolve it"
     path = motion
     while isinstance(path, BrakedTrajectory):
         _require_long("stops within", path.brake_time, _STOP_WAVES / highest, sampled)
@@ -193,7 +190,7 @@ def _require_resolved(motion: Trajectory, step: float) -> None:
     elif isinstance(path, BezierTrajectory):
         _require_long("lasts", path.duration, _WAVES / highest, sampled)
     else:
-        raise BoundNotAvailable(f"how fast a motion of the kind '{path.kind}' may change is not known")
+        raise BoundNotAvailable(f"the highest frequency of a motion of the kind '{path.kind}' is not known")
 
 
 def _require_long(what: str, duration: float, shortest: float, why: str) -> None:
@@ -204,9 +201,9 @@ def _require_long(what: str, duration: float, shortest: float, why: str) -> None
 def _require_continuity(past: MotionSamples, q: Array, v: Array) -> None:
     for name, end, start in (("position [rad]", past.q[-1], q), ("velocity [rad/s]", past.v[-1], v)):
         if not np.abs(end - start).max() <= _CONTINUITY:
-            raise ParameterOutOfRange(f"start {name}", start.tolist(), f"where the past ends, {end.tolist()}")
+            raise ParameterOutOfRange(f"start {name}", start.tolist(), f"the state at the takeover, {end.tolist()}")
 
 
 def larger_neighbour(values: Array) -> Array:
-    """The larger of the values at the two nodes of each interval, (N, ...) to (N - 1, ...)."""
+    """Return the larger of the values at the two nodes of each interval, (N, ...) to (N - 1, ...)."""
     return np.maximum(values[:-1], values[1:])

@@ -1,4 +1,4 @@
-"""Which payload the controller should take for true while it hardly knows it."""
+"""Choice of the controller's nominal payload while the payload is uncertain."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty, inert
 Array = NDArray[np.float64]
 
 _KEPT = 0.65
-"""The payload that was asked for is kept where the true inertia is at least this share of the nominal one."""
+"""The proposed payload is kept where the true inertia is at least this share of the nominal one."""
 _LEAST = 0.75
-"""Otherwise it is made so light that the true inertia is about this share at least."""
+"""Otherwise the payload is made so light that the true inertia is at least about this share."""
 _LIGHT_GYRATION = 0.03
 """Radius of gyration of the lightest payload that is tried [m]."""
 _WEIGHED_SHARES = (0.04, 0.08, 0.12, 0.16, 0.25)
-"""Shares of the heaviest payload that are tried once the payload has been weighed."""
+"""Shares of the heaviest payload that are tried after weighing."""
 _GAIN = 0.9
-"""A change of the nominal payload takes seconds at rest; it has to make the bounds this much smaller at least."""
+"""Largest cost, relative to the present payload's, that is worth the seconds at rest a change takes."""
 _SHARES = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.17, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
 
 
 def choose_payload(robot: RobotModel, boxes: tuple[Box, Box] | None = None, payload: ArrayLike | None = None) -> Array:
-    """A nominal payload with which the tracking bound is small; give it to the controller and to the bound.
+    """Choose a nominal payload with a small tracking bound, for the controller and for the bound.
 
-    Feedback is shaped by the nominal inertia. Too heavy a payload makes it too strong for a light one: delay and
-    sampling amplify errors. One that is too light only makes it slower. What is wrong with it is learnt anyway.
+    Feedback is shaped by the nominal inertia. A nominal payload that is too heavy makes the gains too high: delay and
+    sampling amplify errors. One that is too light only slows the loop down; the integral state balances its weight.
 
     Args:
         robot: The arm.
         boxes: Boxes of the parameters of arm (14 n,) and payload (10,); the robot's own if None.
-        payload: The best guess, (10,), kept where it is good enough; None as in :meth:`ControlModel.of_boxes`.
+        payload: Proposed payload, (10,), kept where it is good enough; None as in :meth:`ControlModel.of_boxes`.
 
     Returns:
         A payload inside its box, (10,).
@@ -58,7 +58,7 @@ def choose_payload(robot: RobotModel, boxes: tuple[Box, Box] | None = None, payl
 
 
 def _candidates(model: ControlModel, uncertainty: InertialUncertainty) -> list[Array]:
-    """Payloads inside the box between a light one and the mean of the heaviest."""
+    """List payloads inside the box between a light one and the mean of the heaviest."""
     box, heavy = model.payload_box, _heaviest(uncertainty)
     body = uncertainty.theta[uncertainty.last] if uncertainty.payloads.replaces else np.zeros(10)
     mass = max(float(box.lower[0] + body[0]), 0.0)
@@ -69,31 +69,32 @@ def _candidates(model: ControlModel, uncertainty: InertialUncertainty) -> list[A
 
 
 def _heaviest(uncertainty: InertialUncertainty) -> Array:
-    """Mean of the heaviest payloads there may be, (10,)."""
+    """Return the mean of the heaviest payloads in the set, (10,)."""
     upper = uncertainty.payloads.upper[-1]
-    return upper[upper[:, 0] >= upper[:, 0].max()].mean(axis=0)
+    mean: Array = upper[upper[:, 0] >= upper[:, 0].max()].mean(axis=0)
+    return mean
 
 
 def _ratios(robot: RobotModel, options: list[InertialUncertainty], payload: Array) -> tuple[float, float]:
-    """Smallest and largest inertia ratio at the home posture; no range at all where no arm has this payload."""
+    """Bound the inertia ratio at the home posture; (0, inf) where the nominal inertia is not positive."""
     try:
         ranges = [inertia_ratios(robot, one, robot.home[None], payload[None]) for one in options]
-    except np.linalg.LinAlgError:  # the nominal inertia is not positive
+    except np.linalg.LinAlgError:
         return 0.0, np.inf
     return max(float(low[0]) for low, _ in ranges), min(float(high[0]) for _, high in ranges)
 
 
 def weighed_payload(robot: RobotModel, boxes: tuple[Box, Box], present: ArrayLike, posture: ArrayLike) -> Array:
-    """The nominal payload for motions to come, when the payload has been weighed and the arm still rests.
+    """Choose the nominal payload for the next motions after weighing, while the arm still rests.
 
-    A small share of the heaviest payload there may be: its weight is learnt anyway, and its inertia makes the feedback
-    of light joints stronger just where an unknown payload slows it down. Which share is best is found by the bounds
-    themselves: of the torque of feedback and of the position errors while the posture is held.
+    A small share of the heaviest possible payload: the integral state balances its weight, and its inertia raises the
+    gains of light joints just where an unknown payload slows them down. The best share has the least product of the
+    bounds of feedback torque and position error in holding the posture.
 
     Args:
         robot: The arm.
         boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
-        present: What the controller takes for true now, (10,); kept where no other payload is clearly better.
+        present: Present nominal payload, (10,); kept where no other one is clearly better.
         posture: Posture, (n,) [rad].
     """
     posture, present = np.asarray(posture, dtype=float), np.array(present, dtype=float)
@@ -117,12 +118,12 @@ def weighed_payload(robot: RobotModel, boxes: tuple[Box, Box], present: ArrayLik
 def best_payload(
     robot: RobotModel, boxes: tuple[Box, Box], candidates: Sequence[ArrayLike], posture: ArrayLike
 ) -> Array:
-    """The nominal payload with which feedback needs the smallest share of the torque limits to hold a posture.
+    """Select the nominal payload with the smallest bound of feedback torque in holding, relative to the limits.
 
     Args:
         robot: The arm.
         boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
-        candidates: Payloads, (10,) each; the first is kept where no bound says anything.
+        candidates: Payloads, (10,) each; the first is taken where none has a bound.
         posture: Posture, (n,) [rad].
     """
 

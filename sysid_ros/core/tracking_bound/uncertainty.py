@@ -1,6 +1,6 @@
-"""What may be wrong with the inertia of a model: the arm's parameters in a box, the last body in a smaller set.
+"""Uncertainty of the inertial parameters: the arm's in a box, the payload's in a smaller set (step 2 of the proof).
 
-Parameters are ordered as ``[inertial (10 n) | armature (n)]`` here: what the inertia depends on.
+Here parameters are ordered as ``[inertial (10 n) | armature (n)]``: those that the inertia depends on.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Array = NDArray[np.float64]
 
 
 class Vertices:
-    """Points about a center.
+    """Vertices of a set of payload parameters about its center, for maxima of convex functions over the set.
 
     Args:
-        offsets: Differences to the center, (K, 10).
+        offsets: Differences from the center, (K, 10).
     """
 
     def __init__(self, offsets: Array):
@@ -36,16 +36,16 @@ class Vertices:
         self._products = factors[:, self._rows] * factors[:, self._columns]  # (K, P (P + 1) / 2)
 
     def largest_norm(self, center: Array, parts: Array) -> Array:
-        """Bounds the norm of ``sum_x xi_x X_x`` over ``|xi| <= 1`` by that of ``(sum_x X_x X_x^T)^1/2``.
+        """Bound the norm of ``sum_x xi_x X_x`` over ``|xi| <= 1`` by that of ``(sum_x X_x X_x^T)^1/2``.
 
-        Of a single matrix, which makes it one of a single x, that is its largest singular value.
+        For a single x that is the largest singular value of X.
 
         Args:
             center: X of the center, (S, x, n, n).
             parts: X by parameter of the last body, (S, 10, x, n, n).
 
         Returns:
-            The largest of any vertex, (S,).
+            The largest over all vertices, (S,).
         """
         count, _, n, _ = center.shape
         # As (S, l, a, x b), so that a product sums over x.
@@ -56,7 +56,7 @@ class Vertices:
         return np.sqrt(largest_of_any(squares.reshape(count, -1, n, n)))
 
     def largest_length(self, center: Array, parts: Array, metric: Array) -> Array:
-        """Largest length ``(x^T M x)^1/2`` of any vertex, (T,), of vectors x.
+        """Compute the largest length ``(x^T M x)^1/2`` over all vertices, (T,), of vectors x.
 
         Args:
             center: x of the center, (T, n).
@@ -65,17 +65,19 @@ class Vertices:
         """
         several = np.concatenate([center[..., None], parts[..., self._used]], axis=2)
         squares = self._combine((np.swapaxes(several, 1, 2) @ metric @ several)[..., None])
-        return np.sqrt(np.maximum(squares[..., 0].max(axis=1), 0.0))
+        lengths: Array = np.sqrt(np.maximum(squares[..., 0].max(axis=1), 0.0))
+        return lengths
 
     def largest_entries(self, center: Array, parts: Array) -> Array:
-        """Largest magnitude of each entry of any vertex, (T, n); arguments as of :meth:`largest_length`."""
+        """Compute the largest magnitude of each entry over all vertices, (T, n); see :meth:`largest_length`."""
         if not self._used.size:
             return np.abs(center)
         several = self._offsets @ np.swapaxes(parts[..., self._used], 1, 2)  # (T, K, n)
-        return np.maximum(several.max(axis=1) + center, -(several.min(axis=1) + center))
+        largest: Array = np.maximum(several.max(axis=1) + center, -(several.min(axis=1) + center))
+        return largest
 
     def _combine(self, products: Array) -> Array:
-        """``sum_lm o_kl o_km P_lm`` for each vertex, (S, K, r), of products P (S, l, m, r)."""
+        """Compute ``sum_lm o_kl o_km P_lm`` for each vertex, (S, K, r), of products P (S, l, m, r)."""
         upper = products[:, self._rows, self._columns]
         others = self._rows != self._columns
         upper[:, others] += products[:, self._columns[others], self._rows[others]]
@@ -86,21 +88,21 @@ _MOMENTS = slice(4, 10)
 _DIAGONAL = [4, 6, 9]
 _PRODUCTS = ((5, 4, 6, 9), (7, 4, 9, 6), (8, 6, 9, 4))  # Ixy: Ixx, Iyy, and the moment about the third axis, ...
 _WIDE = 0.5
-"""Half widths of the moments of inertia, in units of their largest trace, from which only their signs count."""
+"""Sum of the radii of the moments of inertia, in units of their largest trace, from which the box is not used."""
 _PAD = 1e-12
 """Relative rounding allowance."""
 
 
 @dataclass(frozen=True)
 class PayloadSet:
-    """Enclosures of a set P of parameters (10,) that add to those of the last body, or replace them.
+    """Enclosures of a set P of payload parameters (10,), to be added to those of the last body.
 
     Attributes:
-        replaces: Whether they are those of the last body and its payload together.
+        replaces: Whether P holds the last body and its payload together, and replaces the last body instead.
         vertices: Every member of P is in the convex hull of these, plus ``+- radius``, (K, 10).
         radius: (10,).
         lower: Every member has at least the kinetic energy of some convex combination of these, (K, 10).
-        upper: And at most that of some convex combination of these, for each of O enclosures, (O, K, 10).
+        upper: Every member has at most that of some convex combination of these, for O enclosures, (O, K, 10).
     """
 
     replaces: bool
@@ -111,14 +113,14 @@ class PayloadSet:
 
     @classmethod
     def of_shape(cls, mass: tuple[float, float], shape: PayloadShape) -> PayloadSet:
-        """Every object with a mass in a range and this shape.
+        """Enclose all objects with a mass in a range and a given shape.
 
         Let c be a convex combination of the corners of its box with weights that are products over the axes. The same
-        combination of ``c_i c_j`` is exact, and that of ``c_i^2`` exceeds it by 0 to ``d_i^2``, d the half widths.
+        combination of ``c_i c_j`` is exact, and that of ``c_i^2`` exceeds it by 0 to ``d_i^2``, with d the radii.
 
         Args:
             mass: Smallest and largest mass [kg].
-            shape: What else is known.
+            shape: Box of the CoM and radius of gyration.
         """
         corners = [np.array(corner) for corner in product(*zip(shape.com.lower, shape.com.upper, strict=True))]
         excess = shape.com.radius**2
@@ -139,7 +141,7 @@ class PayloadSet:
 
     @classmethod
     def of_box(cls, box: Box, replaces: bool) -> PayloadSet:
-        """Every body in a box."""
+        """Enclose all bodies in a box."""
         box = tighten(box)
         center, radius = box.center, box.radius
         first = np.array(list(product(*zip(box.lower[:4], box.upper[:4], strict=True))))
@@ -155,14 +157,14 @@ class PayloadSet:
 
 
 def _combine(first: Array, moments: list[Array]) -> Array:
-    """Every mass and first moment (C, 4) with every matrix of moments of inertia (3, 3), (K, 10)."""
+    """Combine every mass and first moment (C, 4) with every matrix of moments of inertia (3, 3), (K, 10)."""
     second = np.array([pack(0.0, np.zeros(3), inertia)[4:] for inertia in moments])
     rows = np.concatenate([np.tile(first, (len(second), 1)), np.repeat(second, len(first), axis=0)], axis=1)
     return np.unique(rows, axis=0)
 
 
 def _moments_of_trace(trace: float) -> list[Array]:
-    """Moments of inertia of which those of all bodies with ``tr(S)`` up to this are convex combinations.
+    """List moments of inertia of which those of all bodies with ``tr(S)`` up to ``trace`` are convex combinations.
 
     ``S >= 0`` has ``|S_ij| <= (S_ii + S_jj) / 2``; this bound is linear in the diagonal, which lies in a simplex.
     """
@@ -178,7 +180,7 @@ def _moments_of_trace(trace: float) -> list[Array]:
 
 
 def tighten(box: Box) -> Box:
-    """The box of the bodies in a box of ten parameters, or somewhat more than it.
+    """Tighten a box of ten parameters with the conditions that every body in it fulfils.
 
     With second moments ``S = tr(I)/2 1 - I >= 0``: diagonal entries of I are not negative and obey the triangle
     inequality, and ``|Ixy| = |Sxy| <= (Sxx + Syy)/2 = Izz/2``.
@@ -195,19 +197,19 @@ def tighten(box: Box) -> Box:
         upper[index] = min(upper[index], 0.5 * upper[third])
         lower[index] = max(lower[index], -0.5 * upper[third])
     if not np.all(lower <= upper):
-        return box  # there is no body in it; nothing that is said about its bodies is wrong
+        return box  # it contains no body, so any statement about its bodies is true
     return Box(lower, upper)
 
 
 def candidate_sets(model: ControlModel, last_body: Box) -> list[PayloadSet]:
-    """Enclosures of the payload of a model; all are valid.
+    """List enclosures of the payload of a model; each of them is valid.
 
     Args:
         model: Its payload box, and shape if it has one.
         last_body: Box of the parameters of the last body without payload, (10,).
     """
     box = model.payload_box
-    if box.lower[0] < 0.0:  # only together with the last body is it a body
+    if box.lower[0] < 0.0:  # it is a body only together with the last one
         return [PayloadSet.of_box(box + last_body, True)]
     sets = [PayloadSet.of_box(box, False)]
     shape = None if model.shape is None else _narrowed(model.shape, box)
@@ -217,7 +219,7 @@ def candidate_sets(model: ControlModel, last_body: Box) -> list[PayloadSet]:
 
 
 def _narrowed(shape: PayloadShape, box: Box) -> PayloadShape | None:
-    """The shape with the CoM that a box of parameters allows; None where the two have nothing in common."""
+    """Intersect the CoM of a shape with that of a box of parameters; None where they are disjoint."""
     lightest, heaviest = float(box.lower[0]), float(box.upper[0])
     if lightest <= 0.0:
         return shape
@@ -229,13 +231,13 @@ def _narrowed(shape: PayloadShape, box: Box) -> PayloadShape | None:
 
 @dataclass(frozen=True)
 class InertialUncertainty:
-    """The true inertial parameters: ``arm +- radius``, and a member of ``payloads`` added to the last body.
+    """Set of the true inertial parameters: ``arm +- radius``, with a member of ``payloads`` added to the last body.
 
     Attributes:
         theta: Nominal parameters of the arm without payload, (11 n,).
         arm: Middle of the box of the arm's, (11 n,); zero for the last body where ``payloads`` replaces it.
-        radius: Half widths, (11 n,), likewise.
-        payloads: Set of what the last body may carry, or be.
+        radius: Radii of that box, (11 n,), likewise.
+        payloads: Set of payloads, or of last bodies with payload.
         last: Entries of the last body.
     """
 
@@ -247,7 +249,7 @@ class InertialUncertainty:
 
     @classmethod
     def of(cls, robot: RobotModel, model: ControlModel, payloads: PayloadSet) -> InertialUncertainty:
-        """With one of the sets that :func:`inertial_uncertainties` offers."""
+        """Build the set for one enclosure of the payload."""
         last = robot.inertial_slice(robot.n)
         lower, upper = (inertial(robot, bound) for bound in (model.theta_box.lower, model.theta_box.upper))
         box = Box(lower, upper)
@@ -257,37 +259,37 @@ class InertialUncertainty:
         return cls(inertial(robot, model.theta), arm, radius, payloads, last)
 
     def nominal(self, payload: Array) -> Array:
-        """Nominal parameters with nominal payloads (S, 10), (S, 11 n)."""
+        """Return the nominal parameters with nominal payloads (S, 10), (S, 11 n)."""
         total = np.repeat(self.theta[None], len(payload), axis=0)
         total[:, self.last] += payload
         return total
 
     def center(self, payload: Array) -> Array:
-        """Deviation of the middle of the vertices from the nominal parameters with payloads (S, 10), (S, 11 n)."""
+        """Compute the deviation of the set's center from the nominal parameters with payloads (S, 10), (S, 11 n)."""
         values = self.arm - self.nominal(payload)
         values[:, self.last] += self.payloads.vertices.mean(axis=0)
         return values
 
     @cached_property
     def vertices(self) -> Vertices:
-        """The vertices about their middle."""
+        """Vertices of the payload set about their mean."""
         return Vertices(self.payloads.vertices - self.payloads.vertices.mean(axis=0))
 
     @property
     def spread(self) -> Array:
-        """Half widths about the vertices, (11 n,)."""
+        """Radii about the vertices, (11 n,)."""
         radius = self.radius.copy()
         radius[self.last] += self.payloads.radius
         return radius
 
 
 def inertial_uncertainties(robot: RobotModel, model: ControlModel) -> list[InertialUncertainty]:
-    """Descriptions of what may be wrong with a model, each of them valid."""
+    """List enclosures of the true inertial parameters; each of them is valid."""
     last = robot.inertial_slice(robot.n)
     body = Box(model.theta_box.lower[last], model.theta_box.upper[last])
     return [InertialUncertainty.of(robot, model, payloads) for payloads in candidate_sets(model, body)]
 
 
 def inertial(robot: RobotModel, theta: Array) -> Array:
-    """The parameters the inertia depends on, (11 n,), of parameters (14 n,)."""
+    """Select the parameters the inertia depends on, (11 n,), of parameters (14 n,)."""
     return np.concatenate([theta[: INERTIAL * robot.n], robot.friction(theta)[:, 2]])

@@ -12,7 +12,7 @@ from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.core.tracking_bound.disturbance import bound_friction, bound_torques, compute_smooth
+from sysid_ros.core.tracking_bound.disturbance import bound_friction, bound_torques, compute_smooth_disturbance
 from sysid_ros.core.tracking_bound.motion import sample_motion
 from sysid_ros.core.tracking_bound.uncertainty import inertial_uncertainties, tighten
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
@@ -30,7 +30,7 @@ def smooth_of(robot, model, samples):
     inertia = PassiveDynamics(robot, model.total).inertia(samples.q)
     (uncertainty,) = inertial_uncertainties(robot, model)
     regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    return inertia, compute_smooth(regressor, model, uncertainty, RobustSettings(), samples, inertia)
+    return inertia, compute_smooth_disturbance(regressor, model, uncertainty, RobustSettings(), samples, inertia)
 
 
 def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, boxed, tools):
@@ -73,7 +73,7 @@ def test_a_nominal_payload_that_changes_moves_the_model_error(robot, boxed):
     )
     (uncertainty,) = inertial_uncertainties(robot, model)
     regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    smooth = compute_smooth(regressor, model, uncertainty, RobustSettings(), samples, inertia)
+    smooth = compute_smooth_disturbance(regressor, model, uncertainty, RobustSettings(), samples, inertia)
     true = PassiveDynamics(robot, add_payload(model.theta, 1.05 * model.payload)).gravity(robot.home)
     signal = np.stack(
         [

@@ -1,4 +1,4 @@
-"""The kernels of one mode against a loop simulated step by step with other code."""
+"""The sampled closed-loop responses against a loop simulated step by step with other code."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def weights(settings, ratio, output, count, **conditions):
 @pytest.mark.parametrize(("delay", "is_difference"), [(0.0, False), (1e-3, False), (0.0, True), (1e-3, True)])
 def test_worst_disturbance_reaches_the_kernel_of_a_known_inertia(delay, is_difference):
     settings = RobustSettings(120.0, 9.0, 6.0, delay=delay)
-    kernel = loop_kernels(settings, (1.0, 1.0), 0.0, is_difference=is_difference).rough
+    kernel = loop_kernels(settings, (1.0, 1.0), 0.0, is_difference=is_difference).residual
     count = 1800
     for output in (POSITION, VELOCITY):
         # The sign of the impulse response, backwards in time, is the worst disturbance there is.
@@ -72,19 +72,19 @@ def test_worst_disturbance_reaches_the_kernel_of_a_known_inertia(delay, is_diffe
         assert reached > 0.93 * bound
 
 
-def test_where_only_positions_are_measured_a_disturbance_makes_no_step():
-    """Positions are continuous, so is what feedback makes of them: the teeth are rounding errors."""
-    teeth, others = (
-        loop_kernels(SETTINGS, (0.5, 3.0), 0.0, is_difference=one).teeth.sum(axis=0) for one in (True, False)
+def test_where_only_positions_are_measured_the_response_has_no_sampling_jumps():
+    """Positions are continuous, so is the feedback computed from them: the jumps are rounding errors."""
+    jumps, others = (
+        loop_kernels(SETTINGS, (0.5, 3.0), 0.0, is_difference=one).sampling_jumps.sum(axis=0) for one in (True, False)
     )
-    assert np.all(teeth < 1e-10 * others)
+    assert np.all(jumps < 1e-10 * others)
 
 
 def test_no_disturbance_exceeds_the_largest_kernel():
     rng = np.random.default_rng(0)
     lower, upper = 0.5, 3.0
     kernels = loop_kernels(SETTINGS, (lower, upper), 0.0)
-    largest = kernels.rough.largest.sum(axis=0)
+    largest = kernels.residual.largest.sum(axis=0)
     reached = np.zeros(4)
     for _ in range(12):
         ratio, delay = rng.uniform(lower, upper), rng.choice([0.0, 0.3e-3, 0.5e-3, 1e-3])
@@ -98,14 +98,14 @@ def test_no_disturbance_exceeds_the_largest_kernel():
 
 
 def test_a_loop_outside_the_interval_is_not_covered():
-    largest = loop_kernels(SETTINGS, (0.9, 1.1), 0.0).rough.largest.sum(axis=0)
+    largest = loop_kernels(SETTINGS, (0.9, 1.1), 0.0).residual.largest.sum(axis=0)
     worst = np.repeat(np.sign(weights(SETTINGS, 5.0, POSITION, 2500))[::-1], FINE)
     assert np.abs(simulate(SETTINGS, 5.0, worst)[:, POSITION]).max() > largest[POSITION]
 
 
 def test_deviation_is_half_of_the_largest_difference_of_two_loops():
     """Two loops differ by at most twice the deviation; for the worst disturbance two of them do."""
-    kernel = loop_kernels(SETTINGS, (0.7, 3.0), 0.0).rough
+    kernel = loop_kernels(SETTINGS, (0.7, 3.0), 0.0).residual
     limits = 2.0 * kernel.deviation.sum(axis=0)
     count = 1500
     ratios = (0.7, 1.0, 1.7, 3.0)
@@ -124,7 +124,7 @@ def test_deviation_is_half_of_the_largest_difference_of_two_loops():
 def test_center_and_deviation_bound_every_loop_in_every_mixture_of_two_directions():
     """Two joints whose inertia is a turned mixture of two ratios, and disturbances of both: each joint on its own."""
     rng = np.random.default_rng(1)
-    kernel = loop_kernels(SETTINGS, (0.7, 3.0), 0.0).rough
+    kernel = loop_kernels(SETTINGS, (0.7, 3.0), 0.0).residual
     center, deviation = kernel.center.sum(axis=0), kernel.deviation.sum(axis=0)
     reached = np.zeros(3)
     for ratios in ((0.7, 3.0), (0.7, 1.2), (1.2, 3.0)):
@@ -198,12 +198,12 @@ def test_errors_of_successive_differences_cancel():
         assert 0.95 * known[output] < np.abs(reached).max() <= known[output]
 
 
-def test_growth_weights_the_past():
+def test_growth_weights_older_inputs():
     plain, grown = (loop_kernels(SETTINGS, (0.8, 1.2), growth) for growth in (0.0, 1.0))
-    assert np.all(grown.rough.deviation >= plain.rough.deviation)
-    ages = plain.bin * (np.arange(len(plain.travel)) + 1.0)
-    assert np.all(grown.rough.deviation <= np.exp(ages)[:, None] * plain.rough.deviation * 1.0001)
-    np.testing.assert_array_equal(grown.rough.center, plain.rough.center)
+    assert np.all(grown.residual.deviation >= plain.residual.deviation)
+    ages = plain.bin * (np.arange(len(plain.variation)) + 1.0)
+    assert np.all(grown.residual.deviation <= np.exp(ages)[:, None] * plain.residual.deviation * 1.0001)
+    np.testing.assert_array_equal(grown.residual.center, plain.residual.center)
 
 
 def test_an_unstable_loop_has_no_bound():
@@ -211,5 +211,5 @@ def test_an_unstable_loop_has_no_bound():
         loop_kernels(RobustSettings(bandwidth=150.0), (0.1, 1.0), 0.0)
     with pytest.raises(BoundNotAvailable, match="smallest possible inertia is not positive"):
         loop_kernels(RobustSettings(), (-0.2, 1.0), 0.0)
-    with pytest.raises(BoundNotAvailable, match="forgets disturbances too slowly"):
+    with pytest.raises(BoundNotAvailable, match="disturbances decay too slowly"):
         loop_kernels(RobustSettings(), (0.5, 1.0), 20.0)

@@ -10,7 +10,7 @@ from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.core.tracking_bound.model_terms import compute_model_terms
+from sysid_ros.core.tracking_bound.model_terms import TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.uncertainty import inertial_uncertainties
 
 STEP = 1e-5
@@ -25,7 +25,8 @@ def case(robot):
     uncertainty = inertial_uncertainties(robot, model)[-1]
     nominal = np.tile(model.payload, (3, 1))
     regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    terms = compute_model_terms(robot, regressor, model, uncertainty, q, v, a, nominal, np.zeros((3, 1, 10)))
+    states = TermStates(q, v, a, nominal, np.zeros((3, 1, 10)))
+    terms = compute_model_terms(robot, regressor, model, uncertainty, states)
     return model, (q, v, a), terms
 
 

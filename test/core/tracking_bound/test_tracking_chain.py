@@ -202,11 +202,11 @@ def test_histories_that_do_not_fit_are_refused(robot):
         bound.until(0.503)
     with pytest.raises(ParameterOutOfRange, match=r"a multiple of 0.01 up to 1.5"):
         bound.until(7.0)
-    with pytest.raises(ParameterOutOfRange, match="start position .* where the past ends"):
+    with pytest.raises(ParameterOutOfRange, match="start position .* the state at the takeover"):
         bound_motion(robot, boxes, model.payload, robot.home + 0.01, bound.until(0.5))
     with pytest.raises(ParameterOutOfRange, match="controller of the history"):
         settings = RobustSettings(bandwidth=100.0)
         bound_motion(robot, boxes, model.payload, robot.home, bound.until(0.5), settings)
     moving = BezierTrajectory(robot.home, np.full(robot.n, 0.1), np.zeros(robot.n), robot.home, 3.0)
-    with pytest.raises(ParameterOutOfRange, match="start velocity .* where the past ends"):
+    with pytest.raises(ParameterOutOfRange, match="start velocity .* the state at the takeover"):
         bound_motion(robot, boxes, model.payload, moving, bound.until(0.5))
