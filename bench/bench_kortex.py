@@ -137,14 +137,14 @@ def fault_row(model: LoopModel, seconds: float, name: str, faults: NetworkFaults
             seen = emulated.finish()
     counted = [
         health[what]
-        for what in ("replies missing", "replies late or repeated", "datagrams malformed", "readings not believed")
+        for what in ("replies missing", "replies late or repeated", "datagrams malformed", "readings not plausible")
     ]
     survived = "yes" if is_alive and seen.is_safe else "NO"
     return [name, *counted, lost, seen.ended, mode.name, seen.speed, survived]
 
 
 def run_faults(model: LoopModel, seconds: float) -> None:
-    columns = ["fault, both directions", "replies missing", "late, repeated", "malformed", "not believed", "arm lost"]
+    columns = ["fault, both directions", "replies missing", "late, repeated", "malformed", "not plausible", "arm lost"]
     columns += ["faults", "last mode", "largest speed / limit", "survived"]
     title = f"Fault campaign: {seconds:g} s each, moving to and fro; seen by the client"
     print_campaign(partial(fault_row, model, seconds), columns, title)

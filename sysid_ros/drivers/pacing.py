@@ -28,6 +28,10 @@ class Pacer:
     def __init__(self, period: float, catches_up: bool):
         self._period_ns = round(period * 1e9)
         self._catches_up = catches_up
+        self.restart()
+
+    def restart(self) -> None:
+        """Let the first deadline be one period from now."""
         self._deadline_ns = time.monotonic_ns()
 
     def wait(self) -> float:

@@ -7,6 +7,7 @@ is exact. An arm outside it has another payload, mount, zero of its sensors or s
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,13 +15,13 @@ from typing import Protocol
 import numpy as np
 import pinocchio as pin
 
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import EffortMeaning, JointLimits, RobotModel
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 
 _SLACK = 1e-9
 
 
-class GravityTestFailed(ArmError):
+class GravityCheckFailed(ArmError):
     """The measured torques of the resting arm are not those of its model; nothing may move.
 
     Args:
@@ -33,11 +34,11 @@ class GravityTestFailed(ArmError):
         self.reason = reason
         self.joint = joint
         self.is_contradiction = is_contradiction
-        super().__init__(f"static gravity test: {reason}")
+        super().__init__(f"static gravity check: {reason}")
 
 
 @dataclass(frozen=True)
-class GravityTest:
+class GravityCheck:
     """What was compared.
 
     Attributes:
@@ -77,7 +78,7 @@ def static_effort_interval(robot: RobotModel, q: Array) -> tuple[Array, Array]:
     return center - radius, center + radius
 
 
-def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityTest:
+def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityCheck:
     """Compares the efforts of the resting arm with its model.
 
     Args:
@@ -86,7 +87,7 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityTest:
         tau: Mean efforts in joint direction, (n,) [Nm].
 
     Raises:
-        GravityTestFailed: An effort is outside its interval, or the posture tells nothing about the sign.
+        GravityCheckFailed: An effort is outside its interval, or the posture tells nothing about the sign.
     """
     sensors = robot.sensors
     lower, upper = static_effort_interval(robot, q)
@@ -101,7 +102,7 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityTest:
         hint = "payload, mount, tool or torque offsets are not as configured"
         if reversed_excess.max() <= 0.0:
             hint = "with the opposite sign all joints would agree: check sensors.effort_sign"
-        raise GravityTestFailed(
+        raise GravityCheckFailed(
             f"{robot.joint_names[joint]} measures {tau[joint]:.2f} Nm at rest, its model allows "
             f"{lower[joint]:.2f} to {upper[joint]:.2f} Nm (+- {error[joint]:.2f} Nm of the sensor); {hint}",
             robot.joint_names[joint],
@@ -109,18 +110,20 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityTest:
     is_proven = bool(reversed_excess.max() > 0.0)
     if not is_proven:
         heaviest = int(np.abs(tau).argmax())
-        raise GravityTestFailed(
+        raise GravityCheckFailed(
             f"no joint carries enough in this posture to tell the sign of the torques ({robot.joint_names[heaviest]}, "
             f"the most loaded, {tau[heaviest]:.2f} Nm); stretch the arm out and try again",
             robot.joint_names[heaviest],
             is_contradiction=False,
         )
-    return GravityTest(tau, lower, upper, is_proven)
+    return GravityCheck(tau, lower, upper, is_proven)
 
 
-REST_SPREAD = 1e-3
+_REST_SPREAD = 1e-3
 """How much positions of a resting arm may differ [rad]."""
-HOLD_DAMPING = 0.25
+_FEWEST = 10
+"""Measurements of a resting arm that are averaged at least."""
+_HOLD_DAMPING = 0.25
 """Damping while the arm is tested under torque, in fractions of torque limit over speed limit."""
 _LARGEST_SHARE = 0.9
 """Largest effort at rest, over the torque limit. What is left is for the error of the effort and for damping."""
@@ -140,6 +143,140 @@ class TakeoverRefused(ArmError):
     def __init__(self, reason: str):
         self.reason = reason
         super().__init__(f"the arm is not taken over: {reason}")
+
+
+class RestMonitor:
+    """The latest measurements of an arm that something else holds.
+
+    Args:
+        robot: The arm.
+        seconds: How long it has to rest [s].
+        period: Time between two measurements [s].
+    """
+
+    def __init__(self, robot: RobotModel, seconds: float, period: float):
+        self._robot, self._period = robot, period
+        length = max(_FEWEST, round(seconds / period))
+        self._positions: deque[Array] = deque(maxlen=length)
+        self._efforts: deque[Array] = deque(maxlen=length)
+
+    def add(self, q: Array, tau: Array) -> bool:
+        """Add a measurement.
+
+        Args:
+            q: Positions, (n,) [rad].
+            tau: Efforts in joint direction, (n,) [Nm].
+
+        Returns:
+            Whether the arm has rested for the whole time.
+        """
+        self._positions.append(q)
+        self._efforts.append(tau)
+        return self.is_full and find_motion(self._robot, self._spread, self._seconds) is None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are measurements of the whole time."""
+        return len(self._positions) == self._positions.maxlen
+
+    def find_motion(self) -> str | None:
+        """Return which joint moves, and by how much; None if the arm rests."""
+        return find_motion(self._robot, self._spread, self._seconds)
+
+    def check(self) -> tuple[Array, Array]:
+        """Check that the arm can be held by torques, see :func:`check_rest`.
+
+        Returns:
+            Mean positions (n,) [rad] and efforts in joint direction (n,) [Nm].
+
+        Raises:
+            TakeoverRefused: Torque limits are too low to hold it.
+            GravityCheckFailed: The efforts do not balance gravity.
+        """
+        q, tau = np.mean(self._positions, axis=0), np.mean(self._efforts, axis=0)
+        check_rest(self._robot, q, tau)
+        return q, tau
+
+    @property
+    def _spread(self) -> Array:
+        return np.ptp(self._positions, axis=0)
+
+    @property
+    def _seconds(self) -> float:
+        return len(self._positions) * self._period
+
+
+def find_motion(robot: RobotModel, spread: Array, seconds: float) -> str | None:
+    """Return which joint moves, and by how much; None if the arm rests.
+
+    Args:
+        robot: Joint names.
+        spread: How much positions differed, (n,) [rad].
+        seconds: In which time [s].
+    """
+    joint = int(spread.argmax())
+    if spread[joint] <= _REST_SPREAD:
+        return None
+    return f"{robot.joint_names[joint]} moves: {spread[joint]:.4f} rad in {seconds:g} s"
+
+
+def check_rest(robot: RobotModel, q: Array, tau: Array) -> None:
+    """Check what must hold before torque control begins: the static gravity check, and a reserve of torque.
+
+    Args:
+        robot: The arm.
+        q: Mean positions at rest, (n,) [rad].
+        tau: Mean efforts at rest in joint direction, (n,) [Nm].
+
+    Raises:
+        GravityCheckFailed: The efforts do not balance gravity.
+        TakeoverRefused: Torque limits are too low to hold the arm.
+    """
+    check_gravity(robot, q, tau)
+    require_holdable(robot, tau)
+
+
+class HoldingTorque:
+    """Torques that keep an arm where it is: those it was measured to need, damping, and a little stiffness.
+
+    Args:
+        limits: Limits of torque and speed, which set the gains.
+        q: Where, (n,) [rad]; attribute too.
+        effort: Torques that balance it there, in joint direction, (n,) [Nm].
+        stiffness: Torque limits per radian [1/rad].
+    """
+
+    def __init__(self, limits: JointLimits, q: Array, effort: Array, stiffness: float = 0.0):
+        self.q, self._effort = np.array(q), np.array(effort)
+        self._limit = limits.tau_max
+        self._stiffness = stiffness * limits.tau_max
+        self._damping = _HOLD_DAMPING * limits.tau_max / limits.v_max
+
+    def compute(self, q: Array, v: Array, extra: float = 0.0) -> Array:
+        """Return the torque, (n,) [Nm], with ``extra`` [Nm] added to the last joint."""
+        tau = self._effort + self._stiffness * (self.q - q) - self._damping * v
+        tau[-1] += extra
+        return np.clip(tau, -self._limit, self._limit)
+
+    def require_still(self, robot: RobotModel, q: Array, allowed: float, question: str) -> None:
+        """Check that the arm is where it should be kept.
+
+        Args:
+            robot: Joint names.
+            q: Positions, (n,) [rad].
+            allowed: Largest distance [rad].
+            question: What to ask the user where it is not.
+
+        Raises:
+            TakeoverRefused: It has moved too far.
+        """
+        drift = np.abs(q - self.q)
+        joint = int(drift.argmax())
+        if drift[joint] > allowed:
+            raise TakeoverRefused(
+                f"{robot.joint_names[joint]} moved by {drift[joint]:.4f} rad under the torque that balances it "
+                f"(allowed {allowed:g} rad): {question}"
+            )
 
 
 class HoldSettings(Protocol):
@@ -202,21 +339,12 @@ def hold_and_probe(
     Raises:
         TakeoverRefused: The arm moves where it should not, or not the way it should.
     """
-    damping = HOLD_DAMPING * robot.limits.tau_max / robot.limits.v_max
-    start, tau_max = np.array(state.q), robot.limits.tau_max
+    holding = HoldingTorque(robot.limits, state.q, effort)
 
     def cycle(state: ArmState, extra: float) -> ArmState:
-        drift = np.abs(state.q - start)
-        joint = int(drift.argmax())
-        if drift[joint] > settings.hold_drift:
-            raise TakeoverRefused(
-                f"{robot.joint_names[joint]} moved by {drift[joint]:.4f} rad under the torque that balances it "
-                f"(allowed {settings.hold_drift:g} rad): {question}"
-            )
+        holding.require_still(robot, state.q, settings.hold_drift, question)
         if state.ok:
-            tau = effort - damping * state.v
-            tau[-1] += extra
-            arm.command(np.clip(tau, -tau_max, tau_max))
+            arm.command(holding.compute(state.q, state.v, extra))
         return arm.read()
 
     cycles = round(settings.hold_time / arm.period)
@@ -224,14 +352,14 @@ def hold_and_probe(
         state = cycle(state, 0.0)
     if not settings.probe_torque:
         return state
-    start = np.array(state.q)
+    holding.q = np.array(state.q)
 
     def push(torque: float) -> float:
         nonlocal state
         state = cycle(state, torque)
         return float(state.q[-1])
 
-    probe_last_joint(robot.joint_names[-1], settings.probe_torque * tau_max[-1], arm.period, push)
+    probe_last_joint(robot.joint_names[-1], settings.probe_torque * robot.limits.tau_max[-1], arm.period, push)
     for _ in range(cycles):
         state = cycle(state, 0.0)
     return state

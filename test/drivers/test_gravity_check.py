@@ -8,7 +8,7 @@ import pytest
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.takeover import GravityTestFailed, check_gravity, static_effort_interval
+from sysid_ros.drivers.takeover import GravityCheckFailed, check_gravity, static_effort_interval
 
 ROBOTS = {name: load_robot(name) for name in ("kuka_lbr_med7", "kinova_gen3_2f85")}
 
@@ -63,7 +63,7 @@ def test_the_arm_as_modelled_passes_and_tells_its_sign(robot):
     tau = ArmDynamics(robot, robot.theta_nominal, robot.payload_prior.nominal).gravity(q)
     result = check_gravity(robot, q, tau)
     assert result.sign_is_proven
-    with pytest.raises(GravityTestFailed, match="with the opposite sign all joints would agree: check sensors.effort"):
+    with pytest.raises(GravityCheckFailed, match="with the opposite sign all joints would agree: check sensors.effort"):
         check_gravity(robot, q, -tau)
 
 
@@ -71,7 +71,7 @@ def test_a_single_wrong_joint_is_named(robot):
     tau = ArmDynamics(robot, robot.theta_nominal, robot.payload_prior.nominal).gravity(robot.home)
     lower, upper = static_effort_interval(robot, robot.home)
     tau[2] = upper[2] + 3.0
-    with pytest.raises(GravityTestFailed, match=f"{robot.joint_names[2]} measures .* its model allows") as caught:
+    with pytest.raises(GravityCheckFailed, match=f"{robot.joint_names[2]} measures .* its model allows") as caught:
         check_gravity(robot, robot.home, tau)
     assert caught.value.joint == robot.joint_names[2]
     assert "payload, mount" in str(caught.value)
@@ -80,7 +80,7 @@ def test_a_single_wrong_joint_is_named(robot):
 def test_a_posture_that_tells_no_sign_is_refused():
     """Upright, every joint carries next to nothing."""
     robot = ROBOTS["kuka_lbr_med7"]
-    with pytest.raises(GravityTestFailed, match="to tell the sign of the torques.*stretch the arm out"):
+    with pytest.raises(GravityCheckFailed, match="to tell the sign of the torques.*stretch the arm out"):
         check_gravity(robot, np.zeros(7), np.zeros(7))
 
 
@@ -92,7 +92,7 @@ def test_the_error_of_the_sensor_is_allowed_and_no_more():
     for factor, is_refused in ((1.0, False), (1.2, True)):
         tau[1] = lower[1] - factor * (relative * abs(lower[1]) + absolute)
         if is_refused:
-            with pytest.raises(GravityTestFailed, match="lbr_A2"):
+            with pytest.raises(GravityCheckFailed, match="lbr_A2"):
                 check_gravity(robot, robot.home, tau)
         else:
             check_gravity(robot, robot.home, tau)

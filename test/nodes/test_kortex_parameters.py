@@ -9,7 +9,7 @@ from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 def test_every_parameter_of_the_connection_reaches_the_client():
     parameters = KortexParameters(
         username="u", password="p", port=1, port_realtime=2, session_inactivity_timeout_ms=3000,
-        connection_inactivity_timeout_ms=400, kortex_api="vendor", velocity_source="positions", stamp_source="frames",
+        connection_inactivity_timeout_ms=400, velocity_source="positions", stamp_source="frames",
         connect_timeout=5.5, session_timeout=0.6, cycle_timeout=0.003,
     )  # fmt: skip
     settings = parameters.kortex_settings(0.05, "10.0.0.1")
@@ -17,7 +17,7 @@ def test_every_parameter_of_the_connection_reaches_the_client():
     found = {name: getattr(value, "value", value) for name, value in asdict(settings).items()}
     expected = {
         "robot_ip": "10.0.0.1", "username": "u", "password": "p", "port": 1, "port_realtime": 2,
-        "session_inactivity_timeout": 3.0, "connection_inactivity_timeout": 0.4, "api": "vendor",
+        "session_inactivity_timeout": 3.0, "connection_inactivity_timeout": 0.4,
         "velocity": "positions", "stamps": "frames", "connect_timeout": 5.5, "session_timeout": 0.6,
         "late_limit": 0.05, "wait_time": 0.003,
     }  # fmt: skip

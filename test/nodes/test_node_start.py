@@ -36,7 +36,6 @@ def test_unknown_model(capfd, node):
     ("node", "parameter", "words"),
     [
         (ArmDriverNode, "mode:=dream", "'mode' is 'dream'; allowed: one of 'mock'"),
-        (ArmDriverNode, "kortex_api:=both", "allowed: one of 'native', 'vendor'"),
         (ArmDriverNode, "fri_version:=2.6", "allowed: one of '1.15'"),
         (ArmEmulatorNode, "send_period:=0.1", "from 0.001 to 0.01 [s]"),
         (ArmEmulatorNode, "payload:=anvil", "payload 'anvil' is unknown"),

@@ -105,7 +105,7 @@ def test_any_arm_is_held_moved_lost_and_held_again(commanded, robot):
     values = {one.key: one.value for one in found.status[0].values}
     assert values["connection"] == "over ros2_control, without real-time guarantees"
     assert values["order of commands"].startswith("joint_5, joint_6, joint_7, joint_1")
-    assert values["static gravity test"] == "passed" and int(values["commands sent"]) > 100
+    assert values["static gravity check"] == "passed" and int(values["commands sent"]) > 100
 
     fault(bench, fault_nan_efforts=["joint_2"])
     status = probe.status.wait(lambda s: "no motion may start: the torque of joint_2 is nan" in s.text)

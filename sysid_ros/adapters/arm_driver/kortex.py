@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sysid_ros.adapters.arm_driver.fri import FriParameters
-from sysid_ros.drivers.kinova_kortex.settings import Api, KortexSettings, StampSource, VelocitySource
+from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource, VelocitySource
 from sysid_ros.ros.parameters import parameter
 
 _KORTEX = KortexSettings()
@@ -28,10 +28,6 @@ class KortexParameters(FriParameters):
     connection_inactivity_timeout_ms: int = parameter(
         round(1e3 * _KORTEX.connection_inactivity_timeout), "ms",
         "Kinova: silence after which the base takes a connection for dead", lower=100, upper=60000, read_only=True,
-    )  # fmt: skip
-    kortex_api: str = parameter(
-        _KORTEX.api.value, "", "Kinova: native: this package's client; vendor: Kinova's kortex_api, to be installed",
-        choices=tuple(a.value for a in Api), read_only=True,
     )  # fmt: skip
     velocity_source: str = parameter(
         _KORTEX.velocity.value, "",
@@ -60,7 +56,6 @@ class KortexParameters(FriParameters):
             password=self.password,
             session_inactivity_timeout=1e-3 * self.session_inactivity_timeout_ms,
             connection_inactivity_timeout=1e-3 * self.connection_inactivity_timeout_ms,
-            api=Api(self.kortex_api),
             velocity=VelocitySource(self.velocity_source),
             stamps=StampSource(self.stamp_source),
             connect_timeout=self.connect_timeout,

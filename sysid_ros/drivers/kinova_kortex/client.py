@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import deque
+
+import numpy as np
 
 from sysid_ros.drivers.kinova_kortex.enums import (
     ArmState,
@@ -14,7 +17,6 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     ServoingMode,
 )
 from sysid_ros.drivers.kinova_kortex.frame import ID_MODULUS, Frame, decode_frame, encode_frame, message_class, parse
-from sysid_ros.drivers.kinova_kortex.link import Call, CyclicCounts, KortexLink
 from sysid_ros.drivers.kinova_kortex.messages import (
     Command,
     Feedback,
@@ -24,19 +26,68 @@ from sysid_ros.drivers.kinova_kortex.messages import (
     encode_command,
 )
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
-from sysid_ros.drivers.kinova_kortex.tcp import TcpSession, error_of, session_request
+from sysid_ros.drivers.kinova_kortex.tcp import TcpCall, TcpSession, error_of, session_request
 from sysid_ros.drivers.network import UdpEndpoint
 
+_KEPT = 2000
+"""Round trips that are kept for statistics."""
 _ATTEMPTS = 10
 """Requests over UDP that open the session until one is answered; the network may lose them."""
 
 
-class KortexClient(KortexLink):
-    """Speaks with one base.
+class CyclicCounts:
+    """What happened to the requests of the cyclic service.
+
+    Attributes:
+        sent: Requests.
+        answered: Replies that came in time.
+        missed: Requests without one.
+        late: Replies that came after their cycle, repeated ones among them.
+        malformed: Datagrams that were no reply.
+        rejected: Why the latest of them was not.
+        unsent: Requests the network did not take.
+        round_trips: The latest times from request to reply [s].
+        shortest: Shortest of all [s].
+    """
+
+    def __init__(self) -> None:
+        self.sent = self.answered = self.missed = self.late = self.malformed = self.unsent = 0
+        self.rejected = ""
+        self.round_trips: deque[float] = deque(maxlen=_KEPT)
+        self.shortest = float("inf")
+
+    def note(self, seconds: float) -> None:
+        """Notes the time of one round trip [s]."""
+        self.answered += 1
+        self.round_trips.append(seconds)
+        self.shortest = min(self.shortest, seconds)
+
+    def report(self) -> dict[str, object]:
+        """The same by name."""
+        times = np.array(self.round_trips or [0.0])
+        return {
+            "requests sent": self.sent,
+            "replies": self.answered,
+            "replies missing": self.missed,
+            "replies late or repeated": self.late,
+            "datagrams malformed": self.malformed,
+            "requests not taken by the network": self.unsent,
+            "round trip p50 [s]": float(np.quantile(times, 0.5)),
+            "round trip p99 [s]": float(np.quantile(times, 0.99)),
+            "round trip max [s]": float(times.max()),
+        }
+
+
+class KortexClient:
+    """Client of one base: a session over TCP for its services, one over UDP for the cyclic exchange.
 
     Args:
         settings: Addresses, user, time-outs.
         n: Number of actuators the arm must have.
+
+    Attributes:
+        counts: What happened to cyclic requests.
+        sent_at: When the last cyclic request was sent [s of the monotonic clock].
     """
 
     def __init__(self, settings: KortexSettings, n: int):
@@ -48,7 +99,12 @@ class KortexClient(KortexLink):
         self.sent_at = time.monotonic()
 
     def open(self) -> None:
-        """See :meth:`KortexLink.open`."""
+        """Connect both transports and open a session on each.
+
+        Raises:
+            KortexConnectionLost: The base cannot be reached.
+            KortexServerError: It refuses, because of user or password for instance.
+        """
         self._tcp.open()
         self._udp = self._open_endpoint()
         self._message = self._session = 0
@@ -58,34 +114,45 @@ class KortexClient(KortexLink):
                 return
         raise KortexConnectionLost(f"{self._settings.robot_ip} does not answer at UDP {self._settings.port_realtime}")
 
-    def clear_faults(self) -> Call[None]:
-        """See :meth:`KortexLink.clear_faults`."""
+    def clear_faults(self) -> TcpCall[bytes]:
+        """Ask the base to clear its faults and those of its actuators."""
         return self._tcp.start(Function.CLEAR_FAULTS)
 
-    def set_servoing_mode(self, mode: ServoingMode) -> Call[None]:
-        """See :meth:`KortexLink.set_servoing_mode`."""
+    def set_servoing_mode(self, mode: ServoingMode) -> TcpCall[bytes]:
+        """Ask the base for another way of servoing."""
         payload = message_class("ServoingModeInformation")(servoing_mode=mode).SerializeToString()
         return self._tcp.start(Function.SET_SERVOING_MODE, payload)
 
-    def set_control_mode(self, mode: ControlMode, device: int) -> Call[None]:
-        """See :meth:`KortexLink.set_control_mode`."""
+    def set_control_mode(self, mode: ControlMode, device: int) -> TcpCall[bytes]:
+        """Ask one actuator to follow something else."""
         payload = message_class("ControlModeInformation")(control_mode=mode).SerializeToString()
         return self._tcp.start(Function.SET_CONTROL_MODE, payload, device)
 
-    def count_actuators(self) -> Call[int]:
-        """See :meth:`KortexLink.count_actuators`."""
+    def count_actuators(self) -> TcpCall[int]:
+        """Ask how many actuators there are."""
         return self._tcp.start(Function.GET_ACTUATOR_COUNT, read=lambda data: parse("ActuatorInformation", data).count)
 
-    def find_actuators(self) -> Call[tuple[int, ...]]:
-        """See :meth:`KortexLink.find_actuators`."""
+    def find_actuators(self) -> TcpCall[tuple[int, ...]]:
+        """Ask for the device ids of the actuators, in ascending order: from the base to the flange."""
         return self._tcp.start(Function.READ_ALL_DEVICES, read=decode_actuators)
 
-    def ask_arm_state(self) -> Call[ArmState]:
-        """See :meth:`KortexLink.ask_arm_state`."""
+    def ask_arm_state(self) -> TcpCall[ArmState]:
+        """Ask for the state of the arm."""
         return self._tcp.start(Function.GET_ARM_STATE, read=decode_arm_state)
 
     def refresh(self, command: Command | None, timeout: float) -> Feedback | None:
-        """See :meth:`KortexLink.refresh`."""
+        """Do one cyclic exchange.
+
+        Args:
+            command: What to do; None only asks for feedback.
+            timeout: Longest time to wait for the reply [s].
+
+        Returns:
+            The reply to this very request; None if none came in time.
+
+        Raises:
+            KortexServerError: The base refused, because it has left low-level servoing for instance.
+        """
         function = Function.REFRESH_FEEDBACK if command is None else Function.REFRESH
         payload = b"" if command is None else encode_command(command)
         counts = self.counts
@@ -104,24 +171,24 @@ class KortexClient(KortexLink):
         return None
 
     def keep_alive(self) -> None:
-        """See :meth:`KortexLink.keep_alive`."""
+        """Keep the TCP session alive; to be called in every cycle, does not wait."""
         self._tcp.keep_alive()
 
     @property
-    def silence(self) -> float:
-        """See :attr:`KortexLink.silence`."""
-        return self._tcp.silence
+    def overdue(self) -> float:
+        """Time for which the TCP session has owed an answer [s]; 0 where it owes none."""
+        return self._tcp.overdue
 
     @property
-    def broken(self) -> str:
-        """See :attr:`KortexLink.broken`."""
-        return "" if self._tcp.is_open else self._tcp.reason
+    def break_reason(self) -> str | None:
+        """Why there is no TCP connection any more; None while it stands."""
+        return None if self._tcp.is_open else self._tcp.reason
 
     def close(self) -> None:
-        """See :meth:`KortexLink.close`."""
+        """Close both sessions and transports. Never raises."""
         if self._udp is not None:
             if self._session:
-                self._send(Function.CLOSE_SESSION, b"")
+                self._send(self._udp, Function.CLOSE_SESSION, b"")
             self._udp.close()
             self._udp = None
         self._tcp.close()
@@ -134,7 +201,7 @@ class KortexClient(KortexLink):
         endpoint = self._udp
         if endpoint is None:
             raise KortexConnectionLost("not connected")
-        self._send(function, payload)
+        self._send(endpoint, function, payload)
         deadline = self.sent_at + timeout
         while (datagram := endpoint.receive(deadline - time.monotonic())) is not None:
             frame = self._match(datagram, function)
@@ -144,13 +211,13 @@ class KortexClient(KortexLink):
                 break
         return None
 
-    def _send(self, function: Function, payload: bytes) -> None:
+    def _send(self, endpoint: UdpEndpoint, function: Function, payload: bytes) -> None:
         self._message = (self._message + 1) % ID_MODULUS
         frame = Frame(FrameType.REQUEST, function, self._session, self._message, 0, payload)
-        self._udp.peer = self._settings.robot_ip, self._settings.port_realtime
+        endpoint.peer = self._settings.robot_ip, self._settings.port_realtime
         self.sent_at = time.monotonic()
         self.counts.sent += 1
-        self.counts.unsent += not self._udp.send(encode_frame(frame))
+        self.counts.unsent += not endpoint.send(encode_frame(frame))
 
     def _match(self, datagram: bytes, function: Function) -> Frame | None:
         counts = self.counts

@@ -200,7 +200,7 @@ def name_faults(bits: int) -> str:
     """Names of the bits of bank A, and the rest as a number."""
     if not bits:
         return ""
-    names = [flag.name for flag in Safety if bits & flag]
+    names = [str(flag.name) for flag in Safety if bits & flag]
     rest = bits & ~sum(Safety)
     return ", ".join([*names, *([f"bits {rest:#x}"] if rest else [])])
 

@@ -114,20 +114,7 @@ def decode_feedback(data: bytes, n: int) -> Feedback:
     Raises:
         KortexDecodeError: It is none, of another arm, or a value is no measurement.
     """
-    return read_feedback(parse("Feedback", data), n, len(data))
-
-
-def read_feedback(message: object, n: int, size: int = 0) -> Feedback:
-    """Reads a parsed feedback; Kinova's own class has the same fields.
-
-    Args:
-        message: It.
-        n: Number of actuators it must have.
-        size: Its length, for the error [bytes].
-
-    Raises:
-        KortexDecodeError: It is of another arm, or a value is no measurement.
-    """
+    message, size = parse("Feedback", data), len(data)
     actuators = message.actuators
     if len(actuators) != n:
         raise KortexDecodeError(f"feedback of {len(actuators)} actuators, not {n}", size)
@@ -166,21 +153,10 @@ def decode_actuators(data: bytes) -> tuple[int, ...]:
     """Decodes the devices of an arm; gives the ids of its actuators in ascending order, from the base to the flange.
 
     Raises:
-        KortexDecodeError: It is no list of devices, or has ids that no frame can carry.
+        KortexDecodeError: It is no list of devices, or an id is there twice or cannot be carried by a frame (0 is the
+            base).
     """
-    return read_actuators(parse("DeviceHandles", data), len(data))
-
-
-def read_actuators(message: object, size: int = 0) -> tuple[int, ...]:
-    """The same of a parsed message; Kinova's own class has the same fields.
-
-    Args:
-        message: It.
-        size: Its length, for the error [bytes].
-
-    Raises:
-        KortexDecodeError: An id cannot be carried by a frame (0 is the base), or is there twice.
-    """
+    message, size = parse("DeviceHandles", data), len(data)
     kinds = {kind.value for kind in DeviceType if kind.is_actuator}
     ids = sorted(one.device_identifier for one in message.device_handle if one.device_type in kinds)
     if any(not 0 < one <= _LARGEST_DEVICE for one in ids) or len(set(ids)) < len(ids):

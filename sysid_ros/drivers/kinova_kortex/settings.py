@@ -11,15 +11,7 @@ from sysid_ros.drivers.velocity_estimate import VelocitySource
 PORT, PORT_REALTIME = 10000, 10001
 """TCP port of all services and UDP port of the cyclic one."""
 REPLY_TIMEOUT = 0.003
-"""Shortest time that Kinova's own client waits for a reply, as in its examples; and how long an arm that has refused a
-command is given to tell its state [s]. A cycle of the native client waits :attr:`KortexSettings.reply_wait` instead."""
-
-
-class Api(Enum):
-    """Who speaks with the base: this package, or Kinova's own ``kortex_api`` where the user has installed it."""
-
-    NATIVE = "native"
-    VENDOR = "vendor"
+"""How long an arm that has refused a command is given to tell its state [s]; as Kinova's examples wait for a reply."""
 
 
 class StampSource(Enum):
@@ -63,7 +55,6 @@ class KortexSettings:
         password: Its password.
         session_inactivity_timeout: Silence after which the base closes the session [s].
         connection_inactivity_timeout: Silence after which the base takes the connection for dead [s].
-        api: Who speaks with the base.
         velocity: Where velocities come from.
         stamps: Where stamps come from.
         connect_timeout: Longest time for each step of taking the arm over [s].
@@ -87,7 +78,6 @@ class KortexSettings:
     password: str = "admin"
     session_inactivity_timeout: float = 60.0
     connection_inactivity_timeout: float = 2.0
-    api: Api = Api.NATIVE
     velocity: VelocitySource = VelocitySource.FEEDBACK
     stamps: StampSource = StampSource.CLOCK
     connect_timeout: float = 5.0
@@ -111,5 +101,5 @@ class KortexSettings:
 
     @property
     def reply_wait(self) -> float:
-        """How long a cycle of the native client waits for its reply; one that comes later counts as lost [s]."""
+        """How long a cycle waits for its reply; one that comes later counts as lost [s]."""
         return self.wait_time or 0.75 * self.period

@@ -7,56 +7,39 @@ be left alone.
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TypeVar
 
 from sysid_ros.drivers.arm import ArmError, Array
-from sysid_ros.drivers.kinova_kortex.enums import ArmState, ControlMode, KortexServerError, ServoingMode, name_faults
-from sysid_ros.drivers.kinova_kortex.link import Call, T, wait_for
-from sysid_ros.drivers.kinova_kortex.messages import Feedback
-from sysid_ros.drivers.takeover import (
-    HOLD_DAMPING,
-    REST_SPREAD,
-    TakeoverRefused,
-    check_gravity,
-    probe_last_joint,
-    require_holdable,
-)
+from sysid_ros.drivers.kinova_kortex.enums import ArmState, ControlMode, KortexServerError, ServoingMode
+from sysid_ros.drivers.kinova_kortex.exchange import CyclicExchange, describe
+from sysid_ros.drivers.kinova_kortex.tcp import TcpCall, wait_for
+from sysid_ros.drivers.takeover import HoldingTorque, RestMonitor, TakeoverRefused, probe_last_joint
 
-if TYPE_CHECKING:
-    from sysid_ros.drivers.kinova_kortex.arm import KortexArm
-
+T = TypeVar("T")
 _HOLD_STIFFNESS = 2.0
 """Stiffness meanwhile, in torque limits per radian: an error of the measured torque moves the arm by milliradians."""
 _SLOW_ANSWER = 0.08
 """An answer that takes longer may be why the base has left low-level servoing; Kinova's takes 25 ms [s]."""
 
 
-class HoldingTorque:
-    """Keeps the arm where it is with the torques that were measured to balance it, a little stiffness and damping.
+def take_over(exchange: CyclicExchange) -> None:
+    """Take the arm over: check it, measure it at rest, switch to torque control, hold it for a moment.
 
-    Args:
-        arm: Limits.
-        q: Where, (n,) [rad].
-        effort: Torques that balance it there, in joint direction, (n,) [Nm].
+    Raises:
+        TakeoverRefused: It is another arm, has faults, moves, or does not stay where it is.
+        GravityCheckFailed: The measured torques do not balance gravity.
+        KortexServerError: The base refuses a step.
+        KortexConnectionLost: It does not answer.
     """
-
-    def __init__(self, arm: KortexArm, q: Array, effort: Array):
-        self.q, self._effort = np.array(q), np.array(effort)
-        self._limit = arm.robot.limits.tau_max
-        self._stiffness = _HOLD_STIFFNESS * self._limit
-        self._damping = HOLD_DAMPING * self._limit / arm.robot.limits.v_max
-
-    def compute(self, q: Array, v: Array) -> Array:
-        """The torque, (n,) [Nm]."""
-        tau = self._effort + self._stiffness * (self.q - q) - self._damping * v
-        return np.clip(tau, -self._limit, self._limit)
+    exchange.devices = prepare(exchange)
+    q, effort = measure_at_rest(exchange)
+    holding = HoldingTorque(exchange.robot.limits, q, effort, _HOLD_STIFFNESS)
+    enter_torque_mode(exchange, holding)
+    hold_and_probe(exchange, holding)
 
 
-def prepare(arm: KortexArm) -> tuple[int, ...]:
-    """Checks which arm it is, clears its faults and lets the base hold it.
+def prepare(exchange: CyclicExchange) -> tuple[int, ...]:
+    """Check which arm it is, clear its faults and let the base hold it.
 
     Returns:
         Device ids of the actuators, from base to flange.
@@ -66,182 +49,156 @@ def prepare(arm: KortexArm) -> tuple[int, ...]:
         KortexServerError: The base refuses a call.
         KortexConnectionLost: It does not answer.
     """
-    link, n = arm.link, arm.n
+    client, n = exchange.client, exchange.robot.n
 
-    def ask(call: Call[T]) -> T:
-        return wait_for(call, arm.settings.connect_timeout, lambda _: arm.monitor())
+    def ask(call: TcpCall[T]) -> T:
+        return wait_for(call, exchange.settings.connect_timeout, lambda _: exchange.monitor())
 
-    count = ask(link.count_actuators())
-    devices = ask(link.find_actuators())
+    count = ask(client.count_actuators())
+    devices = ask(client.find_actuators())
     if count != n or len(devices) != n:
         raise TakeoverRefused(
             f"the arm has {count} actuators (devices {', '.join(map(str, devices)) or 'none'}), "
-            f"{arm.robot.name} has {n}; choose the model that fits"
+            f"{exchange.robot.name} has {n}; choose the model that fits"
         )
-    ask(link.clear_faults())
-    ask(link.set_servoing_mode(ServoingMode.SINGLE_LEVEL))
-    for _ in range(round(arm.settings.connect_timeout / arm.period)):
-        feedback = arm.monitor()
+    ask(client.clear_faults())
+    ask(client.set_servoing_mode(ServoingMode.SINGLE_LEVEL))
+    for _ in range(round(exchange.settings.connect_timeout / exchange.settings.period)):
+        feedback = exchange.monitor()
         if feedback is not None:
             break
     else:
-        raise TakeoverRefused(f"no usable feedback came ({arm.link.counts.rejected or 'no answer over UDP'})")
-    state = ask(link.ask_arm_state())
+        raise TakeoverRefused(f"no usable feedback came ({exchange.client.counts.rejected or 'no answer over UDP'})")
+    state = ask(client.ask_arm_state())
     if state is not ArmState.SERVOING_READY or any(feedback.faults):
-        raise TakeoverRefused(f"the arm is not ready: {describe(feedback, arm.joint_names, state)}")
+        raise TakeoverRefused(f"the arm is not ready: {describe(feedback, exchange.robot.joint_names, state)}")
     return devices
 
 
-def measure_at_rest(arm: KortexArm) -> tuple[Array, Array]:
-    """Measures the arm while the base holds it, and compares it with its model.
+def measure_at_rest(exchange: CyclicExchange) -> tuple[Array, Array]:
+    """Measure the arm while the base holds it, and compare it with its model.
 
     Returns:
         Mean positions (n,) [rad] and efforts in joint direction (n,) [Nm].
 
     Raises:
         TakeoverRefused: The arm moves, feedback stays away, or torque limits are too low to hold it.
-        GravityTestFailed: The efforts do not balance gravity.
+        GravityCheckFailed: The efforts do not balance gravity.
     """
-    length = max(10, round(arm.settings.rest_time / arm.period))
-    positions: deque[Array] = deque(maxlen=length)
-    efforts: deque[Array] = deque(maxlen=length)
-    for _ in range(round(arm.settings.connect_timeout / arm.period) + length):
-        if arm.monitor() is None:
-            continue
-        positions.append(arm.latest.q)
-        efforts.append(arm.latest.tau)
-        if len(positions) == length and np.ptp(positions, axis=0).max() <= REST_SPREAD:
-            break
-    else:
-        if len(positions) < length:
-            raise TakeoverRefused("the base does not answer over UDP")
-        spread = np.ptp(positions, axis=0)
-        joint = int(spread.argmax())
-        raise TakeoverRefused(f"{arm.joint_names[joint]} moves: {spread[joint]:.4f} rad in {length * arm.period:g} s")
-    q, effort = np.mean(positions, axis=0), np.mean(efforts, axis=0)
-    check_gravity(arm.robot, q, effort)
-    require_holdable(arm.robot, effort)
-    return q, effort
+    settings = exchange.settings
+    rest = RestMonitor(exchange.robot, settings.rest_time, settings.period)
+    cycles = round((settings.connect_timeout + settings.rest_time) / settings.period)
+    for _ in range(cycles):
+        if exchange.monitor() is not None and rest.add(exchange.latest.q, exchange.latest.tau):
+            return rest.check()
+    if not rest.is_full:
+        raise TakeoverRefused("the base does not answer over UDP")
+    raise TakeoverRefused(f"{rest.find_motion()}")
 
 
-def enter_torque_mode(arm: KortexArm, devices: tuple[int, ...], holding: HoldingTorque) -> None:
-    """Low-level servoing, then torque control actuator by actuator.
+def enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None:
+    """Switch to low-level servoing, then to torque control actuator by actuator.
 
     Raises:
         TakeoverRefused: The arm does not stay where it is.
         KortexServerError: The base refuses a step.
         KortexConnectionLost: It does not answer.
     """
-    timeout = arm.settings.call_timeout
+    timeout = exchange.settings.call_timeout
     periods = 0
 
     def wait_without_commands(_: float) -> None:
         nonlocal periods
-        arm.wait_a_period()
+        exchange.wait_a_period()
         periods += 1
 
-    wait_for(arm.link.set_servoing_mode(ServoingMode.LOW_LEVEL), timeout, wait_without_commands)
-    arm.begin_commanding()
+    wait_for(exchange.client.set_servoing_mode(ServoingMode.LOW_LEVEL), timeout, wait_without_commands)
+    exchange.begin_commanding()
     try:
-        hold(arm, holding)
+        hold(exchange, holding)
     except KortexServerError as error:
-        if periods * arm.period < _SLOW_ANSWER:
+        if periods * exchange.settings.period < _SLOW_ANSWER:
             raise
         raise TakeoverRefused(
-            f"the base answered after {periods * arm.period:.2f} s that it is in low-level servoing, and left it again "
-            f"meanwhile, for no commands may be sent before ({error}); is the TCP connection slow?"
+            f"the base answered after {periods * exchange.settings.period:.2f} s that it is in low-level servoing, and "
+            f"left it again meanwhile, for no commands may be sent before ({error}); is the TCP connection slow?"
         ) from None
-    for joint, device in enumerate(devices):
-        call = arm.link.set_control_mode(ControlMode.TORQUE, device)
+    for joint, device in enumerate(exchange.devices):
+        call = exchange.client.set_control_mode(ControlMode.TORQUE, device)
         # From the request on: the actuator may follow torques before its answer is here.
-        arm.is_torque[joint] = True
-        wait_for(call, timeout, lambda _: hold(arm, holding))
+        exchange.is_torque[joint] = True
+        wait_for(call, timeout, lambda _: hold(exchange, holding))
 
 
-def hold_and_probe(arm: KortexArm, holding: HoldingTorque) -> None:
-    """Watches that the arm stays, and that a torque that rises slowly on the last joint moves it the right way.
+def hold_and_probe(exchange: CyclicExchange, holding: HoldingTorque) -> None:
+    """Check that the arm stays, and that a torque that rises slowly on the last joint moves it the right way.
 
     Raises:
         TakeoverRefused: The arm moves where it should not, or not the way it should.
     """
-    settings, last = arm.settings, arm.n - 1
-    cycles = round(settings.hold_time / arm.period)
+    settings, robot = exchange.settings, exchange.robot
+    cycles = round(settings.hold_time / settings.period)
     for _ in range(cycles):
-        hold(arm, holding)
+        hold(exchange, holding)
     if not settings.probe_torque:
         return
 
     def push(torque: float) -> float:
-        hold(arm, holding, extra=torque)
-        return float(arm.latest.q[last])
+        hold(exchange, holding, extra=torque)
+        return float(exchange.latest.q[-1])
 
-    probe_last_joint(arm.joint_names[last], settings.probe_torque * arm.robot.limits.tau_max[last], arm.period, push)
+    probe_last_joint(robot.joint_names[-1], settings.probe_torque * robot.limits.tau_max[-1], settings.period, push)
     for _ in range(cycles):
-        hold(arm, holding)
+        hold(exchange, holding)
 
 
-def hold(arm: KortexArm, holding: HoldingTorque, extra: float = 0.0) -> None:
-    """One cycle under torque control that keeps the arm where it is.
+def hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -> None:
+    """Do one cycle under torque control that keeps the arm where it is.
 
     Args:
-        arm: The arm.
+        exchange: The exchange.
         holding: What keeps it.
         extra: Torque added to the last joint [Nm].
 
     Raises:
         TakeoverRefused: It has moved too far.
     """
-    tau = holding.compute(arm.latest.q, arm.latest.v)
-    tau[-1] += extra
-    arm.cycle(tau)
-    drift = np.abs(arm.latest.q - holding.q)
-    joint = int(drift.argmax())
-    if drift[joint] > arm.settings.hold_drift:
-        raise TakeoverRefused(
-            f"{arm.joint_names[joint]} moved by {drift[joint]:.4f} rad under the torque that balances it (allowed "
-            f"{arm.settings.hold_drift:g} rad): is the sign of the torques right, is the arm touched?"
-        )
+    exchange.cycle(holding.compute(exchange.latest.q, exchange.latest.v, extra))
+    question = "is the sign of the torques right, is the arm touched?"
+    holding.require_still(exchange.robot, exchange.latest.q, exchange.settings.hold_drift, question)
 
 
-def hand_back(arm: KortexArm, devices: tuple[int, ...]) -> str:
-    """Position control actuator by actuator, then the base servoes again. Never raises.
+def hand_back(exchange: CyclicExchange) -> str | None:
+    """Switch to position control actuator by actuator, then let the base servo again. Never raises.
 
     Returns:
-        What went wrong; empty if nothing.
+        What went wrong; None if nothing.
     """
-    holding = HoldingTorque(arm, arm.latest.q, arm.last_torque)
-    is_cycling = arm.is_commanding
+    holding = HoldingTorque(exchange.robot.limits, exchange.latest.q, exchange.torque, _HOLD_STIFFNESS)
+    is_cycling = exchange.is_commanding
 
     def meanwhile(remaining: float) -> None:
         nonlocal is_cycling
         if not is_cycling:
-            arm.wait_a_period()
+            exchange.wait_a_period()
             return
         try:
-            arm.cycle(holding.compute(arm.latest.q, arm.latest.v))
+            exchange.cycle(holding.compute(exchange.latest.q, exchange.latest.v))
         except ArmError:
-            is_cycling = False  # the base has left low-level servoing, or is silent; the calls go on
+            is_cycling = False  # the base has left low-level servoing, or does not answer; the calls go on
 
-    timeout, problem = arm.settings.call_timeout, ""
+    timeout = exchange.settings.call_timeout
+    problem: str | None = None
     try:
-        for joint, device in enumerate(devices):
-            wait_for(arm.link.set_control_mode(ControlMode.POSITION, device), timeout, meanwhile)
-            arm.is_torque[joint] = False
+        for joint, device in enumerate(exchange.devices):
+            wait_for(exchange.client.set_control_mode(ControlMode.POSITION, device), timeout, meanwhile)
+            exchange.is_torque[joint] = False
     except ArmError as error:
         problem = str(error)
-    if problem and arm.link.silence > timeout:
+    if problem is not None and exchange.client.overdue > timeout:
         return problem
     try:
-        wait_for(arm.link.set_servoing_mode(ServoingMode.SINGLE_LEVEL), timeout, meanwhile)
+        wait_for(exchange.client.set_servoing_mode(ServoingMode.SINGLE_LEVEL), timeout, meanwhile)
     except ArmError as error:
-        problem = problem or str(error)
+        problem = str(error) if problem is None else problem
     return problem
-
-
-def describe(feedback: Feedback, joint_names: tuple[str, ...], state: ArmState | None = None) -> str:
-    """State and faults of the arm in words."""
-    parts = [(state or feedback.state).name]
-    parts += [f"{name}: {name_faults(bits)}" for name, bits in zip(joint_names, feedback.faults, strict=True) if bits]
-    if feedback.base_faults:
-        parts.append(f"base faults {feedback.base_faults:#x}")
-    return ", ".join(parts)

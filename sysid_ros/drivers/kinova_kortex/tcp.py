@@ -7,7 +7,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from sysid_ros.drivers.kinova_kortex.enums import (
     FrameType,
@@ -26,7 +26,6 @@ from sysid_ros.drivers.kinova_kortex.frame import (
     parse,
     wrap_for_tcp,
 )
-from sysid_ros.drivers.kinova_kortex.link import Call
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 
 T = TypeVar("T")
@@ -34,9 +33,9 @@ _CHUNK = 65536
 _RETRY = 0.1
 """Time between two attempts to connect [s]."""
 _KEEP_ALIVES = 4.0
-"""Signs of life per time-out of the connection."""
+"""Keep-alive requests per timeout of the connection."""
 _FRAME_TIME = 0.5
-"""How long a frame may take to come, over that time-out: the reason is to be known before silence is reported."""
+"""How long a frame may take to come, over that time-out: the reason is to be known before a timeout is reported."""
 
 
 def session_request(settings: KortexSettings) -> bytes:
@@ -58,7 +57,7 @@ def error_of(call: str, frame: Frame) -> KortexServerError:
     return KortexServerError(call, frame.error, frame.sub_error, text)
 
 
-class TcpCall(Call[T]):
+class TcpCall(Generic[T]):
     """A request on a :class:`TcpSession`.
 
     Attributes:
@@ -72,14 +71,19 @@ class TcpCall(Call[T]):
         self._frame: Frame | None = None
 
     def is_done(self) -> bool:
-        """See :meth:`Call.is_done`."""
+        """Whether the answer is there, or never will be. Does not wait."""
         if self._frame is None:
             self._session.poll()
             self._frame = self._session.take(self.message)
         return self._frame is not None or not self._session.is_open
 
     def result(self) -> T:
-        """See :meth:`Call.result`."""
+        """Return the answer.
+
+        Raises:
+            KortexServerError: The base refused.
+            KortexConnectionLost: There will be none.
+        """
         frame = self._frame
         if frame is None:
             raise KortexConnectionLost(self._session.reason or f"no answer to {self.name} yet")
@@ -100,7 +104,7 @@ class TcpSession:
     Attributes:
         is_open: Whether the connection stands.
         reason: Why it does not.
-        notifications: Number of notifications heard and not used.
+        notifications: Number of notifications received and not used.
     """
 
     def __init__(self, settings: KortexSettings):
@@ -110,6 +114,16 @@ class TcpSession:
         self.reason = "not connected"
         self.notifications = 0
         self._reset()
+
+    def _reset(self) -> None:
+        self.session: int = 0
+        self._message: int = 0
+        self._frames: TcpFrames = TcpFrames()
+        self._responses: dict[int, Frame] = {}
+        self._waiting: set[int] = set()
+        self._answered_at = self._begun_at = time.monotonic()
+        self._next_keep_alive: float = 0.0
+        self._keep_alive: TcpCall[bytes] | None = None
 
     def open(self) -> None:
         """Connects and opens a session.
@@ -141,16 +155,24 @@ class TcpSession:
         request = self.start(Function.CREATE_SESSION, session_request(self._settings))
         self.wait(request, self._settings.connect_timeout)
 
+    @overload
+    def start(self, function: Function, payload: bytes = b"", device: int = 0) -> TcpCall[bytes]: ...
+
+    @overload
     def start(
-        self, function: Function, payload: bytes = b"", device: int = 0, read: Callable[[bytes], T] = lambda _: None
-    ) -> TcpCall[T]:
-        """Sends a request.
+        self, function: Function, payload: bytes = b"", device: int = 0, *, read: Callable[[bytes], T]
+    ) -> TcpCall[T]: ...
+
+    def start(
+        self, function: Function, payload: bytes = b"", device: int = 0, read: Callable[[bytes], Any] = bytes
+    ) -> TcpCall[Any]:
+        """Send a request.
 
         Args:
             function: What is asked for.
             payload: Encoded message.
             device: Device it is for.
-            read: Turns the payload of the answer into its result.
+            read: Turns the payload of the answer into its result; the payload itself without it.
         """
         self._message = (self._message + 1) % ID_MODULUS
         frame = Frame(FrameType.REQUEST, function, self.session, self._message, device, payload)
@@ -166,22 +188,20 @@ class TcpSession:
             KortexServerError: The base refused.
             KortexConnectionLost: None came.
         """
-        deadline = time.monotonic() + seconds
-        while not call.is_done():
-            remaining = deadline - time.monotonic()
-            if remaining <= 0.0:
-                raise KortexConnectionLost(f"no answer to {call.name} for {seconds:g} s")
-            select.select([self._socket], [], [], remaining)
-        return call.result()
+        return wait_for(call, seconds, self._wait_for_data)
+
+    def _wait_for_data(self, seconds: float) -> None:
+        if self._socket is not None:
+            select.select([self._socket], [], [], seconds)
 
     def poll(self) -> None:
-        """Takes in what has come."""
-        if not self.is_open:
+        """Read what has come."""
+        if not self.is_open or self._socket is None:
             return
         try:
             data = self._socket.recv(_CHUNK)
         except BlockingIOError:
-            self._give_up_an_incomplete_frame()
+            self._check_incomplete_frame()
             return
         except OSError as error:
             self._break(f"the TCP connection has broken ({error.strerror})")
@@ -193,7 +213,7 @@ class TcpSession:
         try:
             frames = self._frames.feed(data)
             for one in frames:
-                self._take_in(decode_frame(one))
+                self._receive(decode_frame(one))
         except KortexDecodeError as error:
             self._break(f"the TCP stream cannot be followed: {error}")
             return
@@ -205,23 +225,23 @@ class TcpSession:
         return self._responses.pop(message, None)
 
     def keep_alive(self) -> None:
-        """Sends a sign of life if one is due, and takes in what has come. Does not wait."""
+        """Send a keep-alive request if one is due, and read what has come. Does not wait."""
         now = time.monotonic()
-        if self.is_open and now >= self._next_sign:
-            self._next_sign = now + self._settings.connection_inactivity_timeout / _KEEP_ALIVES
-            if self._sign is not None:  # the base must hear of us even where its answer was lost
-                self._waiting.discard(self._sign.message)
-            self._sign = self.start(Function.KEEP_ALIVE)
+        if self.is_open and now >= self._next_keep_alive:
+            self._next_keep_alive = now + self._settings.connection_inactivity_timeout / _KEEP_ALIVES
+            if self._keep_alive is not None:  # another one is sent even where the answer to the last one was lost
+                self._waiting.discard(self._keep_alive.message)
+            self._keep_alive = self.start(Function.KEEP_ALIVE)
         self.poll()
-        if self._sign is not None and self._sign.is_done():
-            self._sign = None
+        if self._keep_alive is not None and self._keep_alive.is_done():
+            self._keep_alive = None
 
     @property
-    def silence(self) -> float:
-        """How long the base has owed an answer to a sign of life [s]; infinite without a connection."""
+    def overdue(self) -> float:
+        """Time for which the base has owed an answer to a keep-alive request [s]; infinite without a connection."""
         if not self.is_open:
             return float("inf")
-        return 0.0 if self._sign is None else time.monotonic() - self._heard
+        return 0.0 if self._keep_alive is None else time.monotonic() - self._answered_at
 
     def close(self, seconds: float = 0.3) -> None:
         """Closes session and connection; waits that long at most [s]. Never raises."""
@@ -233,17 +253,8 @@ class TcpSession:
             self._socket.close()
             self._socket = None
 
-    def _reset(self) -> None:
-        self.session = self._message = 0
-        self._frames = TcpFrames()
-        self._responses: dict[int, Frame] = {}
-        self._waiting: set[int] = set()
-        self._heard = self._begun_at = time.monotonic()
-        self._next_sign = 0.0
-        self._sign: TcpCall[None] | None = None
-
-    def _take_in(self, frame: Frame) -> None:
-        self._heard = time.monotonic()
+    def _receive(self, frame: Frame) -> None:
+        self._answered_at = time.monotonic()
         if frame.kind is FrameType.PING:
             self._send(frame._replace(kind=FrameType.PONG))
         elif frame.kind is FrameType.NOTIFICATION:
@@ -254,8 +265,8 @@ class TcpSession:
             if not self.session:  # the answer that opens the session says which it is, no other one
                 self.session = frame.session
 
-    def _give_up_an_incomplete_frame(self) -> None:
-        """Asked where nothing more has come: with a damaged length all that comes would be the rest of one frame."""
+    def _check_incomplete_frame(self) -> None:
+        """Break where a frame stays incomplete: with a damaged length all that comes would be the rest of one frame."""
         pending, seconds = self._frames.pending, _FRAME_TIME * self._settings.connection_inactivity_timeout
         if pending and time.monotonic() - self._begun_at > seconds:
             announced = self._frames.announced
@@ -263,7 +274,7 @@ class TcpSession:
             self._break(f"a frame {whole} is not complete after {seconds:g} s ({pending} bytes have come)")
 
     def _send(self, frame: Frame) -> None:
-        if not self.is_open:
+        if not self.is_open or self._socket is None:
             return
         try:
             self._socket.sendall(wrap_for_tcp(encode_frame(frame)))
@@ -274,6 +285,30 @@ class TcpSession:
 
     def _break(self, reason: str) -> None:
         self.is_open, self.reason = False, reason
+
+
+def wait_for(call: TcpCall[T], seconds: float, meanwhile: Callable[[float], object]) -> T:
+    """Wait for the answer to a call.
+
+    Args:
+        call: The call.
+        seconds: Longest time [s].
+        meanwhile: Done again and again while waiting; takes the time it may spend [s].
+
+    Returns:
+        The answer.
+
+    Raises:
+        KortexServerError: The base refused.
+        KortexConnectionLost: No answer came.
+    """
+    deadline = time.monotonic() + seconds
+    while not call.is_done():
+        remaining = deadline - time.monotonic()
+        if remaining <= 0.0:
+            raise KortexConnectionLost(f"no answer to {call.name} for {seconds:g} s")
+        meanwhile(remaining)
+    return call.result()
 
 
 def _connect(address: tuple[str, int], seconds: float) -> socket.socket:

@@ -117,7 +117,7 @@ class FriArm(Arm):
 
         Raises:
             TakeoverRefused: The controller, its application or the arm is not as set up.
-            GravityTestFailed: The measured torques do not balance gravity.
+            GravityCheckFailed: The measured torques do not balance gravity.
         """
         self._is_commanding = False
         self._first = None

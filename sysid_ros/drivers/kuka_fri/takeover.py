@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -20,7 +19,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SessionState,
 )
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup
-from sysid_ros.drivers.takeover import REST_SPREAD, TakeoverRefused, check_gravity, require_holdable
+from sysid_ros.drivers.takeover import RestMonitor, TakeoverRefused
 
 _PERIOD_TOLERANCE = 1e-9
 
@@ -58,32 +57,20 @@ def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> 
 
     Raises:
         TakeoverRefused: The arm moves, or its torque limits are too low to hold it.
-        GravityTestFailed: The efforts do not balance gravity.
+        GravityCheckFailed: The efforts do not balance gravity.
     """
-    latest: deque[Monitoring] = deque(maxlen=max(10, round(settings.rest_time / settings.period)))
-
-    def spread() -> Array:
-        return np.ptp([message.q for message in latest], axis=0)
+    rest = RestMonitor(robot, settings.rest_time, settings.period)
+    sign = robot.sensors.effort_sign
 
     def rests(message: Monitoring) -> bool:
-        latest.append(message)
-        return len(latest) == latest.maxlen and spread().max() <= REST_SPREAD
+        return message.q is not None and message.tau is not None and rest.add(message.q, sign * message.tau)
 
     if _follow(link, settings, rests) is None:
-        if len(latest) < latest.maxlen:
-            raise TakeoverRefused(f"the controller fell silent ({link.describe_silence()})")
-        joint = int(spread().argmax())
-        raise TakeoverRefused(
-            f"{robot.joint_names[joint]} moves: {spread()[joint]:.4f} rad in {settings.rest_time:g} s"
-        )
+        if not rest.is_full:
+            raise TakeoverRefused(f"the controller sends no more messages ({link.describe_silence()})")
+        raise TakeoverRefused(f"{rest.find_motion()}")
     link.answer()
-    q = np.array([message.q for message in latest])
-    sign = robot.sensors.effort_sign
-    effort = sign * np.mean([message.tau for message in latest], axis=0)
-    position = q.mean(axis=0)
-    check_gravity(robot, position, effort)
-    require_holdable(robot, effort)
-    return position, effort
+    return rest.check()
 
 
 def check_compensation(link: FriLink, settings: FriSettings, robot: RobotModel, effort: Array, modelled: Array) -> None:

@@ -20,7 +20,7 @@ from sysid_ros.drivers.ros2_control.holding import LastingHold
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings, TorqueCommand
 from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, Measured, OpenLink
 from sysid_ros.drivers.ros2_control.takeover import Watched, find_order, require_listener, require_rest, watch_arm
-from sysid_ros.drivers.takeover import TakeoverRefused, check_gravity, hold_and_probe, require_holdable
+from sysid_ros.drivers.takeover import TakeoverRefused, check_rest, hold_and_probe
 
 NO_GUARANTEE = "over ros2_control, without real-time guarantees"
 """What every status of such an arm says."""
@@ -80,7 +80,7 @@ class Ros2ControlArm(Arm):
 
         Raises:
             TakeoverRefused: The arm, its states or its controller are not as set up.
-            GravityTestFailed: The measured efforts do not balance gravity.
+            GravityCheckFailed: The measured efforts do not balance gravity.
         """
         held = (self._holding, self._order, self._sent_position)
         self._forget()
@@ -159,7 +159,7 @@ class Ros2ControlArm(Arm):
             "torque command": self.settings.torque_command.value,
             "order of commands": ", ".join(self.joint_names[place] for place in self._order),
             "measured period [s]": self._measured_period,
-            "static gravity test": self._gravity_words,
+            "static gravity check": self._gravity_words,
             "states waiting at most": self._most_waiting,
             "state to command p50 / p99 / max [us]": self._describe_reactions(),
             "last problem of handing back": self._problem or "none",
@@ -187,8 +187,7 @@ class Ros2ControlArm(Arm):
         watched = watch_arm(self._stream, settings, robot, link.states_name, self._hold_meanwhile)
         self._measured_period = watched.period
         require_rest(watched, robot, settings.rest_time)
-        check_gravity(robot, watched.q, watched.tau)
-        require_holdable(robot, watched.tau)
+        check_rest(robot, watched.q, watched.tau)
         self._gravity_words = "passed"
         self._order = find_order(link, settings, robot)
         require_listener(link, settings)

@@ -70,7 +70,7 @@ class MonitoredArm(Arm):
 
         Raises:
             TakeoverRefused: The states are not as set up.
-            GravityTestFailed: The efforts of the resting arm contradict its model.
+            GravityCheckFailed: The efforts of the resting arm contradict its model.
         """
         if self._link is None:
             self._link = self._open_link()
@@ -128,7 +128,7 @@ class MonitoredArm(Arm):
             "connection": "monitoring only, nothing is commanded",
             **self._stream.health(),
             "measured period [s]": self._measured_period,
-            "static gravity test": self._gravity_words,
+            "static gravity check": self._gravity_words,
         }
 
 
@@ -167,7 +167,7 @@ class MonitorLoop:
         self.arm.connect()
         self._is_connected = True
         self._check = MeasurementCheck(self.robot, self.settings, self.arm.period)
-        self._note(LoopCode.OK, f"{_WATCHING} (static gravity test: {self.arm.health()['static gravity test']})")
+        self._note(LoopCode.OK, f"{_WATCHING} (static gravity check: {self.arm.health()['static gravity check']})")
 
     def step(self) -> LoopSample | None:
         """Takes one state; None where none came."""

@@ -12,7 +12,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointLink, JointStream, Measured, mean_period
-from sysid_ros.drivers.takeover import REST_SPREAD, GravityTestFailed, TakeoverRefused, check_gravity
+from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused, check_gravity, find_motion
 
 _FEWEST = 10
 
@@ -138,28 +138,25 @@ def require_rest(watched: Watched, robot: RobotModel, seconds: float) -> None:
     Raises:
         TakeoverRefused: Which joint, by how much.
     """
-    joint = int(watched.spread.argmax())
-    if watched.spread[joint] > REST_SPREAD:
-        raise TakeoverRefused(
-            f"{robot.joint_names[joint]} moves: {watched.spread[joint]:.4f} rad in {seconds:g} s; it must rest, held "
-            "by its own controller or brakes"
-        )
+    motion = find_motion(robot, watched.spread, seconds)
+    if motion is not None:
+        raise TakeoverRefused(f"{motion}; it must rest, held by its own controller or brakes")
 
 
 def judge_gravity(watched: Watched, robot: RobotModel) -> str:
-    """What the static gravity test says of an arm that nobody is going to command.
+    """What the static gravity check says of an arm that nobody is going to command.
 
     Returns:
         A sentence: passed, or why it tells nothing.
 
     Raises:
-        GravityTestFailed: The arm rests, and efforts and model contradict each other: bounds would be wrong.
+        GravityCheckFailed: The arm rests, and efforts and model contradict each other: bounds would be wrong.
     """
-    if watched.spread.max() > REST_SPREAD:
+    if find_motion(robot, watched.spread, 0.0) is not None:
         return "not done, the arm moves"
     try:
         check_gravity(robot, watched.q, watched.tau)
-    except GravityTestFailed as failed:
+    except GravityCheckFailed as failed:
         if failed.is_contradiction:
             raise
         return f"not conclusive: {failed.reason}"

@@ -74,7 +74,7 @@ class Memory:
 class MemoryTcp:
     """The TCP session without a socket; every answer is there at once."""
 
-    is_open, silence, reason = True, 0.0, ""
+    is_open, overdue, reason = True, 0.0, None
 
     def __init__(self, base, settings):
         self.base, self.settings, self.frames, self.message, self.session = base, settings, {}, 0, 0
@@ -111,6 +111,9 @@ class Patient:
     def wait(self):
         return 0.0
 
+    def restart(self):
+        pass
+
 
 class MemoryArm(KortexArm):
     def __init__(self, memory, robot=ROBOT, **changes):
@@ -129,12 +132,8 @@ class MemoryArm(KortexArm):
         client._tcp = MemoryTcp(memory.base, settings)
         return client
 
-    def connect(self):
-        self._pacer = Patient()
-        super().connect()
-
-    def __setattr__(self, name, value):
-        super().__setattr__(name, Patient() if name == "_pacer" else value)
+    def _make_pacer(self):
+        return Patient()
 
 
 def start_move(loop, direction):
@@ -163,9 +162,10 @@ class Clock:
 
 
 def use_clock_of(memory, monkeypatch):
-    """One clock for all: whatever the computer does meanwhile, a silence is one only if the base was silent.
+    """One clock for all: whatever the computer does meanwhile, a timeout is one only if the base did not answer.
 
     How long a cycle waits for its reply is the memory's business, so the client has no clock at all.
     """
-    monkeypatch.setattr("sysid_ros.drivers.kinova_kortex.arm.time", Clock(memory))
+    for user in ("arm", "exchange"):
+        monkeypatch.setattr(f"sysid_ros.drivers.kinova_kortex.{user}.time", Clock(memory))
     monkeypatch.setattr("sysid_ros.drivers.kinova_kortex.client.time", SimpleNamespace(monotonic=lambda: 0.0))

@@ -24,7 +24,7 @@ from sysid_ros.drivers.kinova_kortex.messages import Unwrapper, decode_command, 
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.mujoco.simulation import Noise
-from sysid_ros.drivers.takeover import GravityTestFailed, TakeoverRefused
+from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
 from sysid_ros.drivers.truth import draw_truth
 from sysid_ros.emulation.kortex.actuators import PlantSettings
 from sysid_ros.ros.waiting import wait_until
@@ -65,7 +65,7 @@ def test_takes_over_holds_and_hands_back(model):
         assert base.reports == ["low-level servoing", "the base holds the arm: asked for"]
         assert len(base.sessions) == 0 and set(base.actuators.modes) == {ControlMode.POSITION}
     assert travelled(base, robot) < 0.01 and not base.actuators.rejected
-    assert health["replies missing"] == health["datagrams malformed"] == health["readings not believed"] == 0
+    assert health["replies missing"] == health["datagrams malformed"] == health["readings not plausible"] == 0
     assert np.unique(np.diff([s.stamp_ns for s in samples])).tolist() == [1_000_000]
     assert loop.arm.health()["last problem of handing back"] == "none"
 
@@ -114,7 +114,7 @@ def test_positions_follow_the_measurement_and_ids_count():
     with RunningEmulator(base) as emulator:
         arm = make_arm(emulator)
         arm.connect()
-        arm._frame = base.actuators.frame = 65530  # the counter wraps soon
+        arm.exchange._frame = base.actuators.frame = 65530  # the counter wraps soon
         asked.clear()
         state = arm.read()
         for _ in range(10):
@@ -193,7 +193,7 @@ def cut(feedback, n):
 
 def test_measured_torque_of_the_wrong_sign_is_refused():
     base = make_base(plant=PlantSettings(measured_sign=1.0))
-    with RunningEmulator(base) as emulator, pytest.raises(GravityTestFailed, match="opposite sign.*effort_sign"):
+    with RunningEmulator(base) as emulator, pytest.raises(GravityCheckFailed, match="opposite sign.*effort_sign"):
         make_arm(emulator).connect()
     assert travelled(base) < 1e-3 and not base.reports
 
@@ -239,7 +239,7 @@ def test_a_blocked_joint_is_refused():
 
 def test_a_payload_beyond_the_prior_is_refused():
     with RunningEmulator(make_base(payload="6.0")) as emulator:
-        with pytest.raises(GravityTestFailed, match="its model allows"):
+        with pytest.raises(GravityCheckFailed, match="its model allows"):
             make_arm(emulator).connect()
 
 
@@ -414,7 +414,7 @@ def test_readings_that_jump_are_not_believed(running):
     emulator.base._feedback = lambda frame: feedback(frame)._replace(v=feedback(frame).v + 1000.0)
     assert not loop.arm.read().ok
     emulator.base._feedback = feedback
-    assert loop.arm.read().ok and loop.arm.health()["readings not believed"] == 2
+    assert loop.arm.read().ok and loop.arm.health()["readings not plausible"] == 2
 
 
 # Angles

@@ -82,7 +82,7 @@ class CutTcp(MemoryTcp):
             self.frames.pop(self.start(Function.KEEP_ALIVE).message, None)
 
     @property
-    def silence(self):
+    def overdue(self):
         return max(0.0, self.memory.time - self.owed_since)
 
     def close(self):
@@ -96,7 +96,7 @@ class CutArm(MemoryArm):
     """Its clock is that of its base."""
 
     def __init__(self, monkeypatch, memory):
-        for user in ("arm", "client", "link"):
+        for user in ("arm", "exchange", "client", "tcp"):
             monkeypatch.setattr(f"sysid_ros.drivers.kinova_kortex.{user}.time", Clock(memory))
         super().__init__(memory, call_timeout=0.1, connect_timeout=0.2, rest_time=0.02, hold_time=0.02)
 
@@ -105,10 +105,8 @@ class CutArm(MemoryArm):
         client._tcp = CutTcp(self.memory, self.settings)
         return client
 
-    def __setattr__(self, name, value):
-        super().__setattr__(name, value)
-        if name == "_pacer":
-            self.__dict__[name] = SimpleNamespace(wait=self.memory.pass_period)
+    def _make_pacer(self):
+        return SimpleNamespace(wait=self.memory.pass_period, restart=lambda: None)
 
 
 def run_once(monkeypatch, cut, phase, last=np.inf):
@@ -127,7 +125,7 @@ def run_once(monkeypatch, cut, phase, last=np.inf):
         for _ in range(20):
             memory.pass_period()
             arm.read()
-            arm.command(arm.last_torque)
+            arm.command(arm.exchange.torque)
     except ArmError as error:
         said = str(error)
     if phase == "stop":

@@ -14,7 +14,7 @@ def recorded():
     block = move(loop)
     health = loop.arm.health()
     loop.release("test")
-    assert health["replies missing"] == health["datagrams malformed"] == health["readings not believed"] == 0
+    assert health["replies missing"] == health["datagrams malformed"] == health["readings not plausible"] == 0
     return block, base.arm.payload
 
 

@@ -14,7 +14,7 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 def moving(monkeypatch):
     """A loop in the middle of a motion, the arm in memory, and one clock for all."""
     memory = Memory(make_base(payload="0.6"))
-    for user in ("arm", "client"):
+    for user in ("arm", "exchange", "client"):
         monkeypatch.setattr(f"sysid_ros.drivers.kinova_kortex.{user}.time", Clock(memory))
     loop = make_loop(MemoryArm(memory, stamps=StampSource.CLOCK))
     loop.connect()
@@ -46,8 +46,8 @@ def pause(loop, memory):
         memory.base.advance()
 
 
-def silence(loop, _):
-    loop.arm.link._tcp.silence = 2.1
+def no_answer_over_tcp(loop, _):
+    loop.arm.exchange.client._tcp.overdue = 2.1
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def silence(loop, _):
         (of_feedback(base_faults=0x40), "the arm reports: base faults 0x40"),
         (of_feedback(warnings=(0, 0, int(Safety.FOLLOWING_ERROR), 0, 0, 0, 0)), "joint_3 warns of FOLLOWING_ERROR"),
         (pause, "the arm reports: no fresh state for 31.0 ms"),
-        (silence, "the arm reports: the base does not answer over TCP: it cannot be handed back in order"),
+        (no_answer_over_tcp, "the arm reports: the base does not answer over TCP: it cannot be handed back in order"),
     ],
     ids=["fault of the base", "warning of an actuator", "no fresh state for late_limit", "TCP dead"],
 )
@@ -110,14 +110,14 @@ def test_a_session_that_expires_loses_the_arm_which_is_held_and_taken_over_again
     run(loop, timeout + 0.1)
     assert loop.mode is LoopMode.HOLD and len(base.sessions) == 2  # while both are heard, none expires
     if transport == "tcp":
-        loop.arm.link._tcp.keep_alive = lambda: None
+        loop.arm.exchange.client._tcp.keep_alive = lambda: None
         run(loop, timeout - 0.05)
         assert loop.mode is LoopMode.HOLD
         run(loop, 0.1)
     else:  # the loop stands still, TCP goes on
         for _ in range(round((timeout + 0.05) / PERIOD)):
             base.advance()
-            loop.arm.link._tcp.keep_alive()
+            loop.arm.exchange.client._tcp.keep_alive()
         run(loop, 0.01)
     assert f"{transport} session ended: silent for too long" in base.reports, base.reports
     assert loop.mode is LoopMode.FAULT and words in loop.status().reason, loop.status().reason

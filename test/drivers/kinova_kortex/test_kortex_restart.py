@@ -45,21 +45,21 @@ class Moving:
 
         base.answer = listen
 
-    def replace(self, silence=0, **settings):
+    def replace(self, absence=0, **settings):
         """Another base with the same arm, which brakes have held meanwhile; it knows no session.
 
         Args:
-            silence: For how many cycles of the loop there is none.
+            absence: For how many cycles of the loop there is none.
             settings: Of the other one.
         """
         successor = make_base(payload="0.6", **settings)
         successor.arm.place(self.base.arm.q)
         successor.restart()
-        tcp = self.loop.arm.link._tcp if self.loop.arm._link else SimpleNamespace()
-        tcp.is_open, tcp.silence, tcp.reason = False, np.inf, "the base has closed the TCP connection"
+        tcp = self.loop.arm.exchange.client._tcp if self.loop.arm._client else SimpleNamespace()
+        tcp.is_open, tcp.overdue, tcp.reason = False, np.inf, "the base has closed the TCP connection"
         self.record(successor)
         whole, self.memory.send = self.memory.send, lambda data: True
-        run(self.loop, silence * PERIOD)
+        run(self.loop, absence * PERIOD)
         self.memory.send, self.memory.base = whole, successor
 
     def expect_lost(self, words, largest_move=0.01):
@@ -94,7 +94,7 @@ def moving():
 
 EVENTS = {
     "base at once": (lambda m: m.replace(), "INVALID_SESSION"),
-    "base later": (lambda m: m.replace(silence=60), "no usable measurement in 10 cycles"),
+    "base later": (lambda m: m.replace(absence=60), "no usable measurement in 10 cycles"),
     "base restarts": (lambda m: m.base.restart(), "INVALID_SESSION"),
     "sessions": (lambda m: m.base.sessions.clear(), "INVALID_SESSION"),
     "TCP session": (lambda m: m.base.sessions.time_out(TCP), "WRONG_SERVOING_MODE"),

@@ -84,7 +84,8 @@ def test_half_a_second_lies_between_the_end_of_low_level_servoing_and_that_of_th
     """Kinova's order; whether the arm is read for a while after it was handed back, or closed at once."""
     base = make_base()
     memory = Memory(base)
-    monkeypatch.setattr("sysid_ros.drivers.kinova_kortex.arm.time", Clock(memory))
+    for user in ("arm", "exchange"):
+        monkeypatch.setattr(f"sysid_ros.drivers.kinova_kortex.{user}.time", Clock(memory))
     heard, answer = [], base.answer
 
     def listen(transport, client, data):

@@ -113,7 +113,7 @@ def hold(memory, arm, cycles=20):
     for _ in range(cycles):
         memory.pass_period()
         arm.read()
-        arm.command(arm.last_torque)
+        arm.command(arm.exchange.torque)
 
 
 def expect_held(memory, words=""):
@@ -133,7 +133,7 @@ def test_frames_are_put_together_from_pieces_and_taken_apart_from_lumps(monkeypa
     memory, arm = start(monkeypatch, faults, faults)
     arm.connect()
     hold(memory, arm)
-    assert arm.link.silence == 0.0 and arm.link.broken == ""
+    assert arm.exchange.client.overdue == 0.0 and arm.exchange.client.break_reason is None
     arm.stop("test")
     assert arm.health()["last problem of handing back"] == "none"
     arm.close()
@@ -148,9 +148,9 @@ def test_signs_of_life_keep_the_session_open(monkeypatch, is_kept_alive):
     arm.connect()
     if is_kept_alive:
         hold(memory, arm, 700)
-        assert len(memory.base.sessions) == 2 and arm.link.silence == 0.0
+        assert len(memory.base.sessions) == 2 and arm.exchange.client.overdue == 0.0
     else:
-        arm.link._tcp.keep_alive = lambda: None
+        arm.exchange.client._tcp.keep_alive = lambda: None
         with pytest.raises(ArmError, match="WRONG_SERVOING_MODE"):
             hold(memory, arm, 400)
         assert "tcp session ended: silent for too long" in memory.base.reports
@@ -213,7 +213,7 @@ def test_a_connection_that_is_closed_while_the_arm_is_held_is_told_and_gives_it_
     memory, arm = start(monkeypatch, is_base_told=is_base_told)
     arm.connect()
     hold(memory, arm)
-    arm.link._tcp.hang_up()
+    arm.exchange.client._tcp.hang_up()
     if is_base_told:
         with pytest.raises(ArmError, match="WRONG_SERVOING_MODE.*; the base has closed the TCP connection"):
             hold(memory, arm)
@@ -292,7 +292,7 @@ def test_a_length_that_announces_too_much_is_given_up_and_never_waited_for(peer,
     peer.pass_time(0.9)
     assert peer.session.is_open and not call.is_done() and peer.session._frames.pending == len(data)
     peer.pass_time(0.3)
-    assert not peer.session.is_open and call.is_done() and peer.session.silence == np.inf
+    assert not peer.session.is_open and call.is_done() and peer.session.overdue == np.inf
     with pytest.raises(KortexConnectionLost, match=rf"a frame of {len(data) + extra} bytes is not complete after 1 s"):
         call.result()
 
@@ -330,7 +330,7 @@ def test_the_base_hears_of_us_even_where_an_answer_to_a_sign_of_life_is_lost(pee
     peer.ours.setblocking(False)
     peer.pass_time(1.6)
     sent = TcpFrames().feed(peer.ours.recv(65536))
-    assert len(sent) == 4 and peer.session.silence == pytest.approx(1.6)
+    assert len(sent) == 4 and peer.session.overdue == pytest.approx(1.6)
     assert len(peer.session._waiting) == 1 and peer.session.is_open
 
 

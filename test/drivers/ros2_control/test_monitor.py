@@ -13,7 +13,7 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.ros2_control.monitor import MonitoredArm, MonitorLoop
 from sysid_ros.drivers.samples import collect_samples
-from sysid_ros.drivers.takeover import GravityTestFailed, TakeoverRefused
+from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
 from sysid_ros.drivers.truth import load_payload
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 from sysid_ros.emulation.ros2_control.controllers import BroadcastFaults, HomeMotion
@@ -78,7 +78,7 @@ def test_a_wrong_order_of_joints_would_be_noticed(robot):
     loop = monitor(robot, link)
     try:
         loop.connect()
-    except GravityTestFailed:
+    except GravityCheckFailed:
         return
     assert not bounds_of(robot, loop, 3.0)[0].is_consistent
 
@@ -100,7 +100,7 @@ def test_status_says_that_nothing_is_commanded(robot):
     samples = run(loop, 0.1)
     status = loop.status()
     assert status.mode is LoopMode.IDLE and status.code is LoopCode.OK
-    assert "monitoring; nothing is commanded (static gravity test: passed)" in status.reason
+    assert "monitoring; nothing is commanded (static gravity check: passed)" in status.reason
     assert status.law == "none, the arm is only monitored"
     np.testing.assert_allclose(status.reference, robot.home, atol=1e-3)
     assert all(sample.ok and np.isnan(sample.tau_command).all() for sample in samples)
@@ -177,10 +177,10 @@ def test_faults_are_told_leave_no_samples_and_end_by_themselves(robot, faults, w
 def test_a_moving_arm_is_accepted_and_a_resting_one_that_contradicts_its_model_is_not(robot):
     loop = monitor(robot, moving(robot, start=-5.0))
     loop.connect()
-    assert loop.arm.health()["static gravity test"] == "not done, the arm moves"
+    assert loop.arm.health()["static gravity check"] == "not done, the arm moves"
 
     wrong = PlantLink(robot, measured_sign=-robot.sensors.effort_sign)
-    with pytest.raises(GravityTestFailed, match="check sensors.effort_sign"):
+    with pytest.raises(GravityCheckFailed, match="check sensors.effort_sign"):
         monitor(robot, wrong).connect()
     assert wrong.is_closed
 
@@ -193,7 +193,7 @@ def test_a_posture_that_tells_no_sign_is_no_reason_to_refuse(robot):
     link.hardware._effort = np.zeros(7)
     loop = monitor(robot, link)
     loop.connect()
-    assert "not conclusive: no joint carries enough" in loop.arm.health()["static gravity test"]
+    assert "not conclusive: no joint carries enough" in loop.arm.health()["static gravity check"]
 
 
 def test_states_that_do_not_do_are_refused(robot):
