@@ -7,7 +7,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 from sysid_ros.drivers.kinova_kortex.enums import (
     FrameType,
@@ -154,14 +154,6 @@ class TcpSession:
         self.is_open, self.reason = True, ""
         request = self.start(Function.CREATE_SESSION, session_request(self._settings))
         self.wait(request, self._settings.connect_timeout)
-
-    @overload
-    def start(self, function: Function, payload: bytes = b"", device: int = 0) -> TcpCall[bytes]: ...
-
-    @overload
-    def start(
-        self, function: Function, payload: bytes = b"", device: int = 0, *, read: Callable[[bytes], T]
-    ) -> TcpCall[T]: ...
 
     def start(
         self, function: Function, payload: bytes = b"", device: int = 0, read: Callable[[bytes], Any] = bytes
