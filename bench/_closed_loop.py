@@ -392,7 +392,7 @@ def run_trial(
     outcome.conditions = [float(a.part.condition_number) for a in records.attempts if a.part is not None]
     outcome.planning = [float(a.part.statistics.seconds["total"]) for a in records.attempts if a.part is not None]
     if final is not None:
-        outcome.widths = (final.estimate.half_width / robot.payload_prior.box.radius).tolist()
+        outcome.widths = (final.estimate.radius / robot.payload_prior.box.radius).tolist()
     check_motion(running)
     check_estimates(running)
     if not is_broken:

@@ -10,11 +10,10 @@ from _synthetic import EPOCH_NS, TrueArm, measure
 
 from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.control import build_controller
-from sysid_ros.core.estimation.body_report import report_combinations
-from sysid_ros.core.estimation.bounds.bounds import compute_bounds
 from sysid_ros.core.estimation.bounds.left_inverse import bound_with, choose_inverse
+from sysid_ros.core.estimation.bounds.methods import compute_bounds
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.core.estimation.parameters.bounds import hull
+from sysid_ros.core.estimation.parameters.bounds import hull, report_combinations
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.target import object_within
@@ -269,7 +268,7 @@ def worst_samples(
     problem = build_problem(robot, rows, unknowns)
     inverse = choose_inverse(problem, 2 * settings.reweightings)
     # Where the data say nothing there is nothing to disturb.
-    known = np.flatnonzero(bound_with(problem, inverse).half_width < 0.5 * problem.radius)
+    known = np.flatnonzero(bound_with(problem, inverse).radius < 0.5 * problem.radius)
     chosen = rng.choice((-1.0, 1.0)) * inverse[rng.choice(known) if known.size else 0]
     theta = center + np.sign(chosen @ rows.b)[: center.size] * robot.theta_box.radius
     theta = np.clip(theta, robot.theta_box.lower, robot.theta_box.upper)

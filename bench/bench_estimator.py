@@ -26,13 +26,13 @@ import scipy.sparse
 from _table import describe_machine, print_table
 from scipy.optimize import linprog
 
-from sysid_ros.core.estimation.bounds.bounds import compute_bounds
+from sysid_ros.core.estimation.bounds.methods import compute_bounds
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
-from sysid_ros.core.estimation.point.point import PointEstimator
+from sysid_ros.core.estimation.point.estimator import PointEstimator
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.model import WindowModel
 from sysid_ros.core.estimation.windows.rows import Rows, build_rows
@@ -191,16 +191,16 @@ def batch_rows(robot, rounds: int) -> tuple[list[list[object]], dict[str, np.nda
     for name, one in methods.items():
         spent, bounds = fastest(lambda one=one: compute_bounds(problem, unknowns, one, point.start), rounds)
         table.append([f"bounds, {name}", 1e3 * spent, "-"])
-        widths[name] = bounds.half_width
+        widths[name] = bounds.radius
     with factorise_all_rows():
         spent, bounds = fastest(lambda: compute_bounds(problem, unknowns, settings, point.start), rounds)
     table.append(["baseline: bounds, set_membership, all rows factorised", 1e3 * spent, "-"])
-    widths["set_membership, all rows factorised"] = bounds.half_width
+    widths["set_membership, all rows factorised"] = bounds.radius
     spent, widths["linprog"] = fastest(lambda: solve_with_scipy(problem), 1)
     table.append(["baseline: 20 linear programmes by linprog, no cuts", 1e3 * spent, "-"])
     spent, widths["plain"] = fastest(lambda: baseline.estimate(columns, torques), rounds)
     table.append(["baseline: least squares and linear bound", 1e3 * spent, "-"])
-    widths["estimator (updates, cuts, minors)"] = final.half_width
+    widths["estimator (updates, cuts, minors)"] = final.radius
     return table, widths
 
 

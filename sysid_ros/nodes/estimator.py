@@ -12,7 +12,7 @@ from sysid_msgs.msg import IdentifiabilityReport, SampleBatch
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import ResetEstimator
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.body_report import report_combinations
+from sysid_ros.core.estimation.parameters.bounds import report_combinations
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import (
     ERROR_TERMS,

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.certification.certificate import MarginRow
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.bounds.consistency import row_allowance
+from sysid_ros.core.estimation.bounds.consistency import largest_residual
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -97,7 +97,7 @@ def check_windows(
     return WindowCheck(
         times=middle.reshape(-1, robot.n)[:, 0],
         residual=(problem.r / stacked.duration).reshape(-1, robot.n),
-        allowed=(row_allowance(problem, np.zeros(10)) / stacked.duration).reshape(-1, robot.n),
+        allowed=(largest_residual(problem, np.zeros(10)) / stacked.duration).reshape(-1, robot.n),
         payload=payload,
         is_estimate=estimate is not None,
     )

@@ -70,14 +70,14 @@ def test_a_body_by_its_link_gives_the_numbers_of_the_online_estimator(file, robo
     expected = online.estimate()
     lower = [entry["lower"] for entry in data["parameters"]]
     np.testing.assert_allclose(lower, expected.lower, rtol=1e-9, atol=1e-12)  # the arrays lie differently in memory
-    assert expected.contains(np.zeros(10)) and expected.half_width[3] < 0.8 * 1.5 * 0.3
+    assert expected.contains(np.zeros(10)) and expected.radius[3] < 0.8 * 1.5 * 0.3
     assert data["settings"]["body"] == "forearm_link"
 
 
 def test_a_contradiction_is_an_alarm(file, tmp_path, capsys):
     """Without the payload in the hand that is there."""
     status, printed, data = run(file, tmp_path, capsys, "--body", "all")
-    assert status == offline.EXIT_ALARM and "ALARM: no parameters agree with all the data" in printed
+    assert status == offline.EXIT_ALARM and "ALARM: no parameters are consistent with all the data" in printed
     assert not data["is_usable"] and data["combinations"] == [] and "window" in data["alarm"]
 
 

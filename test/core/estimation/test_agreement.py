@@ -1,4 +1,4 @@
-"""A contradiction of several windows is found with the window that makes it, and only then."""
+"""Joint infeasibility of several windows is found with the window that causes it, and only then."""
 
 import dataclasses
 
@@ -7,10 +7,13 @@ import pytest
 import scipy.sparse
 from scipy.optimize import linprog
 
-from sysid_ros.core.estimation.bounds import joint_consistency as module
-from sysid_ros.core.estimation.bounds.consistency import find_contradictions
-from sysid_ros.core.estimation.bounds.joint_consistency import Agreement, explain_rows
-from sysid_ros.core.estimation.bounds.set_membership import contradiction_margin
+from sysid_ros.core.estimation.bounds import consistency as module
+from sysid_ros.core.estimation.bounds.consistency import (
+    JointConsistency,
+    find_feasible_point,
+    find_inconsistent_rows,
+    infeasibility_margin,
+)
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
@@ -62,59 +65,59 @@ def is_possible(problem):
     return linprog(np.zeros(radii.size), A_ub=both, b_ub=limits, bounds=(-1.0, 1.0), method="highs-ipm").status == 0
 
 
-def first_contradiction(parts, build):
-    """Number of the window with which the check finds a contradiction; None if it does not; and the combination."""
-    agreement = Agreement()
+def first_inconsistency(parts, build):
+    """Number of the window with which the check finds infeasibility; None if it does not; and the combination."""
+    consistency = JointConsistency()
     for k, rows in enumerate(parts):
-        combination = agreement.contradiction(build(rows), rows, lambda k=k: build(Rows.stack(parts[: k + 1])))
+        combination = consistency.check(build(rows), rows, lambda k=k: build(Rows.stack(parts[: k + 1])))
         if combination is not None:
-            return k, combination, agreement.searches
-    return None, None, agreement.searches
+            return k, combination, consistency.searches
+    return None, None, consistency.searches
 
 
 def test_the_window_is_the_first_that_makes_all_rows_impossible(robot, changed):
     parts, build = windows_of(robot, changed)
-    found, combination, searches = first_contradiction(parts, build)
+    found, combination, searches = first_inconsistency(parts, build)
     assert found is not None and found * 0.1 > CHANGE - 0.2
     assert is_possible(build(Rows.stack(parts[:found]))) and not is_possible(build(Rows.stack(parts[: found + 1])))
     # Each window by itself can be explained, and most need no programme.
-    assert not any(find_contradictions(build(rows)).size for rows in parts[: found + 1])
+    assert not any(find_inconsistent_rows(build(rows)).size for rows in parts[: found + 1])
     assert searches < found
-    assert contradiction_margin(build(Rows.stack(parts[: found + 1])), combination) > 0.0
+    assert infeasibility_margin(build(Rows.stack(parts[: found + 1])), combination) > 0.0
 
 
 def test_without_a_change_there_is_none_and_few_searches(robot, tools, dumbbell):
     for seed in range(3):
         block = record_change(robot, tools, dumbbell, dumbbell, seed=seed)
-        found, _, searches = first_contradiction(*windows_of(robot, block))
+        found, _, searches = first_inconsistency(*windows_of(robot, block))
         assert found is None and searches <= 8
 
 
-def test_an_explanation_agrees_with_all_rows(robot, tools, dumbbell):
+def test_a_feasible_point_satisfies_all_rows(robot, tools, dumbbell):
     block = record_change(robot, tools, dumbbell, dumbbell)
     parts, build = windows_of(robot, block)
-    explanation, extended = None, 0
+    point, extended = None, 0
     for k, rows in enumerate(parts):
         window, everything = build(rows), build(Rows.stack(parts[: k + 1]))
-        before = explanation
+        before = point
         if before is not None:
-            explanation = before.extended(window, int(rows.start[0]), int(rows.stop[0]))
-        if before is None or explanation is None:
-            explanation, combination = explain_rows(everything, int(rows.stop[0]))
-            assert combination is None and explanation is not None
+            point = before.extend(window, int(rows.start[0]), int(rows.stop[0]))
+        if before is None or point is None:
+            point, combination = find_feasible_point(everything, int(rows.stop[0]))
+            assert combination is None and point is not None
         else:
             extended += 1
-            rest = window.r - window.y @ (explanation.target - window.center) - window.b @ explanation.delta
-            rest -= window.ends[:, 0] @ before.end + window.ends[:, 1] @ explanation.end
+            rest = window.r - window.y @ (point.target - window.center) - window.b @ point.delta
+            rest -= window.ends[:, 0] @ before.end + window.ends[:, 1] @ point.end
             assert np.all(np.abs(rest) <= window.error * (1 + 1e-6))
-        assert explanation.stamp == int(rows.stop[0])
-        assert np.all(np.abs(explanation.end) <= window.end_radius * (1 + 1e-9))
-        assert np.all(np.abs(explanation.target - everything.center) <= everything.radius * (1 + 1e-9))
-        assert np.all(np.abs(explanation.delta) <= everything.delta_radius * (1 + 1e-9))
+        assert point.stamp == int(rows.stop[0])
+        assert np.all(np.abs(point.end) <= window.end_radius * (1 + 1e-9))
+        assert np.all(np.abs(point.target - everything.center) <= everything.radius * (1 + 1e-9))
+        assert np.all(np.abs(point.delta) <= everything.delta_radius * (1 + 1e-9))
         # With some velocity errors before, all rows so far are met by this target and this arm.
         radii = np.concatenate([everything.end_radii, everything.error])
         matrix = scipy.sparse.hstack([everything.end_matrix, scipy.sparse.eye_array(len(everything.r))])
-        rest = everything.r - everything.y @ (explanation.target - everything.center) - everything.b @ explanation.delta
+        rest = everything.r - everything.y @ (point.target - everything.center) - everything.b @ point.delta
         outcome = linprog(
             np.zeros(radii.size), A_eq=matrix, b_eq=rest, bounds=np.stack([-radii, radii], axis=1) * 1.001
         )
@@ -122,7 +125,7 @@ def test_an_explanation_agrees_with_all_rows(robot, tools, dumbbell):
     assert extended >= 6
     # What cannot be explained is not: a window that is off by more than everything that could explain it.
     off = dataclasses.replace(window, r=window.r + 1.0)
-    assert explanation.extended(off, 0, 1) is None
+    assert point.extend(off, 0, 1) is None
 
 
 class TestStream:
@@ -137,7 +140,7 @@ class TestStream:
 
     def test_a_change_is_noticed_long_before_the_bounds_are_renewed(self, robot, changed, dumbbell):
         parts, build = windows_of(robot, changed)
-        expected, _, _ = first_contradiction(parts, build)
+        expected, _, _ = first_inconsistency(parts, build)
         settings = dataclasses.replace(SETTINGS, detect_payload_change=True)
         estimator, found = self.notices(robot, changed, settings)
         assert [window for window, _ in found] == [expected] and expected < 15
@@ -163,8 +166,8 @@ class TestStream:
 
     def test_the_check_costs_few_searches(self, robot, tools, dumbbell, monkeypatch):
         count = []
-        original = module.explain_rows
-        monkeypatch.setattr(module, "explain_rows", lambda *words: count.append(0) or original(*words))
+        original = module.find_feasible_point
+        monkeypatch.setattr(module, "find_feasible_point", lambda *words: count.append(0) or original(*words))
         block = record_change(robot, tools, dumbbell, dumbbell, seconds=2.0)
         estimator, found = self.notices(robot, block, EstimatorSettings(update_windows=10, bound_tolerance=1e-2))
         assert found == [] and estimator.estimate().number_of_windows >= 19

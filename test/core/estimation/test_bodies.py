@@ -13,7 +13,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.bounds.set_membership import bound_by_membership
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.offline import estimate_from_samples
-from sysid_ros.core.estimation.parameters.bounds import Knowledge, hull
+from sysid_ros.core.estimation.parameters.bounds import ParameterBounds, hull
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.target import find_body, object_within
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
@@ -91,7 +91,7 @@ class TestAnyBody:
             assert item.is_consistent and item.contains(truth), (item.alarm, truth - item.lower, item.upper - truth)
             assert item.combinations is None or item.combinations.contains(truth)
         prior = describe_unknowns(robot, settings).prior.radius
-        assert estimate.half_width.min() < 0.98 * prior[np.argmin(estimate.half_width / prior)]
+        assert estimate.radius.min() < 0.98 * prior[np.argmin(estimate.radius / prior)]
         assert is_physically_consistent(estimate.values) and estimate.contains(estimate.values)
         assert estimate.frame == f"joint_{find_body(robot, body)}" and "payload" not in estimate.target
 
@@ -110,7 +110,7 @@ class TestAnyBody:
         assert estimate_from_samples(robot, [block], ON_LINK)[0].contains(truth)
         truth, block = simulate(robot, tools, ON_LINK, np.random.default_rng(3), 1.3, 10.0 * CAMERA)
         estimate, _, _ = estimate_from_samples(robot, [block], ON_LINK)
-        assert not estimate.is_consistent and "no parameters agree with all the data" in estimate.alarm
+        assert not estimate.is_consistent and "no parameters are consistent with all the data" in estimate.alarm
 
     def test_what_joint_torques_cannot_tell_stays_the_prior(self, robot, tools):
         settings = dataclasses.replace(ON_LINK, body="joint_1", use_cone=False)
@@ -120,7 +120,7 @@ class TestAnyBody:
         assert estimate.combinations.names == ("joint_1.Izz",)  # the first joint turns about the vertical
         unidentifiable = [0, 3, 4, 5, 6, 7, 8]  # mcx and mcy follow from the Izz of a body
         prior = describe_unknowns(robot, settings).prior
-        np.testing.assert_allclose(estimate.half_width[unidentifiable], prior.radius[unidentifiable], rtol=1e-6)
+        np.testing.assert_allclose(estimate.radius[unidentifiable], prior.radius[unidentifiable], rtol=1e-6)
 
     def test_combinations_are_bounded_better_than_their_parameters_allow(self, robot, tools):
         settings = dataclasses.replace(ON_LINK, body="joint_2")
@@ -130,7 +130,7 @@ class TestAnyBody:
         assert found.contains(truth) and "joint_2.Ixx − joint_2.Iyy" in found.formulas
         from_box = hull(found.matrix, estimate.box)
         index = found.formulas.index("joint_2.Ixx − joint_2.Iyy")
-        assert found.half_width[index] <= from_box.radius[index] * (1 + 1e-9)
+        assert found.radius[index] <= from_box.radius[index] * (1 + 1e-9)
         assert np.all(found.lower <= found.values) and np.all(found.values <= found.upper)
         single = np.count_nonzero(found.matrix, axis=1) == 1
         entries = np.argmax(found.matrix[single], axis=1)
@@ -180,11 +180,11 @@ class TestAllBodies:
             assert item.contains(truth) and item.combinations.contains(truth)
         found = estimate.combinations
         assert len(found) == (69 if friction_range else 43)
-        assert np.all(found.half_width <= found.prior.radius * (1 + 1e-12))
-        assert np.sum(found.half_width < 0.9 * found.prior.radius) >= (15 if friction_range else 8)
+        assert np.all(found.radius <= found.prior.radius * (1 + 1e-12))
+        assert np.sum(found.radius < 0.9 * found.prior.radius) >= (15 if friction_range else 8)
         assert estimate.frame == "" and estimate.names[13] == "joint_2.mcz" and "smallest box" in estimate.guarantee
         shares = sum(found.error_budget.values())
-        assert shares.shape == (len(found),) and np.all(shares >= found.half_width * (1 - 1e-6))
+        assert shares.shape == (len(found),) and np.all(shares >= found.radius * (1 - 1e-6))
 
     @pytest.mark.parametrize("friction_range", [0.0, 2.0])
     def test_torque_behind_the_gear(self, tools, friction_range):
@@ -237,7 +237,7 @@ class TestAllBodies:
         settings = dataclasses.replace(ALL, max_windows=20, window_duration=0.05, update_windows=10)
         truth, block = simulate(robot, tools, settings, np.random.default_rng(9), 2.1)
         sizes = []
-        estimator = StreamingEstimator(robot, settings, on_update=lambda _: sizes.append(len(estimator._rows)))
+        estimator = StreamingEstimator(robot, settings, on_update=lambda _: sizes.append(len(estimator._bounds.rows)))
         estimator.add(block)
         estimate = estimator.estimate()
         assert estimate.contains(truth) and estimate.combinations.contains(truth)
@@ -259,7 +259,7 @@ class TestAllBodies:
             for method in ("set_membership", "left_inverse")
         )
         assert tight.contains(truth) and loose.contains(truth)
-        assert np.all(tight.half_width <= loose.half_width * 1.02) and tight.half_width.sum() < loose.half_width.sum()
+        assert np.all(tight.radius <= loose.radius * 1.02) and tight.radius.sum() < loose.radius.sum()
         with pytest.raises(ParameterOutOfRange, match="set_membership or left_inverse with body all"):
             EstimatorSettings(body="all", method="sensitivity")
 
@@ -301,13 +301,13 @@ class TestNames:
         estimate = StreamingEstimator(robot).estimate()
         assert estimate.combinations is None and estimate.target == "payload"
 
-    def test_knowledge_only_shrinks_and_ends_empty(self, robot):
+    def test_bounds_only_shrink_and_ends_empty(self, robot):
         target = describe_unknowns(robot, ALL).target
-        known = Knowledge.of_prior(target)
+        known = ParameterBounds.from_prior(target)
         lower, upper = known.ranges.lower, known.ranges.upper
-        half = known.narrowed(lower - 1.0, 0.5 * (lower + upper))
+        half = known.intersect(lower - 1.0, 0.5 * (lower + upper))
         assert half.ranges.is_subset_of(known.ranges) and half.box.is_subset_of(known.box)
         assert np.any(half.box.upper < known.box.upper)
-        assert half.narrowed(upper, upper + 1.0) is None
+        assert half.intersect(upper, upper + 1.0) is None
         point = target.nominal
         assert hull(target.combinations.matrix, Box(point, point)).contains(target.combinations.matrix @ point)

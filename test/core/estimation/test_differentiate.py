@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.windows.samples import InvalidSamples
-from sysid_ros.core.estimation.windows.signals import differentiate_positions
+from sysid_ros.core.estimation.windows.samples import InvalidSamples, differentiate_positions
 
 
 def motion(t):

@@ -151,5 +151,5 @@ def test_a_box_without_a_body_is_noticed():
     empty = Box(
         np.array([1.0, 0.9, 0, 0, 0, 0, 0, 0, 0, 0]), np.array([1.1, 1.0, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
     )
-    with pytest.raises(NoBodyInBox, match="no body has parameters inside these bounds"):
+    with pytest.raises(NoBodyInBox, match="no physically consistent body has parameters within these bounds"):
         fit(objective, START, empty)

@@ -89,10 +89,10 @@ def test_the_truth_is_inside_for_the_worst_errors_and_any_matrix(world):
         problem = Problem.build(truth.rows, *sizes)
         matrix = choose_inverse(problem, trial % 3) if trial % 2 else rng.normal(size=(10, len(rows))) * 0.02
         bounds = bound_with(problem, matrix)
-        distance = np.abs(truth.theta - bounds.center) / bounds.half_width
+        distance = np.abs(truth.theta - bounds.center) / bounds.radius
         assert np.all(distance <= 1.0)
         if trial % 2:
-            nearest, narrow = max(nearest, float(distance.max())), min(narrow, float(bounds.half_width.max()))
+            nearest, narrow = max(nearest, float(distance.max())), min(narrow, float(bounds.radius.max()))
     assert nearest > 0.25 and narrow < 1.2
 
 
@@ -110,7 +110,7 @@ def test_the_bound_is_reached_by_some_errors(world):
         again = bound_with(
             Problem.build(dataclasses.replace(rows, u=u), center, radius, delta_radius, velocity_error), inverse
         )
-        np.testing.assert_allclose(center[i] + x[i] - again.center[i], bounds.half_width[i], rtol=1e-9)
+        np.testing.assert_allclose(center[i] + x[i] - again.center[i], bounds.radius[i], rtol=1e-9)
 
 
 def test_a_wrong_error_bound_loses_the_truth(world):
@@ -120,7 +120,7 @@ def test_a_wrong_error_bound_loses_the_truth(world):
         truth = Truth(rng, rows, *sizes)
         small = dataclasses.replace(truth.rows, errors=0.2 * rows.errors, ends=0.2 * rows.ends, b=0.2 * rows.b)
         bounds = bound_with(problem := Problem.build(small, *sizes), choose_inverse(problem, 2))
-        lost += bool(np.any(np.abs(truth.theta - bounds.center) > bounds.half_width))
+        lost += bool(np.any(np.abs(truth.theta - bounds.center) > bounds.radius))
     assert lost > 10
 
 
@@ -131,8 +131,8 @@ def test_reweighting_comes_near_the_best_left_inverse(world):
     factors = [np.eye(len(rows)), problem.b.T, v.T, problem.y.T]
     sizes_of = [problem.error, problem.delta_radius, problem.end_radii, problem.radius]
     matrix, size = np.vstack(factors), np.concatenate(sizes_of)
-    found = bound_with(problem, choose_inverse(problem, 12)).half_width
-    least_squares = bound_with(problem, choose_inverse(problem, 0)).half_width
+    found = bound_with(problem, choose_inverse(problem, 12)).radius
+    least_squares = bound_with(problem, choose_inverse(problem, 0)).radius
     for i in (0, 5):
         target = np.concatenate([np.zeros(matrix.shape[0] - 10), np.eye(10)[i]])
         count = matrix.shape[0]
@@ -153,11 +153,11 @@ def test_without_data_on_a_parameter_the_answer_is_the_prior(world):
     truth = Truth(rng, dataclasses.replace(rows, y=y, ends=ends), center, radius, delta_radius, velocity_error)
     problem = Problem.build(truth.rows, center, radius, delta_radius, velocity_error)
     bounds = bound_with(problem, choose_inverse(problem, 3))
-    assert bounds.half_width[4] == pytest.approx(radius[4], rel=1e-6)
-    assert np.all(np.abs(truth.theta - bounds.center) <= bounds.half_width)
+    assert bounds.radius[4] == pytest.approx(radius[4], rel=1e-6)
+    assert np.all(np.abs(truth.theta - bounds.center) <= bounds.radius)
     nothing = bound_with(Problem.build(dataclasses.replace(rows, y=0 * y), *world[2:]), np.zeros((10, len(rows))))
-    np.testing.assert_allclose(nothing.half_width, radius, rtol=1e-9)
-    assert np.all(nothing.half_width >= radius)
+    np.testing.assert_allclose(nothing.radius, radius, rtol=1e-9)
+    assert np.all(nothing.radius >= radius)
 
 
 def test_compacted_rows_keep_the_truth_and_most_of_the_information(world):
@@ -166,15 +166,15 @@ def test_compacted_rows_keep_the_truth_and_most_of_the_information(world):
         truth = Truth(rng, rows, *sizes, extreme=trial % 2 == 0)
         old, new = truth.rows.select(slice(0, 8 * N)), truth.rows.select(slice(8 * N, None))
         problem = Problem.build(old, *sizes)
-        small, _ = compact(old, problem, 2)
+        small, _ = compact(old, problem, 2, np.zeros((0, len(old))))
         assert len(small) == 10 and np.all(small.window == -1)
         joined = Rows.stack([small, new])
         compacted = Problem.build(joined, *sizes)
         bounds = bound_with(compacted, choose_inverse(compacted, 2))
-        assert np.all(np.abs(truth.theta - bounds.center) <= bounds.half_width)
+        assert np.all(np.abs(truth.theta - bounds.center) <= bounds.radius)
         whole = Problem.build(truth.rows, *sizes)
         reference = bound_with(whole, choose_inverse(whole, 2))
-        assert np.all(bounds.half_width <= 2.0 * reference.half_width)
+        assert np.all(bounds.radius <= 2.0 * reference.radius)
     arbitrary = combine(old, problem, rng.normal(size=(4, len(old))))
     residual = arbitrary.y @ truth.theta - arbitrary.u
     assert np.all(np.abs(residual) <= arbitrary.error + np.abs(arbitrary.b) @ sizes[2])
@@ -186,5 +186,5 @@ def test_without_shared_errors_there_is_nothing_to_share(world):
     problem = Problem.build(nothing.rows, center, radius, np.zeros(SHARED), np.zeros(N))
     assert problem.without_negligible(0.1).b.shape[1] == 0
     bounds = bound_with(problem, choose_inverse(problem, 2))
-    assert np.all(np.abs(nothing.theta - bounds.center) <= bounds.half_width)
+    assert np.all(np.abs(nothing.theta - bounds.center) <= bounds.radius)
     assert np.all(bounds.by_ends == 0.0) and np.all(bounds.by_delta == 0.0)

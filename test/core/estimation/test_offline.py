@@ -41,7 +41,7 @@ def test_an_estimate_is_frozen_and_answers_questions(robot, values):
     texts = ("left_inverse", "", True, "", "payload", "joint_7")
     shares = {"velocity": np.ones(10)}
     estimate = ParameterEstimate(values, values - 1, values + 2, *texts, 1, 0.1, 2.0, shares)
-    np.testing.assert_array_equal(estimate.half_width, np.full(10, 1.5))
+    np.testing.assert_array_equal(estimate.radius, np.full(10, 1.5))
     assert estimate.contains(values + 2) and not estimate.contains(values + 2.1)
     with pytest.raises(ValueError, match="read-only"):
         estimate.lower[0] = 3.0

@@ -9,8 +9,7 @@ import pytest
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.estimation.windows.signals import differentiate_positions
+from sysid_ros.core.estimation.windows.samples import SampleBlock, differentiate_positions
 from sysid_ros.core.model.loader import load_robot
 
 FILE = Path(__file__).parents[4] / "shared" / "facts" / "data" / "lbr_med7_real_10s.npz"
@@ -33,7 +32,7 @@ def recording():
     data = np.load(FILE)
     seconds, q, tau = data["fast_t"], data["fast_q"], data["fast_tau"].astype(float)
     velocities = differentiate_positions(seconds, q, 5e-6, jerk=9.0)
-    m = velocities.half_width
+    m = velocities.radius
     stamps = np.round(seconds[m:-m] * 1e9).astype(np.int64)
     robot = load_robot("kuka_lbr_med7")
     # Stamps were made where the data arrived, and the motion is faster than what the robot file plans.
@@ -74,9 +73,9 @@ def test_with_tilt_and_lag_the_payload_has_bounds(recording):
         settings = dataclasses.replace(AWARE, method=method, update_windows=30)
         estimate, history, residuals = estimate_from_samples(uncertain(robot, 0.2, torque=0.2), [block], settings)
         assert estimate.is_consistent and estimate.number_of_windows > 90 and len(history) == 3
-        assert estimate.half_width[0] < 0.7 * robot.payload_prior.box.radius[0]
+        assert estimate.radius[0] < 0.7 * robot.payload_prior.box.radius[0]
         assert np.all(np.abs(residuals.measured - residuals.explained) < 1.5 * residuals.allowed)
-        widths.append(estimate.half_width)
+        widths.append(estimate.radius)
     assert np.all(widths[1] <= widths[0]) and np.sum(widths[1] < 0.9 * widths[0]) >= 5
 
 
@@ -85,4 +84,4 @@ def test_all_windows_together_show_what_none_shows_alone(recording):
     robot, block = recording
     estimate, _, _ = estimate_from_samples(uncertain(robot, 0.2, torque=0.1), [block], AWARE)
     assert not estimate.is_consistent
-    assert "windows contradict each other" in estimate.alarm and "lbr_A7 in window" in estimate.alarm
+    assert "windows are jointly infeasible" in estimate.alarm and "lbr_A7 in window" in estimate.alarm

@@ -6,15 +6,19 @@ import scipy.sparse
 from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.bounds import consistency
 from sysid_ros.core.estimation.bounds import set_membership as module
 from sysid_ros.core.estimation.bounds.cone_cuts import add_cuts, find_cuts, seed_cuts
-from sysid_ros.core.estimation.bounds.consistency import find_contradictions
+from sysid_ros.core.estimation.bounds.consistency import (
+    find_inconsistent_rows,
+    find_infeasibility_proof,
+    infeasibility_margin,
+)
 from sysid_ros.core.estimation.bounds.left_inverse import bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.set_membership import (
     SidedBounds,
+    WarmStart,
     bound_by_membership,
-    contradiction_margin,
-    find_contradiction,
     solve_programmes,
 )
 from sysid_ros.core.estimation.lp import interior_point
@@ -108,10 +112,10 @@ def test_the_bounds_are_those_of_the_linear_programme(problem, optimum):
     assert_contains(bounds, optimum)
     assert np.all(np.abs(bounds.lower - optimum[0]) <= 1e-6 * (optimum[1] - optimum[0]))
     assert np.all(np.abs(bounds.upper - optimum[1]) <= 1e-6 * (optimum[1] - optimum[0]))
-    assert bounds.notice == "" and bounds.contradiction is None
+    assert bounds.notice is None and bounds.infeasibility is None
     inverse = bound_with(problem, choose_inverse(problem, 10))
-    assert np.all(2.0 * inverse.half_width >= (bounds.upper - bounds.lower) * (1 - 1e-6))
-    assert np.any(2.0 * inverse.half_width > 1.2 * (bounds.upper - bounds.lower))
+    assert np.all(2.0 * inverse.radius >= (bounds.upper - bounds.lower) * (1 - 1e-6))
+    assert np.any(2.0 * inverse.radius > 1.2 * (bounds.upper - bounds.lower))
 
 
 def test_a_sloppy_solver_only_widens_the_bounds(problem, optimum):
@@ -154,7 +158,7 @@ def test_a_failed_solver_leaves_the_left_inverse_and_says_so(problem, optimum, m
     for name in ("factorise", "factorise_rows"):
         monkeypatch.setattr(interior_point.RowChain, name, lambda self, weight: _Broken())
     bounds = bound_by_membership(problem, 1e-6, reweightings=3)
-    assert "the left inverse stands in for it" in bounds.notice and bounds.contradiction is None
+    assert "the left inverse replaces it" in bounds.notice and bounds.infeasibility is None
     assert_contains(bounds, optimum)
     assert bounds.upper[0] - bounds.lower[0] < 1.5 * (optimum[1] - optimum[0])[0]
 
@@ -176,7 +180,9 @@ def test_the_truth_is_inside_for_random_arms(robot, tools):
         model = WindowModel(robot, settings, unknowns)
         windows, _ = SampleStream(robot, settings).add(block)
         rows = Rows.stack([build_rows(model, w.block, w.start, w.stop, w.number) for w in windows])
-        bounds = bound_by_membership(centred((rows, unknowns, robot)), 1e-3, seed_cuts(unknowns.nominal))
+        bounds = bound_by_membership(
+            centred((rows, unknowns, robot)), 1e-3, WarmStart(cuts=seed_cuts(unknowns.nominal))
+        )
         assert np.all((bounds.lower <= payload) & (payload <= bounds.upper))
 
 
@@ -207,7 +213,7 @@ class TestMatrix:
 
     def test_earlier_multipliers_prove_the_same_bounds_again(self, problem):
         first = bound_by_membership(problem, 1e-4)
-        again = bound_by_membership(problem, 0.1, previous=first.multipliers)
+        again = bound_by_membership(problem, 0.1, first.warm_start)
         assert np.all(again.lower >= first.lower) and np.all(again.upper <= first.upper)
         assert np.all(again.upper - again.lower <= first.upper - first.lower)
 
@@ -255,18 +261,18 @@ class TestCone:
 
     def test_cuts_narrow_the_bounds_and_keep_the_truth(self, problem, dumbbell, robot):
         plain = bound_by_membership(problem, 1e-4)
-        bounds = bound_by_membership(problem, 1e-4, seed_cuts(robot.payload_prior.nominal))
-        again = bound_by_membership(problem, 1e-4, bounds.cuts)
+        bounds = bound_by_membership(problem, 1e-4, WarmStart(cuts=seed_cuts(robot.payload_prior.nominal)))
+        again = bound_by_membership(problem, 1e-4, WarmStart(cuts=bounds.warm_start.cuts))
         widths = [b.upper - b.lower for b in (plain, bounds, again)]
         assert np.all(widths[1] <= widths[0] * (1 + 1e-3)) and np.all(widths[2] <= widths[1] * (1 + 1e-3))
         assert np.min(widths[1] / widths[0]) < 0.9 and np.sum(widths[2]) < np.sum(widths[1])
         for one in (plain, bounds, again):
             assert np.all((one.lower <= dumbbell) & (dumbbell <= one.upper))
-        assert bounds.multipliers.shape == (20, len(problem.r))
+        assert bounds.warm_start.multipliers.shape == (20, len(problem.r))
 
     def test_with_cuts_the_bounds_are_those_of_the_linear_programme_with_cuts(self, problem, robot):
         cuts = seed_cuts(robot.payload_prior.nominal)
-        bounds = bound_by_membership(problem, 1e-6, cuts)
+        bounds = bound_by_membership(problem, 1e-6, WarmStart(cuts=cuts))
         reference = Reference(problem)
         rows = np.zeros((len(cuts), reference.radii.size))
         size = np.abs(cuts) @ problem.theta_size
@@ -287,7 +293,7 @@ class TestCone:
             assert np.all(np.abs(rest) <= whole.error[: len(cuts)])
 
 
-class TestContradiction:
+class TestInfeasibility:
     def violated(self, problem, row=50, factor=6.0):
         """One row off by several times its error: each row alone can be explained, all together cannot."""
         r = problem.r.copy()
@@ -295,14 +301,14 @@ class TestContradiction:
         return dataclasses.replace(problem, r=r)
 
     def test_consistent_data_have_none(self, problem):
-        assert find_contradiction(problem) is None
+        assert find_infeasibility_proof(problem) is None
 
     def test_is_proven_and_names_the_row(self, problem):
         wrong = self.violated(problem)
-        assert not find_contradictions(wrong).size
+        assert not find_inconsistent_rows(wrong).size
         bounds = bound_by_membership(wrong, 1e-3)
-        assert bounds.contradiction is not None and contradiction_margin(wrong, bounds.contradiction) > 0.0
-        assert int(np.argmax(np.abs(bounds.contradiction) * wrong.error)) == 50
+        assert bounds.infeasibility is not None and infeasibility_margin(wrong, bounds.infeasibility) > 0.0
+        assert int(np.argmax(np.abs(bounds.infeasibility) * wrong.error)) == 50
         outcome = linprog(
             np.zeros(Reference(wrong).radii.size),
             A_ub=Reference(wrong).both,
@@ -314,15 +320,15 @@ class TestContradiction:
     def test_only_a_proof_counts(self, problem):
         rng = np.random.default_rng(0)
         candidates = rng.normal(size=(200, len(problem.r))) / problem.error
-        assert all(contradiction_margin(problem, one) < 0.0 for one in candidates)
+        assert all(infeasibility_margin(problem, one) < 0.0 for one in candidates)
         _, multipliers = solve_programmes(problem, 1e-3)
-        assert all(contradiction_margin(problem, one) < 0.0 for one in multipliers[:10] - multipliers[10:])
+        assert all(infeasibility_margin(problem, one) < 0.0 for one in multipliers[:10] - multipliers[10:])
 
     def test_a_solver_that_gives_up_raises_no_alarm(self, problem, monkeypatch):
-        monkeypatch.setattr(module, "_MAX_STEPS", 2)
+        monkeypatch.setattr(consistency, "_MAX_STEPS", 2)
         solution, _ = solve_programmes(problem, 1e-6, 2)
         assert np.any(solution.gap > 1e-3)
-        assert find_contradiction(problem) is None
+        assert find_infeasibility_proof(problem) is None
 
 
 def test_a_smaller_box_gives_smaller_bounds(case, dumbbell):
@@ -337,13 +343,12 @@ class TestChosen:
     """Bounds of some objectives solved anew, the others kept."""
 
     def test_chosen_ones_are_solved_and_the_others_keep_their_bounds(self, case, robot):
-        seeds = seed_cuts(robot.payload_prior.nominal)
+        seeds = WarmStart(cuts=seed_cuts(robot.payload_prior.nominal))
         first = bound_by_membership(centred(case, part=slice(0, 70)), 1e-4, seeds)
         whole = centred(case)
         chosen = np.isin(np.arange(10), (0, 3, 6))
-        carried = {"previous": first.multipliers, "cut_multipliers": first.cut_multipliers}
-        some = bound_by_membership(whole, 1e-4, first.cuts, **carried, chosen=chosen)
-        full = bound_by_membership(whole, 1e-4, first.cuts, **carried)
+        some = bound_by_membership(whole, 1e-4, first.warm_start, active=chosen)
+        full = bound_by_membership(whole, 1e-4, first.warm_start)
         width = full.upper - full.lower
         for bounds, sign in (("lower", 1.0), ("upper", -1.0)):
             one, all_of_them, old = (sign * getattr(b, bounds) for b in (some, full, first))
@@ -353,18 +358,10 @@ class TestChosen:
         assert np.any((some.upper - some.lower)[~chosen] > 1.01 * width[~chosen])
 
     def test_cuts_that_others_need_are_kept(self, case, problem, robot):
-        first = bound_by_membership(problem, 1e-4, seed_cuts(robot.payload_prior.nominal))
-        carried = {"previous": first.multipliers, "cut_multipliers": first.cut_multipliers}
+        first = bound_by_membership(problem, 1e-4, WarmStart(cuts=seed_cuts(robot.payload_prior.nominal)))
         chosen = np.arange(10) == 0
-        some = bound_by_membership(problem, 1e-4, first.cuts, **carried, chosen=chosen)
-        again = bound_by_membership(
-            problem,
-            1e-4,
-            some.cuts,
-            previous=some.multipliers,
-            cut_multipliers=some.cut_multipliers,
-            chosen=chosen,
-        )
+        some = bound_by_membership(problem, 1e-4, first.warm_start, active=chosen)
+        again = bound_by_membership(problem, 1e-4, some.warm_start, active=chosen)
         width = first.upper - first.lower
         assert np.all(again.upper - again.lower <= width * (1 + 1e-3))
-        assert some.cut_multipliers.shape == (20, len(some.cuts))
+        assert some.warm_start.cut_multipliers.shape == (20, len(some.warm_start.cuts))

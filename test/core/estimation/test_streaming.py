@@ -46,7 +46,7 @@ def test_the_truth_is_inside_in_closed_loop_simulations(robot, tools, seed):
     for item in [*history, estimate]:
         assert item.contains(payload), (payload - item.lower, item.upper - payload)
     assert estimate.number_of_windows >= 10
-    assert estimate.half_width[0] < 0.6 * robot.payload_prior.box.radius[0]
+    assert estimate.radius[0] < 0.6 * robot.payload_prior.box.radius[0]
     assert is_physically_consistent(estimate.values) and estimate.contains(estimate.values)
 
 
@@ -82,7 +82,7 @@ def test_bounds_only_shrink_and_say_where_they_come_from(robot, recording, dumbb
     assert all(after.is_subset_of(before) for before, after in itertools.pairwise(boxes))
     shares = sum(estimate.error_budget.values())
     # What the data alone give, before they are cut with the prior and the bounds so far.
-    assert np.all(shares >= estimate.half_width * (1 - 1e-6))
+    assert np.all(shares >= estimate.radius * (1 - 1e-6))
     assert estimate.error_budget["torque_relative"][0] > 0.1 * shares[0]
     assert estimate.error_budget["robot_inertia"][0] > 0.1 * shares[0]
     assert "Contains the true parameters if" in estimate.guarantee and "NOT" not in estimate.guarantee
@@ -141,7 +141,7 @@ def test_the_whole_end_effector_as_target(robot, tools, dumbbell, method):
     if method == "sensitivity":
         assert estimate.guarantee.startswith("Not guaranteed")
         payload, _, _ = estimate_from_samples(robot, [block], dataclasses.replace(settings, target="payload"))
-        assert payload.half_width[0] > estimate.half_width[0]  # the gripper's own mass is uncertain too
+        assert payload.radius[0] > estimate.radius[0]  # the gripper's own mass is uncertain too
 
 
 def test_a_prior_of_the_whole_end_effector_does_not_fit_a_payload(robot):
@@ -157,9 +157,9 @@ def test_terms_left_out_void_the_guarantee_in_words(robot, recording):
 
 
 class TestAlarms:
-    """Data that contradict the assumptions give an alarm that names joint and window, never a number."""
+    """Data inconsistent with the assumptions give an alarm that names joint and window, never a number."""
 
-    def check(self, robot, block, joints, text="no payload agrees with all the data", settings=FAST):
+    def check(self, robot, block, joints, text="no payload is consistent with all the data", settings=FAST):
         notices = []
         estimate, _, _ = estimate_from_samples(robot, [block], settings, on_notice=notices.append)
         assert not estimate.is_consistent and np.all(np.isnan(estimate.values)) and np.all(np.isnan(estimate.upper))
@@ -231,9 +231,9 @@ def test_long_streams_stay_bounded_and_keep_the_truth(robot, tools, dumbbell):
     sizes, widths = [], []
     for repeat in range(5):  # the robot goes through the same motion again and again
         estimator.add(later(block, 1.501 * repeat, 1501 * repeat))
-        sizes.append(sum(len(rows) for rows in estimator._rows))
+        sizes.append(sum(len(rows) for rows in estimator._bounds.rows))
         estimate = estimator.estimate()
-        widths.append(estimate.half_width)
+        widths.append(estimate.radius)
         assert estimate.contains(dumbbell)
     assert max(sizes) <= 7 * 20 + 50
     assert estimate.number_of_windows > 100
@@ -247,7 +247,7 @@ def test_compaction_costs_little(robot, tools, dumbbell):
         settings = EstimatorSettings(max_windows=max_windows)
         estimate, history, _ = estimate_from_samples(robot, [block], settings)
         assert len(history) == 3 and all(item.contains(dumbbell) for item in history)
-        widths.append(estimate.half_width)
+        widths.append(estimate.radius)
     assert np.all(widths[1] <= 1.08 * widths[0])
 
 
@@ -258,14 +258,14 @@ def test_the_shares_add_up_and_the_labels_say_what_they_are(robot, recording):
     assert estimate.method == "set_membership" and "smallest box" in estimate.guarantee
     assert all(np.all(share >= 0.0) for share in estimate.error_budget.values())
     # They add up to the half width that the data give, which the minors of the pseudo-inertia narrow further.
-    assert np.all(shares >= estimate.half_width * (1 - 1e-6)) and np.sum(shares < 1.01 * estimate.half_width) >= 3
+    assert np.all(shares >= estimate.radius * (1 - 1e-6)) and np.sum(shares < 1.01 * estimate.radius) >= 3
     without = tuple(name for name in settings.error_terms if name != "torque_relative")
     better, _, _ = estimate_from_samples(robot, [recording], dataclasses.replace(settings, error_terms=without))
-    assert better.half_width[0] < estimate.half_width[0] - 0.5 * estimate.error_budget["torque_relative"][0]
+    assert better.radius[0] < estimate.radius[0] - 0.5 * estimate.error_budget["torque_relative"][0]
 
 
 def test_a_wrong_robot_box_is_what_the_guarantee_depends_on(robot, tools, dumbbell):
-    """Not vacuous: with a robot outside its box the truth is lost, or the contradiction is noticed."""
+    """Not vacuous: with a robot outside its box the truth is lost, or the inconsistency is noticed."""
     theta = robot.theta_nominal.copy()
     theta[: robot.inertial_slice(robot.n).stop] *= 1.3
     lost = 0

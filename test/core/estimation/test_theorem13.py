@@ -45,7 +45,7 @@ def test_half_widths_are_sensitivities_of_the_fit():
         moved = [dataclasses.replace(problem, r=problem.r + sign * 1e-3 * np.eye(24)[row]) for sign in (1, -1)]
         plus, minus = (bound_by_sensitivity(item, start).fit.theta for item in moved)
         sensitivity.append((plus - minus) / 2e-3)
-    np.testing.assert_allclose(np.abs(sensitivity).sum(axis=0) * 0.01, bounds.half_width, rtol=2e-2, atol=1e-5)
+    np.testing.assert_allclose(np.abs(sensitivity).sum(axis=0) * 0.01, bounds.radius, rtol=2e-2, atol=1e-5)
 
 
 def test_the_baseline_loses_the_truth_at_the_edge_of_the_cone_where_the_left_inverse_keeps_it():
@@ -57,8 +57,8 @@ def test_the_baseline_loses_the_truth_at_the_edge_of_the_cone_where_the_left_inv
         outward = -from_pseudo_inertia(np.outer(vectors[:, 0], vectors[:, 0]))  # lowers the smallest eigenvalue
         problem = make(body, 0.01 * np.sign(make(body, np.zeros(60), seed).y @ outward), seed)
         local = bound_by_sensitivity(problem, from_parameters(body))
-        ratio = float(np.max(np.abs(body - local.fit.theta) / local.half_width))
+        ratio = float(np.max(np.abs(body - local.fit.theta) / local.radius))
         lost, largest = lost + (ratio > 1.0), max(largest, ratio)
         rigorous = bound_with(problem, choose_inverse(problem, 2))
-        assert np.all(np.abs(body - rigorous.center) <= rigorous.half_width)
+        assert np.all(np.abs(body - rigorous.center) <= rigorous.radius)
     assert lost > 0, largest

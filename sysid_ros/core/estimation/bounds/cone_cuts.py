@@ -1,4 +1,4 @@
-"""Cuts: linear inequalities that every physically consistent body fulfils, as rows of a problem.
+"""Cuts of the cone of physically consistent bodies: linear inequalities that each fulfils, as rows of a problem.
 
 With the pseudo-inertia ``P(theta)``, linear in theta, ``z^T P(theta) z >= 0`` holds for every body and any z.
 """
@@ -21,17 +21,17 @@ _PSEUDO = np.stack([pseudo_inertia(unit) for unit in np.eye(10)])
 _LENGTH = 0.2
 """Length [m] that makes masses, first and second moments comparable when eigenvectors are taken; any would do."""
 _NOTICEABLE = 1e-4
-"""Eigenvalues above this part of the largest, below zero, are left alone."""
+"""Negative eigenvalues smaller than this part of the largest one make no cut."""
 _ROUNDING = 1e-12
 _COLUMN = ERROR_TERMS.index("rounding")
 
 
 def seed_cuts(nominal: Array, bodies: int = 1) -> Array:
-    """Cuts to begin with, (C, P): second moments along the axes and between them, about the origins and the CoMs.
+    """Return the first cuts, (C, P): second moments along the axes and between them, about the origins and the CoMs.
 
     Args:
         nominal: A target of physically consistent bodies, (P,).
-        bodies: Of how many bodies it holds the parameters; they come first.
+        bodies: Number of bodies whose parameters come first in the target.
     """
     parts = nominal[: INERTIAL * bodies].reshape(bodies, INERTIAL)
     return np.concatenate([_placed(_seed(part), b, nominal.size) for b, part in enumerate(parts)])
@@ -46,14 +46,14 @@ def _seed(nominal: Array) -> Array:
 
 
 def find_cuts(thetas: Array, bodies: int = 1) -> Array:
-    """Cuts that given targets (J, P) violate the most, (C, P); see :func:`seed_cuts`."""
+    """Return the cuts that given targets (J, P) violate the most, (C, P); see :func:`seed_cuts`."""
     thetas = thetas[np.all(np.isfinite(thetas), axis=1)]
     parts = thetas[:, : INERTIAL * bodies].reshape(len(thetas), bodies, INERTIAL)
     return np.concatenate([_placed(_violated(parts[:, b]), b, thetas.shape[1]) for b in range(bodies)])
 
 
 def _violated(thetas: Array) -> Array:
-    """Cuts that parameters of one body (J, 10) violate, (C, 10)."""
+    """Return the cuts that parameters of one body (J, 10) violate, (C, 10)."""
     scale = np.array([1.0, 1.0, 1.0, _LENGTH])  # the last row and column hold first moments and mass
     values, vectors = np.linalg.eigh(np.tensordot(thetas, _PSEUDO, axes=1) * np.outer(scale, scale))
     cuts = [np.zeros((0, INERTIAL))]
@@ -63,17 +63,17 @@ def _violated(thetas: Array) -> Array:
 
 
 def _placed(cuts: Array, body: int, size: int) -> Array:
-    """Cuts of one body (C, 10) as cuts of the whole target, (C, P)."""
+    """Write cuts of one body (C, 10) as cuts of the whole target, (C, P)."""
     result = np.zeros((len(cuts), size))
     result[:, INERTIAL * body : INERTIAL * (body + 1)] = cuts
     return result
 
 
 def add_cuts(problem: Problem, cuts: Array) -> Problem:
-    """The problem with cuts ``a theta >= 0`` (C, P) as rows before the others.
+    """Add cuts ``a theta >= 0`` (C, P) to a problem as rows before the others.
 
-    Over the box ``a theta`` stays below some ``2 s``, so a cut is the row ``a theta = s + e`` with ``|e| <= s``; that
-    only the lower end of e matters needs no special care.
+    Over the box ``a theta`` stays below some ``2 s``, so a cut is the row ``a theta = s + e`` with ``|e| <= s``, of
+    which only the lower end of e matters.
     """
     size = 0.5 * np.abs(cuts) @ problem.theta_size * (1.0 + _ROUNDING)
     errors = np.zeros((len(cuts), problem.errors.shape[1]))
@@ -90,6 +90,6 @@ def add_cuts(problem: Problem, cuts: Array) -> Problem:
 
 
 def _cut(z: Array) -> Array:
-    """The cut ``z^T P(theta) z >= 0`` as a row (10,) of unit size."""
+    """Return the cut ``z^T P(theta) z >= 0`` as a row (10,) of unit size."""
     row = np.einsum("a,kab,b->k", z, _PSEUDO, z)
-    return row / np.linalg.norm(row)
+    return np.asarray(row / np.linalg.norm(row))

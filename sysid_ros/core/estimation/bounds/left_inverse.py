@@ -1,4 +1,4 @@
-"""Guaranteed bounds from any matrix L, and the search for an L that makes them narrow.
+"""Guaranteed bounds from any matrix L, and the search for an L with narrow bounds.
 
 A problem says ``y x + b delta + v eta = r + e`` and asks for ``c x``. For every L, left inverse or not,
 ``c x = L r + L e - L b delta - L v eta + (c - L y) x``, so ``|c x - L r| <= |L| E + |L b| rad(delta) + |L v| rad(eta)
@@ -18,7 +18,6 @@ from sysid_ros.core.estimation.point.covariance import Covariance, RowBands
 
 Array = NDArray[np.float64]
 
-_EPS = np.finfo(float).eps
 _NEGLIGIBLE = 0.1
 """Shared errors below this share of the independent error of every row do not guide the choice of L."""
 _SMOOTHING = 0.1
@@ -27,68 +26,60 @@ _SMOOTHING = 0.1
 
 @dataclass(frozen=True)
 class LinearBounds:
-    """Bounds of K objectives that follow from a matrix L; the half width is the sum of its parts.
+    """Bounds of K objectives that follow from a matrix L; the radius is the sum of its parts.
 
     Attributes:
         center: Middle of the bounds, (K,).
-        half_width: (K,).
+        radius: (K,).
         by_rows: Part of each error term, (K, terms).
-        by_delta: Part of each entry of the shared nuisance, (K, M).
+        by_delta: Part of each entry of the shared nuisance parameters, (K, M).
         by_ends: Part of the velocity errors at the ends of the windows, (K,).
-        by_prior: Part of what was known before, (K,).
+        by_prior: Part of the prior box, (K,).
         by_rounding: Part of rounding, (K,).
     """
 
     center: Array
-    half_width: Array
+    radius: Array
     by_rows: Array
     by_delta: Array
     by_ends: Array
     by_prior: Array
     by_rounding: Array
 
-    def select(self, index: NDArray) -> LinearBounds:
-        """Those of some objectives."""
+    def select(self, index: NDArray[np.intp]) -> LinearBounds:
+        """Select the bounds of some objectives."""
         return LinearBounds(*(getattr(self, field.name)[index] for field in fields(self)))
 
     @classmethod
     def stack(cls, parts: Sequence[LinearBounds]) -> LinearBounds:
-        """Bounds of one after the other."""
+        """Join bounds of several sets of objectives."""
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
 
 def bound_with(problem: Problem, inverse: Array) -> LinearBounds:
-    """Rigorous bounds of the objectives from any matrix L, (K, R), rounding included."""
+    """Compute rigorous bounds of the objectives from any matrix L, (K, R), rounding included."""
     magnitude = np.abs(inverse)
     by_rows = magnitude @ problem.errors
     by_delta = np.abs(inverse @ problem.b) * problem.delta_radius
     by_ends = np.abs(inverse @ problem.end_matrix) @ problem.end_radii
     by_prior = np.abs(problem.objectives - inverse @ problem.y) @ problem.radius
-    gamma = rounding_unit(problem)
+    gamma = problem.rounding_unit
     by_rounding = gamma * (magnitude @ problem.content + np.abs(problem.objectives) @ problem.theta_size)
-    half_width = (by_rows.sum(axis=1) + by_delta.sum(axis=1) + by_ends + by_prior + by_rounding) * (1.0 + gamma)
+    radius = (by_rows.sum(axis=1) + by_delta.sum(axis=1) + by_ends + by_prior + by_rounding) * (1.0 + gamma)
     center = problem.objectives @ problem.center + inverse @ problem.r
-    return LinearBounds(center, half_width, by_rows, by_delta, by_ends, by_prior, by_rounding)
-
-
-def rounding_unit(problem: Problem) -> float:
-    """Relative rounding error that is allowed for sums over the rows, or over the entries of the target.
-
-    Sums of k products: |computed - exact| <= k eps sum |a| |b| / (1 - k eps), in any order; four times that is ample.
-    """
-    return 4.0 * (max(len(problem.r), problem.center.size) + 64) * _EPS
+    return LinearBounds(center, radius, by_rows, by_delta, by_ends, by_prior, by_rounding)
 
 
 def choose_inverse(problem: Problem, reweightings: int, previous: Array | None = None) -> Array:
-    """A matrix L, (K, R), whose bounds are narrow.
+    """Choose a matrix L, (K, R), with narrow bounds.
 
-    Starts from the least-squares solution that takes every half width for a standard deviation, and reweights it, for
-    each objective by itself, towards the smallest half width (an L1 problem).
+    Start from the least-squares solution with every radius as a standard deviation, and reweight it, for each objective
+    by itself, towards the smallest radius (an L1 problem).
 
     Args:
         problem: The problem.
         reweightings: Number of reweighting steps.
-        previous: Matrix (K, r) chosen for the first r rows before, to go on from.
+        previous: Matrix (K, r) chosen before for the first r rows, for a warm start.
     """
     search = _Search(problem)
     inverse = search.start()
@@ -101,7 +92,7 @@ def choose_inverse(problem: Problem, reweightings: int, previous: Array | None =
         try:
             smallest = max(smoothing * 0.3**step, 1e-4)
             inverse = np.stack([search.reweight(row, i, smallest) for i, row in enumerate(inverse)])
-        except np.linalg.LinAlgError:  # weights too far apart; what there is gives valid bounds too
+        except np.linalg.LinAlgError:  # weights too far apart; the best so far gives valid bounds too
             break
         costs = search.costs(inverse)
         is_better = costs < best_cost
@@ -119,20 +110,20 @@ class _Search:
         self._bands = RowBands(problem, problem.joints)
 
     def start(self) -> Array:
-        """Least squares with half widths as standard deviations, (K, R)."""
+        """Return the least-squares solution with radii as standard deviations, (K, R)."""
         variances = self._error**2, self._delta**2, self._ends**2
         covariance = Covariance(self._bands, self._y, self._b, *variances)
         information = np.diag(self._radius**-2.0) + covariance.gram
-        return covariance.solve(np.linalg.solve(information, self._objectives.T)).T
+        return np.asarray(covariance.solve(np.linalg.solve(information, self._objectives.T)).T)
 
     def costs(self, inverse: Array) -> Array:
-        """Half widths of the rows of L, (K,)."""
+        """Return the radii of the bounds of the rows of L, (K,)."""
         leftover = np.abs(self._objectives - inverse @ self._y) @ self._radius
         shared = np.abs(inverse @ self._b) @ self._delta + np.abs(inverse @ self._v) @ self._ends
-        return np.abs(inverse) @ self._error + shared + leftover
+        return np.asarray(np.abs(inverse) @ self._error + shared + leftover)
 
     def reweight(self, row: Array, i: int, smoothing: float) -> Array:
-        """Next row of L for objective i: every squared contribution divided by its present size."""
+        """Return the next row of L for objective i: every squared contribution divided by its present size."""
         unit = self._objectives[i]
         sizes = (self._error, self._delta, self._ends, self._radius)
         factors = (row, row @ self._b, row @ self._v, unit - row @ self._y)
@@ -144,5 +135,5 @@ class _Search:
 
 
 def _floored(sizes: Array) -> Array:
-    """The sizes, (k,), with zeros replaced by something negligible."""
+    """Return the sizes, (k,), with zeros replaced by something negligible."""
     return np.maximum(sizes, max(1e-9 * float(sizes.max(initial=0.0)), 1e-15))

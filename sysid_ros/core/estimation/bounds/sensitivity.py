@@ -1,4 +1,4 @@
-"""The paper's bounds: sensitivity of the physically consistent fit at the nominal point. A baseline, not a guarantee.
+"""SAFE-ID's bounds: sensitivity of the physically consistent fit at the nominal point. A baseline, not a guarantee.
 
 SAFE-ID Theorem 13 asks for an interval evaluation of the sensitivity over the whole uncertainty; like the paper's own
 implementation this evaluates it at the nominal point only. Where the fit lies on the edge of the cone its sensitivity
@@ -29,19 +29,19 @@ class SensitivityBounds:
 
     Attributes:
         fit: The unweighted physically consistent fit, the middle of the bounds.
-        half_width: (10,).
+        radius: (10,).
         by_rows: Part of each error term, (10, K).
-        by_delta: Part of each entry of the shared nuisance, (10, M).
+        by_delta: Part of each entry of the shared nuisance parameters, (10, M).
     """
 
     fit: Fit
-    half_width: Array
+    radius: Array
     by_rows: Array
     by_delta: Array
 
 
 def bound_by_sensitivity(problem: Problem, start: ArrayLike) -> SensitivityBounds:
-    """Bounds by the sensitivity of the unweighted fit, SAFE-ID (27) and (46).
+    """Compute bounds by the sensitivity of the unweighted fit, SAFE-ID (27) and (46).
 
     Args:
         problem: The rows.

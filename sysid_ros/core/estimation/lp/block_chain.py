@@ -24,7 +24,7 @@ class _Level:
 
     Attributes:
         inverse: Inverses of their lower Cholesky factors, (S, E, n, n).
-        before: What links each block that stays to the one before it, times the inverse factor, (S, O, n, n).
+        before: Coupling of each block that stays to the one before it, times the inverse factor, (S, O, n, n).
         after: The same for the one after it; zero where there is none.
     """
 
@@ -47,7 +47,7 @@ class BlockChain:
     def __init__(self, diagonal: Array, below: Array):
         self._levels: list[_Level] = []
         while diagonal.shape[1]:
-            inverse = np.linalg.inv(_lower(diagonal[:, 0::2]))
+            inverse = np.asarray(np.linalg.inv(_lower(diagonal[:, 0::2])), dtype=np.float64)
             transposed = inverse.transpose(0, 1, 3, 2)
             staying = diagonal[:, 1::2]
             count = staying.shape[1]
@@ -61,7 +61,7 @@ class BlockChain:
             below[:, 1:] = -before[:, 1:] @ after[:, :-1].transpose(0, 1, 3, 2)
 
     def forward(self, right: Array) -> Array:
-        """``L^-1 r`` for r (S, W, n, k), its blocks in the order of elimination."""
+        """Return ``L^-1 r`` for r (S, W, n, k), its blocks in the order of elimination."""
         parts = []
         for level in self._levels:
             done, right = level.inverse @ right[:, 0::2], right[:, 1::2]
@@ -73,7 +73,7 @@ class BlockChain:
         return np.concatenate(parts, axis=1) if parts else right
 
     def backward(self, right: Array) -> Array:
-        """``L^-T f`` for f (S, W, n, k) in the order of elimination, its blocks in their own order."""
+        """Return ``L^-T f`` for f (S, W, n, k) in the order of elimination, its blocks in their own order."""
         stop, result = right.shape[1], right[:, :0]
         for level in reversed(self._levels):
             count, staying = level.inverse.shape[1], result
@@ -89,14 +89,14 @@ class BlockChain:
 
 
 def _lower(blocks: Array) -> Array:
-    """Lower Cholesky factors of blocks (S, W, n, n), with a regularisation where rounding asks for it."""
+    """Return the lower Cholesky factors of blocks (S, W, n, n), regularised as far as rounding demands."""
     places, share = np.arange(blocks.shape[2]), _REGULARISATION
     size = np.abs(blocks[:, :, places, places])
     while True:
         padded = blocks.copy()
         padded[:, :, places, places] += share * size
         try:
-            return np.linalg.cholesky(padded)
+            return np.asarray(np.linalg.cholesky(padded), dtype=np.float64)
         except np.linalg.LinAlgError:
             share *= 100.0
             if share > 1e-3:

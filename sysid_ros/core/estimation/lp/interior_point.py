@@ -3,7 +3,7 @@
     minimise and maximise  c z   subject to   A z = r,  -1 <= z <= 1      for several c
 
 Mehrotra's predictor-corrector method. All programmes advance together, so that a step is few operations on arrays, and
-those that are solved drop out. The result guides the choice of bounds and need not be exact, see docs/bounds.md.
+those that are solved drop out. The result only guides the choice of bounds and need not be exact, see docs/bounds.md.
 
 Source: S. Mehrotra, On the implementation of a primal-dual interior point method, SIAM J. Optim. 2 (1992).
 """
@@ -21,9 +21,9 @@ from sysid_ros.core.estimation.lp.row_chain import Factor, RowChain
 Array = NDArray[np.float64]
 
 _STEP = 0.9995
-"""Part of the way to the nearest wall that a step may take."""
+"""Share of the way to the boundary that a step may take."""
 _CLOSEST = 0.9
-"""No start is closer to its walls than this leaves."""
+"""Largest magnitude of a variable at the start."""
 _STALLED = 2
 """Steps without progress of any programme after which the rows themselves are factorised."""
 _PATIENCE = 8
@@ -57,17 +57,17 @@ def solve(
     start: Array | None = None,
     maxima: bool = True,
 ) -> Solution:
-    """Solves the programmes, or as much of them as ``max_steps`` allows.
+    """Solve the programmes as far as ``max_steps`` allows.
 
     Args:
         chain: The matrix A.
         r: Right-hand side, (R,).
         costs: Costs of the first variables, (k, P); the others cost nothing.
         tolerance: A programme is solved when its gap is below this part of the distance of maximum and minimum; of
-            the minimum itself where that is all that is asked for.
+            the minimum itself without maxima.
         max_steps: Largest number of steps.
-        start: Multipliers to start from, (R, S), or None.
-        maxima: Whether the maxima are asked for too.
+        start: Multipliers for a warm start, (R, S), or None.
+        maxima: Whether to solve for the maxima too.
     """
     half = costs.shape[1]
     price = np.concatenate([costs, -costs], axis=1) if maxima else costs
@@ -97,7 +97,7 @@ def solve(
 
 
 class _State:
-    """Iterates of S programmes: variables, multipliers of the rows and of the walls -1 and 1.
+    """Iterates of S programmes: variables, multipliers of the rows and of the bounds -1 and 1.
 
     Columns are programmes, rows are variables or rows of A.
     """
@@ -109,7 +109,7 @@ class _State:
 
     @classmethod
     def start(cls, chain: RowChain, r: Array, price: Array, dual: Array | None) -> _State:
-        """Near the middle: the variables solve the rows with least squares, the multipliers of the walls balance."""
+        """Start near the centre: least-squares solution of the rows, balanced multipliers of the bounds."""
         count = price.shape[1]
         dual = np.zeros((r.size, count)) if dual is None else dual.copy()
         full = np.zeros((chain.size, count))
@@ -121,7 +121,7 @@ class _State:
         return cls(chain, r, full, z, dual, np.maximum(slope, 0.0) + spread, np.maximum(-slope, 0.0) + spread)
 
     def select(self, kept: NDArray[np.bool_]) -> _State:
-        """Some of the programmes."""
+        """Select some of the programmes."""
         if np.all(kept):
             return self
         parts = (self.price, self.z, self.dual, self.lower, self.upper)
@@ -132,16 +132,16 @@ class _State:
         self.missing = self.r[:, None] - self.chain.times(self.z)
 
     def objective(self) -> Array:
-        """Objectives, (S,)."""
+        """Return the objectives, (S,)."""
         return _dot(self.price, self.z)
 
     def gap(self) -> Array:
-        """Objective less the bound that the multipliers give, and what infeasibility may hide, (S,)."""
+        """Return the duality gaps with an allowance for infeasibility, (S,)."""
         bound = self.r @ self.dual - np.abs(self.slope).sum(axis=0)
-        return np.abs(self.objective() - bound) + _dot(np.abs(self.missing), np.abs(self.dual))
+        return np.asarray(np.abs(self.objective() - bound) + _dot(np.abs(self.missing), np.abs(self.dual)))
 
     def advance(self, factorise: Callable[[Array], Factor]) -> None:
-        """One predictor-corrector step with a factorisation of ``A diag(w) A^T``."""
+        """Take one predictor-corrector step with a factorisation of ``A diag(w) A^T``."""
         lower, upper, size = self.lower, self.upper, 2.0 * self.chain.size
         below, above = 1.0 + self.z, 1.0 - self.z
         lower_over, upper_over = lower / below, upper / above
@@ -150,7 +150,7 @@ class _State:
         unbalanced = self.slope - lower + upper
 
         def direction(first: Array, second: Array) -> tuple[Array, Array, Array, Array]:
-            """Newton's direction towards ``lower + first`` and ``upper + second`` if the variables stayed."""
+            """Return Newton's direction towards ``lower + first`` and ``upper + second`` for fixed variables."""
             push = first - second - unbalanced
             d_dual = factor.solve(self.missing - self.chain.times(weight * push))
             d_z = weight * (self.chain.transposed(d_dual) + push)
@@ -174,10 +174,10 @@ class _State:
 
 
 def _dot(a: Array, b: Array) -> Array:
-    """Products of the columns, (S,)."""
-    return np.einsum("ts,ts->s", a, b)
+    """Return the products of the columns, (S,)."""
+    return np.asarray(np.einsum("ts,ts->s", a, b))
 
 
 def _longest(first: Array, second: Array, d_first: Array, d_second: Array) -> Array:
-    """Largest steps (S,), at most 1e3, that keep both positive."""
-    return 1.0 / np.maximum(np.max(np.maximum(-d_first / first, -d_second / second), axis=0), 1e-3)
+    """Return the largest steps (S,), at most 1e3, that keep both positive."""
+    return np.asarray(1.0 / np.maximum(np.max(np.maximum(-d_first / first, -d_second / second), axis=0), 1e-3))

@@ -1,4 +1,4 @@
-"""The rows, made ready for a box of the target: a linear system with independent and shared errors."""
+"""The rows centred on a box of the target: a linear system with independent and shared errors."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Problem:
 
     Attributes:
         center: Middle of a box known to hold the target, (P,).
-        radius: Its half widths, (P,).
+        radius: Its radii, (P,).
         y: (R, P).
-        b: (R, M). Where the direction of gravity is not known, the last 3 C columns are those of the products of its
-            three deviations with the first C entries of x.
-        delta_radius: Half widths of the shared nuisance ``delta``, (M,).
+        b: (R, M). Where the direction of gravity is uncertain, the last 3 C columns belong to the products of its three
+            deviations with the first C entries of x.
+        delta_radius: Radii of the shared nuisance parameters ``delta``, (M,).
         ends: Gains of the ``eta`` at start and stop of each row, signs included, (R, 2, m) with m = (1 + C) n: of
             the velocity error of each joint, and of its products with the first C entries of x.
         end_index: Number of the instant of start and stop, (R, 2); rows of neighbouring windows share one. -1 if none.
-        end_radius: Half widths of the m entries of eta at each instant, (m,).
+        end_radius: Radii of the m entries of eta at each instant, (m,).
         r: (R,) [Nms].
         errors: Largest independent error of each row by term, (R, K) [Nms].
         theta_size: Largest magnitude of ``theta_e``, (P,).
         joints: Number of joints, which is the number of rows of a window.
-        objectives: What is to be bounded: ``objectives @ theta_e``, (K, P).
+        objectives: Combinations to bound: ``objectives @ theta_e``, (K, P).
     """
 
     center: Array
@@ -64,15 +64,15 @@ class Problem:
         velocity_error: Array,
         objectives: Array | None = None,
     ) -> Problem:
-        """Centres the rows on a box of the target and evaluates the gains of the velocity errors there.
+        """Centre the rows on a box of the target and evaluate the gains of the velocity errors there.
 
         Args:
             rows: The rows.
             center: Middle of a box known to hold the target, (P,).
-            radius: Its half widths, (P,).
-            delta_radius: Half widths of the shared nuisance, (M,).
+            radius: Its radii, (P,).
+            delta_radius: Radii of the shared nuisance parameters, (M,).
             velocity_error: Largest velocity error, (n,) [rad/s].
-            objectives: What is to be bounded, (K, P); by default each entry of the target.
+            objectives: Combinations to bound, (K, P); by default each entry of the target.
         """
         coupled = rows.ends.shape[-1] - 2
         middle = rows.ends[..., :coupled] @ center[:coupled] + rows.ends[..., -2]
@@ -106,7 +106,7 @@ class Problem:
         )
 
     def without_negligible(self, share: float) -> Problem:
-        """The problem without shared errors that never reach this share of the independent error of a row.
+        """Leave out shared errors that never reach this share of the independent error of a row.
 
         Not for bounds, only to choose a matrix for them faster.
         """
@@ -129,14 +129,23 @@ class Problem:
     @property
     def error(self) -> Array:
         """Largest independent error of each row, (R,) [Nms]."""
-        return self.errors.sum(axis=1)
+        return np.asarray(self.errors.sum(axis=1))
 
     @property
     def content(self) -> Array:
         """Sum of the magnitudes of everything that is added up in each row, (R,) [Nms]; rounding is relative to it."""
         content = np.abs(self.r) + 2.0 * np.abs(self.y) @ self.theta_size
         content += np.abs(self.b) @ self.delta_radius
-        return content + np.abs(self.ends).sum(axis=1) @ self.end_radius + self.error
+        return np.asarray(content + np.abs(self.ends).sum(axis=1) @ self.end_radius + self.error)
+
+    @property
+    def rounding_unit(self) -> float:
+        """Relative rounding error that is allowed for sums over the rows, or over the entries of the target [-].
+
+        Sums of k products: |computed - exact| <= k eps sum |a| |b| / (1 - k eps), in any order; four times that is
+        ample.
+        """
+        return float(4.0 * (max(len(self.r), self.center.size) + 64) * np.finfo(float).eps)
 
     @cached_property
     def end_matrix(self) -> scipy.sparse.csr_array:
@@ -149,5 +158,5 @@ class Problem:
 
     @property
     def end_radii(self) -> Array:
-        """Half widths of ``eta``, (instants x m,)."""
+        """Radii of ``eta``, (instants x m,)."""
         return np.tile(self.end_radius, int(self.end_index.max(initial=-1)) + 1)

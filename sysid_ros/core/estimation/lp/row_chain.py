@@ -1,6 +1,6 @@
-"""The rows of a problem as the matrix of a linear programme, with products that use its structure.
+"""The rows of a problem as the matrix of a linear programme, with products and factorisations that use its structure.
 
-``A z`` with ``z = (x, delta, eta, e)``, each variable divided by its half width, so that it lies between -1 and 1. The
+``A z`` with ``z = (x, delta, eta, e)``, each variable divided by its radius, so that it lies between -1 and 1. The
 velocity errors eta couple only the rows of neighbouring windows.
 """
 
@@ -67,7 +67,7 @@ class RowChain:
         self.size = self.shared.shape[1] + self._ends + len(problem.r)
 
     def values(self, z: Array) -> tuple[Array, Array, Array, Array]:
-        """Of variables z (T,): x (P,), delta (M,), the extra ones, the velocity errors at the last instant (m,)."""
+        """Split z (T,) into x (P,), delta (M,), the extra variables and the last velocity errors (m,)."""
         shared, ends, _ = self._split(z[:, None])
         problem, size = self._problem, self._problem.radius.size
         delta, end = np.zeros_like(problem.delta_radius), np.zeros_like(problem.end_radius)
@@ -83,11 +83,11 @@ class RowChain:
         return z[:count], middle, z[count + self._ends :]
 
     def _by_window(self, values: Array) -> Array:
-        """A view of rows (R, S) as (W, n, S)."""
+        """View rows (R, S) as (W, n, S)."""
         return values[self._first :].reshape(self._windows, self._n, values.shape[1])
 
     def times(self, z: Array) -> Array:
-        """``A z`` for z (T, S), (R, S)."""
+        """Return ``A z``, (R, S), for z (T, S)."""
         shared, ends, own = self._split(z)
         result = self.shared @ shared + own
         moved = self._gains @ ends
@@ -95,14 +95,14 @@ class RowChain:
         return result
 
     def transposed(self, dual: Array) -> Array:
-        """``A^T l`` for l (R, S), (T, S)."""
+        """Return ``A^T l``, (T, S), for l (R, S)."""
         at = np.zeros((self._instants, 2 * self._n, dual.shape[1]))
         at[self._stop, : self._n] = self._by_window(dual)
         at[self._start, self._n :] = self._by_window(dual)
         return np.concatenate([self.shared.T @ dual, (self._transposed @ at).reshape(self._ends, dual.shape[1]), dual])
 
     def factorise(self, weight: Array) -> Factor:
-        """Factorises ``A diag(w) A^T`` for each column w of the weights (T, S) by its shared columns, which is fast."""
+        """Factorise ``A diag(w) A^T`` for each column w of the weights (T, S) by its shared columns: fast."""
         shared, ends, own = self._split(weight)
         n, first, windows = self._n, self._first, np.arange(self._windows)
         diagonal, below = self._blocks(ends)
@@ -111,7 +111,7 @@ class RowChain:
         return ChainFactor(self.shared, shared.T, own[:first].T, diagonal, below)
 
     def factorise_rows(self, weight: Array) -> Factor:
-        """Factorises ``A diag(w) A^T`` for each column w of the weights (T, S) as it is, which is slow and accurate."""
+        """Factorise ``A diag(w) A^T`` for each column w of the weights (T, S) as a whole: slow and accurate."""
         shared, ends, own = self._split(weight)
         n, first, windows = self._n, self._first, np.arange(self._windows)
         factors = []
@@ -128,7 +128,7 @@ class RowChain:
         return RowFactor(factors)
 
     def _blocks(self, ends: Array) -> tuple[Array, Array]:
-        """What the velocity errors add within each window and from it to the one before, each (S, W, n, n)."""
+        """Return the blocks of the velocity errors within windows and to the one before each, (S, W, n, n) each."""
         n = self._n
         packed = (self._products @ ends).transpose(2, 0, 1)
         blocks = np.empty((packed.shape[0], self._instants, 2 * n, 2 * n))
@@ -144,7 +144,7 @@ class Factor(Protocol):
     """Factorised matrices, one for each column."""
 
     def solve(self, right: Array) -> Array:
-        """The solution for each column of ``right`` (R, S); not a number where there is no factor."""
+        """Solve for each column of ``right`` (R, S); NaN where there is no factor."""
 
 
 class RowFactor:
@@ -158,7 +158,7 @@ class RowFactor:
         self._factors = factors
 
     def solve(self, right: Array) -> Array:
-        """The solution for each column of ``right`` (R, S); not a number where there is no factor."""
+        """Solve for each column of ``right`` (R, S); NaN where there is no factor."""
         result = np.full_like(right, np.nan)
         for s, factor in enumerate(self._factors):
             if factor is not None:
@@ -183,9 +183,8 @@ class ChainFactor:
 
     def __init__(self, columns: Array, weight: Array, own: Array, diagonal: Array, below: Array):
         count, windows, n, _ = diagonal.shape
-        self._is_good = np.isfinite(weight).all(1) & np.isfinite(own).all(1) & np.isfinite(diagonal).all((1, 2, 3))
-        self._is_good &= (weight > 0.0).all(1) & (own > 0.0).all(1)
-        bad = ~self._is_good
+        good = np.isfinite(weight).all(1) & np.isfinite(own).all(1) & np.isfinite(diagonal).all((1, 2, 3))
+        bad: NDArray[np.bool_] = ~np.asarray(good & (weight > 0.0).all(1) & (own > 0.0).all(1))
         weight, own = np.where(bad[:, None], 1.0, weight), np.where(bad[:, None], 1.0, own)
         diagonal = np.where(bad[:, None, None, None], np.eye(n), diagonal)
         below = np.where(bad[:, None, None, None], 0.0, below)
@@ -199,11 +198,11 @@ class ChainFactor:
         gram = self._x.transpose(0, 2, 1) @ self._x
         gram[:, np.arange(gram.shape[1]), np.arange(gram.shape[1])] += 1.0 / weight
         self._factors = [_cholesky(matrix.T) for matrix in gram]
-        self._is_good &= [factor is not None for factor in self._factors]
+        self._is_good = ~bad & np.array([factor is not None for factor in self._factors], dtype=bool)
         self._shape = (count, windows, n, 1)
 
     def solve(self, right: Array) -> Array:
-        """The solution for each column of ``right`` (R, S); not a number where there is no factor."""
+        """Solve for each column of ``right`` (R, S); NaN where there is no factor."""
         (count, windows, n, _), first = self._shape, self._first
         tail = self._chain.forward(np.ascontiguousarray(right[first:].T).reshape(self._shape))
         f = np.concatenate([self._root * right[:first].T, tail.reshape(count, windows * n)], axis=1)[:, :, None]
@@ -220,20 +219,20 @@ class ChainFactor:
 
 
 def _cholesky(matrix: Array) -> Array | None:
-    """Lower Cholesky factor of a Fortran matrix with a regularisation that rounding asks for."""
+    """Factorise a Fortran matrix (lower Cholesky factor), regularised as rounding demands; None if that fails."""
     diagonal, share = matrix.diagonal().copy(), _REGULARISATION
     places = np.diag_indices(len(matrix))
     while share < 1e-6 and np.all(np.isfinite(diagonal)):
         matrix[places] = diagonal * (1.0 + share)
         factor, status = lapack.dpotrf(matrix, lower=1, clean=0)
         if status == 0:
-            return factor
+            return np.asarray(factor)
         share *= 100.0
     return None
 
 
 def _noticeable(shares: Array, negligible: float) -> NDArray[np.bool_]:
-    """Which of the shares (k,) are left when the smallest, up to this sum, are taken away."""
+    """Return which of the shares (k,) remain when the smallest, up to this sum, are left out."""
     order = np.argsort(shares)
     result = np.ones(shares.size, dtype=bool)
     result[order[np.cumsum(shares[order]) <= negligible]] = False
@@ -241,5 +240,5 @@ def _noticeable(shares: Array, negligible: float) -> NDArray[np.bool_]:
 
 
 def _floored(sizes: Array) -> Array:
-    """The sizes, (k,), with zeros replaced by something negligible."""
+    """Return the sizes, (k,), with zeros replaced by something negligible."""
     return np.maximum(sizes, max(1e-9 * float(sizes.max(initial=0.0)), 1e-15))

@@ -1,8 +1,9 @@
-"""Narrows a box of ten inertial parameters by what holds for every body with mass.
+"""Bounds of the parameters that data only narrow, and what physical consistency adds to them.
 
-With the second moments ``S_xx = (I_yy + I_zz - I_xx) / 2`` and so on, the pseudo-inertia is positive semidefinite,
-so its diagonal is not negative and every 2x2 minor neither: ``(m c_x)^2 <= m S_xx``, ``I_xy^2 <= S_xx S_yy``.
-Interval arithmetic on these, rounded outwards, keeps every body that was in the box.
+For every body with mass the pseudo-inertia is positive semidefinite. With the second moments
+``S_xx = (I_yy + I_zz - I_xx) / 2`` and so on, its diagonal is not negative and neither is any 2x2 minor:
+``(m c_x)^2 <= m S_xx``, ``I_xy^2 <= S_xx S_yy``. Interval arithmetic on these, rounded outwards, narrows a box of ten
+parameters and keeps every body that was in it.
 """
 
 from __future__ import annotations
@@ -14,21 +15,136 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.parameters.estimate import CombinationEstimate
+from sysid_ros.core.estimation.parameters.estimate import CombinationEstimate, ParameterEstimate
 from sysid_ros.core.estimation.parameters.target import Target
+from sysid_ros.core.identifiability.report import Report, report_bounds
 from sysid_ros.core.model.robot import INERTIAL, PayloadShape
 
 Array = NDArray[np.float64]
 
 _ROUNDS = 3
+"""Passes over all inequalities of the pseudo-inertia."""
 _DIAGONAL = np.array([4, 6, 9])  # Ixx, Iyy, Izz
 _PRODUCTS = ((5, 0, 1), (7, 0, 2), (8, 1, 2))  # Ixy, Ixz, Iyz and their axes
 _OTHERS = ((1, 2), (0, 2), (0, 1))
 _SLACK = 1e-14
 
 
+@dataclass(frozen=True)
+class ParameterBounds:
+    """Bounds that only shrink; every target in the prior that is consistent with all data lies inside.
+
+    Attributes:
+        target: What is identified.
+        box: Box of its parameters, (P,).
+        ranges: Ranges of the objectives, (K,).
+    """
+
+    target: Target
+    box: Box
+    ranges: Box
+
+    @classmethod
+    def from_prior(cls, target: Target) -> ParameterBounds:
+        """Return the bounds before any data."""
+        return cls(target, target.prior, hull(target.objectives, target.prior))
+
+    def shrinkage(self, lower: Array, upper: Array) -> Array:
+        """Return the share (K,) of their width that the ranges lose by bounds of the objectives, (K,) each."""
+        shrunk = np.maximum(lower - self.ranges.lower, 0.0) + np.maximum(self.ranges.upper - upper, 0.0)
+        return np.asarray(shrunk / np.maximum(self.ranges.upper - self.ranges.lower, 1e-300))
+
+    def intersect(self, lower: Array, upper: Array) -> ParameterBounds | None:
+        """Intersect with bounds of the objectives from data, (K,) each; None if the intersection is empty."""
+        if np.any(lower > upper):
+            return None
+        ranges = Box(lower, upper).intersect(self.ranges)
+        box = None if ranges is None else self._narrow_box(ranges)
+        if ranges is None or box is None:
+            return None
+        ranges = ranges.intersect(hull(self.target.objectives, box))
+        return None if ranges is None else ParameterBounds(self.target, box, ranges)
+
+    def _narrow_box(self, ranges: Box) -> Box | None:
+        """Narrow the box by the ranges of the objectives, and by physical consistency where the target is one body."""
+        if self.target.body:
+            box = Box(ranges.lower[:INERTIAL], ranges.upper[:INERTIAL]).intersect(self.box)
+            box = None if box is None else tighten(box)
+            return box if box is None or self.target.shape is None else tighten_to_shape(box, self.target.shape)
+        combinations = self.target.combinations
+        single, lower, upper = combinations.is_single, self.box.lower.copy(), self.box.upper.copy()
+        entries = combinations.chosen[single]
+        lower[entries] = np.maximum(lower[entries], ranges.lower[single])
+        upper[entries] = np.minimum(upper[entries], ranges.upper[single])
+        return None if np.any(lower > upper) else Box(lower, upper)
+
+    def estimate_combinations(self, values: Array, shares: Mapping[str, Array]) -> CombinationEstimate | None:
+        """Return the identifiable combinations with bounds; None where each parameter is identifiable by itself.
+
+        Args:
+            values: A target, (P,).
+            shares: Share of each source of error in the radii of the objectives, name -> (K,).
+        """
+        known = self.target.combinations
+        if self.target.body and len(known) == INERTIAL and np.all(known.is_single):
+            return None
+        index = self._objective_of_combination()
+        entries = known.chosen
+        lower = np.where(known.is_single, self.box.lower[entries], self.ranges.lower[index])
+        upper = np.where(known.is_single, self.box.upper[entries], self.ranges.upper[index])
+        return CombinationEstimate(
+            names=known.names,
+            formulas=known.formulas,
+            units=known.units,
+            matrix=known.matrix,
+            values=np.clip(known.matrix @ values, lower, upper),
+            lower=lower,
+            upper=upper,
+            prior=hull(known.matrix, self.target.prior),
+            error_budget={name: share[index] for name, share in shares.items() if share.size == len(self.ranges.lower)},
+        )
+
+    def _objective_of_combination(self) -> NDArray[np.intp]:
+        """Return the objective that each combination is, (K,)."""
+        known = self.target.combinations
+        if not self.target.body:
+            return np.arange(len(known))
+        index = INERTIAL - 1 + np.cumsum(~known.is_single)
+        return np.where(known.is_single, known.chosen, index)
+
+
+def hull(matrix: Array, box: Box) -> Box:
+    """Return the range (K,) of ``matrix @ theta`` over a box (P,), rounded outwards, for a matrix (K, P)."""
+    positive, negative = np.maximum(matrix, 0.0), np.minimum(matrix, 0.0)
+    lower = positive @ box.lower + negative @ box.upper
+    upper = positive @ box.upper + negative @ box.lower
+    size = np.abs(matrix) @ np.maximum(np.abs(box.lower), np.abs(box.upper))
+    pad = 4.0 * (matrix.shape[1] + 8) * np.finfo(float).eps * size
+    return Box(lower - pad, upper + pad)
+
+
+def report_combinations(target: Target, estimate: ParameterEstimate) -> Report:
+    """Report the identifiable combinations of a target with guaranteed bounds; NaN where an alarm leaves none.
+
+    Args:
+        target: What was identified.
+        estimate: The estimate of it.
+    """
+    known = target.combinations
+    prior = hull(known.matrix, target.prior)
+    found = estimate.combinations
+    if found is not None:
+        lower, upper = found.lower, found.upper
+    elif estimate.is_consistent:  # each parameter is one of them
+        lower, upper = estimate.lower[known.chosen], estimate.upper[known.chosen]
+    else:
+        lower = upper = np.full(len(known), np.nan)
+    text = f"{target.label}: {estimate.alarm or estimate.guarantee}"
+    return report_bounds(target.structure, lower, upper, prior, estimate.condition_number, text)
+
+
 def tighten(box: Box) -> Box | None:
-    """The part of a box (10,) that can hold a body, as a box; None where no body fits.
+    """Narrow a box (10,) to the part that can hold a body, as a box; None where no body fits.
 
     Args:
         box: Box of ``[m, mcx, mcy, mcz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]``.
@@ -63,7 +179,7 @@ def tighten(box: Box) -> Box | None:
 
 
 def tighten_to_shape(box: Box, shape: PayloadShape) -> Box | None:
-    """The part of a box (10,) that can hold a body of a known shape, as a box; None where no such body fits.
+    """Narrow a box (10,) to the part that can hold a body of a known shape, as a box; None where no such body fits.
 
     The CoM ``c = (m c) / m`` lies in both its own box and that of the quotient, and with ``0 <= Ic <= m r^2``
 
@@ -108,13 +224,13 @@ def tighten_to_shape(box: Box, shape: PayloadShape) -> Box | None:
 
 
 def _product(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    """Range of the product of two intervals."""
+    """Return the range of the product of two intervals."""
     corners = [x * y for x in a for y in b]
     return min(corners), max(corners)
 
 
 def _second_moments(lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Range of ``S_xx, S_yy, S_zz``, each (3,); the lower end is not negative."""
+    """Return the ranges of ``S_xx, S_yy, S_zz``, each (3,); the lower end is not negative."""
     low, high = np.empty(3), np.empty(3)
     for axis, (a, b) in enumerate(_OTHERS):
         own, first, second = _DIAGONAL[[axis, a, b]]
@@ -129,13 +245,13 @@ def _second_moments(lower: Array, upper: Array) -> tuple[Array, Array]:
 
 
 def _square_range(lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Range of the squares of intervals."""
+    """Return the ranges of the squares of intervals."""
     nearest = np.where((lower <= 0.0) & (upper >= 0.0), 0.0, np.minimum(np.abs(lower), np.abs(upper)))
     return nearest**2, np.maximum(np.abs(lower), np.abs(upper)) ** 2
 
 
 def _quotient(square: float, size: float) -> float:
-    """Lower bound of ``square / size``; infinite where nothing but zero fits and the square is not zero."""
+    """Return a lower bound of ``square / size``; infinite where only zero fits and the square is not zero."""
     if square == 0.0:
         return 0.0
     return square / size * (1.0 - _SLACK) if size > 0.0 else np.inf
@@ -147,96 +263,3 @@ def _down(value: float) -> float:
 
 def _up(value: float) -> float:
     return value * (1.0 + _SLACK)
-
-
-@dataclass(frozen=True)
-class Knowledge:
-    """Bounds that only shrink; every true target of the prior that agrees with all the data is inside.
-
-    Attributes:
-        target: What is identified.
-        box: Box of its parameters, (P,).
-        ranges: Ranges of the objectives, (K,).
-    """
-
-    target: Target
-    box: Box
-    ranges: Box
-
-    @classmethod
-    def of_prior(cls, target: Target) -> Knowledge:
-        """What is known before any data."""
-        return cls(target, target.prior, hull(target.objectives, target.prior))
-
-    def gain(self, lower: Array, upper: Array) -> Array:
-        """By how much bounds of the objectives, (K,) each, shrink their ranges, as a part of these, (K,)."""
-        shrunk = np.maximum(lower - self.ranges.lower, 0.0) + np.maximum(self.ranges.upper - upper, 0.0)
-        return shrunk / np.maximum(self.ranges.upper - self.ranges.lower, 1e-300)
-
-    def narrowed(self, lower: Array, upper: Array) -> Knowledge | None:
-        """With bounds of the objectives from data, (K,) each; None where nothing is left."""
-        if np.any(lower > upper):
-            return None
-        ranges = Box(lower, upper).intersect(self.ranges)
-        box = None if ranges is None else self._box(ranges)
-        if box is None:
-            return None
-        ranges = ranges.intersect(hull(self.target.objectives, box))
-        return None if ranges is None else Knowledge(self.target, box, ranges)
-
-    def _box(self, ranges: Box) -> Box | None:
-        """The box of the parameters: of one body, with what holds for every body."""
-        if self.target.body:
-            box = Box(ranges.lower[:INERTIAL], ranges.upper[:INERTIAL]).intersect(self.box)
-            box = None if box is None else tighten(box)
-            return box if box is None or self.target.shape is None else tighten_to_shape(box, self.target.shape)
-        combinations = self.target.combinations
-        single, lower, upper = combinations.is_single, self.box.lower.copy(), self.box.upper.copy()
-        entries = combinations.chosen[single]
-        lower[entries] = np.maximum(lower[entries], ranges.lower[single])
-        upper[entries] = np.minimum(upper[entries], ranges.upper[single])
-        return None if np.any(lower > upper) else Box(lower, upper)
-
-    def combinations(self, values: Array, shares: Mapping[str, Array]) -> CombinationEstimate | None:
-        """What joint torques can tell, with bounds; None where they tell each parameter by itself.
-
-        Args:
-            values: A target, (P,).
-            shares: Share of each source of error in the half widths of the objectives, name -> (K,).
-        """
-        known = self.target.combinations
-        if self.target.body and len(known) == INERTIAL and np.all(known.is_single):
-            return None
-        index = self._objective_of_combination()
-        entries = known.chosen
-        lower = np.where(known.is_single, self.box.lower[entries], self.ranges.lower[index])
-        upper = np.where(known.is_single, self.box.upper[entries], self.ranges.upper[index])
-        return CombinationEstimate(
-            names=known.names,
-            formulas=known.formulas,
-            units=known.units,
-            matrix=known.matrix,
-            values=np.clip(known.matrix @ values, lower, upper),
-            lower=lower,
-            upper=upper,
-            prior=hull(known.matrix, self.target.prior),
-            error_budget={name: share[index] for name, share in shares.items() if share.size == len(self.ranges.lower)},
-        )
-
-    def _objective_of_combination(self) -> NDArray[np.intp]:
-        """Which objective each combination is."""
-        known = self.target.combinations
-        if not self.target.body:
-            return np.arange(len(known))
-        index = INERTIAL - 1 + np.cumsum(~known.is_single)
-        return np.where(known.is_single, known.chosen, index)
-
-
-def hull(matrix: Array, box: Box) -> Box:
-    """The range of ``matrix @ theta`` over a box, (K, P) and (P,) to (K,), rounded outwards."""
-    positive, negative = np.maximum(matrix, 0.0), np.minimum(matrix, 0.0)
-    lower = positive @ box.lower + negative @ box.upper
-    upper = positive @ box.upper + negative @ box.lower
-    size = np.abs(matrix) @ np.maximum(np.abs(box.lower), np.abs(box.upper))
-    pad = 4.0 * (matrix.shape[1] + 8) * np.finfo(float).eps * size
-    return Box(lower - pad, upper + pad)

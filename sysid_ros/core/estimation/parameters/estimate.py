@@ -1,9 +1,10 @@
-"""The result of an identification: parameters with bounds, and what the bounds are worth."""
+"""The result of an identification: parameters with bounds, what the bounds guarantee, and alarms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,9 +15,47 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 Array = NDArray[np.float64]
 
 
+class AlarmCode(Enum):
+    """What an alarm is about."""
+
+    SENSOR_MISMATCH = "sensor_mismatch"
+    """Positions and velocities of a joint do not belong together."""
+    WINDOW_INCONSISTENT = "window_inconsistent"
+    """The torques of a window are infeasible for every parameter within the bounds so far."""
+    JOINTLY_INCONSISTENT = "jointly_inconsistent"
+    """Every window is feasible by itself, all of them together are not."""
+    NO_CONSISTENT_BODY = "no_consistent_body"
+    """No physically consistent body has parameters within the bounds."""
+    FIT_NOT_CONVERGED = "fit_not_converged"
+    """The bounds hold, but the point estimate was not found."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Why there is no estimate, or only its bounds.
+
+    Attributes:
+        code: What it is about.
+        text: Sentences for people: the joints and windows that show it, and possible causes.
+        joint: The joint that shows it most; None where no single joint does.
+        window: Number of the window that shows it most; None where no single window does.
+        excess: By how much the largest error that the assumptions allow is exceeded there: mean torque [Nm], or
+            distance [rad] for ``SENSOR_MISMATCH``; NaN where no single row shows it.
+    """
+
+    code: AlarmCode
+    text: str
+    joint: str | None = None
+    window: int | None = None
+    excess: float = np.nan
+
+    def __str__(self) -> str:
+        return self.text
+
+
 @dataclass(frozen=True)
 class CombinationEstimate:
-    """K combinations of parameters that joint torques can tell, with bounds; arrays are read-only.
+    """K identifiable combinations of parameters with bounds; arrays are read-only.
 
     Attributes:
         names: The parameter each is named after.
@@ -27,7 +66,7 @@ class CombinationEstimate:
         lower: Lower bounds, (K,). NaN where there is no estimate.
         upper: Upper bounds, (K,).
         prior: Their bounds before any data.
-        error_budget: Share of each source of error in the half widths from the data, name -> (K,).
+        error_budget: Share of each source of error in the radii from the data, name -> (K,).
     """
 
     names: tuple[str, ...]
@@ -47,16 +86,16 @@ class CombinationEstimate:
         object.__setattr__(self, "error_budget", budget)
 
     def __len__(self) -> int:
-        """Number of combinations."""
+        """Return the number of combinations."""
         return len(self.names)
 
     @property
-    def half_width(self) -> Array:
-        """Half widths of the bounds, (K,)."""
+    def radius(self) -> Array:
+        """Radii of the bounds, half their widths, (K,)."""
         return 0.5 * (self.upper - self.lower)
 
     def contains(self, theta: ArrayLike) -> bool:
-        """Whether the combinations of parameters (P,) lie inside the bounds; false where there is no estimate."""
+        """Return whether combinations of parameters (P,) lie inside the bounds; false where there is no estimate."""
         values = self.matrix @ np.asarray(theta, dtype=float)
         rounding = 1e-14 * np.abs(self.matrix) @ np.abs(np.asarray(theta, dtype=float))
         return bool(np.all((self.lower <= values + rounding) & (values - rounding <= self.upper)))
@@ -76,23 +115,23 @@ class ParameterEstimate:
         upper: Upper bounds, (P,) [same units]. NaN where ``is_consistent`` is false.
         method: How the bounds were computed (``left_inverse``, ``sensitivity``, ...).
         guarantee: One sentence: what the bounds guarantee and under which assumptions.
-        is_consistent: Whether any parameters agree with all the data and assumptions. If not, there is no estimate,
-            only the alarm.
-        alarm: What is wrong and which joints and windows show it; empty if nothing is.
+        is_consistent: Whether any parameters are consistent with all data and assumptions. If not, there is no
+            estimate, only the alarm.
+        alarm: Why there is no estimate, or only its bounds, as :class:`Alarm` says it; empty if all is well.
         target: ``payload`` (what the last body carries), ``end_effector`` (last body and payload together), or in
             words what else it is.
         frame: Frame the parameters are expressed in: that of the body's joint; empty for all bodies, each of which has
             its own.
         number_of_windows: Momentum windows the estimate rests on.
         data_seconds: Their duration together [s].
-        condition_number: Condition number of the observation matrix of what joint torques can tell, columns as they
-            are.
-        error_budget: Share of each source of error in the half width of the data-based bounds, name -> (P,)
+        condition_number: Condition number of the observation matrix of the identifiable combinations, columns
+            unscaled.
+        error_budget: Share of each source of error in the radius of the data-based bounds, name -> (P,)
             [same units]; before intersection with the prior and with earlier bounds. Empty for all bodies, whose
             combinations have their own.
         names: Names of the parameters.
         units: Units of the parameters.
-        combinations: What joint torques can tell of the parameters, with bounds; None where they tell each of them.
+        combinations: The identifiable combinations of the parameters with bounds; None where each parameter is.
     """
 
     values: Array
@@ -124,8 +163,8 @@ class ParameterEstimate:
         return self.method != "sensitivity" and "not guaranteed" not in self.guarantee.lower()
 
     @property
-    def half_width(self) -> Array:
-        """Half widths of the bounds, (P,)."""
+    def radius(self) -> Array:
+        """Radii of the bounds, half their widths, (P,)."""
         return 0.5 * (self.upper - self.lower)
 
     @property
@@ -138,7 +177,7 @@ class ParameterEstimate:
         return Box(self.lower, self.upper)
 
     def contains(self, theta: ArrayLike) -> bool:
-        """Whether parameters (P,) lie inside the bounds; false where there is no estimate."""
+        """Return whether parameters (P,) lie inside the bounds; false where there is no estimate."""
         values = np.asarray(theta, dtype=float)
         return bool(np.all((self.lower <= values) & (values <= self.upper)))
 

@@ -34,7 +34,7 @@ _BODIES = MechanismOptions(massless="unknown")
 
 @dataclass(frozen=True)
 class Combinations:
-    """K linear combinations of the target that joint torques can tell: its base parameters.
+    """K identifiable linear combinations of the target: its base parameters.
 
     Attributes:
         names: The parameter each is named after.
@@ -52,7 +52,7 @@ class Combinations:
 
     @classmethod
     def of(cls, structure: Structure, names: tuple[str, ...]) -> Combinations:
-        """The base parameters of an analysis in terms of parameters with these names, which hold all its unknown ones.
+        """Express the base parameters of an analysis in parameters with these names, which hold all its unknown ones.
 
         Args:
             structure: The analysis.
@@ -67,19 +67,19 @@ class Combinations:
         return cls(structure.base_names, formulas, structure.base_units, matrix, chosen)
 
     def select(self, kept: NDArray[np.bool_]) -> Combinations:
-        """Some of the combinations."""
+        """Select some of the combinations."""
         index = np.flatnonzero(kept)
-        texts = (tuple(part[k] for k in index) for part in (self.names, self.formulas, self.units))
-        return Combinations(*texts, self.matrix[index], self.chosen[index])
+        names, formulas, units = (tuple(part[k] for k in index) for part in (self.names, self.formulas, self.units))
+        return Combinations(names, formulas, units, self.matrix[index], self.chosen[index])
 
     def __len__(self) -> int:
-        """Number of combinations."""
+        """Return the number of combinations."""
         return len(self.names)
 
     @property
     def is_single(self) -> NDArray[np.bool_]:
         """Which combinations are a single parameter of the target, (K,)."""
-        return np.count_nonzero(self.matrix, axis=1) == 1
+        return np.asarray(np.count_nonzero(self.matrix, axis=1) == 1)
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ class Target:
         body: Index of the body, 1..n; 0 for all of them.
         frame: Name of the joint in whose frame the parameters are; empty for all bodies.
         columns: Entries of ``theta`` (14 n,) whose columns are those of the target, (P,).
-        is_added: Whether the target comes on top of the arm's own parameters.
+        is_added: Whether the target adds to the arm's own parameters.
         prior: Box of the target before any data.
         nominal: A target inside it, of bodies that exist, (P,).
         names: Names of the P parameters.
         units: Their units.
-        structure: What joint torques can tell of them, and why.
-        combinations: The combinations they tell.
-        shape: What is known of the target as an object; None if nothing is.
+        structure: Identifiability of the parameters.
+        combinations: Their identifiable combinations.
+        shape: Known shape of the target as an object; None if unknown.
     """
 
     label: str
@@ -124,7 +124,7 @@ class Target:
 
     @property
     def objectives(self) -> Array:
-        """What bounds are computed for, (K, P): the parameters of one body first, then the combinations of several."""
+        """Combinations to bound, (K, P): the parameters of one body first, then those of several parameters."""
         matrix = self.combinations.matrix
         if not self.body:
             return matrix
@@ -132,7 +132,7 @@ class Target:
 
 
 def find_body(robot: RobotModel, name: str) -> int:
-    """Index 1..n of the body that a joint moves or a link belongs to.
+    """Return the index 1..n of the body that a joint moves or a link belongs to.
 
     Raises:
         ParameterOutOfRange: There is no such joint or link, or the link does not move; lists the names.
@@ -147,7 +147,7 @@ def find_body(robot: RobotModel, name: str) -> int:
 
 
 def object_within(mass: float, reach: float) -> tuple[Box, Array]:
-    """Prior of any object up to a mass, all of it within a distance of the origin of the frame.
+    """Return the prior of any object up to a mass, all of it within a distance of the origin of the frame.
 
     ``|m c| <= m r``, the moments of inertia about the origin are at most ``m r^2`` and the products half of that.
 
@@ -165,13 +165,13 @@ def object_within(mass: float, reach: float) -> tuple[Box, Array]:
 
 
 def describe_target(robot: RobotModel, settings: EstimatorSettings, arm: Box, nominal: Array) -> Target:
-    """What is identified, by the settings.
+    """Describe the target that the settings ask for.
 
     Args:
         robot: The arm.
-        settings: Which body, and what of it.
-        arm: Box of the parameters of the arm, as wide as the settings ask for, and with a payload in the hand if there
-            may be one while something else is identified, (14 n,).
+        settings: Body and target.
+        arm: Box of the parameters of the arm, as wide as the settings ask for, with the payload in the hand if there
+            may be one while another body is identified, (14 n,).
         nominal: A point of that box, (14 n,).
 
     Raises:
@@ -214,12 +214,12 @@ def describe_target(robot: RobotModel, settings: EstimatorSettings, arm: Box, no
 
 def _all_bodies(robot: RobotModel, settings: EstimatorSettings, arm: Box, nominal: Array) -> Target:
     count = (INERTIAL + 4 if settings.friction_range else INERTIAL) * robot.n
-    felt: tuple[str, ...] = ()
+    friction: tuple[str, ...] = ()
     if settings.friction_range:
-        # Behind the gear only the zero of the torque sensor is left of friction.
+        # A sensor on the link side sees no friction, only its own offset.
         is_motor_side = robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE
-        felt = FRICTION_NAMES if is_motor_side else ("beta",)
-    structure = compare_robot(robot, AnalysisSettings(joint_parameters=felt), _BODIES).snapped
+        friction = FRICTION_NAMES if is_motor_side else ("beta",)
+    structure = compare_robot(robot, AnalysisSettings(joint_parameters=friction), _BODIES).snapped
     names = parameter_names(robot)[:count]
     return Target(
         label="all bodies",
@@ -237,7 +237,7 @@ def _all_bodies(robot: RobotModel, settings: EstimatorSettings, arm: Box, nomina
 
 
 def _payload_prior(robot: RobotModel, settings: EstimatorSettings) -> tuple[Box, Array]:
-    """Prior box and nominal point of payload or end effector."""
+    """Return the prior box and the nominal point of payload or end effector."""
     prior = robot.payload_prior
     if prior.target == settings.target:
         return prior.box, prior.nominal

@@ -1,4 +1,4 @@
-"""What is unknown in the rows of the estimator, and how it is split between target and nuisance."""
+"""Unknowns of the rows of the estimator, split into the target and nuisance parameters."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Unknowns:
-    """The target ``theta_e`` and the nuisance ``delta`` that every row shares.
+    """The target ``theta_e`` and the nuisance parameters ``delta`` that all rows share.
 
-    ``delta`` is ``[arm (14 n), torque lag of each joint (n), gravity direction (3)]``, each entry within
-    ``+- radius``; entries that do not apply have radius 0.
+    ``delta`` is ``[arm (14 n), torque lag of each joint (n), gravity direction (3)]``, each entry within ``+- radius``;
+    entries that do not apply have radius 0.
 
     Attributes:
         target: What is identified.
         center: Centre of the arm's parameter box without what belongs to the target, (14 n,).
-        radius: Half widths of ``delta``, (M,).
+        radius: Radii of ``delta``, (M,).
         rest_center: Centre of all parameters but those of a single body that is the target, (14 n,): for their
             products with errors that rows share.
-        rest_radius: Half widths of the same, (14 n,).
+        rest_radius: Radii of the same, (14 n,).
         groups: Entries of ``delta`` by source of uncertainty, for the error budget; gravity goes on behind
             ``delta`` with its products with the target.
         total: Box of the inertial parameters of all bodies, payload included, (10 n,).
@@ -62,12 +62,12 @@ class Unknowns:
 
     @property
     def shape(self) -> PayloadShape | None:
-        """What is known of the target as an object; None if nothing is."""
+        """Known shape of the target as an object; None if unknown."""
         return self.target.shape
 
 
 def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknowns:
-    """Splits the parameters of robot and payload by the settings.
+    """Split the parameters of robot and payload as the settings ask for.
 
     Raises:
         ParameterOutOfRange: There is no such body, or the target is the payload but the robot's prior describes the
@@ -87,7 +87,7 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
     else:
         lower[inertial], upper[inertial] = target.prior.lower[: inertial.size], target.prior.upper[: inertial.size]
     if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
-        # What is left of the friction parameters behind the gear is the zero of the torque sensor.
+        # A sensor on the link side sees no friction, only its own offset.
         center[friction[:, :3]], radius[friction[:, :3]] = 0.0, 0.0
     rest_center, rest_radius = center.copy(), radius.copy()
     if not target.is_added:
@@ -121,7 +121,7 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
 
 
 def _arm_box(robot: RobotModel, settings: EstimatorSettings, friction: NDArray[np.intp]) -> tuple[Box, Array]:
-    """Box of the arm's parameters with what the settings add to it, and a point inside, each (14 n,)."""
+    """Return the box of the arm's parameters, widened as the settings ask for, and a point inside, each (14 n,)."""
     lower, upper = robot.theta_box.lower.copy(), robot.theta_box.upper.copy()
     nominal = np.array(robot.theta_nominal)
     if settings.body != PAYLOAD and settings.payload_in_hand:
@@ -142,5 +142,5 @@ def _arm_box(robot: RobotModel, settings: EstimatorSettings, friction: NDArray[n
 
 
 def _outward(radius: Array) -> Array:
-    """Half widths with room for the rounding of a centre; zeros stay."""
+    """Enlarge radii by the rounding of a centre; zeros stay."""
     return np.where(radius > 0.0, radius * (1.0 + 1e-15), 0.0)

@@ -41,7 +41,7 @@ class RowBands:
         self._instant = instant
 
     def assemble(self, error: Array, ends: Array) -> Array:
-        """Lower bands (2 n, R) for variances ``error`` (R,) of rows and ``ends`` (instants x m,) of velocities."""
+        """Return the lower bands (2 n, R) for variances ``error`` (R,) of rows and ``ends`` (instants x m,)."""
         n, first = self._n, self._first
         bands = np.zeros((2 * n, self._size))
         bands[0] = error
@@ -65,9 +65,9 @@ class Covariance:
     Args:
         bands: Structure of the problem's rows.
         y: Gains of the unknowns, (R, k).
-        b: Gains of the shared nuisance, (R, M).
+        b: Gains of the shared nuisance parameters, (R, M).
         error: Variance of each row by itself, (R,), positive.
-        delta: Variances of the shared nuisance, (M,).
+        delta: Variances of the shared nuisance parameters, (M,).
         ends: Variances of the velocity errors, (instants x m,).
     """
 
@@ -85,5 +85,5 @@ class Covariance:
         self._y = y
 
     def solve(self, combination: Array) -> Array:
-        """``S^-1 y combination``, (R, j) for a combination (k, j)."""
-        return lapack.dtbtrs(self._bands, self._y @ combination, uplo="L", trans="T")[0]
+        """Return ``S^-1 y combination``, (R, j), for a combination (k, j)."""
+        return np.asarray(lapack.dtbtrs(self._bands, self._y @ combination, uplo="L", trans="T")[0])

@@ -4,8 +4,7 @@ The problem is convex in the parameters, but its infimum lies on the edge of the
 solution is not physically consistent, where log-Cholesky coordinates run off to minus infinity. A barrier
 ``-mu log det`` keeps the minimiser finite; the objective there is at most ``4 mu`` above the infimum (``24 mu``
 with the 20 sides of a box), since that is the parameter of the barrier. mu falls until that gap is negligible. Each
-step is a Newton step in the coordinates of :class:`~.cone.ConePoint`, where convergence is guaranteed and can be
-measured.
+step is a Newton step in the coordinates of :class:`ConePoint`, in which convergence is guaranteed and can be measured.
 """
 
 from __future__ import annotations
@@ -22,9 +21,14 @@ from sysid_ros.core.estimation.point.log_cholesky import PARAMETER_MAP, factor, 
 
 Array = NDArray[np.float64]
 
+_MU_FACTOR = 0.05
+_MAX_STEPS = 300
+_CENTERED = 1e-3
+"""Newton decrement below which a barrier problem counts as solved; its objective is then exact to 1e-6 mu."""
+
 
 def _symmetric_basis() -> Array:
-    """Orthonormal basis (10, 4, 4) of the symmetric matrices."""
+    """Return an orthonormal basis (10, 4, 4) of the symmetric matrices."""
     basis = []
     for row in range(4):
         for column in range(row, 4):
@@ -41,7 +45,7 @@ BARRIER_GRADIENT = -np.trace(_BASIS, axis1=1, axis2=2)
 
 @dataclass(frozen=True)
 class ConePoint:
-    """A physically consistent body.
+    """A physically consistent body with local coordinates z (10,): its pseudo-inertia is ``L (I + Z) L^T``.
 
     Attributes:
         factor: Lower triangular L with the pseudo-inertia ``L L^T``, (4, 4).
@@ -66,29 +70,23 @@ class ConePoint:
         return from_factor(self.factor)
 
     def longest_step(self, z: Array) -> float:
-        """Largest s for which ``s z`` stays in the cone; infinite if all do."""
+        """Return the largest s for which ``s z`` stays in the cone; infinite if all do."""
         lowest = float(np.linalg.eigvalsh(np.tensordot(z, _BASIS, axes=1))[0])
         return -1.0 / lowest if lowest < 0.0 else np.inf
 
     def moved(self, z: Array) -> ConePoint:
-        """The body at z (10,), which must be inside the cone."""
+        """Return the body at z (10,), which must be inside the cone."""
         inner = np.eye(4) + np.tensordot(z, _BASIS, axes=1)
         return ConePoint(self.factor @ np.linalg.cholesky(inner))
 
 
-_MU_FACTOR = 0.05
-_MAX_STEPS = 300
-_CENTERED = 1e-3
-"""Newton decrement below which a barrier problem counts as solved; its objective is then exact to 1e-6 mu."""
-
-
 class FitNotConverged(SysidError):
-    """The solver ended without a solution it can vouch for.
+    """The solver ended without a solution of the required accuracy.
 
     Args:
         steps: Newton steps taken.
         decrement: Newton decrement reached (0 at a solution).
-        mu: Weight of the barrier it got to.
+        mu: Weight of the barrier that was reached.
     """
 
     def __init__(self, steps: int, decrement: float, mu: float):
@@ -105,13 +103,14 @@ class NoBodyInBox(SysidError):
     """No physically consistent body has its parameters inside a box.
 
     Args:
-        widening: How far all sides of the box would have to move out for one, in half widths of the box.
+        widening: How far all sides of the box would have to move out for one, in radii of the box.
     """
 
     def __init__(self, widening: float):
         self.widening = widening
         super().__init__(
-            f"no body has parameters inside these bounds; they would have to be wider by {widening:.2g} half widths"
+            f"no physically consistent body has parameters within these bounds; they would have to be wider by "
+            f"{100.0 * widening:.2g} %"
         )
 
 
@@ -130,12 +129,12 @@ class FitObjective:
     center: Array
 
     def value(self, theta: Array) -> float:
-        """Value at theta (10,)."""
+        """Return the value at theta (10,)."""
         offset = theta - self.center
         return float(0.5 * offset @ self.gram @ offset - self.linear @ offset)
 
     def gradient(self, theta: Array) -> Array:
-        """Gradient (10,) at theta; the Hessian is ``gram``."""
+        """Return the gradient (10,) at theta; the Hessian is ``gram``."""
         return self.gram @ (theta - self.center) - self.linear
 
 
@@ -159,10 +158,10 @@ class Fit:
 
 
 def fit(objective: FitObjective, start: ArrayLike, box: Box | None = None, gap: float = 1e-6) -> Fit:
-    """Minimises the objective over all physically consistent bodies, inside a box if one is given.
+    """Minimise the objective over all physically consistent bodies, inside a box if one is given.
 
     Args:
-        objective: What to minimise.
+        objective: The least-squares objective.
         start: Log-Cholesky coordinates of the body to start from, (10,).
         box: Where the solution must lie, or None.
         gap: Largest distance of the objective from its infimum.
@@ -197,27 +196,27 @@ class _Sides:
         self.scale = np.maximum(0.5 * box.width, 1e-12) * (1.0 - 1e-9)
 
     def distance(self, theta: Array) -> float:
-        """Largest distance from the middle in half widths; below 1 inside."""
+        """Return the largest distance from the middle in radii; below 1 inside."""
         return float(np.max(np.abs(theta - self.middle) / self.scale))
 
     def inverse_gaps(self, theta: Array, size: float) -> tuple[Array, Array]:
-        """One over the distances from the upper and the lower sides, (10,) each."""
+        """Return the reciprocal distances from the upper and the lower sides, (10,) each."""
         offset = theta - self.middle
         return 1.0 / (size * self.scale - offset), 1.0 / (size * self.scale + offset)
 
     def longest_step(self, theta: Array, move: Array) -> float:
-        """Largest s for which ``theta + s move`` is inside."""
+        """Return the largest s for which ``theta + s move`` is inside."""
         offset = theta - self.middle
         room = np.where(move > 0.0, self.scale - offset, self.scale + offset)
         return float(np.min(room / np.maximum(np.abs(move), 1e-300)))
 
 
 def _center(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[ConePoint, int]:
-    """Minimises ``objective / mu + barrier``; returns the point and the steps taken."""
+    """Minimise ``objective / mu + barrier``; return the point and the steps taken."""
     for step in range(_MAX_STEPS):
         gradient, hessian = _barrier_model(objective, sides, point, mu)
         move = _newton_step(hessian, gradient, step, mu)
-        decrement = float(np.sqrt(max(-gradient @ move, 0.0)))
+        decrement = float(np.sqrt(max(float(-gradient @ move), 0.0)))
         if decrement <= _CENTERED:
             return point, step
         longest = point.longest_step(move)
@@ -236,15 +235,15 @@ def _center(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu:
 
 
 def _newton_step(hessian: Array, gradient: Array, step: int, mu: float) -> Array:
-    """The Newton step, (k,); a Hessian that rounding has made singular ends the fit as not converged."""
+    """Return the Newton step, (k,); a Hessian that is singular by rounding ends the fit as not converged."""
     try:
-        return -np.linalg.solve(hessian, gradient)
+        return np.asarray(-np.linalg.solve(hessian, gradient))
     except np.linalg.LinAlgError as error:
         raise FitNotConverged(step, np.inf, mu) from error
 
 
 def _barrier_model(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[Array, Array]:
-    """Gradient and Hessian of ``objective / mu + barrier`` in the coordinates of the point."""
+    """Return gradient and Hessian of ``objective / mu + barrier`` in the coordinates of the point."""
     gradient, hessian = objective.gradient(point.theta) / mu, objective.gram / mu
     if sides is not None:
         upper, lower = sides.inverse_gaps(point.theta, 1.0)
@@ -254,7 +253,7 @@ def _barrier_model(objective: FitObjective, sides: _Sides | None, point: ConePoi
 
 
 def _slope_along(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float, direction: Array) -> float:
-    """Derivative of ``objective / mu + barrier`` at a point along a direction of theta, (10,)."""
+    """Return the derivative of ``objective / mu + barrier`` at a point along a direction of theta, (10,)."""
     gradient = objective.gradient(point.theta) / mu
     if sides is not None:
         upper, lower = sides.inverse_gaps(point.theta, 1.0)
@@ -265,7 +264,7 @@ def _slope_along(objective: FitObjective, sides: _Sides | None, point: ConePoint
 
 
 def _enter(sides: _Sides, point: ConePoint) -> tuple[ConePoint, int]:
-    """A body inside the box: widens the box until it holds the point, then shrinks it with a barrier in front."""
+    """Find a body inside the box: widen the box until it holds the point, then shrink it ahead of a barrier."""
     size, weight = 1.1 * sides.distance(point.theta) + 0.1, 1.0
     for step in range(_MAX_STEPS):
         if sides.distance(point.theta) < 0.99:
@@ -279,7 +278,7 @@ def _enter(sides: _Sides, point: ConePoint) -> tuple[ConePoint, int]:
         hessian[:10, 10] = hessian[10, :10] = point.tangent.T @ curve
         hessian[10, 10] = sides.scale**2 @ (upper**2 + lower**2)
         move = _newton_step(hessian, gradient, step, 1.0 / weight)
-        decrement = float(np.sqrt(max(-gradient @ move, 0.0)))
+        decrement = float(np.sqrt(max(float(-gradient @ move), 0.0)))
         point, size = point.moved(move[:10] / (1.0 + decrement)), size + float(move[10]) / (1.0 + decrement)
         if decrement < 0.5:
             # Near the centre of the barrier problem the size is within 24 / weight of the smallest one there is.

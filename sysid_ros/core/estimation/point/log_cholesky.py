@@ -19,7 +19,7 @@ _OFF_DIAGONAL = ((1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2))
 
 
 def _parameter_map() -> Array:
-    """The linear map (10, 4, 4) from a pseudo-inertia to the ten parameters."""
+    """Return the linear map (10, 4, 4) from a pseudo-inertia to the ten parameters."""
     result = np.zeros((10, 4, 4))
     for row in range(4):
         for column in range(4):
@@ -33,43 +33,43 @@ PARAMETER_MAP = _parameter_map()
 
 
 def factor(eta: ArrayLike) -> Array:
-    """The lower triangular factor L (4, 4) of the pseudo-inertia, the transpose of SAFE-ID (34)."""
+    """Return the lower triangular factor L (4, 4) of the pseudo-inertia, the transpose of SAFE-ID (34)."""
     values = np.asarray(eta, dtype=float)
     result = np.diag(np.append(np.exp(values[1:4]), 1.0))
     for (row, column), value in zip(_OFF_DIAGONAL, values[4:], strict=True):
         result[row, column] = value
-    return np.exp(values[0]) * result
+    return np.asarray(np.exp(values[0]) * result)
 
 
 def to_parameters(eta: ArrayLike) -> Array:
-    """Inertial parameters (10,) [kg, kg m, kg m^2] of log-Cholesky coordinates (10,), SAFE-ID (16)."""
+    """Return the inertial parameters (10,) [kg, kg m, kg m^2] of log-Cholesky coordinates (10,), SAFE-ID (16)."""
     matrix = factor(eta)
-    return np.einsum("pij,ij->p", PARAMETER_MAP, matrix @ matrix.T)
+    return np.asarray(np.einsum("pij,ij->p", PARAMETER_MAP, matrix @ matrix.T))
 
 
 def from_parameters(theta: ArrayLike) -> Array:
-    """Log-Cholesky coordinates (10,) of inertial parameters (10,).
+    """Return the log-Cholesky coordinates (10,) of inertial parameters (10,).
 
     Raises:
         NotPhysicallyConsistent: No body has these parameters.
     """
     pseudo = pseudo_inertia(theta)
     try:
-        lower = np.linalg.cholesky(pseudo)
+        lower = np.asarray(np.linalg.cholesky(pseudo), dtype=np.float64)
     except np.linalg.LinAlgError:
-        raise NotPhysicallyConsistent("payload", np.linalg.eigvalsh(pseudo)) from None
+        raise NotPhysicallyConsistent("payload", np.linalg.eigvalsh(pseudo).tolist()) from None
     return from_factor(lower)
 
 
 def from_factor(matrix: Array) -> Array:
-    """Log-Cholesky coordinates (10,) of a lower triangular factor (4, 4) with positive diagonal."""
+    """Return the log-Cholesky coordinates (10,) of a lower triangular factor (4, 4) with positive diagonal."""
     scaled = matrix / matrix[3, 3]
     off_diagonal = [scaled[index] for index in _OFF_DIAGONAL]
     return np.concatenate([[np.log(matrix[3, 3])], np.log(np.diag(scaled)[:3]), off_diagonal])
 
 
 def derivatives(eta: ArrayLike) -> tuple[Array, Array, Array]:
-    """Parameters (10,), their Jacobian (10, 10) and second derivatives (10, 10, 10) by eta; analytic.
+    """Compute parameters (10,), their Jacobian (10, 10) and second derivatives (10, 10, 10) by eta analytically.
 
     Entry [p, k] of the Jacobian is ``d theta_p / d eta_k``, entry [p, k, l] of the last its derivative by ``eta_l``.
     """

@@ -1,4 +1,7 @@
-"""The integral of the torque over a window, and how wrong it can be."""
+"""The error budget of a window: integrals of torque and friction, derivative bounds, and the terms they lead to.
+
+docs/bounds.md derives every term. Each holds for all parameters in their box and all errors the sensors guarantee.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from sysid_ros.core.estimation.windows.signals import WindowSignals
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, SensorModel
 
 Array = NDArray[np.float64]
+
+ROUNDING = 1e-12
+"""Bound on the relative rounding error of a computed row: some thousand operations of 1.1e-16 each."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class TorqueIntegral:
 
 
 def sensor_error(tau: Array, sensors: SensorModel) -> tuple[Array, Array]:
-    """Relative and absolute part of the largest error of torque samples, each (N, n) [Nm].
+    """Return the relative and absolute part of the largest error of torque samples, each (N, n) [Nm].
 
     The relative error may refer to the true or to the measured torque: ``|error| <= rho |true| + a`` gives
     ``|error| <= (rho |measured| + a) / (1 - rho)``, which covers both.
@@ -46,10 +52,10 @@ def sensor_error(tau: Array, sensors: SensorModel) -> tuple[Array, Array]:
 
 
 def integrate_torque(seconds: Array, tau: Array, start: float, stop: float, sensors: SensorModel) -> TorqueIntegral:
-    """Integrates torque samples from ``start`` to ``stop``.
+    """Integrate torque samples from ``start`` to ``stop``.
 
     A held sample is the mean torque since the sample before it, so the sum of rectangles is exact. Otherwise the
-    torque between two samples is taken to lie between them (their error intervals joined).
+    torque between two samples is assumed to lie in the hull of their error intervals.
 
     Args:
         seconds: Stamps, (N,) [s], covering ``start`` to ``stop``.
@@ -76,23 +82,23 @@ def integrate_torque(seconds: Array, tau: Array, start: float, stop: float, sens
 
 
 def abel_bound(values: Array) -> Array:
-    """Bound on ``|sum values_k (ds_k - dt_k)|`` where every step end is wrong by at most one; (K, ...) to (...).
+    """Bound ``|sum values_k (ds_k - dt_k)|`` where every step end is wrong by at most one; (K, ...) to (...).
 
     Summation by parts: first and last value and the total variation between them.
     """
-    return np.abs(values[0]) + np.abs(values[-1]) + np.sum(np.abs(np.diff(values, axis=0)), axis=0)
+    return np.asarray(np.abs(values[0]) + np.abs(values[-1]) + np.sum(np.abs(np.diff(values, axis=0)), axis=0))
 
 
 def sample_torque(seconds: Array, tau: Array, time: float) -> Array:
-    """Torque at a time, linear between the samples, (n,) [Nm]."""
+    """Interpolate the torque at a time linearly, (n,) [Nm]."""
     last = len(seconds) - 1
     k = min(max(int(np.searchsorted(seconds, time, side="right")) - 1, 0), last - 1)
     weight = (time - seconds[k]) / (seconds[k + 1] - seconds[k])
-    return (1.0 - weight) * tau[k] + weight * tau[k + 1]
+    return np.asarray((1.0 - weight) * tau[k] + weight * tau[k + 1])
 
 
 def range_around(seconds: Array, tau: Array, time: float, reach: float, sensors: SensorModel) -> tuple[Array, Array]:
-    """Interval that holds the true torque from ``time - reach`` to ``time + reach``: its ends, each (n,) [Nm]."""
+    """Return the ends (n,) [Nm] of an interval that holds the true torque from ``time - reach`` to ``time + reach``."""
     first = max(int(np.searchsorted(seconds, time - reach, side="right")) - 1, 0)
     last = min(int(np.searchsorted(seconds, time + reach, side="left")) + 1, len(seconds))
     error = np.sum(sensor_error(tau[first:last], sensors), axis=0)
@@ -117,7 +123,7 @@ class SignIntegral:
 
 
 def integrate_sign(v: Array, steps: Array, slack: Array) -> SignIntegral:
-    """Integrates ``sign(v)`` over a window.
+    """Integrate ``sign(v)`` over a window.
 
     The sign is certain during a step if both its ends are faster than ``slack`` in the same direction; in any other
     step the Coulomb torque may be anything between ``-F_c`` and ``F_c``, at rest included.
@@ -125,7 +131,7 @@ def integrate_sign(v: Array, steps: Array, slack: Array) -> SignIntegral:
     Args:
         v: Measured speeds, (N, n) [rad/s].
         steps: Step lengths, (N - 1,) [s].
-        slack: Speed error, stiction speed and what the speed can change in half a step together, (n,) [rad/s].
+        slack: Sum of speed error, stiction speed and the largest change of speed in half a step, (n,) [rad/s].
     """
     sign = np.where(v > slack, 1.0, np.where(v < -slack, -1.0, 0.0))
     certain = np.where(sign[1:] == sign[:-1], sign[1:], 0.0)
@@ -135,8 +141,8 @@ def integrate_sign(v: Array, steps: Array, slack: Array) -> SignIntegral:
 
 
 @dataclass(frozen=True)
-class Sensitivity:
-    """Bounds for every parameter in the box; entry [i, l] is the effect on row i of joint l.
+class DerivativeBounds:
+    """Bounds on derivatives of the rows for every parameter in the box; entry [i, l] is the effect of joint l on row i.
 
     Attributes:
         momentum_q: Largest ``|dp/dq|`` at the start plus that at the end of the window, (n, n).
@@ -157,8 +163,8 @@ class Sensitivity:
     chord_curvature: Array
 
     @classmethod
-    def of(cls, model: WindowModel, signals: WindowSignals) -> Sensitivity:
-        """Computes the bounds for one window."""
+    def of(cls, model: WindowModel, signals: WindowSignals) -> DerivativeBounds:
+        """Bound the derivatives in one window."""
         derivatives, ends = signals.derivatives, [0, -1]
         second = model.curvature.force(signals.speed)
         neighbours = _Neighbours.of(signals)
@@ -188,17 +194,17 @@ def _momentum(model: WindowModel, signals: WindowSignals) -> Array:
     second = model.curvature.momentum(signals.speed)
     dq, dv = model.position_error, model.sensors.velocity_error
     largest = _largest(model, signals.derivatives.momentum_q[[0, -1]]).sum(axis=0)
-    return largest + 2.0 * (second.qq @ dq + second.qv @ dv)
+    return np.asarray(largest + 2.0 * (second.qq @ dq + second.qv @ dv))
 
 
 def _largest(model: WindowModel, derivative: Array) -> Array:
-    """Largest derivatives over the parameter box, (K, n, p, n) to (K, n, n)."""
+    """Return the largest derivatives over the parameter box, (K, n, p, n) to (K, n, n)."""
     return model.magnitude(np.moveaxis(derivative, 2, 3))
 
 
 def _apply(second: Array, distance: Array) -> Array:
-    """Change of the first derivatives over distances (K, n), (K, n, n)."""
-    return np.einsum("ilm,km->kil", second, distance)
+    """Bound the change of first derivatives over distances (K, n), (K, n, n)."""
+    return np.asarray(np.einsum("ilm,km->kil", second, distance))
 
 
 @dataclass(frozen=True)
@@ -223,36 +229,36 @@ class _Neighbours:
         return cls(points, first, np.add.reduceat(weights, first))
 
     def largest_distance(self, values: Array) -> Array:
-        """Largest distance of the samples (N, n) from their point, (K, n)."""
+        """Return the largest distance of the samples (N, n) from their point, (K, n)."""
         counts = np.diff(np.append(self.first, len(values)))
         return np.maximum.reduceat(np.abs(values - values[self.points].repeat(counts, axis=0)), self.first, axis=0)
 
     def travel(self, values: Array) -> Array:
-        """Total variation (K, n) of the steps with an end at a sample of each point.
+        """Return the total variation (K, n) of the steps with an end at a sample of each point.
 
         Half of such a step lies within the drift of its nearer end, so each step counts for the points of both ends.
         """
         lengths = np.abs(np.diff(values, axis=0))
         total = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(lengths, axis=0)])
         last = np.append(self.first[1:], len(values) - 1)
-        return total[last] - total[np.maximum(self.first - 1, 0)]
-
-
-ROUNDING = 1e-12
-"""Bound on the relative rounding error of a computed row: some thousand operations of 1.1e-16 each."""
+        return np.asarray(total[last] - total[np.maximum(self.first - 1, 0)])
 
 
 def compute_errors(
-    model: WindowModel, signals: WindowSignals, sensitivity: Sensitivity, torque: TorqueIntegral, sign: SignIntegral
+    model: WindowModel,
+    signals: WindowSignals,
+    derivatives: DerivativeBounds,
+    torque: TorqueIntegral,
+    sign: SignIntegral,
 ) -> Array:
-    """Error budget of the rows of a window, (n, K) [Nms], one column for each of ``ERROR_TERMS``.
+    """Compute the error budget of the rows of a window, (n, K) [Nms], one column for each of ``ERROR_TERMS``.
 
     The velocity errors at the ends of the window are not in it, see :func:`velocity_gains`.
 
     Args:
         model: Constants of the robot's windows.
         signals: Signals of the window.
-        sensitivity: Largest derivatives in the window.
+        derivatives: Bounds on derivatives in the window.
         torque: Integral of the torque over the window.
         sign: Integral of the signs of the speeds over the window.
     """
@@ -261,34 +267,34 @@ def compute_errors(
         "torque_absolute": torque.absolute,
         "torque_interpolation": torque.interpolation,
         "torque_lag": lag_error(model, signals),
-        "encoder": encoder_error(model, sensitivity),
-        "velocity": velocity_error(model, sensitivity),
-        "jitter": jitter_error(model, signals, sensitivity, torque, sign),
-        "quadrature": quadrature_error(model, signals, sensitivity, sign.is_steady),
+        "encoder": encoder_error(model, derivatives),
+        "velocity": velocity_error(model, derivatives),
+        "jitter": jitter_error(model, derivatives, torque, sign),
+        "quadrature": quadrature_error(model, signals, derivatives, sign.is_steady),
         "coulomb": model.unknowns.coulomb_upper * sign.uncertain,
         "gravity": gravity_error(model, signals),
-        "rounding": rounding_error(model, signals, sensitivity),
+        "rounding": rounding_error(model, signals, derivatives),
     }
     counted = [name in model.settings.error_terms for name in ERROR_TERMS]
     return np.stack([terms[name] for name in ERROR_TERMS], axis=1) * counted
 
 
-def encoder_error(model: WindowModel, sensitivity: Sensitivity) -> Array:
-    """Effect of position errors, (n,) [Nms]; viscous friction integrates to a difference of positions."""
+def encoder_error(model: WindowModel, derivatives: DerivativeBounds) -> Array:
+    """Bound the effect of position errors, (n,) [Nms]; viscous friction integrates to a difference of positions."""
     error = model.position_error
-    return (sensitivity.momentum_q + sensitivity.force_q) @ error + 2.0 * model.unknowns.viscous_upper * error
+    return (derivatives.momentum_q + derivatives.force_q) @ error + 2.0 * model.unknowns.viscous_upper * error
 
 
-def velocity_error(model: WindowModel, sensitivity: Sensitivity) -> Array:
-    """Effect of velocity errors inside the window, (n,) [Nms]."""
-    return sensitivity.force_v @ model.sensors.velocity_error
+def velocity_error(model: WindowModel, derivatives: DerivativeBounds) -> Array:
+    """Bound the effect of velocity errors inside the window, (n,) [Nms]."""
+    return derivatives.force_v @ model.sensors.velocity_error
 
 
-def velocity_gains(model: WindowModel, sensitivity: Sensitivity) -> Array:
-    """Gain from the velocity errors at start and stop to each row, (n, 2, n, C + 2); see :class:`~.rows.Rows`."""
+def velocity_gains(model: WindowModel, derivatives: DerivativeBounds) -> Array:
+    """Compute the gains of the velocity errors at start and stop, (n, 2, n, C + 2); see :class:`~.rows.Rows`."""
     unknowns, n = model.unknowns, model.n
     coupled = unknowns.target.columns[: unknowns.target.coupled]
-    columns = sensitivity.momentum_v.transpose(1, 0, 3, 2)  # (row, end, joint, parameter)
+    columns = derivatives.momentum_v.transpose(1, 0, 3, 2)  # (row, end, joint, parameter)
     gains = np.empty((n, 2, n, coupled.size + 2))
     gains[..., : coupled.size] = columns[..., coupled]
     gains[..., -2] = columns @ unknowns.rest_center[: INERTIAL * n]
@@ -297,41 +303,41 @@ def velocity_gains(model: WindowModel, sensitivity: Sensitivity) -> Array:
     joints = np.arange(n)
     gains[joints, :, joints, -2] += unknowns.rest_center[armature][:, None]
     gains[joints, :, joints, -1] += unknowns.rest_radius[armature][:, None]
-    return gains * ("velocity" in model.settings.error_terms)
+    return np.asarray(gains * ("velocity" in model.settings.error_terms))
 
 
 def quadrature_error(
-    model: WindowModel, signals: WindowSignals, sensitivity: Sensitivity, is_steady: NDArray[np.bool_]
+    model: WindowModel, signals: WindowSignals, derivatives: DerivativeBounds, is_steady: NDArray[np.bool_]
 ) -> Array:
-    """Error of the quadrature for any motion with bounded acceleration, (n,) [Nms].
+    """Bound the error of the quadrature for any motion with bounded acceleration, (n,) [Nms].
 
-    Within a step the velocity leaves the straight line between its ends, by an area of ``change h^2 / 8`` where the
-    acceleration changes by at most ``change``; it may jump at any time.
+    Within a step the velocity departs from the straight line between its ends by an area of at most ``change h^2 / 8``
+    if the acceleration changes by at most ``change``; it may jump at any time.
     """
     steps = signals.steps + 2.0 * model.sensors.stamp_jitter
     span = float(np.sum(steps))
     change = np.where(is_steady[:, None], model.acceleration_change, 2.0 * model.acceleration)
     mean_v = steps**2 @ change / 8.0 / span
     mean_q = np.sum(steps**3) * model.acceleration / 12.0 / span
-    chord = np.sum(steps**3) / 12.0 * sensitivity.chord_curvature
-    error = sensitivity.force_v @ mean_v + sensitivity.force_q @ mean_q + chord
+    chord = np.sum(steps**3) / 12.0 * derivatives.chord_curvature
+    error = derivatives.force_v @ mean_v + derivatives.force_q @ mean_q + chord
     if model.settings.quadrature == "forward_euler":
-        error = error + 0.5 * float(steps.max()) * sensitivity.force_variation
+        error = error + 0.5 * float(steps.max()) * derivatives.force_variation
     return error
 
 
 def jitter_error(
-    model: WindowModel, signals: WindowSignals, sensitivity: Sensitivity, torque: TorqueIntegral, sign: SignIntegral
+    model: WindowModel, derivatives: DerivativeBounds, torque: TorqueIntegral, sign: SignIntegral
 ) -> Array:
-    """Effect of wrong stamps on every integral, (n,) [Nms]."""
+    """Bound the effect of wrong stamps on every integral, (n,) [Nms]."""
     unknowns = model.unknowns
-    force = sensitivity.force_ends + 2.0 * sensitivity.force_variation
+    force = derivatives.force_ends + 2.0 * derivatives.force_variation
     friction = unknowns.coulomb_upper * sign.jitter_gain + 2.0 * unknowns.offset_upper
     return torque.jitter + model.sensors.stamp_jitter * (force + friction)
 
 
 def lag_error(model: WindowModel, signals: WindowSignals) -> Array:
-    """What is left of a wrong torque lag after its shared first-order effect, (n,) [Nms]."""
+    """Bound what a wrong torque lag adds to its shared first-order effect, (n,) [Nms]."""
     tolerance, lag = model.settings.torque_lag_tolerance, model.settings.torque_lag
     total = np.zeros(model.n)
     if tolerance == 0.0:
@@ -344,7 +350,7 @@ def lag_error(model: WindowModel, signals: WindowSignals) -> Array:
 
 
 def gravity_error(model: WindowModel, signals: WindowSignals) -> Array:
-    """Uncertain gravity direction times uncertain parameters of the rest of the arm, (n,) [Nms]."""
+    """Bound the product of uncertain gravity direction and uncertain parameters of the rest of the arm, (n,) [Nms]."""
     total, unknowns = np.zeros(model.n), model.unknowns
     for axis, columns in enumerate(signals.tilted):
         spread = np.abs(columns) @ unknowns.rest_radius[: INERTIAL * model.n]
@@ -352,10 +358,10 @@ def gravity_error(model: WindowModel, signals: WindowSignals) -> Array:
     return total
 
 
-def rounding_error(model: WindowModel, signals: WindowSignals, sensitivity: Sensitivity) -> Array:
-    """Rounding of the computed rows, (n,) [Nms]."""
+def rounding_error(model: WindowModel, signals: WindowSignals, derivatives: DerivativeBounds) -> Array:
+    """Bound the rounding of the computed rows, (n,) [Nms]."""
     size = np.abs(model.center) + model.radius
     ends = [0, -1]
     momentum = np.abs(signals.derivatives.momentum[ends]).sum(axis=0) @ size
-    force = np.abs(signals.derivatives.force[ends]).sum(axis=0) @ size + sensitivity.force_variation
-    return ROUNDING * (momentum + signals.duration * (force + np.max(np.abs(signals.tau), axis=0)))
+    force = np.abs(signals.derivatives.force[ends]).sum(axis=0) @ size + derivatives.force_variation
+    return np.asarray(ROUNDING * (momentum + signals.duration * (force + np.max(np.abs(signals.tau), axis=0))))

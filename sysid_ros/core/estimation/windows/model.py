@@ -1,10 +1,12 @@
-"""Bounds on second derivatives of momentum and force, for every parameter in a box and every posture.
+"""Constants of the momentum windows of a robot: regressors, error bounds of its sensors, bounds on curvature.
+
+The bounds on second derivatives of momentum and force hold for every parameter in a box and every posture.
 
 With ``u_j(x)`` the velocity of a point x per unit speed of joint j, ``H_jk`` is the integral of ``u_j . u_k`` over the
 mass. Turning joint l maps ``u_j`` to ``z x u_max(l, j)`` with a unit vector z, so every derivative of ``u_j`` is again
 affine in x, with a lever no longer than that of joint ``max(l, m, .., j)``, and a table of products of levers
-bounds all derivatives. docs/bounds.md gives the proof. These bounds only enter remainders, so being several times
-too large does not matter.
+bounds all derivatives. docs/bounds.md gives the proof. These bounds enter only remainders, so that it does not matter
+if they are several times too large.
 """
 
 from __future__ import annotations
@@ -72,18 +74,18 @@ class CurvatureBounds:
         self._gravity = gravity * self.first_moment[largest]
 
     def momentum(self, speed: Array) -> SecondDerivatives:
-        """Bounds for p where no joint is faster than ``speed``, (n,) [rad/s]."""
+        """Return bounds for p where no joint is faster than ``speed``, (n,) [rad/s]."""
         qq = np.einsum("lmik,k->ilm", self._second, speed)
         return SecondDerivatives(qq, self._first.transpose(1, 0, 2), np.zeros_like(qq))
 
     def force(self, speed: Array) -> SecondDerivatives:
-        """Bounds for c where no joint is faster than ``speed``, (n,) [rad/s]."""
+        """Return bounds for c where no joint is faster than ``speed``, (n,) [rad/s]."""
         qq = 0.5 * np.einsum("ilmjk,j,k->ilm", self._third, speed, speed) + self._gravity
         return SecondDerivatives(qq, np.einsum("ilmk,k->ilm", self._second, speed), self._first)
 
 
 def _body_moments(inertial: Box, n: int) -> tuple[Array, Array, Array]:
-    """Largest |mass|, |first moment| and nuclear norm of the second moment of each body, each (n,)."""
+    """Return the largest |mass|, |first moment| and nuclear norm of the second moment of each body, each (n,)."""
     absolute = np.maximum(np.abs(inertial.lower), np.abs(inertial.upper)).reshape(n, 10)
     low, high = inertial.lower.reshape(n, 10), inertial.upper.reshape(n, 10)
     squares = 2.0 * np.sum(absolute[:, [5, 7, 8]] ** 2, axis=1)
@@ -95,7 +97,7 @@ def _body_moments(inertial: Box, n: int) -> tuple[Array, Array, Array]:
 
 
 def _sum_over_splits(table: Array, index: NDArray[np.intp], turned: int) -> Array:
-    """Bound on the derivative of ``H_jk`` by ``turned`` joints; axes (turned joints.., j, k)."""
+    """Bound the derivative of ``H_jk`` by ``turned`` joints; axes (turned joints.., j, k)."""
     axes = np.meshgrid(*[index] * (turned + 2), indexing="ij")
     *joints, left, right = axes
     total = np.zeros(left.shape)
@@ -109,7 +111,7 @@ def _sum_over_splits(table: Array, index: NDArray[np.intp], turned: int) -> Arra
         total += table[a, b]
     # Turning a joint before both j and k turns everything H_jk depends on: it does not change.
     moves = np.min(joints, axis=0) > np.minimum(left, right)
-    return total * moves
+    return np.asarray(total * moves)
 
 
 def _require_revolute_chain(model: pin.Model) -> None:
@@ -134,17 +136,17 @@ class InertialRegressor:
         self._count = INERTIAL * n
 
     def evaluate(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """``W_m`` and ``W_c`` at q, v (N, n), each (N, n, 10 n)."""
+        """Evaluate ``W_m`` and ``W_c`` at q, v (N, n), each (N, n, 10 n)."""
         momentum, force = self._regressor.evaluate(q, v)
         return momentum[..., : self._count], force[..., : self._count]
 
     def integrate(self, q: Array, v: Array, weights: Array) -> Array:
-        """``sum_k weights_k W_c(q_k, v_k)``, (n, 10 n)."""
+        """Return ``sum_k weights_k W_c(q_k, v_k)``, (n, 10 n)."""
         return self._regressor.integrate(q, v, weights)[..., : self._count]
 
 
 class WindowModel:
-    """Constants of the windows of one robot.
+    """Constants of the momentum windows of one robot.
 
     Args:
         robot: The arm, its parameter box and the guarantees of its sensors.
@@ -175,12 +177,12 @@ class WindowModel:
         """Regressors for unit gravity across (two) and along nominal gravity; ``W_c`` is affine in gravity."""
 
     def magnitude(self, columns: Array) -> Array:
-        """Largest ``|columns @ theta|`` over the box of all inertial parameters, (..., p) to (...)."""
-        return np.abs(columns @ self.center) + np.abs(columns) @ self.radius
+        """Return the largest ``|columns @ theta|`` over the box of all inertial parameters, (..., p) to (...)."""
+        return np.asarray(np.abs(columns @ self.center) + np.abs(columns) @ self.radius)
 
 
 def tilted_regressors(robot: RobotModel) -> list[InertialRegressor]:
-    """Regressors of the robot for unit gravity along three axes: two across nominal gravity and one along it."""
+    """Return the robot's regressors for unit gravity along three axes: two across nominal gravity and one along it."""
     along = robot.gravity / np.linalg.norm(robot.gravity)
     first = np.cross(along, np.eye(3)[int(np.argmin(np.abs(along)))])
     first /= np.linalg.norm(first)

@@ -1,4 +1,4 @@
-"""Rows of the linear system that binds the target: ``Y theta_e + B delta = u`` within an error bound."""
+"""Rows of the linear system for the target: ``Y theta_e + B delta = u`` within an error bound."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.estimation.windows.errors import (
-    Sensitivity,
+    DerivativeBounds,
     compute_errors,
     integrate_sign,
     integrate_torque,
@@ -23,13 +23,20 @@ from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning
 
 Array = NDArray[np.float64]
 
+COMPACTED = -1
+"""Window number of compacted rows."""
+BOUNDS_ONLY = -2
+"""Window number of compacted rows that repeat others for certain bounds; a point estimate leaves them out."""
+_FIELDS = ("y", "b", "u", "errors", "ends", "tilt", "window", "joint", "start", "stop")
+
 
 @dataclass(frozen=True)
 class Rows:
     """R rows ``y theta_e + b delta = u + e`` with ``|e| <= errors.sum(axis=1)``; ``delta`` is shared by all rows.
 
-    ``delta`` (M,) collects everything that is unknown but the same in every row: the rest of the robot and its friction
-    relative to the centre of their box, and, where asked for, torque lags and the direction of gravity.
+    ``delta`` (M,), the nuisance parameters, collects everything that is unknown but the same in every row: the rest of
+    the robot and its friction relative to the centre of their box, and, where asked for, torque lags and the direction
+    of gravity.
 
     The velocity errors at the two ends of a window are kept apart from the other errors, because the window before and
     after share them: with ``theta_e`` known they act like ``sum_l (arm_l + target_l theta_e) (e_stop,l - e_start,l)``.
@@ -41,11 +48,11 @@ class Rows:
         u: (R,) [Nms].
         errors: (R, K) [Nms], one column for each of ``settings.ERROR_TERMS``.
         ends: Gain of the velocity error of each joint at start and stop, (R, 2, n, C + 2): columns for the target,
-            then centre and half width of what the rest of the arm adds.
+            then centre and radius of what the rest of the arm adds.
         tilt: What gravity from another direction adds by the target: columns for unit gravity along three axes,
             (R, 3, C), or (R, 0, C) where the direction of gravity is known.
-        window: Number of the window each row stems from, (R,); -1 for compacted rows.
-        joint: Joint each row belongs to, counted from 0, (R,); -1 for compacted rows.
+        window: Number of the window of each row, (R,); ``COMPACTED`` or ``BOUNDS_ONLY`` for compacted rows.
+        joint: Joint of each row, counted from 0, (R,); -1 for compacted rows.
         start: Start of the window, (R,) int64 [ns].
         stop: End of the window, (R,) int64 [ns].
     """
@@ -62,38 +69,35 @@ class Rows:
     stop: NDArray[np.int64]
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return int(self.u.size)
 
     @property
     def error(self) -> Array:
         """Error bound of each row, (R,) [Nms]."""
-        return self.errors.sum(axis=1)
+        return np.asarray(self.errors.sum(axis=1))
 
     @property
     def duration(self) -> Array:
         """Duration of each row's window, (R,) [s]."""
-        return (self.stop - self.start) * 1e-9
+        return np.asarray((self.stop - self.start) * 1e-9)
 
-    def select(self, index: NDArray | slice) -> Rows:
-        """Some of the rows."""
+    def select(self, index: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Rows:
+        """Select some of the rows."""
         return Rows(*(getattr(self, name)[index] for name in _FIELDS))
 
     @classmethod
     def stack(cls, parts: Sequence[Rows]) -> Rows:
-        """All rows of the parts (one at least), in their order."""
+        """Join the rows of some parts (one at least), in their order."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
 
 
-_FIELDS = ("y", "b", "u", "errors", "ends", "tilt", "window", "joint", "start", "stop")
-
-
 def build_rows(model: WindowModel, block: SampleBlock, start: int, stop: int, number: int) -> Rows:
-    """Rows of the window from sample ``start`` to sample ``stop``, one per joint.
+    """Build the rows of the window from sample ``start`` to sample ``stop``, one per joint.
 
     Args:
         model: Constants of the robot's windows.
-        block: Contiguous samples; where the torque lags it goes on behind ``stop`` for as long as the lag.
+        block: Contiguous samples; where the torque lags, they extend beyond ``stop`` by the lag.
         start: First sample of the window.
         stop: Last sample of the window.
         number: Number of the window.
@@ -109,7 +113,7 @@ def build_rows(model: WindowModel, block: SampleBlock, start: int, stop: int, nu
     b[:, : INERTIAL * n] = signals.inertial
     friction = friction_columns(signals, sign.value)
     if model.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
-        friction[:, np.arange(FRICTION * n) % FRICTION < 3] = 0.0  # only the zero of the sensor is left
+        friction[:, np.arange(FRICTION * n) % FRICTION < 3] = 0.0  # only the offset of the sensor is left
     b[:, INERTIAL * n : 14 * n] = friction
     at_start = sample_torque(signals.torque_times, signals.tau, lag)
     at_stop = sample_torque(signals.torque_times, signals.tau, signals.duration + lag)
@@ -120,19 +124,19 @@ def build_rows(model: WindowModel, block: SampleBlock, start: int, stop: int, nu
     y = b[:, target.columns].copy()
     if not target.is_added:
         b[:, target.columns] = 0.0
-    sensitivity = Sensitivity.of(model, signals)
-    errors = compute_errors(model, signals, sensitivity, torque, sign)
+    derivatives = DerivativeBounds.of(model, signals)
+    errors = compute_errors(model, signals, derivatives, torque, sign)
     errors[:, -1] += 1e-12 * (np.abs(b[:, : 14 * n]) @ np.abs(unknowns.center))
     stamps = (np.full(n, signals.start_stamp), np.full(n, signals.stop_stamp))
     coupled = target.columns[: target.coupled]
     tilt = np.stack([columns[:, coupled] for columns in signals.tilted], axis=1) if signals.tilted else None
     tilt = np.zeros((n, 0, coupled.size)) if tilt is None else tilt
-    gains = velocity_gains(model, sensitivity)
+    gains = velocity_gains(model, derivatives)
     return Rows(y, b, u, errors, gains, tilt, np.full(n, number), np.arange(n), *stamps)
 
 
 def friction_columns(signals: WindowSignals, sign_integral: Array) -> Array:
-    """Columns of ``[F_c, F_v, I_a, beta]`` of each joint, (n, 4 n); all but the first are exact integrals."""
+    """Return the columns of ``[F_c, F_v, I_a, beta]`` of each joint, (n, 4 n); all but ``F_c`` are exact integrals."""
     n = signals.q.shape[1]
     columns = np.zeros((n, n, FRICTION))
     joints = np.arange(n)

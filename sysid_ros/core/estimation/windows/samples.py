@@ -1,15 +1,16 @@
-"""Measured samples of an arm, in blocks."""
+"""Measured samples of an arm in blocks, and velocities from measured positions."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 
 Array = NDArray[np.float64]
 
@@ -87,13 +88,13 @@ class SampleBlock:
                 raise InvalidSamples(name, f"is not finite at sample {bad[0, 0]}, joint {bad[0, 1]} (counted from 0)")
         for name in ("stamps", "sequence"):
             values = getattr(self, name)
-            bad = np.flatnonzero(values[1:] <= values[:-1])
-            if bad.size:
-                k = int(bad[0])
+            late = np.flatnonzero(values[1:] <= values[:-1])
+            if late.size:
+                k = int(late[0])
                 raise InvalidSamples(name, f"must increase, but entry {k + 1} is {values[k + 1]} after {values[k]}")
 
     def __len__(self) -> int:
-        """Number of samples N."""
+        """Return the number of samples N."""
         return int(self.stamps.size)
 
     @property
@@ -107,13 +108,13 @@ class SampleBlock:
         return (self.stamps - self.stamps[:1]).astype(float) * 1e-9
 
     def slice(self, start: int | None = None, stop: int | None = None) -> SampleBlock:
-        """The samples ``start`` (included) to ``stop`` (excluded), with Python's rules for both."""
+        """Return the samples ``start`` (included) to ``stop`` (excluded), with Python's rules for both."""
         part = slice(start, stop)
         return SampleBlock._of_valid(*(getattr(self, name)[part] for name in _FIELDS))
 
     @classmethod
-    def _of_valid(cls, *arrays: NDArray) -> SampleBlock:
-        """A block of read-only arrays that are known to be valid: parts of a block, or whole ones that were checked."""
+    def _of_valid(cls, *arrays: NDArray[Any]) -> SampleBlock:
+        """Make a block of read-only arrays that are known to be valid, such as slices of a block."""
         block = object.__new__(cls)
         for name, array in zip(_FIELDS, arrays, strict=True):
             object.__setattr__(block, name, array)
@@ -121,13 +122,13 @@ class SampleBlock:
 
     @classmethod
     def empty(cls, n: int) -> SampleBlock:
-        """A block without samples for n joints."""
+        """Return a block without samples for n joints."""
         none = np.zeros(0, dtype=np.int64)
         return cls(none, none, np.zeros((0, n)), np.zeros((0, n)), np.zeros((0, n)))
 
     @classmethod
     def concatenate(cls, blocks: Sequence[SampleBlock]) -> SampleBlock:
-        """One block of several that follow each other in time.
+        """Join blocks that follow each other in time.
 
         Raises:
             InvalidSamples: No block given, joint counts differ, or the blocks overlap in time or counter.
@@ -153,11 +154,11 @@ class SampleBlock:
 def split_into_blocks(
     stamps: ArrayLike, sequence: ArrayLike, q: ArrayLike, v: ArrayLike, tau: ArrayLike
 ) -> tuple[list[SampleBlock], list[str]]:
-    """Cuts raw data, which may hold faulty samples, into valid blocks in the order of arrival.
+    """Cut raw data, which may hold faulty samples, into valid blocks in the order of arrival.
 
-    A sample with a value that is not finite is left out (its missing counter splits the windows later on). Where a
-    stamp or counter does not increase a new block starts; whether the sample is late, a duplicate or the first after a
-    restart is for the receiver of the blocks to judge.
+    A sample with a value that is not finite is left out (its missing counter ends a window later on). Where a stamp or
+    counter does not increase a new block starts; the receiver of the blocks decides whether the sample is late, a
+    duplicate or the first after a restart.
 
     Args:
         stamps: (N,) [ns].
@@ -195,7 +196,92 @@ def split_into_blocks(
     return blocks, notices
 
 
-def _frozen(values: ArrayLike, dtype: type) -> NDArray:
-    array = np.array(values, dtype=dtype)
+@dataclass(frozen=True)
+class Velocities:
+    """Velocities at the inner samples of a recording.
+
+    Attributes:
+        v: (N - 2 m, n) [rad/s], of the samples ``m`` to ``N - m - 1``.
+        error: Largest error of each joint, (n,) [rad/s], if the assumptions hold.
+        half_width: Samples on either side that each velocity depends on, m.
+    """
+
+    v: Array
+    error: Array
+    half_width: int
+
+
+def differentiate_positions(
+    seconds: ArrayLike,
+    q: ArrayLike,
+    position_error: ArrayLike,
+    jerk: ArrayLike,
+    stamp_jitter: float = 0.0,
+    half_width: int | None = None,
+    largest_half_width: int = 20,
+) -> Velocities:
+    """Compute velocities by local parabolas (Savitzky-Golay), without phase shift.
+
+    The slope of the parabola fitted to the samples from ``k - m`` to ``k + m`` is a weighted sum of positions with
+    error at most ``sum |w| (e_q + |v| e_t) + jerk sum |w| |t - t_k|^3 / 6``; m is chosen to make that small.
+
+    Args:
+        seconds: Stamps, (N,) [s], increasing; steps may differ.
+        q: Positions, (N, n) [rad].
+        position_error: Largest position error, (n,) or a number [rad].
+        jerk: Largest third derivative of the true motion, (n,) or a number [rad/s^3]: an assumption.
+        stamp_jitter: Largest error of a stamp [s].
+        half_width: m, or None to choose it.
+        largest_half_width: Largest m to try.
+
+    Raises:
+        InvalidSamples: Too few samples, or stamps that do not increase.
+        ParameterOutOfRange: The half width is below 1.
+    """
+    times, positions = np.asarray(seconds, dtype=float), np.asarray(q, dtype=float)
+    n = positions.shape[1]
+    if times.ndim != 1 or len(times) != len(positions) or np.any(np.diff(times) <= 0.0):
+        raise InvalidSamples("stamps", "must be increasing, one for each row of q")
+    if half_width is not None and half_width < 1:
+        raise ParameterOutOfRange("half_width [samples]", half_width, "1 or more")
+    widths = [half_width] if half_width is not None else range(1, largest_half_width + 1)
+    widths = [m for m in widths if 2 * m + 1 <= len(times)]
+    if not widths:
+        raise InvalidSamples("q", f"has only {len(times)} samples; at least 3 are needed to differentiate")
+    error, largest_jerk = (np.broadcast_to(np.asarray(value, dtype=float), (n,)) for value in (position_error, jerk))
+    candidates = [_differentiate(times, positions, error, largest_jerk, stamp_jitter, m) for m in widths]
+    return min(candidates, key=lambda candidate: float(np.sum(candidate.error)))
+
+
+def _differentiate(times: Array, q: Array, position_error: Array, jerk: Array, jitter: float, m: int) -> Velocities:
+    weights, offsets = _slope_weights(times, m)
+    windows = np.lib.stride_tricks.sliding_window_view(q, 2 * m + 1, axis=0)
+    v = np.einsum("kw,kjw->kj", weights, windows)
+    gain = np.max(np.sum(np.abs(weights), axis=1))
+    cubic = np.max(np.sum(np.abs(weights) * (np.abs(offsets) + jitter) ** 3, axis=1)) / 6.0
+    # The stamp of the middle sample is wrong too, and shifts the velocity by acceleration times jitter.
+    fastest = np.max(np.abs(v), axis=0)
+    base = gain * position_error + cubic * jerk
+    shift = jitter * (gain * (fastest + base) + _largest_acceleration(times, q))
+    return Velocities(v, (base + 1.1 * shift) * (1.0 + 1e-9), m)
+
+
+def _slope_weights(times: Array, m: int) -> tuple[Array, Array]:
+    """Return the weights of the slopes of local parabolas and their times, (N - 2 m, 2 m + 1) each."""
+    offsets = np.lib.stride_tricks.sliding_window_view(times, 2 * m + 1) - times[m : len(times) - m, None]
+    scale = offsets[:, -1:] - offsets[:, :1]
+    powers = np.stack([np.ones_like(offsets), offsets / scale, (offsets / scale) ** 2], axis=-1)
+    solved = np.linalg.solve(powers.transpose(0, 2, 1) @ powers, powers.transpose(0, 2, 1))
+    return solved[:, 1] / scale, offsets
+
+
+def _largest_acceleration(times: Array, q: Array) -> Array:
+    """Return the largest second difference, (n,) [rad/s^2]."""
+    v = np.diff(q, axis=0) / np.diff(times)[:, None]
+    return np.asarray(np.max(np.abs(np.diff(v, axis=0)), axis=0) / np.min(np.diff(times)))
+
+
+def _frozen(values: ArrayLike, dtype: type) -> NDArray[Any]:
+    array: NDArray[Any] = np.array(values, dtype=dtype)
     array.setflags(write=False)
     return array

@@ -11,7 +11,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.bounds.cone_cuts import seed_cuts
 from sysid_ros.core.estimation.bounds.left_inverse import LinearBounds, bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.sensitivity import bound_by_sensitivity
-from sysid_ros.core.estimation.bounds.set_membership import SidedBounds, bound_by_membership
+from sysid_ros.core.estimation.bounds.set_membership import SidedBounds, WarmStart, bound_by_membership
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import ALL_BODIES, ERROR_TERMS, METHODS, PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
@@ -26,10 +26,9 @@ _CARRIED = "the payload lies in its prior box and has not changed during the dat
 _NAMED = "the object on the body lies in its prior box, {hand}, and nothing has changed during the data"
 _ALL = "{hand}, and nothing has changed during the data"
 _EMPTY_HAND, _IN_HAND = "the hand is empty", "what the hand holds lies in the payload prior"
-
 _SMALLEST = (
-    "Each bound is that of the smallest box around all parameters that agree with all windows, up to this update or at "
-    "most two before it; compacting old windows and the tolerance of the solver can only widen it"
+    "Each bound is that of the smallest box around all parameters consistent with all windows, up to this update or at "
+    "most two before it; compaction of old windows and the tolerance of the solver can only widen it"
 )
 
 
@@ -39,16 +38,13 @@ class Bounds:
 
     Attributes:
         lower: Lower bounds, (K,).
-        upper: Upper bounds, (K,). Below ``lower`` only where no target agrees with the data.
-        values: A plausible target that comes with the bounds, (10,); None if none does.
-        shares: Share of each source of error in the half width, name -> (K,).
+        upper: Upper bounds, (K,). Below ``lower`` only where the data are infeasible.
+        shares: Share of each source of error in the radius, name -> (K,).
         is_rigorous: Whether they contain the truth whenever the assumptions hold.
-        multipliers: Matrix behind the bounds, (K, R), or (2 K, R) with rows for lower and upper bounds by themselves;
-            None if there is none.
-        cuts: Cuts of the cone of physically consistent bodies for the next bounds, (C, P); None if there are none.
-        cut_multipliers: What belongs to the cuts in the matrix, (2 K, C); None if there are none.
-        contradiction: A combination of the rows that proves that no target agrees with the data, (R,), or None.
-        notice: What went wrong on the way; empty if nothing did.
+        values: The point estimate of a method that is not rigorous, (10,), or None.
+        warm_start: What bounds of more rows start from.
+        infeasibility: A combination of the rows that proves them infeasible, (R,), or None.
+        notice: What failed on the way, or None.
     """
 
     lower: Array
@@ -56,15 +52,13 @@ class Bounds:
     shares: dict[str, Array]
     is_rigorous: bool
     values: Array | None = None
-    multipliers: Array | None = None
-    cuts: Array | None = None
-    cut_multipliers: Array | None = None
-    contradiction: Array | None = None
-    notice: str = ""
+    warm_start: WarmStart = WarmStart()
+    infeasibility: Array | None = None
+    notice: str | None = None
 
     @property
-    def half_width(self) -> Array:
-        """Half widths, (K,)."""
+    def radius(self) -> Array:
+        """Radii of the bounds, half their widths, (K,)."""
         return 0.5 * (self.upper - self.lower)
 
 
@@ -73,61 +67,54 @@ def compute_bounds(
     unknowns: Unknowns,
     settings: EstimatorSettings,
     start: Array,
-    previous: Bounds | None = None,
-    chosen: NDArray[np.bool_] | None = None,
+    warm_start: WarmStart | None = None,
+    active: NDArray[np.bool_] | None = None,
 ) -> Bounds:
-    """Bounds of the objectives by the method of the settings.
+    """Compute bounds of the objectives by the method of the settings.
 
     Args:
-        problem: The rows, centred on what is known beforehand.
-        unknowns: Names of the entries of the shared nuisance.
+        problem: The rows, centred on a box that holds the target.
+        unknowns: Names of the entries of the shared nuisance parameters.
         settings: Method and its settings.
-        start: Log-Cholesky coordinates of a plausible target, (10,); used by methods that need a fit.
-        previous: Earlier bounds from the first of the rows, or None.
-        chosen: The objectives that ``set_membership`` solves anew, (K,); the others keep what the multipliers of
-            ``previous`` prove. None: all.
+        start: Log-Cholesky coordinates of a plausible target, (10,), for methods that need a fit.
+        warm_start: From earlier bounds of the first of the rows, or None.
+        active: The objectives that ``set_membership`` solves anew, (K,); the others keep the bounds that the warm start
+            proves. None: all.
 
     Raises:
         FitNotConverged: The method needs a fit and it did not converge.
         ParameterOutOfRange: The method is unknown.
     """
     if settings.method == "set_membership":
-        has_cuts = settings.use_cone
-        cuts = seed_cuts(unknowns.nominal, problem.bodies) if has_cuts else None
-        multipliers, cut_multipliers = None, None
-        if previous is not None:
-            multipliers, cuts, cut_multipliers = previous.multipliers, previous.cuts, previous.cut_multipliers
-        sided = bound_by_membership(
-            problem, settings.bound_tolerance, cuts, settings.reweightings, multipliers, cut_multipliers, chosen
-        )
-        contradiction = sided.contradiction
+        if warm_start is None and settings.use_cone:
+            warm_start = WarmStart(cuts=seed_cuts(unknowns.nominal, problem.bodies))
+        sided = bound_by_membership(problem, settings.bound_tolerance, warm_start, settings.reweightings, active)
         return Bounds(
             lower=sided.lower,
             upper=sided.upper,
             shares=_sided_shares(sided, unknowns),
             is_rigorous=True,
-            multipliers=sided.multipliers,
-            cuts=sided.cuts if has_cuts else None,
-            cut_multipliers=sided.cut_multipliers if has_cuts else None,
-            contradiction=None if contradiction is None else contradiction[-len(problem.r) :],
+            warm_start=sided.warm_start,
+            infeasibility=None if sided.infeasibility is None else sided.infeasibility[-len(problem.r) :],
             notice=sided.notice,
         )
     if settings.method == "left_inverse":
-        inverse = choose_inverse(problem, settings.reweightings, None if previous is None else previous.multipliers)
+        previous = None if warm_start is None else warm_start.multipliers
+        inverse = choose_inverse(problem, settings.reweightings, previous)
         linear = bound_with(problem, inverse)
-        lower = np.nextafter(linear.center - linear.half_width, -np.inf)
-        upper = np.nextafter(linear.center + linear.half_width, np.inf)
-        return Bounds(lower, upper, _linear_shares(linear, unknowns), is_rigorous=True, multipliers=inverse)
+        lower = np.nextafter(linear.center - linear.radius, -np.inf)
+        upper = np.nextafter(linear.center + linear.radius, np.inf)
+        return Bounds(lower, upper, _linear_shares(linear, unknowns), is_rigorous=True, warm_start=WarmStart(inverse))
     if settings.method == "sensitivity":
         local = bound_by_sensitivity(problem, start)
         shares = _shares(local.by_rows, local.by_delta, unknowns)
-        theta, half_width = local.fit.theta, local.half_width
-        return Bounds(theta - half_width, theta + half_width, shares, is_rigorous=False, values=theta)
+        theta, radius = local.fit.theta, local.radius
+        return Bounds(theta - radius, theta + radius, shares, is_rigorous=False, values=theta)
     raise ParameterOutOfRange("method", settings.method, "one of " + ", ".join(METHODS))
 
 
 def describe_guarantee(settings: EstimatorSettings) -> str:
-    """One sentence on what the bounds guarantee."""
+    """Say in one sentence what the bounds guarantee."""
     if settings.method == "sensitivity":
         return (
             "Not guaranteed: SAFE-ID Theorem 13 evaluated at the nominal point, for torque and robot parameter errors "
@@ -147,14 +134,14 @@ def describe_guarantee(settings: EstimatorSettings) -> str:
 
 
 def _sided_shares(sided: SidedBounds, unknowns: Unknowns) -> dict[str, Array]:
-    """What a small change of each source of error changes in the half widths, scaled so that the sum is the half width.
+    """Compute the effect of a small change of each source of error on the radii, scaled so that the sum is the radius.
 
     By the envelope theorem the derivative of a bound in the size of an error is that error's part for the optimal
-    multipliers. The parts add up to more than the half width, because what the data really show rules out that all
-    errors reach their limits.
+    multipliers. The parts add up to more than the radius, because the measured data rule out that all errors reach
+    their limits.
     """
     below, above = (_linear_shares(side, unknowns) for side in (sided.below, sided.above))
-    total = 0.5 * (sided.below.half_width + sided.above.half_width)
+    total = 0.5 * (sided.below.radius + sided.above.radius)
     scale = np.maximum(0.5 * (sided.upper - sided.lower), 0.0) / np.maximum(total, 1e-300)
     return {name: 0.5 * scale * (below[name] + above[name]) for name in below}
 
