@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.rotation import inverse_placement
+from sysid_ros.core.common.spatial import inverse_placement
 from sysid_ros.core.model import inertia
 from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.reports.intervals import (

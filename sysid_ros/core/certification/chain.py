@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.path import PathPieces, quadratic
 from sysid_ros.core.certification.taylor import apply, circle, cross, multiply, negate
+from sysid_ros.core.common.spatial import axis_frame
 from sysid_ros.core.model.kinematics import joint_axis
 from sysid_ros.core.model.robot import RobotModel
 
@@ -43,21 +44,11 @@ def build_chain(robot: RobotModel) -> Chain:
     for index in range(n):
         placement = model.jointPlacements[index + 1]
         shift = placement.translation - (base.translation if index == 0 else 0.0)
-        body_turns[index] = _axis_frame(joint_axis(model, index + 1))
+        body_turns[index] = axis_frame(joint_axis(model, index + 1))
         turns[index] = before.T @ placement.rotation @ body_turns[index]
         offsets[index] = before.T @ shift
         before = body_turns[index]
     return Chain(turns, offsets, body_turns, np.array(robot.gravity))
-
-
-def _axis_frame(axis: Array) -> Array:
-    """Right-handed axes with the given one as z, as columns."""
-    if np.array_equal(axis, [0.0, 0.0, 1.0]):
-        return np.eye(3)
-    helper = np.eye(3)[int(np.argmin(np.abs(axis)))]
-    first = np.cross(helper, axis)
-    first /= np.linalg.norm(first)
-    return np.stack([first, np.cross(axis, first), axis], axis=1)
 
 
 class Motion:

@@ -16,33 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.common.spatial import axis_frame, motion_cross_matrix, motion_transform
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.spans import Spans
 from sysid_ros.core.identifiability.tree import WORLD, KinematicTree, TreeBody
-from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, unit_inertias
 
 Array = NDArray[np.float64]
 
 
-def skew(vector: Array) -> Array:
-    """The matrix (3, 3) of the cross product with a vector (3,) from the left."""
-    x, y, z = vector
-    return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-
-
-def _inertia_basis() -> Array:
-    basis = np.zeros((10, 6, 6))
-    basis[0, :3, :3] = np.eye(3)
-    for axis in range(3):
-        moment = skew(np.eye(3)[axis])
-        basis[1 + axis, :3, 3:], basis[1 + axis, 3:, :3] = -moment, moment
-    for entry, (row, column) in enumerate(((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))):
-        basis[4 + entry, 3 + row, 3 + column] = basis[4 + entry, 3 + column, 3 + row] = 1.0
-    basis.setflags(write=False)
-    return basis
-
-
-INERTIA = _inertia_basis()
+INERTIA = unit_inertias()
 """Spatial inertia (6, 6) of each parameter, (10, 6, 6)."""
 # Entries of a spatial inertia that hold the ten parameters.
 _ROWS = np.array([0, 5, 3, 4, 3, 3, 4, 3, 4, 5])
@@ -54,22 +37,6 @@ def parameters_of(inertias: Array) -> Array:
     return inertias[..., _ROWS, _COLUMNS]
 
 
-def motion_cross(twist: Array) -> Array:
-    """The matrix (6, 6) of the cross product of motion vectors with a twist (6,) from the left (RPNA appendix A)."""
-    result = np.zeros((6, 6))
-    result[:3, :3] = result[3:, 3:] = skew(twist[3:])
-    result[:3, 3:] = skew(twist[:3])
-    return result
-
-
-def motion_transform(rotation: Array, translation: Array) -> Array:
-    """The matrix (6, 6) that gives the twist in a child frame placed at (rotation, translation) in its parent."""
-    result = np.zeros((6, 6))
-    result[:3, :3] = result[3:, 3:] = rotation.T
-    result[:3, 3:] = -rotation.T @ skew(translation)
-    return result
-
-
 def transfer_matrix(transform: Array) -> Array:
     """How parameters of a child add to its parent's, (10, 10): ``B`` of RPNA (39), (42)."""
     return parameters_of(transform.T @ INERTIA @ transform).T
@@ -77,21 +44,13 @@ def transfer_matrix(transform: Array) -> Array:
 
 def mapping_rate(twist: Array) -> Array:
     """How that changes as the joint moves along a twist (6,), (10, 10): ``A`` of RPNA (40)."""
-    cross = motion_cross(twist)
+    cross = motion_cross_matrix(twist)
     return parameters_of(cross.T @ INERTIA + INERTIA @ cross).T
 
 
 def projected_momentum(velocities: Array, motion: Array) -> Array:
     """Gradients of ``v^T I phi``, (10, c d), for twists (6, c) and joint motions (6, d): ``M`` of RPNA (36), (52)."""
     return (velocities.T @ INERTIA @ motion).reshape(10, -1)
-
-
-def align_z(axis: Array) -> Array:
-    """A rotation (3, 3) whose third column is the unit vector (3,)."""
-    helper = np.eye(3)[int(np.argmin(np.abs(axis)))]
-    first = np.cross(helper, axis)
-    first /= np.linalg.norm(first)
-    return np.column_stack([first, np.cross(axis, first), axis])
 
 
 LINK = 10
@@ -179,7 +138,7 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
     has_armature = is_single and "I_a" in joint_parameters
     has_offset = is_single and "beta" in joint_parameters
     link_transform = motion_transform(body.rotation, translation)
-    transforms, crosses, motions = [link_transform], [[motion_cross(column) for column in motion.T]], [motion]
+    transforms, crosses, motions = [link_transform], [[motion_cross_matrix(column) for column in motion.T]], [motion]
     transfers, rates = [transfer_matrix(link_transform)], [[mapping_rate(column) for column in motion.T]]
     names, units, scale = list(PARAMETER_NAMES), list(PARAMETER_UNITS), [1.0, *[length] * 3, *[length**2] * 6]
 
@@ -189,11 +148,11 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
         # One turn of a prismatic joint's rotor is per scaled length.
         ratio = rotor.gear_ratio * (length if body.is_translating else 1.0)
         rotor_basis, spin = _ROTOR_BASIS[kind], np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
-        rotation = body.rotation @ align_z(np.asarray(rotor.axis))
+        rotation = body.rotation @ axis_frame(np.asarray(rotor.axis))
         origin = translation + body.rotation @ np.asarray(rotor.origin) / length
         transform = motion_transform(rotation, origin)
         transforms.append(transform)
-        crosses.append([ratio * motion_cross(spin)])
+        crosses.append([ratio * motion_cross_matrix(spin)])
         motions.append(ratio * spin[:, None])
         transfers.append(transfer_matrix(transform) @ rotor_basis / ratio)
         # The bases are closed under A: columns of a symmetric rotor stay zero, a full rotor needs all ten.

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import NotPhysicallyConsistent
+from sysid_ros.core.common.spatial import skew
 
 PARAMETER_NAMES = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
 PARAMETER_UNITS = ("kg",) + ("kg m",) * 3 + ("kg m^2",) * 6
@@ -144,14 +145,15 @@ def transform_box(box: Box, rotation: ArrayLike, translation: ArrayLike) -> Box:
 
 
 def unit_inertias() -> NDArray[np.float64]:
-    """Spatial inertias of unit parameters (10, 6, 6) about the frame's origin, angular before linear."""
+    """Build the spatial inertias of unit parameters (10, 6, 6) about the frame's origin, linear before angular."""
     inertias = np.zeros((10, 6, 6))
-    inertias[0, 3:, 3:] = np.eye(3)
+    inertias[0, :3, :3] = np.eye(3)
     for axis in range(3):
-        skew = np.cross(np.eye(3)[axis], np.eye(3)).T  # skew @ x = e x x
-        inertias[1 + axis, :3, 3:], inertias[1 + axis, 3:, :3] = skew, skew.T
+        turn = skew(np.eye(3)[axis])
+        inertias[1 + axis, 3:, :3], inertias[1 + axis, :3, 3:] = turn, turn.T
     for index, (row, column) in enumerate(((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))):
-        inertias[4 + index, row, column] = inertias[4 + index, column, row] = 1.0
+        inertias[4 + index, 3 + row, 3 + column] = inertias[4 + index, 3 + column, 3 + row] = 1.0
+    inertias.setflags(write=False)
     return inertias
 
 

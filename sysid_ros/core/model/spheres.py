@@ -11,7 +11,7 @@ import pinocchio as pin
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.common.rotation import rotation_from_rpy
+from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.model.robot import RobotModel, Sphere
 from sysid_ros.core.model.settings import Section
 

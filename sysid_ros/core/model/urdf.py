@@ -18,7 +18,7 @@ from urdf_parser_py.urdf import URDF, Joint
 from urdf_parser_py.xml_reflection.core import ParseError
 
 from sysid_ros.core.common.errors import JointNotFound, ModelError
-from sysid_ros.core.common.rotation import rotation_from_rpy
+from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.model.inertia import from_com_form, pseudo_inertia, require_physically_consistent
 
 ROTARY = ("revolute", "continuous")

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.collision.clearance import CollisionModel, axis_reaches, displacement_factors
 from sysid_ros.core.collision.scene import Obstacle
+from sysid_ros.core.common.spatial import cross
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.kinematics import SerialArm, cross
+from sysid_ros.core.planning.kinematics import SerialArm
 
 Array = NDArray[np.float64]
 
@@ -133,8 +134,8 @@ class ArmSpheres:
         """Centres (N, spheres, 3) [m] and joint axes (N, n, 6) in the base frame at postures (N, n)."""
         rotation, origin, axes = self._arm.frames(q)
         count, turn = len(q), self._base_rotation
-        linear = axes[..., 3:] + cross(axes[..., :3], self._base_origin)
-        axes = np.concatenate([_turned(axes[..., :3], turn), _turned(linear, turn)], axis=-1)
+        linear = axes[..., :3] + cross(axes[..., 3:], self._base_origin)
+        axes = np.concatenate([_turned(linear, turn), _turned(axes[..., 3:], turn)], axis=-1)
         columns = _turned(rotation.swapaxes(2, 3), turn)  # of the rotations, as rows
         origin = _turned(origin - self._base_origin, turn)
         centers = np.empty((count, self.bodies.size, 3))
@@ -223,7 +224,7 @@ class FreeDistances:
         # d/dq_k of n . J_j: n turns with the point, and J_j with z_min(j,k) x J_max(j,k).
         joints = np.arange(self.n)
         earlier, later = np.minimum.outer(joints, joints), np.maximum.outer(joints, joints)
-        directions = samples.axes[chosen, :, :3]
+        directions = samples.axes[chosen, :, 3:]
         bent = cross(directions[:, earlier], jacobian[:, later])
         change = np.einsum("pi,pjki->pjk", normal, bent)
         change += jacobian @ bend @ jacobian.swapaxes(1, 2)
@@ -234,7 +235,7 @@ class FreeDistances:
     def _jacobian(self, centers: Array, axes: Array, chosen: Array, rows: Array) -> Array:
         """How the moving spheres' centres move against the other thing with each joint, (P, n, 3) [m]."""
         point, axis = centers[chosen, self._moving[rows]][:, None], axes[chosen]
-        return (cross(axis[..., :3], point) + axis[..., 3:]) * self._counts[rows][..., None]
+        return (cross(axis[..., 3:], point) + axis[..., :3]) * self._counts[rows][..., None]
 
     def _directions(self, centers: Array, rows: Array) -> tuple[Array, Array]:
         """Directions n (P, 3) and their derivatives with respect to the moving sphere's centre, (P, 3, 3)."""

@@ -19,35 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.common.spatial import motion_cross
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.regressors.joint_tree import JointTree, Sweep, Workspace
 
 Array = NDArray[np.float64]
-
-
-def cross_motion(left: Array, right: Array) -> Array:
-    """The motion ``left x right``, the rate of ``right`` where it is carried along by ``left``."""
-    turn = left[..., :3]
-    turned = cross(turn, right[..., :3])
-    carried = cross(turn, right[..., 3:]) + cross(left[..., 3:], right[..., :3])
-    return np.concatenate([turned, carried], axis=-1)
-
-
-def cross_force(left: Array, right: Array) -> Array:
-    """The wrench ``left x* right``, with ``left x* f . m = - f . (left x m)`` for every motion m."""
-    turn, force = left[..., :3], right[..., 3:]
-    moment = cross(turn, right[..., :3]) + cross(left[..., 3:], force)
-    return np.concatenate([moment, cross(turn, force)], axis=-1)
-
-
-def cross(left: Array, right: Array) -> Array:
-    """Cross products (..., 3); much faster than numpy.cross on small arrays."""
-    x, y, z = left[..., 0], left[..., 1], left[..., 2]
-    a, b, c = right[..., 0], right[..., 1], right[..., 2]
-    first = y * c - z * b
-    result = np.empty((*first.shape, 3))
-    result[..., 0], result[..., 1], result[..., 2] = first, z * a - x * c, x * b - y * a
-    return result
 
 
 @dataclass(frozen=True)
@@ -72,7 +48,7 @@ class ChainMotion:
     def of(cls, axes: Array, gravity: Array, v: Array, a: Array) -> ChainMotion:
         """Accumulates the motions of joint axes (N, n, 6) with velocities and accelerations (N, n)."""
         velocity = np.cumsum(axes * v[..., None], axis=1)
-        rates = cross_motion(velocity, axes)
+        rates = motion_cross(velocity, axes)
         acceleration = np.cumsum(axes * a[..., None] + rates * v[..., None], axis=1) + gravity[:, None]
         return cls(axes, rates, velocity, acceleration, gravity)
 
@@ -81,7 +57,7 @@ class ChainMotion:
         """``A_p x S_j - r_j x V_p``, (N, n, 6): the change of acceleration with ``q_j`` without its ``r_j x V``."""
         before_v = np.concatenate([np.zeros_like(self.velocity[:, :1]), self.velocity[:, :-1]], axis=1)
         before_a = np.concatenate([self.gravity[:, None], self.acceleration[:, :-1]], axis=1)
-        return cross_motion(before_a, self.axes) - cross_motion(self.rates, before_v)
+        return motion_cross(before_a, self.axes) - motion_cross(self.rates, before_v)
 
 
 class SerialArm:
@@ -107,7 +83,5 @@ class SerialArm:
         All in the frame of the Pinocchio model's world; the axes are motions about its origin.
         """
         frames = self._sweep.frames(q)
-        n, samples = self.tree.n, len(q)
-        rotation = frames.rotation[:, :, :3].transpose(3, 0, 2, 1)
-        axes = frames.axes[:, :, :3].transpose(3, 0, 1, 2).reshape(samples, n, 6)
-        return np.ascontiguousarray(rotation), frames.origin[:, :3].transpose(2, 0, 1).copy(), axes
+        rotation, axes = frames.rotation.transpose(3, 0, 2, 1), frames.axes.transpose(2, 0, 1)
+        return np.ascontiguousarray(rotation), frames.origin.transpose(2, 0, 1).copy(), axes.copy()

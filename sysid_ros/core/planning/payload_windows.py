@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.common.spatial import cross, force_cross
 from sysid_ros.core.model.inertia import unit_inertias
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.kinematics import ChainMotion, SerialArm, cross, cross_force
+from sysid_ros.core.planning.kinematics import ChainMotion, SerialArm
 from sysid_ros.core.planning.motions import MotionBasis
 
 Array = NDArray[np.float64]
@@ -55,18 +56,18 @@ class PayloadRegressor:
         for first in range(6):
             spin = np.broadcast_to(np.eye(6)[first], (6, PAYLOAD, 6))
             momenta = inertias.transpose(2, 0, 1)  # [V, p, component]
-            quadratic[first] = cross_force(spin, momenta).transpose(0, 2, 1)
+            quadratic[first] = force_cross(spin, momenta).transpose(0, 2, 1)
         self._quadratic = quadratic.reshape(36, 60)
 
     def evaluate(self, q: Array, v: Array, a: Array) -> tuple[Array, PayloadSamples]:
         """The columns (N, n, 10) at states (N, n), and what their derivative needs."""
         rotation, origin, axes = self._arm.frames(q)
         last, point = rotation[:, -1], origin[:, -1, None]
-        angular = axes[..., :3]
-        linear = axes[..., 3:] + cross(angular, point)
-        local = np.concatenate([angular @ last, linear @ last], axis=-1)
+        angular = axes[..., 3:]
+        linear = axes[..., :3] + cross(angular, point)
+        local = np.concatenate([linear @ last, angular @ last], axis=-1)
         gravity = np.zeros((len(q), 6))
-        gravity[:, 3:] = -self._arm.tree.gravity @ last
+        gravity[:, :3] = -self._arm.tree.gravity @ last
         motion = ChainMotion.of(local, gravity, v, a)
         twist = motion.velocity[:, -1]
         products = (twist[:, :, None] * twist[:, None, :]).reshape(-1, 36)
@@ -80,9 +81,9 @@ class PayloadRegressor:
         pulled = (axes.transpose(0, 2, 1) @ weight).reshape(-1, 60)  # sum_i S_i weight_ip
         wrench = pulled @ self._adjoint
         bilinear = (pulled @ self._quadratic.T).reshape(-1, 6, 6)
-        by_twist = ((bilinear + bilinear.transpose(0, 2, 1)) @ twist[..., None])[..., 0] + cross_force(twist, wrench)
+        by_twist = ((bilinear + bilinear.transpose(0, 2, 1)) @ twist[..., None])[..., 0] + force_cross(twist, wrench)
         # Row i loses S_i x S_j . (F weight_i) for all joints j behind it.
-        turned = cross_force(axes, weight @ samples.force.transpose(0, 2, 1))
+        turned = force_cross(axes, weight @ samples.force.transpose(0, 2, 1))
         behind = np.cumsum(turned, axis=1) - turned
         u, w = wrench[:, None], by_twist[:, None]
         rates = motion.rates

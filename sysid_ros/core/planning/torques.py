@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.spatial import force_cross, motion_cross, motion_transform
 from sysid_ros.core.model.inertia import unit_inertias
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.core.planning.kinematics import ChainMotion, SerialArm, cross_force, cross_motion
+from sysid_ros.core.planning.kinematics import ChainMotion, SerialArm
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State
 
@@ -111,7 +112,7 @@ class WorstTorque:
         """Derivatives of the torque of joint ``joints[p]`` of bodies with parameters (P, n, 10) without friction."""
         rotation, origin, axes = self._arm.frames(q)
         gravity = np.zeros((len(q), 6))
-        gravity[:, 3:] = -self._arm.tree.gravity
+        gravity[:, :3] = -self._arm.tree.gravity
         motion = ChainMotion.of(axes, gravity, v, a)
         inertia = self._in_base(bodies, rotation, origin)
         behind = (np.arange(self.n) >= joints[:, None])[..., None]  # bodies the joint moves
@@ -119,27 +120,21 @@ class WorstTorque:
         velocity = motion.velocity
         wrench = _apply(inertia, axis)
         momentum = _apply(inertia, velocity)
-        turning = _apply(inertia, cross_motion(velocity, axis))
-        by_twist = cross_force(velocity, wrench) - cross_force(axis, momentum) - turning
-        force = _apply(inertia, motion.acceleration) + cross_force(velocity, momentum)
+        turning = _apply(inertia, motion_cross(velocity, axis))
+        by_twist = force_cross(velocity, wrench) - force_cross(axis, momentum) - turning
+        force = _apply(inertia, motion.acceleration) + force_cross(velocity, momentum)
         # Sums over the bodies that both joints move: the row's own and the one that is varied.
         u, w, f = (_sum_beyond(part * behind) for part in (wrench, by_twist, force))
         is_later = np.arange(self.n) > joints[:, None]
         dq = (u * motion.position_bias + w * motion.rates).sum(axis=-1)
-        dq += is_later * (cross_motion(axis, axes) * f).sum(axis=-1)
+        dq += is_later * (motion_cross(axis, axes) * f).sum(axis=-1)
         dv = (2.0 * u * motion.rates + w * axes).sum(axis=-1)
         return dq, dv, (u * axes).sum(axis=-1)
 
     def _in_base(self, bodies: Array, rotation: Array, origin: Array) -> Array:
         """Spatial inertias about the base origin, (P, n, 6, 6), of parameters (P, n, 10) about the bodies' frames."""
         local = (bodies @ self._inertias).reshape(*bodies.shape[:2], 6, 6)
-        transform = np.zeros_like(local)  # motions: base to body
-        back = rotation.swapaxes(-1, -2)
-        transform[..., :3, :3] = transform[..., 3:, 3:] = back
-        skew = np.zeros(origin.shape + (3,))
-        skew[..., 0, 1], skew[..., 0, 2], skew[..., 1, 2] = origin[..., 2], -origin[..., 1], origin[..., 0]
-        skew -= skew.swapaxes(-1, -2)  # w -> w x origin
-        transform[..., 3:, :3] = back @ skew
+        transform = motion_transform(rotation, origin)
         return transform.swapaxes(-1, -2) @ local @ transform
 
 

@@ -10,20 +10,21 @@ import pinocchio as pin
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.spatial import cross
 from sysid_ros.core.model.inertia import inertia_matrix
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.core.regressors.joint_tree import Frames, JointTree, Workspace, cross, extend
+from sysid_ros.core.regressors.joint_tree import Frames, JointTree, Workspace, last
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Inertias:
-    """Inertia of each body, or of each subtree, about the base origin (layout: see :mod:`vectors`).
+    """Inertia of each body, or of each subtree, about the base origin.
 
     Attributes:
         mass: (n,) [kg].
-        first: First moment of mass, (n, 5, N) [kg m].
+        first: First moment of mass, (n, 3, N) [kg m].
         second: Rotational inertia, (n, 3, 3, N) [kg m^2].
     """
 
@@ -32,22 +33,22 @@ class Inertias:
     second: Array
 
     def apply(self, motions: Array) -> Array:
-        """Returns the momenta (n, 2, 5, N), moment then force, of the motion vectors (n, 2, 5, N)."""
-        result, scratch = np.empty_like(motions), np.empty_like(motions[:, 0, :3])
-        angular, linear = motions[:, 0], motions[:, 1]
-        cross(self.first, linear, result[:, 0, :3], scratch)
-        result[:, 0, :3] += np.einsum("iabt,ibt->iat", self.second, angular[:, :3])
-        cross(angular, self.first, result[:, 1, :3], scratch)
-        result[:, 1, :3] += self.mass[:, None, None] * linear[:, :3]
-        return extend(result)
+        """Compute the momenta (n, 6, N) of the motions (n, 6, N)."""
+        result = np.empty_like(motions)
+        linear, angular = motions[:, :3], motions[:, 3:]
+        cross(last(self.first), last(linear), last(result[:, 3:]))
+        result[:, 3:] += np.einsum("iabt,ibt->iat", self.second, angular)
+        cross(last(angular), last(self.first), last(result[:, :3]))
+        result[:, :3] += self.mass[:, None, None] * linear
+        return result
 
     def of_subtrees(self, parents: tuple[int, ...]) -> Inertias:
-        """Returns the inertia of each body together with all bodies beyond it."""
+        """Return the inertia of each body together with all bodies beyond it."""
         return Inertias(*(sum_subtrees(values, parents) for values in (self.mass, self.first, self.second)))
 
 
 def body_inertias(theta: Array, frames: Frames) -> Inertias:
-    """Expresses the bodies' inertias in the base.
+    """Express the bodies' inertias in the base.
 
     Args:
         theta: Inertial parameters, (10 n,) or longer.
@@ -59,24 +60,22 @@ def body_inertias(theta: Array, frames: Frames) -> Inertias:
     Source: parallel axes for any first moment ``c`` about the body's origin ``p``:
     ``R I R^T + 2 (p . c) 1 - c p^T - p c^T + m ((p . p) 1 - p p^T)``.
     """
-    n, samples = len(frames.origin), frames.origin.shape[-1]
+    n = len(frames.origin)
     parameters = theta[: INERTIAL * n].reshape(n, INERTIAL)
-    mass, rotation, origin = parameters[:, 0], frames.rotation[:, :, :3], frames.origin[:, :3]
+    mass, rotation, origin = parameters[:, 0], frames.rotation, frames.origin
     moment = np.einsum("ibat,ib->iat", rotation, parameters[:, 1:4])  # about the body's origin
-    first = np.empty((n, 5, samples))
-    np.add(moment, mass[:, None, None] * origin, out=first[:, :3])
-
+    first = moment + mass[:, None, None] * origin
     about_body = np.stack([inertia_matrix(values) for values in parameters])
     second = np.einsum("ibat,ibdt->iadt", rotation, np.einsum("ibc,icdt->ibdt", about_body, rotation))
     product = (moment + 0.5 * mass[:, None, None] * origin)[:, :, None] * origin[:, None]
     second -= product + product.transpose(0, 2, 1, 3)
     trace = 2.0 * np.einsum("iaat->it", product)
     second += np.eye(3)[:, :, None] * trace[:, None, None]
-    return Inertias(mass, extend(first), second)
+    return Inertias(mass, first, second)
 
 
 def sum_subtrees(values: Array, parents: tuple[int, ...]) -> Array:
-    """Adds to the entry of each body, along the first axis, the entries of all bodies beyond it."""
+    """Add to the entry of each body, along the first axis, the entries of all bodies beyond it."""
     result = values.copy()
     for body in reversed(range(len(parents))):
         if parents[body] >= 0:
@@ -93,20 +92,20 @@ class WrenchColumns:
     """Wrenches about the base origin in base axes, per inertial parameter.
 
     Attributes:
+        force: (m, 4, 3, N); the inertia has none.
         moment: (m, 10, 3, N).
-        force: (m, 4, 5, N); the inertia has none.
     """
 
-    moment: Array
     force: Array
+    moment: Array
 
 
 class BodyWrenches:
-    """Evaluates wrench columns of selected bodies.
+    """Wrench columns of selected bodies.
 
     Args:
         bodies: Bodies (0-based), a slice or an index array.
-        workspace: Where the results live.
+        workspace: Buffers of the results.
     """
 
     def __init__(self, bodies: slice | NDArray[np.intp], workspace: Workspace):
@@ -114,59 +113,50 @@ class BodyWrenches:
         self.workspace = workspace
 
     def columns(self, frames: Frames, twists: Array, name: str) -> WrenchColumns:
-        """Momentum columns of the bodies for motion vectors (n, 2, 5, N) (force columns for accelerations)."""
+        """Compute the momentum columns of the bodies for motions (n, 6, N) (force columns for accelerations)."""
         rotation, origin = frames.rotation[self.bodies], frames.origin[self.bodies]
-        angular, linear = twists[self.bodies, 0], twists[self.bodies, 1]
+        linear, angular = twists[self.bodies, :3], twists[self.bodies, 3:]
         m, samples = len(origin), origin.shape[-1]
+        force = self.workspace.array(name + " force", m, 4, 3, samples)
         moment = self.workspace.array(name + " moment", m, 10, 3, samples)
-        force = self.workspace.array(name + " force", m, 4, 5, samples)
-        scratch = self.workspace.array("wrench scratch", 2, m, 4, 3, samples)
+        scratch = self.workspace.array("wrench scratch", m, 3, 3, samples)
 
         velocity = force[:, 0]  # of the body frame's origin: the momentum of a unit mass
-        cross(angular, origin, velocity[:, :3], scratch[0, :, 0])
-        velocity[:, :3] += linear[:, :3]
-        extend(velocity)
-        cross(angular[:, None], rotation, force[:, 1:, :3], scratch[0, :, 1:])
-        extend(force[:, 1:])
-        cross(origin[:, None], force, moment[:, :4], scratch[0])
-        moment[:, 1:4] += cross(rotation, velocity[:, None], scratch[1, :, 1:], scratch[0, :, 1:])
+        cross(last(angular), last(origin), last(velocity))
+        velocity += linear
+        cross(last(angular[:, None]), last(rotation), last(force[:, 1:]))
+        cross(last(origin[:, None]), last(force), last(moment[:, :4]))
+        cross(last(rotation), last(velocity[:, None]), last(scratch))
+        moment[:, 1:4] += scratch
         self._inertia_columns(rotation, angular, moment[:, 4:])
-        return WrenchColumns(moment, force)
+        return WrenchColumns(force, moment)
 
     def gravity_moment(self, frames: Frames, gravity: Array) -> Array:
-        """Moments of weight about the base origin per (m, m c), (m, 4, 3, N); a mass's force is ``gravity`` itself."""
+        """Compute the moments of weight about the base origin per (m, m c), (m, 4, 3, N); the force is ``gravity``."""
         rotation, origin = frames.rotation[self.bodies], frames.origin[self.bodies]
         m, samples = len(origin), origin.shape[-1]
-        field = np.append(gravity, gravity[:2])[:, None]
         moment = self.workspace.array("gravity moment", m, 4, 3, samples)
-        scratch = self.workspace.array("wrench scratch", m, 4, 3, samples)
-        cross(origin, field, moment[:, 0], scratch[:, 0])
-        cross(rotation, field, moment[:, 1:], scratch[:, 1:])
+        cross(last(origin), gravity, last(moment[:, 0]))
+        cross(last(rotation), gravity, last(moment[:, 1:]))
         return moment
 
     def _inertia_columns(self, rotation: Array, angular: Array, out: Array) -> None:
-        """Writes the angular momentum ``R I R^T w`` of unit inertias into ``out`` (m, 6, 3, N)."""
+        """Write the angular momentum ``R I R^T w`` of unit inertias into ``out`` (m, 6, 3, N)."""
         m, samples = len(angular), angular.shape[-1]
         spin = self.workspace.array("spin", m, 3, samples)  # angular velocity in body axes
-        np.einsum("ibat,iat->ibt", rotation[:, :, :3], angular[:, :3], out=spin)
+        np.einsum("ibat,iat->ibt", rotation, angular, out=spin)
         scratch = self.workspace.array("wrench scratch", m, 3, samples)
         for k, (b, c) in enumerate(INERTIA_AXES):
             column = out[:, k]
-            np.multiply(rotation[:, b, :3], spin[:, c, None], out=column)
+            np.multiply(rotation[:, b], spin[:, c, None], out=column)
             if b != c:
-                column += np.multiply(rotation[:, c, :3], spin[:, b, None], out=scratch)
-
-
-def write_rows(motions: Array, out: Array) -> None:
-    """Copies motion vectors (n, 2, 5, N) sample by sample into ``out`` (N, n, 6)."""
-    for part in range(2):
-        out[:, :, 3 * part : 3 * part + 3] = motions[:, part, :3].transpose(2, 0, 1)
+                column += np.multiply(rotation[:, c], spin[:, b, None], out=scratch)
 
 
 def write_columns(columns: WrenchColumns, out: Array) -> None:
-    """Copies wrench columns sample by sample into ``out`` (N, 6, m, 10), whose inertia forces are already zero."""
-    out[:, :3] = columns.moment.transpose(3, 2, 0, 1)
-    out[:, 3:, :, :4] = columns.force[:, :, :3].transpose(3, 2, 0, 1)
+    """Copy wrench columns sample by sample into ``out`` (N, 6, m, 10), whose inertia forces are already zero."""
+    out[:, :3, :, :4] = columns.force.transpose(3, 2, 0, 1)
+    out[:, 3:] = columns.moment.transpose(3, 2, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -187,7 +177,7 @@ class Columns:
     def select(
         cls, robot: RobotModel | pin.Model, meaning: EffortMeaning | None, bodies: Sequence[int] | None
     ) -> Columns:
-        """Chooses columns.
+        """Choose columns.
 
         Args:
             robot: The robot; a bare Pinocchio model counts as measured on the motor side.
@@ -197,9 +187,9 @@ class Columns:
         Raises:
             ParameterOutOfRange: A body does not exist or is listed twice.
         """
-        is_robot = isinstance(robot, RobotModel)
-        n = robot.n if is_robot else robot.nv
+        n = robot.n if isinstance(robot, RobotModel) else robot.nv
         if meaning is None:
+            is_robot = isinstance(robot, RobotModel)
             meaning = robot.sensors.effort_meaning if is_robot else EffortMeaning.MOTOR_SIDE
         chosen = tuple(range(1, n + 1)) if bodies is None else tuple(int(body) for body in bodies)
         if not chosen or len(set(chosen)) != len(chosen) or not all(1 <= body <= n for body in chosen):
@@ -230,21 +220,23 @@ class Columns:
         return slice(first, last) if is_range else np.array(self.bodies) - 1
 
     def clear_unrelated(self, regressor: Array, tree: JointTree) -> None:
-        """Zeroes, in (..., n, count), the columns of bodies that the joint of the row does not move."""
+        """Zero, in (..., n, count), the columns of bodies that the joint of the row does not move."""
         for k, body in enumerate(self.bodies):
             rows = np.flatnonzero(~tree.is_ancestor[:, body - 1])
             if rows.size:
                 block = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == rows.size else rows
                 regressor[..., block, INERTIAL * k : INERTIAL * (k + 1)] = 0.0
 
-    def write_friction(self, regressor: Array, coulomb: Array, viscous: Array, armature: Array, offset: float) -> None:
-        """Writes the friction columns of (..., n, count).
+    def write_friction(
+        self, regressor: Array, coulomb: Array | float, viscous: Array | float, armature: Array | float, offset: float
+    ) -> None:
+        """Write the friction columns of (..., n, count).
 
         Args:
             regressor: Written in place.
-            coulomb: Factor of F_c, (..., n).
-            viscous: Factor of F_v, (..., n).
-            armature: Factor of I_a, (..., n).
+            coulomb: Factor of F_c, (..., n) or the same for all.
+            viscous: Factor of F_v, likewise.
+            armature: Factor of I_a, likewise.
             offset: Factor of beta.
         """
         block = regressor[..., self.inertial :]

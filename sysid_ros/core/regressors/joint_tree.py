@@ -1,8 +1,7 @@
-"""Spatial vectors of many samples at once, all in base axes and about the base origin.
+"""Kinematic trees and their kinematics for many samples at once, in base axes and about the base origin.
 
-Arrays keep the samples last, so that numpy's inner loops run over them: a 3-vector is ``(..., 5, N)`` with components
-``x, y, z, x, y``. The repeated two make a cross product four calls on contiguous views instead of nine. A motion vector
-is ``(..., 2, 5, N)``: angular part, then the velocity of the point of the body that passes the base origin.
+Arrays keep the samples last, so that numpy's inner loops run over them: a vector is ``(..., 3, N)``, a motion or force
+``(..., 6, N)``, linear before angular.
 """
 
 from __future__ import annotations
@@ -15,56 +14,30 @@ import pinocchio as pin
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.common.spatial import cross, motion_cross
 from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
-
-def extend(vector: Array) -> Array:
-    """Writes the repeated components of ``(..., 5, N)`` in place and returns it."""
-    vector[..., 3:, :] = vector[..., :2, :]
-    return vector
-
-
-def cross(left: Array, right: Array, out: Array, scratch: Array) -> Array:
-    """Writes ``left x right`` into ``out``, both factors extended, ``out`` and ``scratch`` ``(..., 3, N)``."""
-    np.multiply(left[..., 1:4, :], right[..., 2:5, :], out=out)
-    np.multiply(left[..., 2:5, :], right[..., 1:4, :], out=scratch)
-    out -= scratch
-    return out
-
-
-def motion_cross(left: Array, right: Array, out: Array, scratch: Array) -> Array:
-    """Writes the motion vector ``left x right`` (Lie bracket of twists) into ``out``.
-
-    Args:
-        left: Motion vectors, (n, 2, 5, N).
-        right: Motion vectors, (n, 2, 5, N).
-        out: Result, (n, 2, 5, N), extended.
-        scratch: At least as large as ``out``'s (n, 2, 3, N).
-    """
-    angular = left[:, :1]
-    result, extra = out[:, :, :3], scratch[:, :, :3]
-    cross(angular, right, result, extra)
-    linear = cross(left[:, 1], right[:, 0], extra[:, 0], extra[:, 1])
-    result[:, 1] += linear
-    return extend(out)
-
-
 CHUNK = 520
-"""Samples handled at a time: hides the cost of a numpy call, takes about 8 MB for seven joints; no power of two, whose
-strides collide in the cache."""
+"""Samples per chunk: hides the cost of a numpy call, takes about 8 MB for seven joints; no power of two, whose strides
+collide in the cache."""
+
+
+def last(array: Array) -> Array:
+    """Return a view (..., N, k) of samples (..., k, N), for functions that take the components last."""
+    return array.swapaxes(-1, -2)
 
 
 class Workspace:
-    """Named float buffers. Not safe to share between threads: give each thread its own regressor object."""
+    """Named float buffers; not safe to share between threads."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, Array] = {}
         self._zeroed: dict[str, Array] = {}
 
     def array(self, name: str, *shape: int) -> Array:
-        """An array of this shape with arbitrary content, valid until the name is asked for again."""
+        """Return an array of this shape with arbitrary content, valid until the next call with the name."""
         size = prod(shape)
         buffer = self._buffers.get(name)
         if buffer is None or buffer.size < size:
@@ -72,7 +45,7 @@ class Workspace:
         return buffer[:size].reshape(shape)
 
     def zeroed(self, name: str, *shape: int) -> Array:
-        """An array whose entries are zero wherever the caller, always the same, never writes."""
+        """Return an array whose entries are zero wherever its only caller never writes."""
         buffer = self._zeroed.get(name)
         if buffer is None or buffer.shape != shape:
             buffer = self._zeroed[name] = np.zeros(shape)
@@ -80,12 +53,12 @@ class Workspace:
 
 
 def chunks(samples: int) -> list[slice]:
-    """Splits ``samples`` into consecutive slices of at most :data:`CHUNK`."""
+    """Split ``samples`` into consecutive slices of at most :data:`CHUNK`."""
     return [slice(start, min(start + CHUNK, samples)) for start in range(0, samples, CHUNK)]
 
 
 class UnsupportedJoint(ModelError):
-    """A joint whose motion is not one constant screw.
+    """A joint without a constant screw axis.
 
     Args:
         name: Name of the joint.
@@ -133,7 +106,7 @@ class JointTree:
 
     @classmethod
     def of(cls, robot: RobotModel | pin.Model) -> JointTree:
-        """Reads the tree from a robot or a Pinocchio model.
+        """Read the tree from a robot or a Pinocchio model.
 
         Raises:
             UnsupportedJoint: A joint is not revolute, prismatic or helical.
@@ -161,19 +134,19 @@ class JointTree:
 
 
 def pinocchio_model(robot: RobotModel | pin.Model) -> pin.Model:
-    """Returns the Pinocchio model of a robot, or the bare model given."""
+    """Return the Pinocchio model of a robot, or the bare model given."""
     return robot.pin_model if isinstance(robot, RobotModel) else robot
 
 
 def scale_gravity(robot: RobotModel | pin.Model, factor: float) -> pin.Model:
-    """Returns a copy of the robot's model in ``factor`` times its gravity."""
+    """Return a copy of the robot's model in ``factor`` times its gravity."""
     copy = pinocchio_model(robot).copy()
     copy.gravity.linear = factor * np.array(copy.gravity.linear)
     return copy
 
 
 def _screw(model: pin.Model, joint_id: int) -> tuple[Array, Array]:
-    """Linear and angular part of the joint's motion in its own frame, at zero position."""
+    """Return the linear and angular part of the joint's motion in its own frame, at zero position."""
     data = _joint_data(model, joint_id, 0.0)
     screw = np.asarray(data.S, dtype=float).ravel()
     return screw[:3], screw[3:]
@@ -187,7 +160,7 @@ def _joint_data(model: pin.Model, joint_id: int, position: float) -> pin.JointDa
 
 
 def _pose_terms(placement: pin.SE3, linear: Array, angular: Array) -> Array:
-    """Coefficients (12, 4) of the pose of a body in its parent: rotation by Rodrigues' formula, translation linear."""
+    """Compute the coefficients (12, 4) of a body's pose in its parent, with the rotation by Rodrigues' formula."""
     along = np.outer(angular, angular)
     is_rotating = bool(angular.any())
     rotation = (
@@ -204,7 +177,7 @@ def _pose_terms(placement: pin.SE3, linear: Array, angular: Array) -> Array:
 
 
 def _require_same_motion(model: pin.Model, joint_id: int, terms: Array) -> None:
-    """Compares the pose with Pinocchio's at an arbitrary position, which catches every joint type not foreseen here."""
+    """Compare the pose with Pinocchio's at an arbitrary position, to catch every joint type not foreseen here."""
     position = 0.7
     expected = model.jointPlacements[joint_id] * _joint_data(model, joint_id, position).M
     pose = terms @ [1.0, np.cos(position), np.sin(position), position]
@@ -223,12 +196,12 @@ def _ancestors(parents: tuple[int, ...]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Frames:
-    """Poses of the bodies and motion vectors of the joints (layout: see :mod:`vectors`).
+    """Poses of the bodies and motions of the joints.
 
     Attributes:
-        rotation: Base components of the body axes, (n, 3, 5, N), entry [i, b] is axis b of body i.
-        origin: Origins of the body frames, (n, 5, N) [m].
-        axes: Motion vector of each joint per unit of its velocity, (n, 2, 5, N).
+        rotation: Base components of the body axes, (n, 3, 3, N), entry [i, b] is axis b of body i.
+        origin: Origins of the body frames, (n, 3, N) [m].
+        axes: Motion of each joint per unit of its velocity, (n, 6, N).
     """
 
     rotation: Array
@@ -237,11 +210,11 @@ class Frames:
 
 
 class Sweep:
-    """Evaluates kinematics of a tree for one chunk of samples at a time.
+    """Kinematics of a tree for one chunk of samples at a time.
 
     Args:
         tree: The kinematic tree.
-        workspace: Where the results live; they are overwritten by the next chunk.
+        workspace: Buffers of the results, which the next chunk overwrites.
     """
 
     def __init__(self, tree: JointTree, workspace: Workspace):
@@ -249,50 +222,49 @@ class Sweep:
         self.workspace = workspace
 
     def frames(self, q: Array) -> Frames:
-        """Poses and joint axes for positions (N, n) [rad or m]."""
+        """Compute poses and joint axes for positions (N, n) [rad or m]."""
         n, samples = self.tree.n, len(q)
-        pose = self.workspace.array("pose", n, 4, 5, samples)
+        pose = self.workspace.array("pose", n, 4, 3, samples)
         self._compose(self._relative_poses(q), pose)
         rotation, origin = pose[:, :3], pose[:, 3]
 
-        axes = self.workspace.array("axes", n, 2, 5, samples)
-        scratch = self.workspace.array("scratch", n, 2, 3, samples)
-        angular, linear = axes[:, 0], axes[:, 1, :3]
-        _rotate(rotation, self.tree.axis_angular, angular, self.workspace.array("scratch 5", n, 5, samples))
-        cross(origin, angular, linear, scratch[:, 0])
+        axes = self.workspace.array("axes", n, 6, samples)
+        linear, angular = axes[:, :3], axes[:, 3:]
+        _rotate(rotation, self.tree.axis_angular, angular, self.workspace.array("scratch", n, 3, samples))
+        cross(last(origin), last(angular), last(linear))
         for b in np.flatnonzero(self.tree.axis_linear.any(axis=0)):
-            linear += self.tree.axis_linear[:, b, None, None] * rotation[:, b, :3]
-        extend(axes[:, 1])
+            linear += self.tree.axis_linear[:, b, None, None] * rotation[:, b]
         return Frames(rotation, origin, axes)
 
     def accumulate(self, axes: Array, rates: Array, name: str) -> Array:
-        """Sums ``axes * rates`` from the base to each body: the bodies' twists if ``rates`` are joint velocities.
+        """Sum ``axes * rates`` from the base to each body: the bodies' twists if ``rates`` are joint velocities.
 
         Args:
-            axes: Motion vectors of the joints, (n, 2, 5, N).
+            axes: Motions of the joints, (n, 6, N).
             rates: Their factors, (n, N).
             name: Name of the result's buffer.
 
         Returns:
-            Motion vectors of the bodies, (n, 2, 5, N).
+            Motions of the bodies, (n, 6, N).
         """
         result = self.workspace.array(name, *axes.shape)
-        np.multiply(axes, rates[:, None, None], out=result)
+        np.multiply(axes, rates[:, None], out=result)
         for body, parent in enumerate(self.tree.parents):
             if parent >= 0:
                 result[body] += result[parent]
         return result
 
     def axis_rates(self, twists: Array, axes: Array, name: str) -> Array:
-        """Motion vectors ``V_j x s_j`` (n, 2, 5, N): how the joint axes move.
+        """Compute the motions ``V_j x s_j`` (n, 6, N): the rates of the joint axes.
 
         Seen from any body i beyond joint j, the derivative of its twist is ``d V_i / d q_j = V_j x s_j``.
         """
-        scratch = self.workspace.array("scratch", *axes.shape[:2], 3, axes.shape[-1])
-        return motion_cross(twists, axes, self.workspace.array(name, *axes.shape), scratch)
+        result = self.workspace.array(name, *axes.shape)
+        motion_cross(last(twists), last(axes), last(result))
+        return result
 
     def _relative_poses(self, q: Array) -> Array:
-        """Poses of the bodies in their parents, (n, 4, 3, N): three rotation columns and the position."""
+        """Compute the poses of the bodies in their parents, (n, 4, 3, N): three rotation columns and the position."""
         n, samples = self.tree.n, len(q)
         basis = self.workspace.array("pose basis", n, 4, samples)
         basis[:, 0] = 1.0
@@ -304,23 +276,22 @@ class Sweep:
         return relative.reshape(n, 4, 3, samples)
 
     def _compose(self, relative: Array, pose: Array) -> None:
-        """Chains relative poses (n, 4, 3, N) to poses in the base (n, 4, 5, N)."""
+        """Chain relative poses (n, 4, 3, N) to poses in the base (n, 4, 3, N)."""
         scratch = self.workspace.array("scratch pose", *relative.shape[1:])
         for body, parent in enumerate(self.tree.parents):
-            out = pose[body, :, :3]
+            out = pose[body]
             if parent < 0:
                 out[...] = relative[body]
                 continue
-            before = pose[parent, :, :3]
+            before = pose[parent]
             np.multiply(before[0], relative[body, :, :1], out=out)
             for b in (1, 2):
                 out += np.multiply(before[b], relative[body, :, b : b + 1], out=scratch)
             out[3] += before[3]
-        extend(pose)
 
 
 def _rotate(rotation: Array, vectors: Array, out: Array, scratch: Array) -> None:
-    """Writes constant body vectors (n, 3) in base axes into ``out`` (n, 5, N)."""
+    """Write constant body vectors (n, 3) in base axes into ``out`` (n, 3, N)."""
     used = np.flatnonzero(vectors.any(axis=0))
     out[...] = 0.0
     for b in used:

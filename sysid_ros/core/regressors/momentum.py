@@ -3,7 +3,7 @@
 With ``p = H(q) v + I_a v`` the motion obeys ``dp/dt = dT/dq - g(q) - F_c sign(v) - F_v v - beta + tau``. Both ``p``
 and everything but ``tau`` on the right are linear in the parameters: ``p = W_m theta``, ``dp/dt = W_c theta + tau``.
 
-Let ``h_i`` be the momentum of body i, ``s_j`` the motion vector of joint j and ``V_j`` the twist of the body it moves.
+Let ``h_i`` be the momentum of body i, ``s_j`` the motion of joint j and ``V_j`` the twist of the body it moves.
 Then ``p_j = sum s_j . h_i`` and, since ``q_j`` changes the twist of a body beyond joint j by ``V_j x s_j`` (seen from
 that body), ``dT/dq_j = sum (V_j x s_j) . h_i``, both over the bodies i that joint j moves. So one set of momentum
 columns per body serves both regressors and all joints.
@@ -21,7 +21,7 @@ import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.core.regressors.body_columns import BodyWrenches, Columns, WrenchColumns, write_columns, write_rows
+from sysid_ros.core.regressors.body_columns import BodyWrenches, Columns, WrenchColumns, write_columns
 from sysid_ros.core.regressors.joint_tree import JointTree, Sweep, Workspace, chunks, scale_gravity
 from sysid_ros.core.regressors.torque import TorqueRegressor, as_output, as_samples, as_weights
 
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Factors:
-    """What the regressors are products of: motion vectors (n, 2, 5, N) and wrench columns of the selected bodies."""
+    """Factors of the regressors: motions (n, 6, N) and wrench columns of the selected bodies."""
 
     axes: Array
     axis_rates: Array
@@ -39,7 +39,7 @@ class _Factors:
 
 
 class MomentumRegressor:
-    """Evaluates the momentum regressors of many samples.
+    """Momentum regressors of many samples.
 
     The columns are those of ``theta``, ``[10 per body | F_c, F_v, I_a, beta per joint]``. A payload adds to the last
     body, so its columns are the last body's. The object holds buffers: use one per thread.
@@ -79,7 +79,7 @@ class MomentumRegressor:
         direction: ArrayLike | None = None,
         out: tuple[Array, Array] | None = None,
     ) -> tuple[Array, Array]:
-        """Evaluates both regressors.
+        """Evaluate both regressors.
 
         Args:
             q: Positions, (N, n) [rad].
@@ -108,7 +108,7 @@ class MomentumRegressor:
         return momentum, rate
 
     def momentum(self, q: ArrayLike, v: ArrayLike) -> Array:
-        """Evaluates ``W_m`` alone, (N, n, k) [Nm s], fast for few samples too; arguments and errors as in `evaluate`.
+        """Evaluate ``W_m`` alone, (N, n, k) [Nm s], fast for few samples too; see :meth:`evaluate`.
 
         Source: ``p = H(q) v`` is the torque of acceleration ``v`` at rest without gravity.
         """
@@ -118,7 +118,7 @@ class MomentumRegressor:
         return momentum
 
     def integrate(self, q: ArrayLike, v: ArrayLike, weights: ArrayLike, direction: ArrayLike | None = None) -> Array:
-        """Evaluates ``sum_k weights_k W_c(q_k, v_k)`` without ever forming the ``W_c`` of a sample.
+        """Evaluate ``sum_k weights_k W_c(q_k, v_k)`` without forming the ``W_c`` of any sample.
 
         Args:
             q: Positions, (N, n) [rad].
@@ -160,16 +160,16 @@ class MomentumRegressor:
         )
 
     def _products(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """Factors of ``W_c`` sample by sample, (N, n, 12) and (N, 12, 10 m): kinetic part, then gravity."""
+        """Compute the factors of ``W_c`` sample by sample, (N, n, 12) and (N, 12, 10 m): kinetic part, then gravity."""
         factors = self._factors(q, v)
         samples, m = len(q), len(self.columns.bodies)
         rows = self._workspace.array("rows", samples, self.tree.n, 12)
-        write_rows(factors.axis_rates, rows[:, :, :6])
-        write_rows(factors.axes, rows[:, :, 6:])
+        rows[:, :, :6] = factors.axis_rates.transpose(2, 0, 1)
+        rows[:, :, 6:] = factors.axes.transpose(2, 0, 1)
         columns = self._workspace.zeroed("columns", samples, 12, m, INERTIAL)
         write_columns(factors.momenta, columns[:, :6])
-        columns[:, 6:9, :, :4] = factors.gravity_moment.transpose(3, 2, 0, 1)
-        columns[:, 9:, :, 0] = self.tree.gravity[:, None]
+        columns[:, 6:9, :, 0] = self.tree.gravity[:, None]
+        columns[:, 9:, :, :4] = factors.gravity_moment.transpose(3, 2, 0, 1)
         return rows, columns.reshape(samples, 12, m * INERTIAL)
 
     def _write(self, regressor: Array, rows: Array, columns: Array) -> None:
@@ -177,18 +177,18 @@ class MomentumRegressor:
         self.columns.clear_unrelated(regressor, self.tree)
 
     def _integral(self, q: Array, v: Array, weights: Array) -> Array:
-        """The weighted sum of the inertial columns of ``W_c``, (n, 10 m), with unrelated bodies still in it."""
+        """Sum the weighted inertial columns of ``W_c``, (n, 10 m), with unrelated bodies still in it."""
         factors = self._factors(q, v)
-        n, m, long = self.tree.n, len(self.columns.bodies), 3 * len(q)
+        n, m, length = self.tree.n, len(self.columns.bodies), 3 * len(q)
         weighted = self._workspace.array("weighted", 3, n, 3, len(q))
-        parts = (factors.axis_rates[:, 0], factors.axis_rates[:, 1], factors.axes[:, 0])
+        parts = (factors.axis_rates[:, :3], factors.axis_rates[:, 3:], factors.axes[:, 3:])
         for part, target in zip(parts, weighted, strict=True):
-            np.multiply(part[:, :3], weights, out=target)
-        angular_rates, linear_rates, angular = weighted.reshape(3, n, long)
-        moment = factors.momenta.moment.reshape(m * INERTIAL, long)
-        force = factors.momenta.force[:, :, :3].reshape(m * 4, long)
+            np.multiply(part, weights, out=target)
+        linear_rates, angular_rates, angular = weighted.reshape(3, n, length)
+        moment = factors.momenta.moment.reshape(m * INERTIAL, length)
+        force = factors.momenta.force.reshape(m * 4, length)
         result = (angular_rates @ moment.T).reshape(n, m, INERTIAL)
         result[:, :, :4] += (linear_rates @ force.T).reshape(n, m, 4)
-        result[:, :, :4] += (angular @ factors.gravity_moment.reshape(m * 4, long).T).reshape(n, m, 4)
-        result[:, :, 0] += (factors.axes[:, 1, :3] @ weights @ self.tree.gravity)[:, None]
+        result[:, :, :4] += (angular @ factors.gravity_moment.reshape(m * 4, length).T).reshape(n, m, 4)
+        result[:, :, 0] += (factors.axes[:, :3] @ weights @ self.tree.gravity)[:, None]
         return result.reshape(n, m * INERTIAL)

@@ -1,4 +1,4 @@
-"""Derivatives of momentum and of its rate, for given parameters: how encoder errors enter the momentum equation.
+"""Derivatives of momentum and of its rate, for given parameters: the effect of encoder errors on the momentum equation.
 
 With the inertias ``I_k`` of the subtrees (body k and everything beyond it), their momenta ``h_k``, joint axes ``s_k``
 and axis rates ``r_k = V_k x s_k``, the wrench ``Q_k = I_k r_k + s_k x* h_k`` gives all of them:
@@ -16,9 +16,10 @@ import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.spatial import force_cross
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.body_columns import Columns, body_inertias, sum_subtrees
-from sysid_ros.core.regressors.joint_tree import JointTree, Sweep, Workspace, chunks, cross, extend
+from sysid_ros.core.regressors.joint_tree import JointTree, Sweep, Workspace, chunks, last
 from sysid_ros.core.regressors.torque import as_samples
 
 Array = NDArray[np.float64]
@@ -53,7 +54,7 @@ class MomentumTerms:
 
 
 class MomentumDerivatives:
-    """Evaluates momentum, ``dT/dq - g`` and their derivatives for many samples.
+    """Momentum, ``dT/dq - g`` and their derivatives for many samples.
 
     Args:
         robot: The robot, or a bare Pinocchio model of joints with one degree of freedom.
@@ -70,7 +71,7 @@ class MomentumDerivatives:
         self._sweep = Sweep(self.tree, Workspace())
 
     def evaluate(self, theta: ArrayLike, q: ArrayLike, v: ArrayLike) -> MomentumTerms:
-        """Evaluates everything at ``theta``.
+        """Evaluate all terms at ``theta``.
 
         Args:
             theta: Parameters, (14 n,): add a payload to the last body's ten.
@@ -108,13 +109,13 @@ class MomentumDerivatives:
         return parameters
 
     def _evaluate_chunk(self, theta: Array, q: Array, v: Array) -> tuple[Array, ...]:
-        """Inertia, momentum, rate, dp_dq and dc_dq of the bodies alone."""
+        """Compute inertia, momentum, rate, dp_dq and dc_dq of the bodies alone."""
         frames = self._sweep.frames(q)
         axes = frames.axes
         twists = self._sweep.accumulate(axes, v.T, "twists")
         rates = self._sweep.axis_rates(twists, axes, "axis rates")
         field = np.zeros_like(twists)
-        field[:, 1] = np.append(self.tree.gravity, self.tree.gravity[:2])[:, None]
+        field[:, :3] = self.tree.gravity[:, None]
         field_rates = self._sweep.axis_rates(field, axes, "field rates")
 
         bodies = body_inertias(theta, frames)
@@ -122,8 +123,8 @@ class MomentumDerivatives:
         momenta = sum_subtrees(bodies.apply(twists), self.tree.parents)
         weights = subtrees.apply(field)
         axis_momenta = subtrees.apply(axes)
-        kinetic = subtrees.apply(rates) + _force_cross(axes, momenta)
-        potential = subtrees.apply(field_rates) + _force_cross(axes, weights)
+        kinetic = subtrees.apply(rates) + last(force_cross(last(axes), last(momenta)))
+        potential = subtrees.apply(field_rates) + last(force_cross(last(axes), last(weights)))
 
         before = self.tree.is_ancestor  # row before or at column
         after = before.T & ~np.eye(self.tree.n, dtype=bool)
@@ -136,32 +137,19 @@ class MomentumDerivatives:
         )
 
 
-def _force_cross(motions: Array, wrenches: Array) -> Array:
-    """The wrenches ``s x* f`` (n, 2, 5, N), how a constant wrench changes when carried along a motion."""
-    result, scratch = np.empty_like(wrenches), np.empty_like(wrenches[:, :, :3])
-    cross(motions[:, :1], wrenches, result[:, :, :3], scratch)
-    result[:, 0, :3] += cross(motions[:, 1], wrenches[:, 1], np.empty_like(scratch[:, 0]), scratch[:, 0])
-    return extend(result)
-
-
 def _dots(left: Array, right: Array) -> Array:
-    """Products of every left with every right vector, (N, n, n)."""
-    return _by_sample(left) @ _by_sample(right).transpose(0, 2, 1)
+    """Multiply every left with every right vector (n, 6, N), (N, n, n)."""
+    return np.ascontiguousarray(left.transpose(2, 0, 1)) @ np.ascontiguousarray(right.transpose(2, 1, 0))
 
 
 def _paired(left: Array, right: Array) -> Array:
-    """Products of the vectors of equal index, (N, n)."""
-    return np.einsum("jpat,jpat->tj", left[:, :, :3], right[:, :, :3])
-
-
-def _by_sample(vectors: Array) -> Array:
-    """Vectors (n, 2, 5, N) as (N, n, 6)."""
-    n, samples = len(vectors), vectors.shape[-1]
-    return np.ascontiguousarray(vectors[:, :, :3].transpose(3, 0, 1, 2)).reshape(samples, n, 6)
+    """Multiply the vectors (n, 6, N) of equal index, (N, n)."""
+    products: Array = np.einsum("jat,jat->tj", left, right)
+    return products
 
 
 def _mirrored(upper: Array) -> Array:
-    """The symmetric matrices (N, n, n) with these upper triangles."""
+    """Build the symmetric matrices (N, n, n) with these upper triangles."""
     result = upper + upper.transpose(0, 2, 1)
     joints = np.arange(upper.shape[1])
     result[:, joints, joints] = upper[:, joints, joints]

@@ -11,6 +11,7 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
+from sysid_ros.core.common.spatial import skew
 from sysid_ros.core.model.inertia import unit_inertias
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 
@@ -74,12 +75,7 @@ def largest_of_any(matrices: Array) -> Array:
     return result
 
 
-_LINEAR_FIRST = np.array([3, 4, 5, 0, 1, 2])
-_PARAMETER_INERTIAS = unit_inertias()[:, _LINEAR_FIRST[:, None], _LINEAR_FIRST]
-"""Spatial inertia of each parameter of a body, (10, 6, 6), in the order of Pinocchio's Jacobians."""
-
-_SKEW = np.array([pin.skew(axis) for axis in np.eye(3)])
-"""Matrices of the cross products with the axes, (3, 3, 3)."""
+_PARAMETER_INERTIAS = unit_inertias()
 
 
 def inertia_columns(robot: RobotModel, q: Array) -> Array:
@@ -128,12 +124,10 @@ def _without_outer(jacobian: Array) -> Array:
 
 def _position_derivative(jacobian: Array) -> Array:
     """Differentiate the Jacobians (S, 6, m) of a body by the first m joints, base first, (S, j, 6, m)."""
-    count, _, m = jacobian.shape
+    m = jacobian.shape[-1]
     linear, angular = jacobian[:, None, :3], jacobian[:, None, 3:]  # (S, 1, 3, j)
     # Matrices that make J_k x J_j of J_j, (S, k, 3, 3).
-    by_linear, by_angular = (
-        (x[:, 0].swapaxes(1, 2) @ _SKEW.reshape(3, 9)).reshape(count, m, 3, 3) for x in (linear, angular)
-    )
+    by_linear, by_angular = (skew(x[:, 0].swapaxes(1, 2)) for x in (linear, angular))
     turned = np.concatenate([by_angular @ linear + by_linear @ angular, by_angular @ angular], axis=2)  # (S, k, 6, j)
     is_before = np.arange(m)[:, None] < np.arange(m)  # [k, j]: joint k is nearer to the base
     return (turned * is_before[:, None]).transpose(0, 3, 2, 1)

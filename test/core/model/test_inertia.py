@@ -6,7 +6,7 @@ import pytest
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import NotPhysicallyConsistent
-from sysid_ros.core.common.rotation import inverse_placement, rotation_from_rpy
+from sysid_ros.core.common.spatial import inverse_placement, rotation_from_rpy
 from sysid_ros.core.model.inertia import (
     PARAMETER_NAMES,
     SAFE_ID_ORDER,

@@ -5,7 +5,7 @@ import pytest
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import NotPhysicallyConsistent, ParameterOutOfRange
-from sysid_ros.core.common.rotation import rotation_from_rpy
+from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.payload import object_box, read_prior

@@ -7,7 +7,7 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.common.errors import JointNotFound, ModelError, NotPhysicallyConsistent
-from sysid_ros.core.common.rotation import rotation_from_rpy
+from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
 from sysid_ros.core.model.urdf import InvalidUrdf, MissingLimit, read_urdf, snap_angle
