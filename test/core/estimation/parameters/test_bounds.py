@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.parameters.bounds import tighten, tighten_to_shape
+from sysid_ros.core.estimation.parameters.bounds import ParameterBounds, hull, tighten, tighten_to_shape
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.payload import object_box
 from sysid_ros.core.model.robot import PayloadShape
@@ -102,3 +104,15 @@ def test_a_weighed_object_has_bounds_of_its_inertia():
 def test_a_com_outside_its_box_is_no_object_of_the_shape():
     body = from_com_form(1.8, [0.0, 0.0, -0.4], 1.8 * 0.05**2 * np.eye(3))
     assert tighten_to_shape(Box.around(body, np.full(10, 0.01)), SHAPE) is None
+
+
+def test_bounds_only_shrink_and_end_empty(robot):
+    target = describe_unknowns(robot, EstimatorSettings(body="all")).target
+    known = ParameterBounds.from_prior(target)
+    lower, upper = known.ranges.lower, known.ranges.upper
+    half = known.intersect(lower - 1.0, 0.5 * (lower + upper))
+    assert half.ranges.is_subset_of(known.ranges) and half.box.is_subset_of(known.box)
+    assert np.any(half.box.upper < known.box.upper)
+    assert half.intersect(upper, upper + 1.0) is None
+    point = target.nominal
+    assert hull(target.combinations.matrix, Box(point, point)).contains(target.combinations.matrix @ point)
