@@ -32,7 +32,7 @@ def recording():
     data = np.load(FILE)
     seconds, q, tau = data["fast_t"], data["fast_q"], data["fast_tau"].astype(float)
     velocities = differentiate_positions(seconds, q, 5e-6, jerk=9.0)
-    m = velocities.radius
+    m = velocities.half_width
     stamps = np.round(seconds[m:-m] * 1e9).astype(np.int64)
     robot = load_robot("kuka_lbr_med7")
     # Stamps were made where the data arrived, and the motion is faster than what the robot file plans.
