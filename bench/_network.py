@@ -24,7 +24,7 @@ from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
 from sysid_ros.drivers.network import UdpEndpoint
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
-from sysid_ros.emulation.plant import EmulatedPlant
+from sysid_ros.emulation.plant import EmulatedArm
 from sysid_ros.emulation.relays.faults import NetworkFaults
 from sysid_ros.emulation.relays.relay import FaultyRelay
 
@@ -80,7 +80,7 @@ class Watched:
 
 def watch(
     pipe: Connection,
-    arm: EmulatedPlant,
+    arm: EmulatedArm,
     cycle: Callable[[], None],
     count_ended: Callable[[], int],
     count_strays: Callable[[], tuple[int, int]] = lambda: (0, 0),

@@ -43,7 +43,8 @@ from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.network import free_port
 from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
-from sysid_ros.emulation.fri.server import EmulatorServer, EmulatorSetup, build_controller
+from sysid_ros.emulation.fri.server import EmulatorServer, build_controller
+from sysid_ros.emulation.program import EmulatorSetup
 from sysid_ros.emulation.relays.faults import NetworkFaults
 
 MODEL = "kuka_lbr_med7"
@@ -55,8 +56,9 @@ def emulate(pipe: Connection, port: int, version: FriVersion, period: float) -> 
     """The emulated controller, in a process of its own."""
     ended = []
     controller = build_controller(
-        EmulatorSetup(MODEL, payload="0.6", controller=ControllerSettings(version, period, start_time=0.2)),
-        lambda text: ended.append(text) if "ended" in text else None,
+        EmulatorSetup(MODEL, payload="0.6"),
+        ControllerSettings(version, period, start_time=0.2),
+        report=lambda text: ended.append(text) if "ended" in text else None,
     )
     server = EmulatorServer(controller, ("127.0.0.1", port))
     watch(pipe, controller.arm, server.cycle, lambda: len(ended))
@@ -148,7 +150,7 @@ def emulate_events(
     """A controller to which something happens, in a process of its own; begins when it is told to."""
     is_interrupted = bool(options.pop("falls_back", False))
     settings = {"version": FriVersion.V2_5, "send_period": PERIOD, "start_time": 0.3, "restart_time": 0.6, **options}
-    controller = build_controller(EmulatorSetup(MODEL, payload="0.6", controller=ControllerSettings(**settings)))
+    controller = build_controller(EmulatorSetup(MODEL, payload="0.6"), ControllerSettings(**settings))
     strays = Strays(controller)
 
     def fall_back(state: SessionState, reason: str) -> None:

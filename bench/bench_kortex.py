@@ -71,8 +71,9 @@ from sysid_ros.drivers.kinova_kortex.tcp import error_of, session_request
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.network import free_port
 from sysid_ros.emulation.kortex.base import TCP, UDP, BaseSettings, KortexBase
-from sysid_ros.emulation.kortex.server import EmulatorServer, EmulatorSetup, build_base
+from sysid_ros.emulation.kortex.server import EmulatorServer, build_base
 from sysid_ros.emulation.plant import PERIOD
+from sysid_ros.emulation.program import EmulatorSetup
 from sysid_ros.emulation.relays.faults import NetworkFaults
 
 MODEL = "kinova_gen3_2f85"
@@ -81,7 +82,7 @@ MODEL = "kinova_gen3_2f85"
 def emulate(pipe: Connection) -> None:
     """The emulated base, in a process of its own; says its ports first."""
     said = []
-    base = build_base(EmulatorSetup(MODEL, payload="0.6"), said.append)
+    base = build_base(EmulatorSetup(MODEL, payload="0.6"), report=said.append)
     server = EmulatorServer(base, tcp_delay=0.02)
     pipe.send((server.address[1], server.address_realtime[1]))
     faults = (text for text in said if text.startswith("faults: ") and text != "faults: none")
@@ -176,7 +177,7 @@ def emulate_events(
 ) -> None:
     """A base to which something happens, in a process of its own; begins when it is told to."""
     is_feedback_cut = bool(options.pop("feedback_of_6", False))
-    base = build_base(EmulatorSetup(MODEL, payload="0.6", base=BaseSettings(**options)))
+    base = build_base(EmulatorSetup(MODEL, payload="0.6"), BaseSettings(**options))
     strays = Strays(base)
     if is_feedback_cut:
         feedback = base._feedback

@@ -1,7 +1,8 @@
-"""What the arms behind emulated controllers have in common: physics with a hidden truth, and holding a posture."""
+"""The arm behind every emulated controller: physics with a hidden truth, sensors, and holding a posture."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import mujoco
@@ -45,21 +46,48 @@ class PlantSettings:
                 raise ParameterOutOfRange(name, getattr(self, name), "-1 or 1")
 
 
-class EmulatedPlant:
-    """One simulated arm; what its controller does with it is up to those who derive from it.
+@dataclass(frozen=True)
+class Measured:
+    """Measurements at the end of some periods. Arrays are (n,).
+
+    Attributes:
+        stamp_ns: When [ns].
+        q: Positions [rad].
+        v: Velocities [rad/s].
+        tau: Torques with the sign that is reported [Nm]: their mean since the measurement before.
+    """
+
+    stamp_ns: int
+    q: Array
+    v: Array
+    tau: Array
+
+
+class EmulatedArm:
+    """One simulated arm; what moves it is up to its controller.
 
     Args:
         robot: What is known of the arm.
         theta: Its true parameters, (14 n,).
         payload: Its true payload about the frame of the last joint, (10,); None for none.
         settings: How it is simulated.
+        stamp_ns: Time of its start [ns].
     """
 
-    def __init__(self, robot: RobotModel, theta: Array, payload: Array | None, settings: PlantSettings):
-        self.robot, self.theta, self.settings = robot, np.array(theta, dtype=float), settings
+    def __init__(
+        self,
+        robot: RobotModel,
+        theta: Array,
+        payload: Array | None = None,
+        settings: PlantSettings | None = None,
+        stamp_ns: int = 0,
+    ):
+        self.robot, self.theta = robot, np.array(theta, dtype=float)
+        self.settings = settings = settings or PlantSettings()
+        self._start_ns, self._periods = stamp_ns, 0
         self._sensors = SensorSimulation(robot.sensors, settings.noise, settings.seed)
-        self._is_link_side = robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
-        self._friction = robot.friction(self.theta)
+        self.is_link_side = robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
+        self.friction = robot.friction(self.theta)
         self._armature = robot.friction(robot.theta_nominal)[:, 2]
         self._model = build_mujoco_model(robot, self.theta, payload, PERIOD / _SUBSTEPS)
         self._model.jnt_range[:] += _STOP_MARGIN * np.array([-1.0, 1.0])
@@ -69,17 +97,17 @@ class EmulatedPlant:
         self.set_payload(payload)
 
     def set_payload(self, payload: Array | None) -> None:
-        """Attaches, changes or (None) detaches what the arm holds; the controller is not told.
+        """Attach, change or (None) detach what the arm holds; the controller is not told.
 
         Raises:
             NotPhysicallyConsistent: The last body cannot have such a payload.
         """
         set_inertial_parameters(self._model, self.robot, self.theta, payload)
         self.payload = None if payload is None else np.array(payload, dtype=float)
-        self._true = ArmDynamics(self.robot, self.theta, payload)
+        self.dynamics = ArmDynamics(self.robot, self.theta, payload)
 
     def place(self, q: Array) -> None:
-        """Puts the arm somewhere at rest: where brakes held it while its controller was off.
+        """Put the arm somewhere at rest: where brakes held it while its controller was off.
 
         Args:
             q: Positions, (n,) [rad].
@@ -96,16 +124,46 @@ class EmulatedPlant:
         """True velocities, (n,) [rad/s]."""
         return np.array(self._data.qvel)
 
-    def _step(self, torque: Array) -> None:
-        """Simulates one period with a motor torque, (n,) [Nm]."""
-        self._data.qfrc_applied[:] = torque - self._friction[:, 3]
-        mujoco.mj_step(self._model, self._data, _SUBSTEPS)
+    @property
+    def stamp_ns(self) -> int:
+        """Simulated time [ns]."""
+        return self._start_ns + round(self._periods * PERIOD * 1e9)
 
-    def _holding_torque(self, q: Array, v: Array, q_hold: Array) -> Array:
-        """Torque of a position controller, (n,) [Nm]; with true gravity, which its integral part would have found."""
+    def advance(self, torque: Callable[[Array, Array], Array], periods: int = 1) -> Array:
+        """Simulate some periods of a controller's inner loop.
+
+        Args:
+            torque: Motor torque of positions and velocities, (n,), (n,) -> (n,) [Nm]; asked once per period, and cut
+                to the limits.
+            periods: Number of periods.
+
+        Returns:
+            Mean of what the torque sensors would measure without error, in joint direction, (n,) [Nm].
+        """
+        limit, before, applied = self.robot.limits.tau_max, (self.q, self.v), np.zeros(self.robot.n)
+        for _ in range(periods):
+            one = np.clip(torque(self.q, self.v), -limit, limit)
+            self._data.qfrc_applied[:] = one - self.friction[:, 3]
+            mujoco.mj_step(self._model, self._data, _SUBSTEPS)
+            applied += one / periods
+        self._periods += periods
+        if not self.is_link_side:
+            return applied
+        return self.dynamics.mean_torque(before, (self.q, self.v), periods * PERIOD)
+
+    def measure(self, tau: Array) -> Measured:
+        """Measure now; ``tau`` (n,) [Nm] is what :meth:`advance` has returned last."""
+        stamp, q, v, measured = self._sensors.measure(self.stamp_ns, self.q, self.v, tau)
+        return Measured(stamp, q, v, self.settings.measured_sign * measured)
+
+    def holding_torque(self, q: Array, v: Array, q_hold: Array) -> Array:
+        """Return the torque of a position controller, (n,) [Nm].
+
+        It knows the true gravity, which the integral part of a real one would have found.
+        """
         feedback = _HOLD_RATE**2 * (q_hold - q) - 2.0 * _HOLD_RATE * v
-        return self._true.gravity(q) + self._friction[:, 3] + self._inertia(q) * feedback
+        return self.dynamics.gravity(q) + self.friction[:, 3] + self.inertia(q) * feedback
 
-    def _inertia(self, q: Array) -> Array:
-        """Diagonal of the nominal inertia matrix with armature, (n,) [kg m^2]."""
+    def inertia(self, q: Array) -> Array:
+        """Return the diagonal of the nominal inertia matrix with armature, (n,) [kg m^2]."""
         return np.diag(pin.crba(self.robot.pin_model, self._pin_data, q)) + self._armature

@@ -3,23 +3,53 @@
 from __future__ import annotations
 
 import argparse
+import os
 import queue
 import select
 import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import fields
-from typing import TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.mujoco.simulation import Noise
-from sysid_ros.drivers.truth import TRUTHS
-from sysid_ros.emulation.plant import PlantSettings
+from sysid_ros.drivers.truth import TRUTHS, draw_truth, load_payload
+from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
 
 Result = TypeVar("Result")
 HAND_BACK_SECONDS = 6.0
 """How long an emulator whose parent is gone waits for its client to brake and to hand the arm back [s]."""
+
+
+@dataclass(frozen=True)
+class EmulatorSetup:
+    """The arm that is emulated, from plain values.
+
+    Attributes:
+        robot: Robot, as :func:`load_robot` takes it.
+        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.truth.TRUTHS`.
+        payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], or ``none``.
+        load: The same for the load that is configured on its controller, where there is one.
+        plant: How it is simulated.
+    """
+
+    robot: str
+    truth: str = "random"
+    payload: str = "none"
+    load: str = "none"
+    plant: PlantSettings = PlantSettings()
+
+    def build_arm(self, robot: RobotModel, stamp_ns: int = 0) -> EmulatedArm:
+        """Build the arm; it starts at ``stamp_ns`` [ns].
+
+        Raises:
+            SysidError: There is no such truth or payload.
+        """
+        truth = draw_truth(robot, self.truth, self.plant.seed)
+        return EmulatedArm(robot, truth, load_payload(robot, self.payload), self.plant, stamp_ns)
 
 
 class UntilHandedBack:
@@ -51,7 +81,7 @@ class UntilHandedBack:
 
 
 def _is_stdin_open() -> bool:
-    return not select.select([sys.stdin], [], [], 0.0)[0] or bool(sys.stdin.buffer.read1(1))
+    return not select.select([sys.stdin], [], [], 0.0)[0] or bool(os.read(sys.stdin.fileno(), 1))
 
 
 def add_arm_options(parser: argparse.ArgumentParser, robot: str, robots: str, measured_sign: str) -> None:
@@ -101,8 +131,8 @@ def require_real_time_factor(value: float) -> None:
         raise ParameterOutOfRange("real_time_factor", value, "0.01 to 1")
 
 
-def pick(kind: type, values: Mapping[str, object]) -> dict[str, object]:
-    """Those of the values that are fields of a dataclass, by name."""
+def pick(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the values that are fields of a dataclass, by name."""
     return {one.name: values[one.name] for one in fields(kind) if one.name in values}
 
 

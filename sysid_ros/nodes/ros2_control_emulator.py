@@ -24,13 +24,13 @@ from std_msgs.msg import Float64MultiArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.ros2_control.settings import TorqueCommand
 from sysid_ros.drivers.ros2_control.states import JointStates
-from sysid_ros.drivers.truth import draw_truth, load_payload
+from sysid_ros.emulation.plant import PlantSettings
 from sysid_ros.emulation.program import (
+    EmulatorSetup,
     UntilHandedBack,
     add_arm_options,
     add_program_options,
@@ -45,7 +45,7 @@ from sysid_ros.emulation.ros2_control.controllers import (
     ForwardController,
     HomeMotion,
 )
-from sysid_ros.emulation.ros2_control.plant import EmulatedHardware, PlantSettings
+from sysid_ros.emulation.ros2_control.hardware import EmulatedHardware, HardwareSettings
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import stamp_to_message
 from sysid_ros.ros.inbox import Inbox
@@ -84,59 +84,54 @@ class BroadcasterParameters(NodeParameters):
 
 
 @dataclass(frozen=True)
-class EmulatorSetup:
-    """What is emulated.
+class ControllerSettings:
+    """The emulated controllers.
 
     Attributes:
-        robot: Robot, as :func:`load_robot` takes it.
-        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.truth.TRUTHS`.
-        payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], or ``none``.
         state_joints: Joints in the order of the states, others among them; empty for the model's.
         command_joints: Joints in the order of the commands; empty for the model's.
         motion: Whether a controller of its own moves the arm; commands have no effect then.
         patience: How long emulated time waits for the answer of a slow driver [s].
         real_time_factor: How fast emulated time passes [-]; stamps and periods are in emulated time.
-        plant: The simulation.
+        hardware: The hardware component.
     """
 
-    robot: str = "kinova_gen3_2f85"
-    truth: str = "random"
-    payload: str = "none"
     state_joints: tuple[str, ...] = ()
     command_joints: tuple[str, ...] = ()
     motion: bool = False
     patience: float = 0.0
     real_time_factor: float = 1.0
-    plant: PlantSettings = field(default_factory=PlantSettings)
+    hardware: HardwareSettings = field(default_factory=HardwareSettings)
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.patience <= 10.0:
+            raise ParameterOutOfRange("patience [s]", self.patience, "0 to 10")
+        require_real_time_factor(self.real_time_factor)
 
 
 class Ros2ControlEmulator:
     """The emulated arm; :meth:`run` is its controller manager.
 
     Args:
-        setup: What is emulated.
+        setup: The arm.
+        settings: Its controllers.
         namespace: ROS namespace of both nodes.
 
     Raises:
         SysidError: The setup names something that does not exist.
     """
 
-    def __init__(self, setup: EmulatorSetup, namespace: str = ""):
-        if not 0.0 <= setup.patience <= 10.0:
-            raise ParameterOutOfRange("patience [s]", setup.patience, "0 to 10")
-        require_real_time_factor(setup.real_time_factor)
-        robot: RobotModel = load_robot(setup.robot)
-        truth = draw_truth(robot, setup.truth, setup.plant.seed)
-        self._hardware = EmulatedHardware(
-            robot, truth, load_payload(robot, setup.payload), setup.plant, stamp_ns=time.time_ns()
-        )
-        self._broadcaster = Broadcaster(robot, setup.state_joints)
-        self._controller = ForwardController(robot, setup.command_joints)
-        self._motion = HomeMotion(robot, setup.plant.seed, start=_REST_SECONDS) if setup.motion else None
-        self._patience, self._period = setup.patience, setup.plant.period
-        self._real_period = self._period / setup.real_time_factor
+    def __init__(self, setup: EmulatorSetup, settings: ControllerSettings, namespace: str = ""):
+        robot = load_robot(setup.robot)
+        self._arm = setup.build_arm(robot, time.time_ns())
+        self._hardware = EmulatedHardware(self._arm, settings.hardware)
+        self._broadcaster = Broadcaster(robot, settings.state_joints)
+        self._controller = ForwardController(robot, settings.command_joints)
+        self._motion = HomeMotion(robot, setup.plant.seed, start=_REST_SECONDS) if settings.motion else None
+        self._patience, self._period = settings.patience, settings.hardware.period
+        self._real_period = self._period / settings.real_time_factor
         self._is_answered = False
-        self._start_ns = self._hardware.stamp_ns
+        self._start_ns = self._arm.stamp_ns
         self._state_node = Node("joint_state_broadcaster", namespace=namespace)
         self._faults = ParameterServer(self._state_node, BroadcasterParameters)
         self._faults.on_change(self._change_faults)
@@ -177,7 +172,7 @@ class Ros2ControlEmulator:
         for states in self._broadcaster.messages(hardware.measure()):
             self._publisher.publish(to_message(states))
         if self._motion is not None:
-            elapsed = 1e-9 * (hardware.stamp_ns - self._start_ns)
+            elapsed = 1e-9 * (self._arm.stamp_ns - self._start_ns)
             hardware.follow(*self._motion.evaluate(elapsed + self._period))
         elif self._controller.command is None:
             hardware.hold()
@@ -230,11 +225,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sysid_ros2_control_emulator", description="Emulates an arm under ros2_control with an effort controller."
     )
-    setup, plant, add = EmulatorSetup(), PlantSettings(), parser.add_argument
-    add_arm_options(parser, setup.robot, "a name from config/ or a YAML file", "the one the robot file expects")
-    add("--update-rate", type=float, default=1.0 / plant.period, help="rate of the controllers [Hz] (default: 1000)")
+    hardware, add = HardwareSettings(), parser.add_argument
+    add_arm_options(parser, "kinova_gen3_2f85", "a name from config/ or a YAML file", "the one the robot file expects")
+    add("--update-rate", type=float, default=1.0 / hardware.period, help="rate of the controllers [Hz] (default: 1000)")
     commands = [t.value for t in TorqueCommand if t is not TorqueCommand.UNSET]
-    add("--torque-command", default=plant.torque_command.value, choices=commands, help="what is added to commands")
+    add("--torque-command", default=hardware.torque_command.value, choices=commands, help="what is added to commands")
     add("--state-joints", default="", help="joints in the order of the states, others among them (a,b,c)")
     add("--command-joints", default="", help="joints in the order of the commands (a,b,c)")
     add("--motion", action="store_true", help="a controller of its own moves the arm about home")
@@ -244,8 +239,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def setup_of(options: argparse.Namespace) -> EmulatorSetup:
-    """What the options ask for.
+def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings]:
+    """Return what the options ask for: arm and controllers.
 
     Raises:
         SysidError: A value is not allowed.
@@ -257,7 +252,9 @@ def setup_of(options: argparse.Namespace) -> EmulatorSetup:
         "measured_sign": options.measured_sign or load_robot(options.robot).sensors.effort_sign,
         **{name: tuple(filter(None, getattr(options, name).split(","))) for name in ("state_joints", "command_joints")},
     }
-    return EmulatorSetup(**pick(EmulatorSetup, values), plant=PlantSettings(**pick(PlantSettings, values)))
+    plant, hardware = PlantSettings(**pick(PlantSettings, values)), HardwareSettings(**pick(HardwareSettings, values))
+    arm = EmulatorSetup(options.robot, options.truth, options.payload, plant=plant)
+    return arm, ControllerSettings(**pick(ControllerSettings, values), hardware=hardware)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -271,7 +268,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     scheduling = request_real_time()  # before the threads of DDS begin, which have to keep up
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
-        emulator = Ros2ControlEmulator(setup_of(options), options.namespace)
+        emulator = Ros2ControlEmulator(*setup_of(options), options.namespace)
         say(f"{options.robot} at {options.update_rate:g} Hz; scheduling: {scheduling}")
         end = time.monotonic() + options.seconds
         is_there = UntilHandedBack(lambda: emulator.is_answered) if options.while_stdin else lambda: True

@@ -331,9 +331,9 @@ def test_the_emulator_takes_what_its_node_gives(tmp_path):
     command = values.command("left")
     assert command[1:3] == ["-m", "sysid_ros.nodes.ros2_control_emulator"]
     options = ros2_control_emulator.build_parser().parse_args(command[3:])
-    setup = ros2_control_emulator.setup_of(options)
+    arm, setup = ros2_control_emulator.setup_of(options)
     assert setup.motion and setup.state_joints == ("x", "joint_1") and setup.command_joints == ()
-    assert setup.plant.period == 0.002 and setup.plant.torque_command.value == "overlay" and setup.plant.seed == 7
+    assert setup.hardware.period == 0.002 and setup.hardware.torque_command.value == "overlay" and arm.plant.seed == 7
     assert setup.real_time_factor == 0.5
-    assert setup.plant.measured_sign == -1.0 and options.namespace == "left" and options.while_stdin
+    assert arm.plant.measured_sign == -1.0 and options.namespace == "left" and options.while_stdin
     assert ros2_control_emulator.main(["--robot", "dream", "--seconds", "0"]) == 2

@@ -17,9 +17,11 @@ from sysid_ros.drivers.kuka_fri.settings import PORTS
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.emulation.fri.controller import ControllerSettings
-from sysid_ros.emulation.fri.plant import Compensation, PlantSettings
-from sysid_ros.emulation.fri.server import EmulatorServer, EmulatorSetup, build_controller
+from sysid_ros.emulation.fri.inner_loop import Compensation, InnerLoopSettings
+from sysid_ros.emulation.fri.server import EmulatorServer, build_controller
+from sysid_ros.emulation.plant import PlantSettings
 from sysid_ros.emulation.program import (
+    EmulatorSetup,
     UntilHandedBack,
     add_arm_options,
     add_program_options,
@@ -33,8 +35,8 @@ _MODES = {"position": CommandMode.POSITION, "wrench": CommandMode.WRENCH, "torqu
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(prog="sysid_fri_emulator", description="Emulates a KUKA LBR controller with FRI.")
-    robot, controller, add = EmulatorSetup(), ControllerSettings(), parser.add_argument
-    add_arm_options(parser, robot.robot, "lbr_iiwa7, lbr_iiwa14, lbr_med7 or lbr_med14", "KUKA's, -1")
+    controller, add = ControllerSettings(), parser.add_argument
+    add_arm_options(parser, "kuka_lbr_med7", "lbr_iiwa7, lbr_iiwa14, lbr_med7 or lbr_med14", "KUKA's, -1")
     add("--version", default="1.15", choices=[v.value for v in FriVersion], help="version of FRI (default: 1.15)")
     add("--client", default="127.0.0.1", help="address of the client (default: %(default)s)")
     add("--port", type=int, default=PORTS[0], help="UDP port of the client (default: %(default)s)")
@@ -45,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--command-mode", default="torque", choices=_MODES, help="what the client commands (default: torque)")
     add("--start-time", type=float, default=controller.start_time, help="time until the motion starts [s]")
     add("--restart-time", type=float, default=controller.restart_time, help="the same after an error [s]")
-    add("--load", default=robot.load, help="the load configured on the controller, in the same words")
+    add("--load", default="none", help="the load configured on the controller, in the same words")
     add("--compensation", default="model", choices=[c.value for c in Compensation], help="what is added to torques")
     add("--friction-compensation", type=float, default=0.0, help="share of friction that is compensated, 0 to 1")
     add("--stiffness", type=float, default=0.0, help="stiffness of the joint impedance [Nm/rad] (default: 0)")
@@ -55,8 +57,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def setup_of(options: argparse.Namespace) -> EmulatorSetup:
-    """What the options ask for.
+def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings, InnerLoopSettings]:
+    """Return what the options ask for: arm, application, joint impedance.
 
     Raises:
         ParameterOutOfRange: A value is not allowed.
@@ -68,10 +70,12 @@ def setup_of(options: argparse.Namespace) -> EmulatorSetup:
         "compensation": Compensation(options.compensation),
         "measured_sign": options.measured_sign or PlantSettings().measured_sign,
     }
-    return EmulatorSetup(
-        options.robot, options.truth, options.payload, options.load,
-        ControllerSettings(**pick(ControllerSettings, values)), PlantSettings(**pick(PlantSettings, values)),
-    )  # fmt: skip
+    plant = PlantSettings(**pick(PlantSettings, values))
+    return (
+        EmulatorSetup(options.robot, options.truth, options.payload, options.load, plant),
+        ControllerSettings(**pick(ControllerSettings, values)),
+        InnerLoopSettings(**pick(InnerLoopSettings, values)),
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"[fri_emulator] {text}", file=sys.stderr, flush=True)
 
     try:
-        controller = build_controller(setup_of(options), say)
+        controller = build_controller(*setup_of(options), say)
         server = EmulatorServer(
             controller, (options.client, options.port), (options.bind, options.bind_port), options.patience,
             options.real_time_factor,

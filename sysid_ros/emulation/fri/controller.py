@@ -32,11 +32,11 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SessionState,
 )
 from sysid_ros.drivers.network import Arrival, SequenceWatch
-from sysid_ros.emulation.fri.plant import EmulatedArm, Overlay, PlantState
+from sysid_ros.emulation.fri.inner_loop import InnerLoop, LbrState, Overlay
 from sysid_ros.emulation.plant import PERIOD
 
 
-class LimitWatch:
+class LimitMonitor:
     """Compares an arm with the limits of its robot file. That nothing is allowed beyond them is an own rule.
 
     Args:
@@ -69,7 +69,7 @@ WINDOW = 100
 _THRESHOLDS = ((0.99, Quality.EXCELLENT), (0.9, Quality.GOOD), (0.5, Quality.FAIR))
 
 
-class QualityWatch:
+class QualityMonitor:
     """Counts answers that are due and come, or do not."""
 
     def __init__(self) -> None:
@@ -159,28 +159,28 @@ class FriController:
     """One session with one arm.
 
     Args:
-        arm: The arm.
+        inner: The inner loop with its arm.
         settings: The application.
         report: Called with a sentence at every change of state.
     """
 
     def __init__(
         self,
-        arm: EmulatedArm,
+        inner: InnerLoop,
         settings: ControllerSettings | None = None,
         report: Callable[[str], None] = lambda _: None,
     ):
         self.settings = settings or ControllerSettings()
-        self.arm = arm
+        self.inner, self.arm = inner, inner.arm
         self._codec = FriCodec(self.settings.version)
         self._report = report
         self._cycles_per_message = round(self.settings.send_period / PERIOD)
-        self._quality = QualityWatch()
+        self._quality = QualityMonitor()
         self._is_pressed = False
-        self._limits = LimitWatch(arm.robot)
-        self._step_limit = _STEP_FACTOR * arm.robot.limits.v_max * self.settings.send_period
+        self._limits = LimitMonitor(self.arm.robot)
+        self._step_limit = _STEP_FACTOR * self.arm.robot.limits.v_max * self.settings.send_period
         self.malformed = self.rejected = 0
-        self._measured = arm.advance(Overlay(arm.q), self._cycles_per_message)
+        self._state = inner.advance(Overlay(self.arm.q), self._cycles_per_message)
         self.restart()
 
     def restart(self) -> None:
@@ -253,14 +253,14 @@ class FriController:
         command = self._newest(datagrams)
         if self.state is not SessionState.IDLE and self._sequence >= 0:
             self._judge(command)
-        self._watch_limits()
+        self._check_limits()
         self._change_state()
         self._sequence = (self._sequence + 1) % _MODULUS
-        return self._codec.encode_monitoring(self._message(self._measured))
+        return self._codec.encode_monitoring(self._message(self._state))
 
     def finish(self) -> None:
         """The rest of the period: the arm moves under what is commanded now."""
-        self._measured = self.arm.advance(self._overlay(), self._cycles_per_message)
+        self._state = self.inner.advance(self._overlay(), self._cycles_per_message)
         self._time_in_state += self.settings.send_period
 
     # Judging answers
@@ -346,9 +346,9 @@ class FriController:
                 self._answers_in_wait = 0
                 self._enter(SessionState.COMMANDING_WAIT, "the motion is started")
         else:
-            self._watch_commanding(quality)
+            self._check_commanding(quality)
 
-    def _watch_limits(self) -> None:
+    def _check_limits(self) -> None:
         """Stops an arm that leaves its limits; one within them again may be started like after any error."""
         broken = self._limits.find_broken(self.arm.q, self.arm.v)
         if broken and not self._is_beyond_limits:
@@ -360,13 +360,13 @@ class FriController:
         elif not broken and not self.state.is_commanding and self._time_in_state >= self._wait:
             self._is_beyond_limits = False
 
-    def _watch_commanding(self, quality: Quality) -> None:
-        silence = self._since_answer * self.settings.send_period
+    def _check_commanding(self, quality: Quality) -> None:
+        unanswered = self._since_answer * self.settings.send_period
         allowed = max(self.settings.answer_time, 1.5 * self.settings.send_period * self.settings.receive_multiplier)
         if quality < Quality.GOOD:
             self.end_motion(f"the quality of the connection is {quality.name}")
-        elif self.state is SessionState.COMMANDING_ACTIVE and silence > allowed:
-            self.end_motion(f"no answer for {1e3 * silence:g} ms")
+        elif self.state is SessionState.COMMANDING_ACTIVE and unanswered > allowed:
+            self.end_motion(f"no answer for {1e3 * unanswered:g} ms")
         elif self.state is SessionState.COMMANDING_WAIT and self._answers_in_wait >= self.settings.wait_answers:
             self._command = Command(0, 0, self._held)
             self._enter(SessionState.COMMANDING_ACTIVE, "commands act")
@@ -386,7 +386,8 @@ class FriController:
             return Overlay(q)
         return Overlay(q, True, command.tau, command.wrench)
 
-    def _message(self, measured: PlantState) -> Monitoring:
+    def _message(self, lbr: LbrState) -> Monitoring:
+        measured = lbr.measured
         settings, state = self.settings, self.state
         is_commanding = state.is_commanding
         is_on = self.safety is SafetyState.NORMAL_OPERATION
@@ -412,8 +413,8 @@ class FriController:
             q=fit(measured.q),
             tau=fit(measured.tau),
             q_commanded=fit(position),
-            tau_commanded=fit(measured.tau_commanded),
-            tau_external=fit(measured.tau_external),
+            tau_commanded=fit(lbr.tau_commanded),
+            tau_external=fit(lbr.tau_external),
             q_ipo=fit(self._held) if is_commanding else None,
             command_mode=settings.command_mode if is_commanding else CommandMode.NO_COMMAND,
             overlay=OverlayType.JOINT if is_commanding else OverlayType.NO_OVERLAY,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -13,58 +12,38 @@ from sysid_ros.core.model.robot import FRI
 from sysid_ros.drivers.kuka_fri.messages import JOINTS, SessionState
 from sysid_ros.drivers.network import Address, UdpEndpoint
 from sysid_ros.drivers.pacing import Pacer
-from sysid_ros.drivers.truth import draw_truth, load_payload
+from sysid_ros.drivers.truth import load_payload
 from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
-from sysid_ros.emulation.fri.plant import EmulatedArm, PlantSettings
-from sysid_ros.emulation.program import CallQueue, require_real_time_factor
+from sysid_ros.emulation.fri.inner_loop import InnerLoop, InnerLoopSettings
+from sysid_ros.emulation.program import CallQueue, EmulatorSetup, require_real_time_factor
 
 
-@dataclass(frozen=True)
-class EmulatorSetup:
-    """What is emulated.
-
-    Attributes:
-        robot: Robot, as :func:`load_robot` takes it; ``lbr_med7`` is ``kuka_lbr_med7``.
-        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.truth.TRUTHS`.
-        payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], or ``none``.
-        load: The same for the load that is configured on the controller.
-        controller: The application.
-        plant: The simulation.
-    """
-
-    robot: str = "kuka_lbr_med7"
-    truth: str = "random"
-    payload: str = "none"
-    load: str = "none"
-    controller: ControllerSettings = field(default_factory=ControllerSettings)
-    plant: PlantSettings = field(default_factory=PlantSettings)
-
-
-def build_controller(setup: EmulatorSetup, report: Callable[[str], None] = lambda _: None) -> FriController:
-    """Builds the emulated controller with its arm; its clock starts now.
+def build_controller(
+    setup: EmulatorSetup,
+    settings: ControllerSettings | None = None,
+    inner: InnerLoopSettings | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> FriController:
+    """Build the emulated controller with its arm; its clock starts now.
 
     Args:
-        setup: What is emulated.
+        setup: The arm, and the load that is configured on the controller.
+        settings: The application.
+        inner: The joint impedance.
         report: Called with a sentence at every change of state.
 
     Raises:
         SysidError: The setup names something that does not exist, or a robot that is no LBR.
     """
-    name = f"kuka_{setup.robot}" if setup.robot.startswith("lbr_") else setup.robot
-    robot = load_robot(name)
+    robot = load_robot(f"kuka_{setup.robot}" if setup.robot in _SHORT_NAMES else setup.robot)
     if robot.n != JOINTS or robot.protocol != FRI:
         raise ParameterOutOfRange("robot", robot.name, "one with seven joints and 'protocol: fri' in its settings")
-    arm = EmulatedArm(
-        robot,
-        draw_truth(robot, setup.truth, setup.plant.seed),
-        load_payload(robot, setup.payload),
-        load_payload(robot, setup.load),
-        setup.plant,
-        time.time_ns(),
-    )
-    return FriController(arm, setup.controller, report)
+    loop = InnerLoop(setup.build_arm(robot, time.time_ns()), load_payload(robot, setup.load), inner)
+    return FriController(loop, settings, report)
 
 
+_SHORT_NAMES = ("lbr_iiwa7", "lbr_iiwa14", "lbr_med7", "lbr_med14")
+"""Names of KUKA's, for people who do not use the rest of this package."""
 _CYCLES_BETWEEN_QUESTIONS = 50
 _SLICE = 0.005
 """Patience is spent in slices [s]: where this computer stands still meanwhile, only one of them is lost."""

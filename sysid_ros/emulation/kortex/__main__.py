@@ -15,10 +15,10 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.kinova_kortex.settings import PORT, PORT_REALTIME
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.pacing import request_real_time
-from sysid_ros.emulation.kortex.actuators import PlantSettings
 from sysid_ros.emulation.kortex.base import BaseSettings
-from sysid_ros.emulation.kortex.server import EmulatorServer, EmulatorSetup, build_base
-from sysid_ros.emulation.program import UntilHandedBack, add_arm_options, add_program_options, pick
+from sysid_ros.emulation.kortex.server import EmulatorServer, build_base
+from sysid_ros.emulation.plant import PlantSettings
+from sysid_ros.emulation.program import EmulatorSetup, UntilHandedBack, add_arm_options, add_program_options, pick
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -26,8 +26,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sysid_kortex_emulator", description="Emulates the base of a Kinova Gen3 with Kortex."
     )
-    robot, base, add = EmulatorSetup(), BaseSettings(), parser.add_argument
-    add_arm_options(parser, robot.robot, "kinova_gen3 or kinova_gen3_2f85", "Kinova's, -1")
+    base, add = BaseSettings(), parser.add_argument
+    add_arm_options(parser, "kinova_gen3_2f85", "kinova_gen3 or kinova_gen3_2f85", "Kinova's, -1")
     add("--bind", default="127.0.0.1", help="own address (default: %(default)s)")
     add("--port", type=int, default=PORT, help="TCP port (default: %(default)s)")
     add("--port-realtime", type=int, default=PORT_REALTIME, help="UDP port (default: %(default)s)")
@@ -39,8 +39,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def setup_of(options: argparse.Namespace) -> EmulatorSetup:
-    """What the options ask for.
+def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
+    """Return what the options ask for: arm and base.
 
     Raises:
         ParameterOutOfRange: A value is not allowed.
@@ -48,10 +48,9 @@ def setup_of(options: argparse.Namespace) -> EmulatorSetup:
     values = vars(options) | {
         "noise": Noise(options.noise), "measured_sign": options.measured_sign or PlantSettings().measured_sign
     }  # fmt: skip
-    return EmulatorSetup(
-        options.robot, options.truth, options.payload, BaseSettings(**pick(BaseSettings, values)),
-        PlantSettings(**pick(PlantSettings, values)),
-    )  # fmt: skip
+    plant = PlantSettings(**pick(PlantSettings, values))
+    arm = EmulatorSetup(options.robot, options.truth, options.payload, plant=plant)
+    return arm, BaseSettings(**pick(BaseSettings, values))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"[kortex_emulator] {text}", file=sys.stderr, flush=True)
 
     try:
-        base = build_base(setup_of(options), say)
+        base = build_base(*setup_of(options), say)
         server = EmulatorServer(
             base, options.bind, options.port, options.port_realtime, options.patience, options.tcp_delay
         )

@@ -10,65 +10,14 @@ whole arm hold, and after how long without commands the tick counts as lost, is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.kinova_kortex.enums import CommandFlag, ControlMode, Safety, Status
 from sysid_ros.drivers.kinova_kortex.frame import ID_MODULUS
 from sysid_ros.drivers.kinova_kortex.messages import Command, wrap_degrees
-from sysid_ros.emulation.plant import PERIOD, EmulatedPlant, PlantSettings
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What the actuators measure at the end of a period; arrays are (n,).
-
-    Attributes:
-        q: Positions [rad].
-        v: Velocities [rad/s].
-        tau: Torques with the sign that is reported [Nm].
-    """
-
-    q: Array
-    v: Array
-    tau: Array
-
-
-class EmulatedArm(EmulatedPlant):
-    """One simulated arm.
-
-    Args:
-        robot: What is known of the arm.
-        theta: Its true parameters, (14 n,).
-        payload: Its true payload about the frame of the last joint, (10,); None for none.
-        settings: How it is simulated.
-    """
-
-    def __init__(
-        self, robot: RobotModel, theta: Array, payload: Array | None = None, settings: PlantSettings | None = None
-    ):
-        super().__init__(robot, theta, payload, settings or PlantSettings())
-
-    def advance(self, q_hold: Array, is_torque: Array, tau: Array) -> Measured:
-        """Simulates one period and measures at its end.
-
-        Args:
-            q_hold: Positions to hold, (n,) [rad], unwrapped.
-            is_torque: Which actuators apply torques instead, (n,) bool.
-            tau: Those torques in joint direction, (n,) [Nm].
-        """
-        q, v, limit = self.q, self.v, self.robot.limits.tau_max
-        applied = self.settings.command_sign * np.clip(tau, -limit, limit)
-        if not is_torque.all():
-            applied = np.where(is_torque, applied, self._holding_torque(q, v, q_hold))
-        self._step(applied)
-        effort = self._true.mean_torque((q, v), (self.q, self.v), PERIOD) if self._is_link_side else applied
-        _, position, velocity, effort = self._sensors.measure(0, self.q, self.v, effort)
-        return Measured(position, velocity, self.settings.measured_sign * effort)
-
+from sysid_ros.emulation.plant import PERIOD, EmulatedArm, Measured
 
 FOLLOWING_WARNING, FOLLOWING_ERROR = np.radians([3.0, 5.0])
 """Difference between commanded and measured position [rad]."""
@@ -108,14 +57,14 @@ class Actuators:
         self.frame = 0
         self._is_low_level = False
         self.hold()
-        self.measured = arm.advance(self._held, np.zeros(n, dtype=bool), np.zeros(n))
+        self.measured = self.move(self._held, np.zeros(n, dtype=bool), np.zeros(n))
 
     def enter_low_level(self) -> None:
         """Commands act from now on."""
         self.hold()
         self._is_low_level = True
         self._is_first = True
-        self._silence = 0.0
+        self._unanswered = 0.0
 
     def hold(self) -> None:
         """The base holds the arm where it is; commands do not act."""
@@ -137,7 +86,7 @@ class Actuators:
         if not self._is_first and not 0 < step < ID_MODULUS // 2:
             self.rejected += 1
             return False
-        self.frame, self._is_first, self._silence = command.frame, False, 0.0
+        self.frame, self._is_first, self._unanswered = command.frame, False, 0.0
         q = self.arm.q
         self._commanded = q + np.radians(wrap_degrees(command.q - np.degrees(q)))
         self._tau = command.tau
@@ -148,12 +97,28 @@ class Actuators:
         """One period."""
         is_torque = np.array([mode is ControlMode.TORQUE for mode in self.modes])
         if self._is_low_level and self._is_servoing:
-            self._silence += PERIOD
+            self._unanswered += PERIOD
             target = np.where(is_torque, self._held, self._commanded)
         else:
             is_torque, target = np.zeros_like(is_torque), self._held
-        self.measured = self.arm.advance(target, is_torque, self._tau)
-        self._watch()
+        self.measured = self.move(target, is_torque, self._tau)
+        self._monitor()
+
+    def move(self, q_hold: Array, is_torque: NDArray[np.bool_], tau: Array) -> Measured:
+        """Simulate one period and measure at its end.
+
+        Args:
+            q_hold: Positions to hold, (n,) [rad], unwrapped.
+            is_torque: Which actuators apply torques instead, (n,).
+            tau: Those torques in joint direction, (n,) [Nm].
+        """
+        arm = self.arm
+
+        def torque(q: Array, v: Array) -> Array:
+            commanded = arm.settings.command_sign * tau
+            return commanded if is_torque.all() else np.where(is_torque, commanded, arm.holding_torque(q, v, q_hold))
+
+        return arm.measure(arm.advance(torque))
 
     def lose_tick(self) -> None:
         """No command has come for too long."""
@@ -178,8 +143,8 @@ class Actuators:
         """Status flags, (n,)."""
         return tuple(_WELL | (_MAJOR_FAULT if fault else 0) for fault in self.faults.tolist())
 
-    def _watch(self) -> None:
-        if self._is_low_level and self._silence > self.watchdog_time:
+    def _monitor(self) -> None:
+        if self._is_low_level and self._unanswered > self.watchdog_time:
             self.lose_tick()
         measured = self.measured
         following: Array = np.abs(self._commanded - measured.q) if self._is_low_level else np.zeros(len(self.modes))

@@ -27,8 +27,8 @@ from sysid_ros.drivers.kinova_kortex.enums import (
 )
 from sysid_ros.drivers.kinova_kortex.frame import Frame, decode_frame, encode_frame, message_class, parse
 from sysid_ros.drivers.kinova_kortex.messages import Feedback, decode_command, encode_feedback, to_wire
-from sysid_ros.emulation.kortex.actuators import Actuators, EmulatedArm
-from sysid_ros.emulation.plant import PERIOD
+from sysid_ros.emulation.kortex.actuators import Actuators
+from sysid_ros.emulation.plant import PERIOD, EmulatedArm
 
 _FIRST_ID = 0x1001
 _AT_ONCE = 1e-9

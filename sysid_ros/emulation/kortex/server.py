@@ -17,37 +17,19 @@ from sysid_ros.core.model.robot import KORTEX
 from sysid_ros.drivers.kinova_kortex.enums import KortexDecodeError
 from sysid_ros.drivers.kinova_kortex.frame import LARGEST_FRAME, TcpFrames, wrap_for_tcp
 from sysid_ros.drivers.network import Address, SocketUnavailable
-from sysid_ros.drivers.truth import draw_truth, load_payload
-from sysid_ros.emulation.kortex.actuators import EmulatedArm, PlantSettings
 from sysid_ros.emulation.kortex.base import TCP, UDP, BaseSettings, KortexBase
 from sysid_ros.emulation.plant import PERIOD
-from sysid_ros.emulation.program import CallQueue
+from sysid_ros.emulation.program import CallQueue, EmulatorSetup
 
 
-@dataclass(frozen=True)
-class EmulatorSetup:
-    """What is emulated.
-
-    Attributes:
-        robot: Robot, as :func:`load_robot` takes it.
-        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.truth.TRUTHS`.
-        payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], or ``none``.
-        base: The base.
-        plant: The simulation.
-    """
-
-    robot: str = "kinova_gen3_2f85"
-    truth: str = "random"
-    payload: str = "none"
-    base: BaseSettings = field(default_factory=BaseSettings)
-    plant: PlantSettings = field(default_factory=PlantSettings)
-
-
-def build_base(setup: EmulatorSetup, report: Callable[[str], None] = lambda _: None) -> KortexBase:
-    """Builds the emulated base with its arm.
+def build_base(
+    setup: EmulatorSetup, settings: BaseSettings | None = None, report: Callable[[str], None] = lambda _: None
+) -> KortexBase:
+    """Build the emulated base with its arm.
 
     Args:
-        setup: What is emulated.
+        setup: The arm.
+        settings: The base.
         report: Called with a sentence at every change of state.
 
     Raises:
@@ -56,8 +38,7 @@ def build_base(setup: EmulatorSetup, report: Callable[[str], None] = lambda _: N
     robot = load_robot(setup.robot)
     if robot.protocol != KORTEX:
         raise ParameterOutOfRange("robot", robot.name, "one with 'protocol: kortex' in its settings")
-    truth, payload = draw_truth(robot, setup.truth, setup.plant.seed), load_payload(robot, setup.payload)
-    return KortexBase(EmulatedArm(robot, truth, payload, setup.plant), setup.base, report)
+    return KortexBase(setup.build_arm(robot), settings, report)
 
 
 _CYCLES_BETWEEN_QUESTIONS = 50

@@ -245,8 +245,8 @@ class _Connection:
             return False
         if Cut.FIN in cuts:
             self._is_ending = True
-            for one in (self.client, self.server):
-                one.shutdown(socket.SHUT_WR)
+            for end in (self.client, self.server):
+                end.shutdown(socket.SHUT_WR)
         if all(is_over):
             self.end(Cut.NONE)
         return not all(is_over)

@@ -17,7 +17,7 @@ from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.ros2_control.states import JointStates
-from sysid_ros.emulation.ros2_control.plant import Measured
+from sysid_ros.emulation.plant import Measured
 
 FIELDS = ("position", "velocity", "effort")
 

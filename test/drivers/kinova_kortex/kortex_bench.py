@@ -11,9 +11,9 @@ from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.truth import draw_truth, load_payload
-from sysid_ros.emulation.kortex.actuators import EmulatedArm
 from sysid_ros.emulation.kortex.base import BaseSettings, KortexBase
 from sysid_ros.emulation.kortex.server import EmulatorServer
+from sysid_ros.emulation.plant import EmulatedArm
 
 ROBOT = load_robot("kinova_gen3_2f85")
 PERIOD = 0.001

@@ -26,7 +26,7 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
 from sysid_ros.drivers.truth import draw_truth
-from sysid_ros.emulation.kortex.actuators import PlantSettings
+from sysid_ros.emulation.plant import PlantSettings
 from sysid_ros.ros.waiting import wait_until
 
 QUIET = PlantSettings(noise=Noise.NONE)
@@ -132,8 +132,8 @@ def test_positions_follow_the_measurement_and_ids_count():
 
 def test_the_torque_commanded_is_the_torque_that_acts_one_period_later():
     base = make_base(plant=QUIET)
-    acted, advance = [], base.arm.advance
-    base.arm.advance = lambda q, is_torque, tau: (acted.append(np.array(tau)), advance(q, is_torque, tau))[1]
+    acted, advance = [], base.actuators.move
+    base.actuators.move = lambda q, is_torque, tau: (acted.append(np.array(tau)), advance(q, is_torque, tau))[1]
     with RunningEmulator(base) as emulator:
         arm = make_arm(emulator)
         arm.connect()
@@ -211,14 +211,14 @@ def test_commands_of_the_wrong_sign_are_refused_at_once():
 
 def test_a_last_joint_that_obeys_backwards_is_refused():
     base = make_base(plant=QUIET)
-    advance = base.arm.advance
+    advance = base.actuators.move
 
     def odd(q, is_torque, tau):
         tau = np.array(tau)
         tau[6] = -tau[6]
         return advance(q, is_torque, tau)
 
-    base.arm.advance = odd
+    base.actuators.move = odd
     with RunningEmulator(base) as emulator:
         with pytest.raises(TakeoverRefused, match="joint_7 moves backwards"):
             make_arm(emulator, probe_torque=0.25).connect()
@@ -227,12 +227,12 @@ def test_a_last_joint_that_obeys_backwards_is_refused():
 
 def test_a_blocked_joint_is_refused():
     base = make_base(plant=QUIET)
-    advance = base.arm.advance
+    advance = base.actuators.move
 
     def blocked(q, is_torque, tau):
         return advance(q, is_torque & (np.arange(7) < 6), tau)
 
-    base.arm.advance = blocked
+    base.actuators.move = blocked
     with RunningEmulator(base) as emulator, pytest.raises(TakeoverRefused, match="joint_7 does not move under 2.2 Nm"):
         make_arm(emulator, probe_torque=0.25).connect()
 
@@ -245,8 +245,8 @@ def test_a_payload_beyond_the_prior_is_refused():
 
 def test_a_moving_arm_is_refused():
     base = make_base(plant=QUIET)
-    advance, start = base.arm.advance, time.monotonic()
-    base.arm.advance = lambda q, is_torque, tau: advance(q + 0.3 * (time.monotonic() - start), is_torque, tau)
+    advance, start = base.actuators.move, time.monotonic()
+    base.actuators.move = lambda q, is_torque, tau: advance(q + 0.3 * (time.monotonic() - start), is_torque, tau)
     with RunningEmulator(base) as emulator, pytest.raises(TakeoverRefused, match="moves: .* rad in 0.03 s"):
         make_arm(emulator, connect_timeout=0.5).connect()
 

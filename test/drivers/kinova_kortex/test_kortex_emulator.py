@@ -11,8 +11,8 @@ from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import session_request
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.emulation.kortex.__main__ import main
-from sysid_ros.emulation.kortex.actuators import PlantSettings
 from sysid_ros.emulation.kortex.base import TCP, UDP
+from sysid_ros.emulation.plant import PlantSettings
 
 QUIET = PlantSettings(noise=Noise.NONE)
 
@@ -68,7 +68,7 @@ def go_low(tcp):
 
 
 def gravity(base):
-    return base.arm._true.gravity(base.arm.q) + base.arm._friction[:, 3]
+    return base.arm.dynamics.gravity(base.arm.q) + base.arm.friction[:, 3]
 
 
 def test_each_transport_has_its_own_session(base, tcp, udp):

@@ -12,22 +12,22 @@ from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.truth import draw_truth, load_payload
 from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
-from sysid_ros.emulation.fri.plant import EmulatedArm, PlantSettings
+from sysid_ros.emulation.fri.inner_loop import InnerLoop
 from sysid_ros.emulation.fri.server import EmulatorServer
+from sysid_ros.emulation.plant import EmulatedArm
 
 PERIOD = 0.002
 ROBOT = load_robot("kuka_lbr_med7")
 
 
-def make_controller(payload="none", load="none", truth="random", plant=None, robot=ROBOT, **settings):
+def make_controller(payload="none", load="none", truth="random", plant=None, inner=None, robot=ROBOT, **settings):
     settings = {"send_period": PERIOD, "start_time": 0.05, "restart_time": 0.2, "wait_answers": 10, **settings}
     theta = draw_truth(robot, truth, 3)
-    arm = EmulatedArm(
-        robot, theta, load_payload(robot, payload), load_payload(robot, load), plant or PlantSettings(),
-        1_700_000_000_000_000_000,
-    )  # fmt: skip
+    arm = EmulatedArm(robot, theta, load_payload(robot, payload), plant, 1_700_000_000_000_000_000)
     reports = []
-    controller = FriController(arm, ControllerSettings(**settings), reports.append)
+    controller = FriController(
+        InnerLoop(arm, load_payload(robot, load), inner), ControllerSettings(**settings), reports.append
+    )
     controller.reports = reports
     return controller
 

@@ -19,7 +19,8 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.network import SocketUnavailable, UdpEndpoint
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
-from sysid_ros.emulation.fri.plant import Compensation, PlantSettings
+from sysid_ros.emulation.fri.inner_loop import Compensation, InnerLoopSettings
+from sysid_ros.emulation.plant import PlantSettings
 
 QUIET = PlantSettings(noise=Noise.NONE)
 
@@ -51,7 +52,7 @@ def test_takes_over_and_holds(port, version):
 def test_the_estimator_gets_the_joint_torque(port, setup):
     """At rest, gravity of the true arm with its payload, in joint direction: whatever the controller compensates."""
     compensation = Compensation.MODEL if setup is TorqueSetup.OVERLAY else Compensation.NONE
-    controller = make_controller(payload="1.0", plant=replace(QUIET, compensation=compensation))
+    controller = make_controller(payload="1.0", plant=QUIET, inner=InnerLoopSettings(compensation=compensation))
     with RunningEmulator(controller, port):
         loop = make_loop(make_arm(port, setup=setup))
         loop.connect()
@@ -67,7 +68,7 @@ def test_the_estimator_gets_the_joint_torque(port, setup):
 def test_the_torque_commanded_is_the_torque_that_acts(port, setup):
     """What the loop calls the whole torque reaches the joints as just that, after the controller has added its own."""
     compensation = Compensation.MODEL if setup is TorqueSetup.OVERLAY else Compensation.NONE
-    controller = make_controller(plant=replace(QUIET, compensation=compensation), load="1.0")
+    controller = make_controller(plant=QUIET, inner=InnerLoopSettings(compensation=compensation), load="1.0")
     load = controller.arm._load
     acted = []
     inner = controller.arm._inner_torque
@@ -113,7 +114,7 @@ def test_a_payload_beyond_the_prior_is_refused(port):
 
 
 def test_a_controller_that_compensates_nothing_is_noticed_at_once(port):
-    controller = make_controller(plant=PlantSettings(compensation=Compensation.NONE))
+    controller = make_controller(inner=InnerLoopSettings(compensation=Compensation.NONE))
     with RunningEmulator(controller, port) as emulator:
         with pytest.raises(TakeoverRefused, match="moved by .* compensate gravity as the set-up 'overlay' says"):
             make_arm(port).connect()

@@ -1,7 +1,5 @@
 """The emulated controller in lock-step: session, quality, what it refuses, and the arm behind it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from fri_bench import PERIOD, ROBOT, make_controller
@@ -13,9 +11,11 @@ from sysid_ros.drivers.kuka_fri.link import FriSession
 from sysid_ros.drivers.kuka_fri.messages import CommandMode, ControlMode, FriVersion, OverlayType, Quality, SessionState
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.emulation.fri.__main__ import build_parser, setup_of
-from sysid_ros.emulation.fri.controller import WINDOW, ControllerSettings, QualityWatch
-from sysid_ros.emulation.fri.plant import Compensation, PlantSettings
-from sysid_ros.emulation.fri.server import EmulatorSetup, build_controller
+from sysid_ros.emulation.fri.controller import WINDOW, ControllerSettings, QualityMonitor
+from sysid_ros.emulation.fri.inner_loop import Compensation, InnerLoopSettings
+from sysid_ros.emulation.fri.server import build_controller
+from sysid_ros.emulation.plant import PlantSettings
+from sysid_ros.emulation.program import EmulatorSetup
 
 QUIET = PlantSettings(noise=Noise.NONE)
 WAIT, READY = SessionState.MONITORING_WAIT, SessionState.MONITORING_READY
@@ -85,7 +85,7 @@ def test_without_answers_nothing_begins():
 
 
 def test_quality_follows_the_share_of_answers():
-    watch = QualityWatch()
+    watch = QualityMonitor()
     assert watch.quality is Quality.POOR
     rng = np.random.default_rng(0)
     for share, expected in ((1.0, Quality.EXCELLENT), (0.95, Quality.GOOD), (0.7, Quality.FAIR), (0.2, Quality.POOR)):
@@ -203,7 +203,7 @@ def test_zero_torque_leaves_the_modelled_arm_floating_and_a_payload_sinks():
 
 
 def test_without_compensation_zero_torque_falls():
-    one = client(plant=replace(QUIET, compensation=Compensation.NONE))
+    one = client(plant=QUIET, inner=InnerLoopSettings(compensation=Compensation.NONE))
     for _ in range(50):
         one.step(tau=np.zeros(7))
     assert np.abs(one.controller.arm.v).max() > 0.2
@@ -233,7 +233,7 @@ def test_external_torque_is_what_the_controllers_model_cannot_explain():
 
 def test_the_reported_torque_is_the_mean_since_the_last_message():
     """The integral of the momentum balance over a motion, from what is reported alone."""
-    one = client(truth="nominal", plant=replace(QUIET, stiffness=0.0))
+    one = client(truth="nominal", plant=QUIET, inner=InnerLoopSettings(stiffness=0.0))
     arm = one.controller.arm
     dynamics = ArmDynamics(ROBOT, arm.theta, None)
     states, reported = [], []
@@ -256,12 +256,12 @@ def test_positions_are_followed_in_position_mode():
 
 
 def test_a_wrench_pushes_the_flange_its_way():
-    soft = replace(QUIET, stiffness=100.0, damping_ratio=0.7)
-    one = client(command_mode=CommandMode.WRENCH, truth="nominal", plant=soft)
+    soft = InnerLoopSettings(stiffness=100.0, damping_ratio=0.7)
+    one = client(command_mode=CommandMode.WRENCH, truth="nominal", plant=QUIET, inner=soft)
     start = one.controller.arm.q
     for _ in range(300):
         one.step(q=start, change=lambda c: c._replace(wrench=np.array([0.0, 20.0, 0.0, 0.0, 0.0, 0.0])))
-    jacobian = one.controller.arm._jacobian(start)
+    jacobian = one.controller.inner._jacobian(start)
     assert (jacobian @ (one.controller.arm.q - start))[1] > 0.01
 
 
@@ -287,11 +287,17 @@ def test_applications_that_cannot_be_are_refused(changes):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"stiffness": -1.0}, {"friction_compensation": 2.0}, {"measured_sign": 0.5}, {"damping_ratio": 3.0}]
+    ("kind", "changes"),
+    [
+        (InnerLoopSettings, {"stiffness": -1.0}),
+        (InnerLoopSettings, {"friction_compensation": 2.0}),
+        (PlantSettings, {"measured_sign": 0.5}),
+        (InnerLoopSettings, {"damping_ratio": 3.0}),
+    ],
 )
-def test_arms_that_cannot_be_are_refused(changes):
+def test_arms_that_cannot_be_are_refused(kind, changes):
     with pytest.raises(ParameterOutOfRange):
-        PlantSettings(**changes)
+        kind(**changes)
 
 
 def test_every_option_of_the_command_line_reaches_the_emulator():
@@ -300,11 +306,11 @@ def test_every_option_of_the_command_line_reaches_the_emulator():
         "--start-time 3 --restart-time 4 --truth corner --payload 2.0 --load 1.0 --noise none --compensation none "
         "--friction-compensation 0.5 --stiffness 200 --damping-ratio 0.7 --measured-sign 1 --command-sign -1".split()
     )
-    assert setup_of(options) == EmulatorSetup(
-        "lbr_iiwa14", "corner", "2.0", "1.0",
+    assert setup_of(options) == (
+        EmulatorSetup("lbr_iiwa14", "corner", "2.0", "1.0", PlantSettings(Noise.NONE, 5, 1.0, -1.0)),
         ControllerSettings(FriVersion.V2_7, 0.004, 2, CommandMode.POSITION, 3.0, 4.0),
-        PlantSettings(Noise.NONE, 5, 1.0, -1.0, Compensation.NONE, 0.5, 200.0, 0.7),
-    )  # fmt: skip
+        InnerLoopSettings(Compensation.NONE, 0.5, 200.0, 0.7),
+    )
 
 
 def test_only_arms_of_kuka_are_emulated():

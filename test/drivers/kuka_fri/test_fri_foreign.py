@@ -60,7 +60,7 @@ def test_messages_with_changed_bytes_never_move_a_held_arm(monkeypatch, version)
     rng, held = np.random.default_rng(1), Held(version, monkeypatch)
     controller = held.memory.controller
     for k in range(300):
-        good = controller._codec.encode_monitoring(controller._message(controller._measured))
+        good = controller._codec.encode_monitoring(controller._message(controller._state))
         held.cycle([changed(good, rng) for _ in range(PER_CYCLE if k % 30 == 29 else 1)])
     sent, refused = 290 + 10 * PER_CYCLE, held.loop.arm.health()["messages malformed"]
     assert held.moved < LARGEST and refused > 700

@@ -8,7 +8,7 @@ from test_fri_emulator import client
 
 from sysid_ros.drivers.kuka_fri.messages import SafetyState, SessionState
 from sysid_ros.drivers.loop_types import LoopMode
-from sysid_ros.emulation.fri.controller import LimitWatch
+from sysid_ros.emulation.fri.controller import LimitMonitor
 
 LIMITS = ROBOT.limits
 
@@ -66,7 +66,7 @@ def test_a_joint_that_becomes_too_fast_is_stopped_and_may_move_again_later():
 
 
 def test_motions_within_the_limits_are_not_stopped():
-    watch = LimitWatch(ROBOT)
+    watch = LimitMonitor(ROBOT)
     rng = np.random.default_rng(0)
     for _ in range(200):
         q, v = rng.uniform(LIMITS.q_lower, LIMITS.q_upper), rng.uniform(-1.0, 1.0, 7) * LIMITS.v_max

@@ -10,7 +10,7 @@ from fri_memory import Memory, connected, start_move
 from sysid_ros.drivers.kuka_fri.arm import SentPosition
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, PositionSent
 from sysid_ros.drivers.loop_types import LoopMode
-from sysid_ros.emulation.fri.plant import PlantSettings
+from sysid_ros.emulation.fri.inner_loop import InnerLoopSettings
 
 STEP = 1.5 * ROBOT.limits.v_max * PERIOD
 OFFSET = FriSettings(period=PERIOD, position=PositionSent.OFFSET)
@@ -28,7 +28,7 @@ def follow(path, settings=OFFSET, limits=ROBOT.limits):
 @pytest.mark.parametrize("kind", list(PositionSent))
 def test_friction_is_compensated_as_the_choice_says_in_every_joint(kind):
     """Four joints move through zero, and rest there at first. The measured position that is sent is a cycle old."""
-    controller = make_controller(plant=PlantSettings(friction_compensation=1.0), payload="0.6")
+    controller = make_controller(inner=InnerLoopSettings(friction_compensation=1.0), payload="0.6")
     arm, rows = controller.arm, []
     inner = arm._inner_torque
 
@@ -47,7 +47,7 @@ def test_friction_is_compensated_as_the_choice_says_in_every_joint(kind):
     assert loop.mode is LoopMode.HOLD
     q, v, added = (np.array(column) for column in zip(*rows, strict=True))
     assert (np.abs(np.ptp(np.sign(q[:, ::2]), axis=0)) == 2.0).all() and (ROBOT.home[::2] == 0.0).all()
-    friction = arm._friction[:, 0] * np.tanh(v / 0.02) + arm._friction[:, 1] * v
+    friction = arm.friction[:, 0] * np.tanh(v / 0.02) + arm.friction[:, 1] * v
     assert (np.abs(friction).max(axis=0) > 0.1).all()
     if kind is PositionSent.OFFSET:
         np.testing.assert_allclose(added, friction, atol=1e-9)

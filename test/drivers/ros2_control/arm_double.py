@@ -10,8 +10,9 @@ from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings, TorqueCommand
 from sysid_ros.drivers.ros2_control.states import ControllerInfo
 from sysid_ros.drivers.truth import draw_truth, load_payload
+from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
 from sysid_ros.emulation.ros2_control.controllers import Broadcaster, ForwardController
-from sysid_ros.emulation.ros2_control.plant import EmulatedHardware, PlantSettings
+from sysid_ros.emulation.ros2_control.hardware import EmulatedHardware, HardwareSettings
 
 START_NS = 1_000_000_000_000
 
@@ -22,11 +23,11 @@ class PlantLink:
     states_name, commands_name = "/joint_states", "/effort_controller/commands"
 
     def __init__(self, robot, payload="none", truth="nominal", order=(), joints=(), **plant):
-        plant = PlantSettings(**{"noise": Noise.NONE, "seed": 3, **plant})
+        component = {name: plant.pop(name) for name in ("period", "torque_command") if name in plant}
+        plant = PlantSettings(**{"noise": Noise.NONE, "seed": 3, "measured_sign": 1.0, **plant})
         self.robot = robot
-        self.hardware = EmulatedHardware(
-            robot, draw_truth(robot, truth, 3), load_payload(robot, payload), plant, START_NS
-        )
+        arm = EmulatedArm(robot, draw_truth(robot, truth, 3), load_payload(robot, payload), plant, START_NS)
+        self.hardware = EmulatedHardware(arm, HardwareSettings(**component))
         self.broadcaster = Broadcaster(robot, order)
         self.controller = ForwardController(robot, joints)
         self.motion = None
@@ -40,7 +41,7 @@ class PlantLink:
         self.updates = 0
 
     def now(self):
-        return self.hardware.stamp_ns * 1e-9
+        return self.hardware.arm.stamp_ns * 1e-9
 
     def next(self, timeout):
         end = self.now() + timeout
@@ -56,7 +57,7 @@ class PlantLink:
         measured = hardware.measure()
         self.updates += 1
         if self.motion is not None:
-            hardware.follow(*self.motion.evaluate(1e-9 * (hardware.stamp_ns - START_NS) + hardware.settings.period))
+            hardware.follow(*self.motion.evaluate(1e-9 * (hardware.arm.stamp_ns - START_NS) + hardware.settings.period))
         elif command is None:
             hardware.hold()
         else:
@@ -114,4 +115,4 @@ def run(loop, seconds):
 
 
 def speed(link):
-    return float(np.abs(link.hardware.v).max())
+    return float(np.abs(link.hardware.arm.v).max())

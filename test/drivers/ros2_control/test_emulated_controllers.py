@@ -7,8 +7,9 @@ from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.ros2_control.settings import TorqueCommand
 from sysid_ros.drivers.truth import draw_truth
+from sysid_ros.emulation.plant import EmulatedArm, Measured, PlantSettings
 from sysid_ros.emulation.ros2_control.controllers import Broadcaster, BroadcastFaults, ForwardController, HomeMotion
-from sysid_ros.emulation.ros2_control.plant import EmulatedHardware, Measured, PlantSettings
+from sysid_ros.emulation.ros2_control.hardware import EmulatedHardware, HardwareSettings
 
 
 def measured():
@@ -63,47 +64,50 @@ def test_orders_that_cannot_be_are_refused(robot):
         ForwardController(robot, ("elbow",))
     with pytest.raises(ParameterOutOfRange, match="joint_7"):
         Broadcaster(robot, robot.joint_names[:6])
-    for bad in ({"period": 0.0015}, {"period": 0.05}, {"measured_sign": 0.5}, {"torque_command": TorqueCommand.UNSET}):
+    for bad in ({"period": 0.0015}, {"period": 0.05}, {"torque_command": TorqueCommand.UNSET}):
         with pytest.raises(ParameterOutOfRange):
-            PlantSettings(**bad)
+            HardwareSettings(**bad)
+    with pytest.raises(ParameterOutOfRange):
+        PlantSettings(measured_sign=0.5)
 
 
-def hardware(robot, **changes):
-    settings = PlantSettings(**{"noise": Noise.NONE, **changes})
-    return EmulatedHardware(robot, draw_truth(robot, "random", 1), None, settings, 1_000_000_000)
+def hardware(robot, measured_sign=1.0, **changes):
+    plant = PlantSettings(Noise.NONE, measured_sign=measured_sign)
+    arm = EmulatedArm(robot, draw_truth(robot, "random", 1), None, plant, 1_000_000_000)
+    return EmulatedHardware(arm, HardwareSettings(**changes))
 
 
 def test_hardware_holds_without_commands_and_overlays_what_it_says(robot):
-    arm = hardware(robot)
+    component = hardware(robot)
     for _ in range(300):
-        arm.hold()
-    np.testing.assert_allclose(arm.q, robot.home, atol=1e-3)
-    assert arm.stamp_ns == 1_300_000_000
+        component.hold()
+    np.testing.assert_allclose(component.arm.q, robot.home, atol=1e-3)
+    assert component.arm.stamp_ns == 1_300_000_000
     balanced = {}
     for kind in (TorqueCommand.FULL, TorqueCommand.OVERLAY_GRAVITY, TorqueCommand.OVERLAY):
-        arm = hardware(robot, torque_command=kind)
+        component = hardware(robot, torque_command=kind)
         for _ in range(200):
-            arm.apply(np.zeros(7))
-        balanced[kind] = np.abs(arm.q - robot.home).max() < 0.05  # its own model is not quite the truth
+            component.apply(np.zeros(7))
+        balanced[kind] = np.abs(component.arm.q - robot.home).max() < 0.05  # its own model is not quite the truth
     assert balanced == {TorqueCommand.FULL: False, TorqueCommand.OVERLAY_GRAVITY: True, TorqueCommand.OVERLAY: True}
 
 
 def test_the_effort_is_the_mean_torque_of_the_motor_since_the_update_before(robot):
-    arm = hardware(robot, period=0.004, measured_sign=-1.0)
-    tau = arm._true.gravity(arm.q)
+    component = hardware(robot, period=0.004, measured_sign=-1.0)
+    tau = component.arm.dynamics.gravity(component.arm.q)
     for scale in (1.0, 1.02):
-        arm.apply(scale * tau)
-        np.testing.assert_allclose(arm.measure().tau, -scale * tau, atol=1e-9)
+        component.apply(scale * tau)
+        np.testing.assert_allclose(component.measure().tau, -scale * tau, atol=1e-9)
 
 
 def test_the_other_controller_follows_its_motion_within_the_limits(robot):
-    arm, motion = hardware(robot), HomeMotion(robot, seed=2)
+    component, motion = hardware(robot), HomeMotion(robot, seed=2)
     worst = speed = 0.0
     for k in range(4000):
         reference = motion.evaluate(0.001 * (k + 1))
-        arm.follow(*reference)
-        worst = max(worst, np.abs(arm.q - reference[0]).max())
-        speed = max(speed, np.abs(arm.v / robot.limits.v_max).max())
+        component.follow(*reference)
+        worst = max(worst, np.abs(component.arm.q - reference[0]).max())
+        speed = max(speed, np.abs(component.arm.v / robot.limits.v_max).max())
     assert worst < 0.02 and 0.05 < speed < 0.6
 
 

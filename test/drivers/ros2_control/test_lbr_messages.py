@@ -143,7 +143,7 @@ def test_a_command_carries_the_measured_position_and_the_torque_less_what_kukas_
         state = arm.read()
         np.testing.assert_allclose(controllers.plant.controller.command, tau - added, atol=1e-9)
     assert np.ptp([one.torque[1] for one in controllers.published[-20:]]) > 0.5
-    assert np.abs(controllers.plant.hardware.q - lbr.home).max() < 0.02
+    assert np.abs(controllers.plant.hardware.arm.q - lbr.home).max() < 0.02
     arm.close()
 
 

@@ -40,9 +40,9 @@ def test_the_arm_is_held_whatever_the_order_and_what_a_command_is(robot, torque_
     loop.connect()
     samples = run(loop, 0.4)
     assert loop.mode is LoopMode.HOLD, loop.status().reason
-    assert np.abs(link.hardware.q - robot.home).max() < 0.02 and speed(link) < 0.1
+    assert np.abs(link.hardware.arm.q - robot.home).max() < 0.02 and speed(link) < 0.1
     assert [sample.stamp_ns for sample in samples] == sorted({sample.stamp_ns for sample in samples})
-    np.testing.assert_allclose(samples[-1].q, link.hardware.q, atol=1e-3)
+    np.testing.assert_allclose(samples[-1].q, link.hardware.arm.q, atol=1e-3)
     loop.release("done")
     assert link.is_closed
 
@@ -138,7 +138,7 @@ def test_torque_limits_that_do_not_hold_the_arm_are_refused_before_anything_is_s
 def test_wrong_sign_of_commands_is_noticed_within_the_allowed_drift(robot):
     link = link_to(robot, command_sign=-1.0)
     assert "moved by" in refusal(robot, link)
-    assert np.abs(link.hardware.q - robot.home).max() < 0.03
+    assert np.abs(link.hardware.arm.q - robot.home).max() < 0.03
     assert link.sent[-1][0] == [0.0] * 7  # no feedback with a wrong sign
 
 
@@ -146,7 +146,7 @@ def test_gravity_compensated_otherwise_than_set_is_noticed_within_the_allowed_dr
     link = link_to(robot, torque_command=TorqueCommand.OVERLAY)
     words = refusal(robot, link)
     assert "is torque_command 'full' what the arm does" in words
-    assert np.abs(link.hardware.q - robot.home).max() < 0.03
+    assert np.abs(link.hardware.arm.q - robot.home).max() < 0.03
     assert link.sent[-1][0] == [0.0] * 7  # an overlay of nothing
 
 
@@ -197,7 +197,7 @@ def test_too_many_missing_states_are_a_fault(robot):
         state = arm.read()
         faults = faults or state.faults
         if state.ok:
-            arm.command(np.array(link.hardware._true.gravity(link.hardware.q)))
+            arm.command(np.array(link.hardware.arm.dynamics.gravity(link.hardware.arm.q)))
     assert "of the states of the last second are missing" in faults[0]
 
 
@@ -210,7 +210,7 @@ def test_efforts_that_become_nan_keep_the_arm_held_and_no_motion_may_start(robot
     samples = run(loop, 0.1)
     assert loop.mode is LoopMode.HOLD and not any(sample.ok for sample in samples)
     assert "no motion may start: the torque of joint_3 is nan" in loop.status().reason
-    assert np.abs(link.hardware.q - robot.home).max() < 0.02
+    assert np.abs(link.hardware.arm.q - robot.home).max() < 0.02
 
 
 @pytest.mark.parametrize("faults", [{"is_silent": True}, {"renamed": ("joint_1",)}, {"not_measured": ("position",)}])
@@ -219,14 +219,14 @@ def test_lost_states_end_in_what_has_held_the_arm(robot, faults):
     loop = make_loop(robot, link)
     loop.connect()
     run(loop, 0.6)
-    before = np.array(link.hardware.q)
+    before = np.array(link.hardware.arm.q)
     link.broadcaster.faults = BroadcastFaults(**faults)
     give_up(loop)
     sent = len(link.sent)
     for _ in range(1000):
         loop.step()
     assert len(link.sent) - sent > 300  # it goes on sending
-    assert np.abs(link.hardware.q - before).max() < 0.05 and speed(link) < 0.05
+    assert np.abs(link.hardware.arm.q - before).max() < 0.05 and speed(link) < 0.05
     assert loop.status().code in (LoopCode.HARDWARE, LoopCode.INVALID_MEASUREMENT)
 
     link.broadcaster.faults = BroadcastFaults()
@@ -247,7 +247,7 @@ def test_lost_in_motion_it_sends_what_balances_the_arm_as_far_as_that_is_known(l
     tau = lbr.limits.tau_max * 0.02
     for _ in range(60):
         state = arm.read()
-        arm.command(link.hardware._true.gravity(state.q) + tau)
+        arm.command(link.hardware.arm.dynamics.gravity(state.q) + tau)
     assert speed(link) > 0.05
     link.broadcaster.faults = BroadcastFaults(is_silent=True)
     with pytest.raises(ArmLost, match="no joint states for"):
@@ -259,9 +259,9 @@ def test_lost_in_motion_it_sends_what_balances_the_arm_as_far_as_that_is_known(l
         np.testing.assert_allclose(sent, 0.0, atol=0.06)
     else:
         model = ArmDynamics(lbr, lbr.theta_nominal, lbr.payload_prior.nominal).gravity(arm._last.q)
-        missing = np.abs(link.hardware._true.gravity(arm._last.q) - model).max()
+        missing = np.abs(link.hardware.arm.dynamics.gravity(arm._last.q) - model).max()
         assert missing > 5.0  # the prior is wide
-        np.testing.assert_allclose(sent, link.hardware._true.gravity(arm._last.q), atol=0.2 * missing)
+        np.testing.assert_allclose(sent, link.hardware.arm.dynamics.gravity(arm._last.q), atol=0.2 * missing)
     with pytest.raises(ArmNotConnected):
         arm.command(tau)
 
@@ -270,24 +270,24 @@ def test_letting_go_brings_the_arm_to_rest_and_leaves_the_torque_that_holds_it(r
     link = link_to(robot, payload="dumbbell_4lb")
     arm = make_arm(robot, link)
     arm.connect()
-    gravity = link.hardware._true.gravity
+    gravity = link.hardware.arm.dynamics.gravity
     for _ in range(150):
         state = arm.read()
         arm.command(gravity(state.q) + 0.1 * robot.limits.tau_max)
     assert speed(link) > 0.2
     arm.close()
     assert link.is_closed
-    place = np.array(link.hardware.q)
+    place = np.array(link.hardware.arm.q)
     for _ in range(3000):
         link.next(0.0)
-    assert np.abs(link.hardware.q - place).max() < 0.05
+    assert np.abs(link.hardware.arm.q - place).max() < 0.05
 
 
 def test_an_arm_that_is_held_is_held_while_it_is_taken_over_again_and_after_a_refusal(robot):
     link = link_to(robot, payload="dumbbell_4lb", joints=robot.joint_names[::-1])
     arm = make_arm(robot, link)
     arm.connect()
-    gravity = link.hardware._true.gravity
+    gravity = link.hardware.arm.dynamics.gravity
     for _ in range(150):
         state = arm.read()
         arm.command(gravity(state.q) + 0.1 * robot.limits.tau_max)
@@ -298,21 +298,21 @@ def test_an_arm_that_is_held_is_held_while_it_is_taken_over_again_and_after_a_re
     for _ in range(1000):
         arm.read()
     assert speed(link) < 1e-3
-    place, sent = np.array(link.hardware.q), len(link.sent)
+    place, sent = np.array(link.hardware.arm.q), len(link.sent)
     link.broadcaster.faults = BroadcastFaults(nan_efforts=("joint_4",))
     with pytest.raises(TakeoverRefused, match="the effort of joint_4"):
         arm.connect()
     assert len(link.sent) - sent >= 50
     link.broadcaster.faults = BroadcastFaults()
     arm.connect()
-    assert np.abs(link.hardware.q - place).max() < 0.02
+    assert np.abs(link.hardware.arm.q - place).max() < 0.02
 
 
 def resting(robot, link):
     """An arm that has been held for a while, and the torque that holds it."""
     arm = make_arm(robot, link)
     arm.connect()
-    balance = link.hardware._true.gravity(link.hardware.q) + link.hardware._friction[:, 3]
+    balance = link.hardware.arm.dynamics.gravity(link.hardware.arm.q) + link.hardware.arm.friction[:, 3]
     for _ in range(300):
         arm.read()
         arm.command(balance)
@@ -322,7 +322,7 @@ def resting(robot, link):
 def test_commands_that_were_not_obeyed_are_no_memory_of_what_holds_the_arm(robot):
     link = link_to(robot)
     arm, balance = resting(robot, link)
-    place = np.array(link.hardware.q)
+    place = np.array(link.hardware.arm.q)
     link.controller.is_dead = True  # the last command goes on holding the arm, whatever is sent
     for _ in range(300):
         arm.read()
@@ -332,7 +332,7 @@ def test_commands_that_were_not_obeyed_are_no_memory_of_what_holds_the_arm(robot
     for _ in range(3000):
         arm.read()
     assert speed(link) < 1e-3
-    assert np.abs(link.hardware.q - place).max() < 0.05
+    assert np.abs(link.hardware.arm.q - place).max() < 0.05
 
 
 def test_an_arm_that_drifted_under_a_dead_controller_is_held_with_what_it_carries(robot):
@@ -346,14 +346,14 @@ def test_an_arm_that_drifted_under_a_dead_controller_is_held_with_what_it_carrie
         arm.command(balance)
     assert speed(link) > 0.3
     arm.stop("enough")
-    place = np.array(link.hardware.q)
+    place = np.array(link.hardware.arm.q)
     for _ in range(400):
         arm.read()  # still nobody obeys
     link.controller.is_dead = False
     for _ in range(6000):
         arm.read()
     assert speed(link) < 1e-3
-    assert np.abs(link.hardware.q - place).max() < 0.1
+    assert np.abs(link.hardware.arm.q - place).max() < 0.1
 
 
 def test_a_hold_pulls_an_arm_that_was_moved_back_slowly(robot):
@@ -361,13 +361,13 @@ def test_a_hold_pulls_an_arm_that_was_moved_back_slowly(robot):
     arm = make_arm(robot, link)
     arm.connect()
     arm.stop("enough")
-    link.hardware._data.qpos[:] += 0.4
+    link.hardware.arm._data.qpos[:] += 0.4
     fastest = 0.0
     for _ in range(3000):
         arm.read()
         fastest = max(fastest, speed(link))
     assert fastest < 1.0
-    assert np.abs(link.hardware.q - robot.home).max() < 0.05
+    assert np.abs(link.hardware.arm.q - robot.home).max() < 0.05
 
 
 def test_a_hold_controller_takes_over_on_stop_and_is_asked_before_the_first_motion(robot):
@@ -414,7 +414,7 @@ def test_a_listener_that_goes_away_is_a_fault(robot):
     for _ in range(700):
         state = arm.read()
         faults = faults or state.faults
-        arm.command(link.hardware._true.gravity(state.q))
+        arm.command(link.hardware.arm.dynamics.gravity(state.q))
     assert faults == ("nobody listens to /effort_controller/commands",)
 
 
@@ -489,7 +489,7 @@ def test_states_that_are_missing_for_a_moment_only_delay_the_takeover(robot):
 
 def test_commands_that_leave_later_than_a_period_after_their_state_are_missed_deadlines(robot, monkeypatch):
     link, late, delays = link_to(robot), [0.0], [0.9, 1.1, 0.0, 1.5]
-    monkeypatch.setattr(link, "now", lambda: 1e-9 * link.hardware.stamp_ns + late[0])
+    monkeypatch.setattr(link, "now", lambda: 1e-9 * link.hardware.arm.stamp_ns + late[0])
     loop = make_loop(robot, link)
     loop.connect()
     assert loop.status().missed_deadlines == 0

@@ -1,0 +1,138 @@
+"""The inner loop of the emulated controller at 1 kHz: position hold, joint impedance, overlaid torques or wrench.
+
+It compensates gravity and Coriolis torques of *its* model (the published parameters and the load that is configured),
+which is not the truth: the true parameters are drawn inside the robot's box, and what the arm holds need not be what is
+configured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pinocchio as pin
+
+from sysid_ros.core.common.errors import require_ranges
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.emulation.plant import PERIOD, EmulatedArm, Measured
+
+_FRICTION_SPEED = 0.02
+_SAME_POSITION = 1e-4
+"""A position sent that is nearer to the measured one than this switches friction compensation off [rad]."""
+
+
+_RANGES = {"friction_compensation": (0.0, 1.0), "stiffness": (0.0, 5000.0), "damping_ratio": (0.0, 1.0)}
+
+
+class Compensation(Enum):
+    """What the controller adds to the client's torques: gravity and Coriolis torques of its model, or nothing."""
+
+    MODEL = "model"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class InnerLoopSettings:
+    """The joint impedance of the controller.
+
+    Attributes:
+        compensation: What the controller adds to the client's torques.
+        friction_compensation: Share of the friction it compensates while it is switched on [-], 0 to 1.
+        stiffness: Stiffness of the joint impedance [Nm/rad].
+        damping_ratio: Damping of the joint impedance over the critical one [-].
+    """
+
+    compensation: Compensation = Compensation.MODEL
+    friction_compensation: float = 0.0
+    stiffness: float = 0.0
+    damping_ratio: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_ranges(self, _RANGES)
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """What the inner loop is told for the next period.
+
+    Attributes:
+        q: Commanded positions, (7,) [rad].
+        is_compliant: Whether the arm is a joint impedance around ``q``; else it is held there.
+        tau: Torques to lay over, (7,) [Nm].
+        wrench: Force and torque on the flange to lay over, in the base frame, (6,) [N, Nm].
+    """
+
+    q: Array
+    is_compliant: bool = False
+    tau: Array | None = None
+    wrench: Array | None = None
+
+
+@dataclass(frozen=True)
+class LbrState:
+    """What the controller measures and computes at the end of a period. Arrays are (7,).
+
+    Attributes:
+        measured: What the sensors say.
+        tau_external: Joint torques the controller's model cannot explain, positive in joint direction [Nm].
+        tau_commanded: Client's torques that are applied [Nm].
+    """
+
+    measured: Measured
+    tau_external: Array
+    tau_commanded: Array
+
+
+class InnerLoop:
+    """The controller's inner loop, which moves the arm.
+
+    Args:
+        arm: The arm; the controller's model has the nominal parameters of its robot.
+        load: Load that is configured on the controller, (10,); None for none.
+        settings: The joint impedance.
+    """
+
+    def __init__(self, arm: EmulatedArm, load: Array | None = None, settings: InnerLoopSettings | None = None):
+        robot = arm.robot
+        self.arm, self.settings = arm, settings or InnerLoopSettings()
+        self._model = ArmDynamics(robot, robot.theta_nominal, load)
+        self._pin_data = robot.pin_model.createData()
+        self._flange = robot.pin_model.getFrameId(robot.flange_frame)
+
+    def advance(self, overlay: Overlay, cycles: int) -> LbrState:
+        """Simulate some cycles with the same commands, and measure.
+
+        Args:
+            overlay: What the inner loop is told.
+            cycles: Number of its cycles.
+        """
+        arm = self.arm
+        v_before = arm.v
+        applied = np.zeros(arm.robot.n) if overlay.tau is None else np.array(overlay.tau)
+        measured = arm.measure(arm.advance(lambda q, v: self._torque(q, v, overlay, applied), cycles))
+        acceleration = (arm.v - v_before) / (cycles * PERIOD)
+        effort = arm.settings.measured_sign * measured.tau
+        return LbrState(measured, self._model.torque(arm.q, arm.v, acceleration) - effort, applied)
+
+    def _torque(self, q: Array, v: Array, overlay: Overlay, applied: Array) -> Array:
+        arm, settings = self.arm, self.settings
+        if not overlay.is_compliant:
+            return arm.holding_torque(q, v, overlay.q)
+        torque = arm.settings.command_sign * applied
+        if settings.compensation is Compensation.MODEL:
+            torque = torque + self._model.torque(q, v, np.zeros_like(v))
+        if settings.stiffness or settings.damping_ratio:
+            damping = 2.0 * settings.damping_ratio * np.sqrt(max(settings.stiffness, 1.0) * arm.inertia(q))
+            torque = torque + settings.stiffness * (overlay.q - q) - damping * v
+        if overlay.wrench is not None:
+            torque = torque + self._jacobian(q).T @ overlay.wrench
+        is_on = np.abs(overlay.q - q) > _SAME_POSITION
+        friction = arm.friction[:, 0] * np.tanh(v / _FRICTION_SPEED) + arm.friction[:, 1] * v
+        return torque + settings.friction_compensation * is_on * friction
+
+    def _jacobian(self, q: Array) -> Array:
+        """Return the Jacobian of the flange, axes of the base, (6, 7)."""
+        model, frame = self.arm.robot.pin_model, pin.ReferenceFrame.LOCAL_WORLD_ALIGNED
+        return pin.computeFrameJacobian(model, self._pin_data, q, self._flange, frame)
