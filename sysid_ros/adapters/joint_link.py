@@ -110,7 +110,7 @@ class RosJointLink:
         state_type, self._convert = self._state_type()
         self._inbox = Inbox(self._node, state_type, setup.states, qos.JOINT_STATES_SUBSCRIBER)
         self._command: Any = None
-        self._publisher = None
+        self._publisher: Any = None
         if setup.commands:
             self._command = self._command_type()()
             self._publisher = self._node.create_publisher(type(self._command), setup.commands, qos.EFFORT_COMMANDS)
@@ -133,7 +133,7 @@ class RosJointLink:
         """Messages that have arrived and were not yet asked for."""
         return len(self._queue)
 
-    def describe_silence(self) -> str:
+    def describe_timeout(self) -> str:
         """Who publishes states."""
         found = self._node.get_publishers_info_by_topic(self._setup.states)
         if not found:
@@ -162,7 +162,7 @@ class RosJointLink:
             self._command.data = torque
         self._publisher.publish(self._command)
 
-    def find_command_problem(self) -> str:
+    def find_command_problem(self) -> str | None:
         """Why commands would not arrive, or not only ours."""
         topic = self._setup.commands
         if not self._publisher.get_subscription_count():
@@ -172,7 +172,7 @@ class RosJointLink:
                 one.node_name for one in self._node.get_publishers_info_by_topic(topic) if one.node_name != NODE_NAME
             )
             return f"somebody else publishes {topic}, too: {', '.join(others) or 'another driver'}"
-        return ""
+        return None
 
     def ask_controller(self, timeout: float) -> ControllerInfo | None:
         """Asks the controller's parameter service for ``joints`` and ``interface_name``."""
@@ -189,10 +189,10 @@ class RosJointLink:
         """Whether there is a controller that holds the arm when ours does not."""
         return bool(self._setup.hold_controller)
 
-    def switch(self, is_torque: bool, timeout: float) -> str:
+    def switch(self, is_torque: bool, timeout: float) -> str | None:
         """Asks the controller manager; meanwhile the latest command is sent again and again."""
         if not self._setup.hold_controller:
-            return ""
+            return None
         kind = importlib.import_module("controller_manager_msgs.srv").SwitchController
         names = [self._setup.effort_controller.rsplit("/", 1)[-1], self._setup.hold_controller]
         active, inactive = names if is_torque else reversed(names)
@@ -208,7 +208,7 @@ class RosJointLink:
         if not response.ok:
             words = getattr(response, "message", "")  # newer versions say why
             return f"{service} refused to activate {active} and deactivate {inactive} {words}"
-        return ""
+        return None
 
     def _command_type(self) -> type:
         if self._setup.interface is Interface.LBR:
@@ -223,7 +223,7 @@ class RosJointLink:
 
     def _call(self, kind: type, name: str, request: Any, timeout: float, resends: bool = False) -> Any:
         """The answer of a service; None if there was none in time."""
-        client = self._node.create_client(kind, name)
+        client: Any = self._node.create_client(kind, name)
         executor = SingleThreadedExecutor(context=self._context)
         executor.add_node(self._node)
         deadline = time.monotonic() + timeout
@@ -259,7 +259,7 @@ def from_joint_state(message: JointState) -> JointStates:
 def from_lbr_state(message: Any, joint_names: tuple[str, ...]) -> JointStates:
     """A ``lbr_fri_idl/LBRState`` for the driver; it names no joints, they are those of the arm from base to flange."""
     state = message.session_state
-    alarm = ""
+    alarm = None
     if state != _COMMANDING_ACTIVE:
         name = _SESSION_STATES[state] if 0 <= state < len(_SESSION_STATES) else str(state)
         alarm = f"the FRI session is in {name}"

@@ -133,16 +133,15 @@ class EmulatedArm:
         """Simulate some periods of a controller's inner loop.
 
         Args:
-            torque: Motor torque of positions and velocities, (n,), (n,) -> (n,) [Nm]; asked once per period, and cut
-                to the limits.
+            torque: Motor torque of positions and velocities, (n,), (n,) -> (n,) [Nm]; asked once per period.
             periods: Number of periods.
 
         Returns:
             Mean of what the torque sensors would measure without error, in joint direction, (n,) [Nm].
         """
-        limit, before, applied = self.robot.limits.tau_max, (self.q, self.v), np.zeros(self.robot.n)
+        before, applied = (self.q, self.v), np.zeros(self.robot.n)
         for _ in range(periods):
-            one = np.clip(torque(self.q, self.v), -limit, limit)
+            one = torque(self.q, self.v)
             self._data.qfrc_applied[:] = one - self.friction[:, 3]
             mujoco.mj_step(self._model, self._data, _SUBSTEPS)
             applied += one / periods
@@ -150,6 +149,11 @@ class EmulatedArm:
         if not self.is_link_side:
             return applied
         return self.dynamics.mean_torque(before, (self.q, self.v), periods * PERIOD)
+
+    def clip(self, tau: Array) -> Array:
+        """Return torques within the limits of the robot file, (n,) [Nm]."""
+        limit = self.robot.limits.tau_max
+        return np.clip(tau, -limit, limit)
 
     def measure(self, tau: Array) -> Measured:
         """Measure now; ``tau`` (n,) [Nm] is what :meth:`advance` has returned last."""

@@ -28,8 +28,8 @@ _RATE_TIMES_PERIOD = 0.1
 """... and its largest product with the period, for a delay of up to two periods [-]."""
 
 
-class LastingHold:
-    """Remembers what has held the arm, and holds it after the loop has let go.
+class PositionHold:
+    """Averages the torques that have held the arm, and holds it with them after the loop has let go.
 
     Args:
         robot: Inertia, friction and torque limits.
@@ -42,22 +42,22 @@ class LastingHold:
         self._gravity = gravity
         friction, sensors = robot.friction(robot.theta_nominal), robot.sensors
         self._friction = friction[:, :2].T
-        self._disagreement = friction[:, 0] + np.abs(friction[:, 3]) + sensors.effort_absolute_error
+        self._effort_error = friction[:, 0] + np.abs(friction[:, 3]) + sensors.effort_absolute_error
         self._sent: Array | None = None
         self._creep_speed = _CREEP_SPEED + sensors.velocity_error
         self._rest_speed = _REST_SPEED + sensors.velocity_error
         self._rate = min(_HOLD_RATE, _RATE_TIMES_PERIOD / period)
         self._latest: deque[Array] = deque(maxlen=max(5, round(_REST_SECONDS / period)))
         self._unmodelled, self._posture = np.zeros(robot.n), np.array(robot.home)
-        self._anchor: Array | None = None
+        self._target = np.array(robot.home)
         self._balance = np.zeros(robot.n)
         self._gravity_there = np.zeros(robot.n)
         self._inertia = np.ones(robot.n)
 
-    def note(self, state: ArmState, tau: Array) -> None:
-        """Takes in a cycle of the loop: the latest state and the whole torque that was commanded, (n,) [Nm]."""
+    def update(self, state: ArmState, tau: Array) -> None:
+        """Add a cycle: the latest state and the whole torque that was commanded, (n,) [Nm]."""
         if (np.abs(state.v) > self._rest_speed).any() or not self._is_obeyed(state.tau):
-            self._remember()
+            self._store_unmodelled()
             self._latest.clear()
         else:
             # A joint that still creeps is pushed against its friction, which must not go on once it is not watched.
@@ -73,13 +73,14 @@ class LastingHold:
         """
         if self._sent is None:
             return True
-        allowed = self._disagreement + self._robot.sensors.effort_relative_error * np.abs(effort)
+        allowed = self._effort_error + self._robot.sensors.effort_relative_error * np.abs(effort)
         return bool((np.abs(effort - self._sent) <= allowed).all())
 
-    def _remember(self) -> None:
-        """Keeps what the model lacks, as it was when the arm rested last: mostly what it carries."""
-        if self.settled is not None:
-            self._unmodelled = self.settled - self._gravity(self._posture)
+    def _store_unmodelled(self) -> None:
+        """Store what the model lacks, as it was when the arm rested last: mostly what it carries."""
+        settled = self.settled
+        if settled is not None:
+            self._unmodelled = settled - self._gravity(self._posture)
 
     @property
     def settled(self) -> Array | None:
@@ -87,27 +88,28 @@ class LastingHold:
         return np.mean(self._latest, axis=0) if len(self._latest) == self._latest.maxlen else None
 
     def start(self, q: Array) -> None:
-        """Begins to hold the arm at ``q`` (n,) [rad].
+        """Begin to hold the arm at ``q`` (n,) [rad].
 
         Where the arm has rested for a while, what balances it is the mean of the commands that held it there, whatever
         it carries. Else it is the model's gravity, with what it lacked where the arm rested last.
         """
         robot = self._robot
-        self._anchor, self._sent = np.array(q), None
+        self._target, self._sent = np.array(q), None
         self._gravity_there = self._gravity(q)
-        self._remember()
-        self._balance = self.settled if self.settled is not None else self._gravity_there + self._unmodelled
+        self._store_unmodelled()
+        settled = self.settled
+        self._balance = self._gravity_there + self._unmodelled if settled is None else settled
         inertia = np.diag(pin.crba(robot.pin_model, robot.pin_model.createData(), q))
         self._inertia = inertia + robot.friction(robot.theta_nominal)[:, 2]
         self._latest.clear()
 
     def torque(self, state: ArmState | None) -> Array:
-        """The whole torque that holds the arm, (n,) [Nm]; without a state (None) what balances it where it was held."""
+        """Return the whole torque that holds the arm, (n,) [Nm]; without a state what balances it where it was held."""
         limit = self._robot.limits.tau_max
         tau = self._balance
         if state is not None:
             rate = self._rate
-            pull = np.clip(self._anchor - state.q, -_LARGEST_PULL, _LARGEST_PULL)
+            pull = np.clip(self._target - state.q, -_LARGEST_PULL, _LARGEST_PULL)
             feedback = rate**2 * pull - 2.0 * rate * state.v
             tau = tau + self._gravity(state.q) - self._gravity_there + self._inertia * feedback
         return np.clip(tau, -limit, limit)

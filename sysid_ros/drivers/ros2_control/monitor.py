@@ -30,7 +30,7 @@ from sysid_ros.drivers.loop_types import (
 from sysid_ros.drivers.monitors import MeasurementCheck
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, OpenLink
-from sysid_ros.drivers.ros2_control.takeover import judge_gravity, watch_arm
+from sysid_ros.drivers.ros2_control.takeover import judge_gravity, measure_rest
 
 ONLY_MONITORED = "the arm is only monitored: this driver commands nothing, another controller moves the arm"
 """Why everything that would move the arm is refused."""
@@ -60,7 +60,7 @@ class MonitoredArm(Arm):
         self._link: JointLink | None = None
         self._stream: JointStream | None = None
         self._measured_period = settings.period
-        self._gravity_words = "not done"
+        self._gravity_result = "not done"
         self._closed_health: dict[str, object] = {}
         zero = np.zeros(robot.n)
         self._last = ArmState(0, np.array(robot.home), zero, zero, False)
@@ -76,9 +76,9 @@ class MonitoredArm(Arm):
             self._link = self._open_link()
         try:
             self._stream = JointStream(self._robot, self.settings, self._link)
-            watched = watch_arm(self._stream, self.settings, self._robot, self._link.states_name)
-            self._measured_period = watched.period
-            self._gravity_words = judge_gravity(watched, self._robot)
+            rest = measure_rest(self._stream, self.settings, self._robot, self._link.states_name)
+            self._measured_period = rest.period
+            self._gravity_result = judge_gravity(rest, self._robot)
         except Exception:
             self.close()
             raise
@@ -98,9 +98,9 @@ class MonitoredArm(Arm):
         return state
 
     @property
-    def silence(self) -> float:
+    def age(self) -> float:
         """Time since the last state [s]."""
-        return float("inf") if self._stream is None else self._stream.silence
+        return float("inf") if self._stream is None else self._stream.age
 
     def command(self, tau: Array) -> None:
         """Is never done.
@@ -128,7 +128,7 @@ class MonitoredArm(Arm):
             "connection": "monitoring only, nothing is commanded",
             **self._stream.health(),
             "measured period [s]": self._measured_period,
-            "static gravity check": self._gravity_words,
+            "static gravity check": self._gravity_result,
         }
 
 
@@ -173,7 +173,7 @@ class MonitorLoop:
         """Takes one state; None where none came."""
         state = self.arm.read()
         if not state.ok:
-            if self.arm.silence > self.arm.settings.session_timeout:
+            if self.arm.age > self.arm.settings.session_timeout:
                 self._judge(f"no joint states for {self.arm.settings.session_timeout:g} s")
             return None
         self._cycles += 1 + state.missed

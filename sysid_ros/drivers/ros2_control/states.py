@@ -31,7 +31,7 @@ class JointStates(NamedTuple):
         position: Positions in their order [rad]; empty for none. So are the others.
         velocity: Velocities [rad/s].
         effort: Efforts [Nm], with the sign of the arm.
-        alarm: Why the arm does not obey commands; empty where it does or does not say.
+        alarm: Why the arm does not obey commands; None where it does or does not say.
     """
 
     stamp_ns: int
@@ -39,7 +39,7 @@ class JointStates(NamedTuple):
     position: Sequence[float]
     velocity: Sequence[float] = ()
     effort: Sequence[float] = ()
-    alarm: str = ""
+    alarm: str | None = None
 
 
 class JointStatesUnusable(ArmError):
@@ -60,13 +60,13 @@ class Reading(NamedTuple):
     Attributes:
         stamp_ns: When it was measured [ns].
         q: Positions, unwrapped where the joint turns without end [rad].
-        v: Velocities [rad/s]; None where they are not asked for.
+        v: Velocities [rad/s]; NaN where they are not asked for.
         tau: Efforts in joint direction [Nm].
     """
 
     stamp_ns: int
     q: Array
-    v: Array | None
+    v: Array
     tau: Array
 
 
@@ -108,7 +108,8 @@ class JointReader:
         if states.stamp_ns <= 0:
             raise JointStatesUnusable("header.stamp is zero; the arm has to say when it measured")
         q = self._pick_finite("position", states, states.position)
-        v = self._pick_finite("velocity", states, states.velocity) if self._needs_velocity else None
+        needs_velocity = self._needs_velocity
+        v = self._pick_finite("velocity", states, states.velocity) if needs_velocity else np.full_like(q, np.nan)
         tau = self._sign * self._pick("effort", states, states.effort)
         return Reading(states.stamp_ns, self._unwrap(q), v, tau)
 
@@ -176,20 +177,20 @@ class JointLink(Protocol):
     def send(self, torque: Sequence[float], position: Sequence[float]) -> None:
         """Sends commands in the order of the controller's joints [Nm], [rad]; not every type has positions."""
 
-    def describe_silence(self) -> str:
-        """Who publishes states, for a message to people who hear none."""
+    def describe_timeout(self) -> str:
+        """Describe who publishes states, for the message of a timeout."""
 
-    def find_command_problem(self) -> str:
-        """Why commands would not arrive, or not only ours; empty where all is well."""
+    def find_command_problem(self) -> str | None:
+        """Return why commands would not arrive, or not only ours; None where all is well."""
 
     def ask_controller(self, timeout: float) -> ControllerInfo | None:
         """What the effort controller says of itself; None where it does not answer within ``timeout`` [s]."""
 
-    def switch(self, is_torque: bool, timeout: float) -> str:
-        """Lets the controller manager activate the effort controller, or the one that holds the arm.
+    def switch(self, is_torque: bool, timeout: float) -> str | None:
+        """Let the controller manager activate the effort controller, or the one that holds the arm.
 
         Returns:
-            Why it could not be done; empty if it was, or if there is no such controller to switch to.
+            Why it could not be done; None if it was, or if there is no such controller to switch to.
         """
 
     @property
@@ -219,7 +220,7 @@ class Arrival(Enum):
     RESTART = "restart"
 
 
-class StampWatch:
+class StampMonitor:
     """Judges one stamp after the other.
 
     Args:
@@ -282,7 +283,7 @@ def mean_period(stamps_ns: list[int]) -> float:
     Args:
         stamps_ns: At least two increasing stamps [ns].
     """
-    steps: Array = np.diff(np.array(stamps_ns, dtype=np.int64)) * 1e-9
+    steps = 1e-9 * np.diff(np.array(stamps_ns, dtype=np.int64)).astype(float)
     median = float(np.median(steps))
     return float(steps[steps < 1.5 * median].mean())
 
@@ -299,7 +300,7 @@ class Measured:
         missed: States missing just before it [-].
         gap: Time since the one before [s].
         is_exact: Whether its errors are within those of the sensor model.
-        alarm: Why the arm does not obey commands; empty where it does or does not say.
+        alarm: Why the arm does not obey commands; None where it does or does not say.
     """
 
     stamp_ns: int
@@ -309,7 +310,7 @@ class Measured:
     missed: int
     gap: float
     is_exact: bool
-    alarm: str
+    alarm: str | None
 
 
 class JointStream:
@@ -327,15 +328,15 @@ class JointStream:
 
     def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, link: JointLink):
         self._link = link
-        self._watch = StampWatch(settings.period)
+        self._stamps = StampMonitor(settings.period)
         is_computed = settings.velocity is VelocitySource.POSITIONS
         self._reader = JointReader(robot, not is_computed)
         plan = require_velocity_error(robot, settings.period) if is_computed else None
         self._velocity = None if plan is None else VelocityEstimate(plan, settings.period)
-        self._heard_at = link.now()
+        self._received_at = link.now()
         self._others = self._unusable = 0
         self._longest = 0.0
-        self.problem = ""
+        self.problem: str | None = None
 
     @property
     def now(self) -> float:
@@ -343,14 +344,14 @@ class JointStream:
         return self._link.now()
 
     @property
-    def silence(self) -> float:
+    def age(self) -> float:
         """Time since the last new state, or since the beginning [s]."""
-        return self._link.now() - self._heard_at
+        return self._link.now() - self._received_at
 
     @property
     def missing_share(self) -> float:
         """Share of the states of the last second that are missing [-]."""
-        return self._watch.missing_share
+        return self._stamps.missing_share
 
     def next(self, timeout: float) -> Measured | None:
         """The next new state, after waiting for at most ``timeout`` [s]; None if there was none."""
@@ -362,18 +363,18 @@ class JointStream:
                 return measured
         return None
 
-    def describe_silence(self) -> str:
-        """What was heard instead of usable states."""
-        heard = []
+    def describe_timeout(self) -> str:
+        """Describe what came instead of usable states."""
+        received = []
         if self._unusable:
-            heard.append(f"{self._unusable} unusable messages, the last one: {self.problem}")
+            received.append(f"{self._unusable} unusable messages, the last one: {self.problem}")
         if self._others:
-            heard.append(f"{self._others} messages about other joints")
-        return "; ".join(heard) or self._link.describe_silence()
+            received.append(f"{self._others} messages about other joints")
+        return "; ".join(received) or self._link.describe_timeout()
 
     def health(self) -> dict[str, object]:
         """Counters for diagnostics."""
-        counts = self._watch.counts
+        counts = self._stamps.counts
         return {
             "joint states": self._link.states_name,
             "states received": counts["new"] + counts["restart"],
@@ -399,18 +400,18 @@ class JointStream:
             self._unusable += 1
             self.problem = error.reason
             return None
-        arrival = self._watch.judge(reading.stamp_ns)
+        arrival = self._stamps.judge(reading.stamp_ns)
         is_new = arrival in (Arrival.NEW, Arrival.RESTART)
         return self._measured(reading, states.alarm, arrival) if is_new else None
 
-    def _measured(self, reading: Reading, alarm: str, arrival: Arrival) -> Measured:
+    def _measured(self, reading: Reading, alarm: str | None, arrival: Arrival) -> Measured:
         now = self._link.now()
-        self._longest = max(self._longest, now - self._heard_at)
-        self._heard_at = now
-        watch, velocity, v, is_exact = self._watch, self._velocity, reading.v, True
+        self._longest = max(self._longest, now - self._received_at)
+        self._received_at = now
+        stamps, velocity, v, is_exact = self._stamps, self._velocity, reading.v, True
         if velocity is not None:
             if arrival is Arrival.RESTART:
                 velocity.reset()
             v = velocity.update(reading.stamp_ns, reading.q, is_next=arrival is not Arrival.RESTART)
             is_exact = velocity.is_exact
-        return Measured(reading.stamp_ns, reading.q, v, reading.tau, watch.missed, watch.gap, is_exact, alarm)
+        return Measured(reading.stamp_ns, reading.q, v, reading.tau, stamps.missed, stamps.gap, is_exact, alarm)

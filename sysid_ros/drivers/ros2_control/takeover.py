@@ -62,7 +62,7 @@ _ASK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Watched:
+class RestMeasurement:
     """What was measured before anything is commanded.
 
     Attributes:
@@ -78,14 +78,14 @@ class Watched:
     period: float
 
 
-def watch_arm(
+def measure_rest(
     stream: JointStream,
     settings: Ros2ControlSettings,
     robot: RobotModel,
     name: str,
     on_state: Callable[[Measured], None] = lambda _: None,
-) -> Watched:
-    """Listens to the arm for a while; again where states were missing, as while other programs start.
+) -> RestMeasurement:
+    """Measure the arm for a while; again where states were missing, as while other programs start.
 
     Args:
         stream: Its states.
@@ -95,24 +95,24 @@ def watch_arm(
         on_state: Called with every state.
 
     Raises:
-        TakeoverRefused: It is silent, says too little, or too slowly.
+        TakeoverRefused: No states come, or not what is needed, or not at the rate that is set.
     """
     deadline = stream.now + settings.connect_timeout
     while True:
         try:
-            return _watch_once(stream, settings, robot, name, on_state)
+            return _measure_once(stream, settings, robot, name, on_state)
         except StatesMissing:
             if stream.now > deadline:
                 raise
 
 
-def _watch_once(
+def _measure_once(
     stream: JointStream,
     settings: Ros2ControlSettings,
     robot: RobotModel,
     name: str,
     on_state: Callable[[Measured], None],
-) -> Watched:
+) -> RestMeasurement:
     count = max(20, round(settings.rest_time / settings.period))
     states: list[Measured] = []
     while len(states) < count:
@@ -120,30 +120,30 @@ def _watch_once(
         if state is not None:
             states.append(state)
             on_state(state)
-        elif stream.silence > settings.connect_timeout:
+        elif stream.age > settings.connect_timeout:
             raise TakeoverRefused(
-                f"{name}: {len(states)} of {count} states came before {settings.connect_timeout:g} s of silence "
-                f"({stream.describe_silence()})"
+                f"{name}: {len(states)} of {count} states came, then none for {settings.connect_timeout:g} s "
+                f"({stream.describe_timeout()})"
             )
     _require_efforts(robot, np.array([state.tau for state in states]))
     period = require_rate([state.stamp_ns for state in states], settings, name)
     q = np.array([state.q for state in states])
     tau = np.mean([state.tau for state in states], axis=0)
-    return Watched(q.mean(axis=0), tau, np.ptp(q, axis=0), period)
+    return RestMeasurement(q.mean(axis=0), tau, np.ptp(q, axis=0), period)
 
 
-def require_rest(watched: Watched, robot: RobotModel, seconds: float) -> None:
+def require_rest(rest: RestMeasurement, robot: RobotModel, seconds: float) -> None:
     """Refuses an arm that moves.
 
     Raises:
         TakeoverRefused: Which joint, by how much.
     """
-    motion = find_motion(robot, watched.spread, seconds)
+    motion = find_motion(robot, rest.spread, seconds)
     if motion is not None:
         raise TakeoverRefused(f"{motion}; it must rest, held by its own controller or brakes")
 
 
-def judge_gravity(watched: Watched, robot: RobotModel) -> str:
+def judge_gravity(rest: RestMeasurement, robot: RobotModel) -> str:
     """What the static gravity check says of an arm that nobody is going to command.
 
     Returns:
@@ -152,10 +152,10 @@ def judge_gravity(watched: Watched, robot: RobotModel) -> str:
     Raises:
         GravityCheckFailed: The arm rests, and efforts and model contradict each other: bounds would be wrong.
     """
-    if find_motion(robot, watched.spread, 0.0) is not None:
+    if find_motion(robot, rest.spread, 0.0) is not None:
         return "not done, the arm moves"
     try:
-        check_gravity(robot, watched.q, watched.tau)
+        check_gravity(robot, rest.q, rest.tau)
     except GravityCheckFailed as failed:
         if failed.is_contradiction:
             raise
@@ -179,7 +179,7 @@ def require_listener(link: JointLink, settings: Ros2ControlSettings) -> None:
         TakeoverRefused: Nobody listens, or somebody else commands too.
     """
     deadline = time.monotonic() + settings.connect_timeout
-    while problem := link.find_command_problem():
+    while (problem := link.find_command_problem()) is not None:
         if time.monotonic() > deadline:
             raise TakeoverRefused(problem)
         time.sleep(0.02)

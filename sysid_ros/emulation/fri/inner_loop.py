@@ -96,7 +96,7 @@ class InnerLoop:
 
     def __init__(self, arm: EmulatedArm, load: Array | None = None, settings: InnerLoopSettings | None = None):
         robot = arm.robot
-        self.arm, self.settings = arm, settings or InnerLoopSettings()
+        self.arm, self.load, self.settings = arm, load, settings or InnerLoopSettings()
         self._model = ArmDynamics(robot, robot.theta_nominal, load)
         self._pin_data = robot.pin_model.createData()
         self._flange = robot.pin_model.getFrameId(robot.flange_frame)
@@ -111,7 +111,7 @@ class InnerLoop:
         arm = self.arm
         v_before = arm.v
         applied = np.zeros(arm.robot.n) if overlay.tau is None else np.array(overlay.tau)
-        measured = arm.measure(arm.advance(lambda q, v: self._torque(q, v, overlay, applied), cycles))
+        measured = arm.measure(arm.advance(lambda q, v: arm.clip(self._torque(q, v, overlay, applied)), cycles))
         acceleration = (arm.v - v_before) / (cycles * PERIOD)
         effort = arm.settings.measured_sign * measured.tau
         return LbrState(measured, self._model.torque(arm.q, arm.v, acceleration) - effort, applied)

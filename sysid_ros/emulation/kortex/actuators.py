@@ -115,7 +115,7 @@ class Actuators:
         arm = self.arm
 
         def torque(q: Array, v: Array) -> Array:
-            commanded = arm.settings.command_sign * tau
+            commanded = arm.settings.command_sign * arm.clip(tau)
             return commanded if is_torque.all() else np.where(is_torque, commanded, arm.holding_torque(q, v, q_hold))
 
         return arm.measure(arm.advance(torque))

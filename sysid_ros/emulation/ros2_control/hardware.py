@@ -92,7 +92,7 @@ class EmulatedHardware:
         self._held = arm.q
 
     def _advance(self, torque: Callable[[Array, Array], Array]) -> None:
-        self._effort = self.arm.advance(torque, self.settings.steps)
+        self._effort = self.arm.advance(lambda q, v: self.arm.clip(torque(q, v)), self.settings.steps)
 
     def _added(self, q: Array, v: Array) -> Array:
         if self.settings.torque_command is TorqueCommand.OVERLAY:

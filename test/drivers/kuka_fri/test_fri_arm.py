@@ -69,14 +69,14 @@ def test_the_torque_commanded_is_the_torque_that_acts(port, setup):
     """What the loop calls the whole torque reaches the joints as just that, after the controller has added its own."""
     compensation = Compensation.MODEL if setup is TorqueSetup.OVERLAY else Compensation.NONE
     controller = make_controller(plant=QUIET, inner=InnerLoopSettings(compensation=compensation), load="1.0")
-    load = controller.arm._load
+    load = controller.inner.load
     acted = []
-    inner = controller.arm._inner_torque
+    inner = controller.inner._torque
     with RunningEmulator(controller, port):
         arm = make_arm(port, setup=setup, controller_load=load)
         arm.connect()
         state = arm.read()
-        controller.arm._inner_torque = lambda *a: (acted.append(inner(*a)), acted[-1])[1]
+        controller.inner._torque = lambda *a: (acted.append(inner(*a)), acted[-1])[1]
         sent = []
         for k in range(50):
             sent.append(state.tau + 0.2 * np.sin(0.3 * k))

@@ -30,7 +30,7 @@ def test_friction_is_compensated_as_the_choice_says_in_every_joint(kind):
     """Four joints move through zero, and rest there at first. The measured position that is sent is a cycle old."""
     controller = make_controller(inner=InnerLoopSettings(friction_compensation=1.0), payload="0.6")
     arm, rows = controller.arm, []
-    inner = arm._inner_torque
+    inner = controller.inner._torque
 
     def watch(q, v, overlay, applied):
         torque = inner(q, v, overlay, applied)
@@ -40,7 +40,7 @@ def test_friction_is_compensated_as_the_choice_says_in_every_joint(kind):
 
     loop = connected(Memory(controller), position=kind)
     run(loop, 0.2)  # until the position sent is where it is to be
-    arm._inner_torque = watch
+    controller.inner._torque = watch
     for direction in (0.0, 0.3, -0.3):
         start_move(loop, direction)
         run(loop, 0.9)

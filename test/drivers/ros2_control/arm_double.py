@@ -32,9 +32,9 @@ class PlantLink:
         self.controller = ForwardController(robot, joints)
         self.motion = None
         self.told = ControllerInfo(self.controller.joints)
-        self.command_problem = ""
+        self.command_problem = None
         self.has_hold_controller = False
-        self.switch_problem = ""
+        self.switch_problem = None
         self.is_torque = True
         self.switches, self.complaints, self.sent, self.queue = [], [], [], []
         self.is_closed = False
@@ -73,7 +73,7 @@ class PlantLink:
         if complaint:
             self.complaints.append(complaint)
 
-    def describe_silence(self):
+    def describe_timeout(self):
         return "nobody publishes /joint_states"
 
     def find_command_problem(self):

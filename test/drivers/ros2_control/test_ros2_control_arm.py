@@ -80,7 +80,7 @@ def refusal(robot, link, **changes):
 @pytest.mark.parametrize(
     ("faults", "words"),
     [
-        ({"is_silent": True}, "0 of 50 states came before 0.3 s of silence (nobody publishes /joint_states)"),
+        ({"is_silent": True}, "0 of 50 states came, then none for 0.3 s (nobody publishes /joint_states)"),
         ({"renamed": ("joint_2",)}, "joints joint_2 are missing; it names joint_1, joint_2_renamed"),
         ({"left_out": ("effort",)}, "effort has 0 entries for 7 joints"),
         ({"not_measured": ("effort",)}, "the effort of joint_1 is not a number; without measured efforts"),

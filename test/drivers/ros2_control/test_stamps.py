@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.states import Arrival, StampWatch, mean_period
+from sysid_ros.drivers.ros2_control.states import Arrival, StampMonitor, mean_period
 from sysid_ros.drivers.ros2_control.takeover import require_rate
 from sysid_ros.drivers.takeover import TakeoverRefused
 
@@ -17,7 +17,7 @@ def judge(watch, *milliseconds):
 
 
 def test_duplicates_and_late_ones_are_not_new():
-    watch = StampWatch(0.001)
+    watch = StampMonitor(0.001)
     assert judge(watch, 0, 1, 1, 2, 1.5, 0, 3) == [
         Arrival.NEW, Arrival.NEW, Arrival.REPEATED, Arrival.NEW, Arrival.LATE, Arrival.LATE, Arrival.NEW,
     ]  # fmt: skip
@@ -25,7 +25,7 @@ def test_duplicates_and_late_ones_are_not_new():
 
 
 def test_gaps_are_counted_in_states():
-    watch = StampWatch(0.001)
+    watch = StampMonitor(0.001)
     judge(watch, 0, 1)
     assert watch.missed == 0
     judge(watch, 2.4)  # jitter
@@ -38,7 +38,7 @@ def test_gaps_are_counted_in_states():
 
 
 def test_the_share_is_of_the_last_second():
-    watch = StampWatch(0.01)
+    watch = StampMonitor(0.01)
     judge(watch, 0, *range(100, 200, 10))
     assert watch.missing_share > 0.4
     judge(watch, *range(200, 1300, 10))
@@ -46,7 +46,7 @@ def test_the_share_is_of_the_last_second():
 
 
 def test_a_clock_set_back_is_believed_after_three_states():
-    watch = StampWatch(0.001)
+    watch = StampMonitor(0.001)
     judge(watch, 10000, 10001)
     assert judge(watch, 0, 1, 1, 2, 3) == [
         Arrival.LATE, Arrival.LATE, Arrival.LATE, Arrival.RESTART, Arrival.NEW,
@@ -55,7 +55,7 @@ def test_a_clock_set_back_is_believed_after_three_states():
 
 
 def test_one_old_state_is_no_clock_set_back():
-    watch = StampWatch(0.001)
+    watch = StampMonitor(0.001)
     arrivals = judge(watch, 10000, 0, 10001, 1, 10002, 2, 10003)
     assert Arrival.RESTART not in arrivals
 
