@@ -26,7 +26,6 @@ MARKERS = {
     "test/test_processes.py": "pure",
     "test/test_suite.py": "realtime",
     "test/emulation/relays/*": "realtime",
-    "test/drivers/test_call_queue.py": "realtime",
     "test/drivers/test_loop_process.py": "realtime",
     "test/drivers/*/test_*_process.py": "realtime",
     "test/drivers/kinova_kortex/test_kortex_frame.py": "pure",

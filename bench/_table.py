@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 # The benchmarks measure the checkout they lie in, installed or not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+listeners: list[Callable[[dict], None]] = []
+"""Called with every table that is printed; bench/record.py keeps them."""
 
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
@@ -44,7 +48,10 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
     """Prints what :func:`format_table` returns, with an empty line after it."""
+    rows = [list(row) for row in rows]
     print(format_table(columns, rows, title) + "\n", flush=True)
+    for listener in listeners:
+        listener({"columns": list(columns), "rows": rows, "title": title})
 
 
 def describe_machine() -> str:

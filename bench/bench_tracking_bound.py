@@ -1,7 +1,7 @@
 """How large the tracking bound is, and how long it takes.
 
 Run: ``python bench/bench_tracking_bound.py [--robot kinova_gen3_2f85]``. Targets: at most 1 deg, and 0.25 s of one core
-for a plan of 3 s. What the rows are compared with is in docs/control.md.
+for a plan of 3 s. What the rows are compared with is in docs/theory/tracking_bound.md.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_launch_arguments_and_options_have_descriptions():
 
 @pytest.mark.parametrize("name", [process.executable for process in (*IDENTIFY, *EMULATED)] + ["sysid_identify"])
 def test_every_executable_is_in_the_documentation(name):
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     assert any(re.search(rf"\b{name}\b", page.read_text()) for page in pages)
 
 

@@ -64,7 +64,9 @@ def build_parser() -> argparse.ArgumentParser:
         default="as_modelled",
         help="what bodies without mass in a URDF are: frames, or bodies of unknown inertia (default %(default)s)",
     )
-    parser.add_argument("--rotors", type=Path, help="YAML with the rotors of the motors, see docs/identifiability.md")
+    parser.add_argument(
+        "--rotors", type=Path, help="YAML with the rotors of the motors, see docs/theory/identifiability.md"
+    )
     parser.add_argument(
         "--measured", choices=MEASURED, default="generalized_forces", help="what is measured (default %(default)s)"
     )

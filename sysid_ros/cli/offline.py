@@ -159,7 +159,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sysid_offline", description="Identifies a payload from a recording (.mcap of this suite, .csv or .npz)."
     )
-    parser.add_argument("file", help="the recording; forms are described in docs/outputs.md")
+    parser.add_argument("file", help="the recording; forms are described in docs/reference/files.md")
     parser.add_argument(
         "--model", required=True, help=f"the arm: one of {', '.join(available_robots())}, or a settings file"
     )

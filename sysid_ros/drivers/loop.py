@@ -1,7 +1,7 @@
 """The torque loop: reads the arm, guards it, and commands the controller's torque, once per cycle.
 
 It knows neither ROS nor a wall clock: whoever calls :meth:`ControlLoop.step` paces it. What the arm does in each mode
-and on each fault is the table in docs/drivers.md. All methods belong to one thread.
+and on each fault is the table in docs/reference/torque_loop.md. All methods belong to one thread.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ CHECKED = (
     "torque limits in stops along the path, begun at any time, if errors grow there no more than is allowed for, which "
     "is measured, not proven",
 )
-NOT_CHECKED = ("what docs/planning.md names as assumptions",)
+NOT_CHECKED = ("what docs/theory/certificates.md names as assumptions",)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ STOP_ERRORS = 1.75
 """How much larger position and velocity errors may be in a stop along the path than on it [-].
 
 This, :func:`stop_velocity_errors` and :func:`stop_torque_growths` are above what was found proving the bounds of many
-stops (docs/planning.md). :class:`~sysid_ros.core.certification.recheck.BoundRechecker` proves those of a plan at
-chosen times.
+stops (docs/theory/certificates.md). :class:`~sysid_ros.core.certification.recheck.BoundRechecker` proves those of
+a plan at chosen times.
 """
 
 

@@ -71,7 +71,7 @@ def verify(
     scene: Scene | None = None,
     settings: VerifierSettings | None = None,
 ) -> Verification:
-    """Proves that a plan is safe; docs/planning.md says what that means and why it holds.
+    """Proves that a plan is safe; docs/theory/certificates.md says what that means and why it holds.
 
     Args:
         robot: The arm.

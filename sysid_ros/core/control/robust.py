@@ -6,7 +6,7 @@ With ``e = q_d - q``, ``r = de + K e``, ``v_a = v_d + K e``, ``a_a = a_d + K de`
 
 where ``H_0`` is the nominal inertia and ``eta`` learns what is constant in the model error. As the robust term is
 shaped by the same inertia as the acceleration, all of it is one evaluation with the acceleration ``a_a + c r + eta``.
-What is proven about it is in docs/control.md and computed by :mod:`tracking_bound`.
+What is proven about it is in docs/theory/tracking_bound.md and computed by :mod:`tracking_bound`.
 
 Source: SAFE-ID section V-A, design section 7; the robust term and its bound are our own.
 """

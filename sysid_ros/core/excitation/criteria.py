@@ -84,7 +84,7 @@ class BoundsCriterion:
     error E and each parameter with its radius as standard deviation:
     ``M = [Y B]^T diag(E)^-2 [Y B] + diag(radius)^-2``. The width of payload parameter i is taken as
     ``sqrt((M^-1)_ii)``; the robot parameters are shared by all rows, as in the bounds. It ranks plans as the guaranteed
-    widths of a linear program do (see docs/planning.md).
+    widths of a linear program do (see docs/theory/certificates.md).
 
     Args:
         errors: What is unknown.

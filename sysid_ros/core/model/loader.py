@@ -1,4 +1,4 @@
-"""Loads a robot: a URDF plus the settings of ``config/<name>.yaml`` (docs/robots.md describes them)."""
+"""Loads a robot: a URDF plus the settings of ``config/<name>.yaml`` (docs/reference/robots.md describes them)."""
 
 from __future__ import annotations
 

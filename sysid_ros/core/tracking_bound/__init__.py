@@ -1,6 +1,6 @@
 """Proven bounds of the tracking error.
 
-The modules follow the steps of the proof in docs/control.md:
+The modules follow the steps of the proof in docs/theory/tracking_bound.md:
 
 1. error dynamics: :mod:`disturbance`, :mod:`model_terms`, :mod:`inertia_columns`;
 2. payload set and inertia ratio: :mod:`uncertainty`, :mod:`inertia_ratio`;

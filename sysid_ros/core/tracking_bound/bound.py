@@ -2,7 +2,7 @@
 
 An invariant tube, one that the map of :mod:`tube` takes into itself, contains the errors of every arm in the boxes
 (step 5 of the proof); the history of a bound carries it over to the next motion (step 7). Assumptions and proof are in
-docs/control.md.
+docs/theory/tracking_bound.md.
 """
 
 from __future__ import annotations

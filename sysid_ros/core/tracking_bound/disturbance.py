@@ -148,7 +148,7 @@ class ResidualDisturbance:
 
     Its norm is at most ``constant + (position + position_velocity |de| + position_acceleration |dde|) |e| +
     (velocity + velocity_squared |de|) |de| + acceleration |dde| + (feedback + feedback_velocity |de|) |f|``, each
-    factor (S,). The table in docs/control.md, "Error dynamics", has the terms one by one.
+    factor (S,). The table in docs/theory/tracking_bound.md, "Error dynamics", has the terms one by one.
     """
 
     constant: Array

@@ -10,7 +10,7 @@ delay and integral are exact. Where the velocity is the difference of the last t
 of the last two ``e`` over the period, which is exact, too: then only errors of positions enter.
 An error is the convolution of the disturbance with the impulse response g_E of its loop. Kernels are magnitudes of
 these responses, summed over bins of age: of the middle of their range over all loops, of half that range, and the
-largest of all. Source: docs/control.md, "The sampled closed-loop response".
+largest of all. Source: docs/theory/tracking_bound.md, "The sampled closed-loop response".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Each output y (position, velocity or feedback) of joint j at any time is at most
 
 with the kernels of :mod:`loop_response`: the centre of the responses acts joint by joint, and only the deviation of the
 true inertia from it couples the joints. A tube that the map takes into itself is invariant. The proof is in
-docs/control.md, "Theorem" and "Torque".
+docs/theory/tracking_bound.md, "Theorem" and "Torque".
 """
 
 from __future__ import annotations

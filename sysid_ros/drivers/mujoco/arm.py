@@ -39,7 +39,7 @@ class MujocoSettings:
 
     Attributes:
         period: Duration of a cycle [s].
-        substeps: Runge-Kutta steps per cycle; see the accuracy table in docs/drivers.md before taking fewer than 2.
+        substeps: Runge-Kutta steps per cycle; docs/measurements/earlier.md has their accuracy.
         noise: How the sensors use their allowed errors.
         seed: Seed of the sensor errors and dropped cycles.
         brake_torque_factor: Torque of the holding brakes over the torque limit [-].

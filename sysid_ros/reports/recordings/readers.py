@@ -1,7 +1,7 @@
 """Reads recorded samples: recordings of this suite (MCAP), and CSV or NPZ files with a small header.
 
-The file forms are described in docs/outputs.md. Whatever a file holds, it leaves here in SI units, in the robot's joint
-order and with every fault named.
+docs/reference/files.md describes the file forms. Whatever a file holds, it leaves here in SI units, in the robot's
+joint order and with every fault named.
 """
 
 from __future__ import annotations

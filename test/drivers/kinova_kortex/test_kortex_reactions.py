@@ -1,4 +1,4 @@
-"""What the Gen3 and its driver do when something goes wrong, as the table of docs/hardware.md says; without sockets."""
+"""What Gen3 and driver do when something goes wrong: the table of docs/howto/kinova_gen3.md, without sockets."""
 
 import numpy as np
 import pytest

@@ -2,7 +2,7 @@
 
 It comes from linear programmes over all unknowns. Only the dual solution counts: each row of multipliers is a row of a
 matrix L for :func:`~.left_inverse.bound_with`, which is rigorous for any numbers; there is one for the lower and one
-for the upper bound of each objective. docs/bounds.md has the proof.
+for the upper bound of each objective. docs/theory/bounds.md has the proof.
 """
 
 from __future__ import annotations

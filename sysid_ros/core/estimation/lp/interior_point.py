@@ -3,7 +3,8 @@
     minimise and maximise  c z   subject to   A z = r,  -1 <= z <= 1      for several c
 
 Mehrotra's predictor-corrector method. All programmes advance together, so that a step is few operations on arrays, and
-those that are solved drop out. The result only guides the choice of bounds and need not be exact, see docs/bounds.md.
+those that are solved drop out. The result only guides the choice of bounds, so it need not be exact
+(docs/theory/bounds.md).
 
 Source: S. Mehrotra, On the implementation of a primal-dual interior point method, SIAM J. Optim. 2 (1992).
 """

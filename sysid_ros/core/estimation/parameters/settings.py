@@ -25,7 +25,7 @@ ERROR_TERMS = (
     "gravity",
     "rounding",
 )
-"""Terms of the error budget of a row, in the order of its columns (docs/bounds.md derives them)."""
+"""Terms of the error budget of a row, in the order of its columns (docs/theory/bounds.md derives them)."""
 
 _RANGES = {
     "body_mass": (1e-3, 1000.0, "kg"),

@@ -1,6 +1,7 @@
 """The error budget of a window: integrals of torque and friction, derivative bounds, and the terms they lead to.
 
-docs/bounds.md derives every term. Each holds for all parameters in their box and all errors the sensors guarantee.
+docs/theory/bounds.md derives every term. Each holds for all parameters in their box and all errors that the sensors
+guarantee.
 """
 
 from __future__ import annotations

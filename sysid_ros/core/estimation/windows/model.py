@@ -5,8 +5,8 @@ The bounds on second derivatives of momentum and force hold for every parameter 
 With ``u_j(x)`` the velocity of a point x per unit speed of joint j, ``H_jk`` is the integral of ``u_j . u_k`` over the
 mass. Turning joint l maps ``u_j`` to ``z x u_max(l, j)`` with a unit vector z, so every derivative of ``u_j`` is again
 affine in x, with a lever no longer than that of joint ``max(l, m, .., j)``, and a table of products of levers
-bounds all derivatives. docs/bounds.md gives the proof. These bounds enter only remainders, so that it does not matter
-if they are several times too large.
+bounds all derivatives. docs/theory/bounds.md gives the proof. These bounds enter only remainders, so that it does
+not matter if they are several times too large.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The README's library example, run as it is printed."""
+"""The example of the library tutorial, run as it is printed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "tutorial" / "library.md"
 
 
 def test_the_library_example_runs_as_printed(tmp_path, monkeypatch, capsys):
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(example.splitlines()) <= 20
     write_samples(tmp_path / "samples.npz")
     monkeypatch.chdir(tmp_path)
-    exec(compile(example, "README.md", "exec"), {})
+    exec(compile(example, "library.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:10]] == "m mcx mcy mcz Ixx Ixy Iyy Ixz Iyz Izz".split()
     value, lower, upper = (float(text) for text in re.findall(r"-?\d+\.\d+", lines[0]))

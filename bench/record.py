@@ -1,0 +1,117 @@
+"""Runs a benchmark and writes what it printed as a page of the documentation.
+
+    python bench/record.py bench_regressors [arguments of the benchmark]
+
+The tables go to docs/measurements/<name>.json, with date, commit, machine, load and command, and the page
+docs/measurements/<name>.md is made from that file. ``python bench/record.py --render`` makes all pages again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import runpy
+import subprocess
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import _table
+
+BENCH = Path(__file__).resolve().parent
+PAGES = BENCH.parent / "docs" / "measurements"
+
+
+class Tee(io.TextIOBase):
+    """Passes text on and keeps the lines."""
+
+    def __init__(self, stream) -> None:
+        self._stream = stream
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return self._stream.write(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def measure(script: str, arguments: list[str]) -> dict:
+    """Run a benchmark and return its tables with everything that is needed to judge them."""
+    path = BENCH / f"{script}.py"
+    load, began = os.getloadavg()[0], time.monotonic()
+    tables: list[dict] = []
+    _table.listeners.append(tables.append)
+    sys.argv = [str(path), *arguments]
+    tee = Tee(sys.stdout)
+    with contextlib.redirect_stdout(tee):
+        namespace = runpy.run_path(str(path), run_name="__main__")
+    printed = "\n".join(_table.format_table(**table) for table in tables).splitlines()
+    notes = [line for line in tee.text.splitlines() if line and line not in printed and not _is_machine(line)]
+    return {
+        "benchmark": script,
+        "summary": (namespace["__doc__"] or "").strip().split("\n\n")[0].replace("\n", " "),
+        "command": " ".join(["python", f"bench/{script}.py", *arguments]),
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": _commit(),
+        "machine": _table.describe_machine(),
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "seconds": round(time.monotonic() - began),
+        "tables": tables,
+        "notes": notes,
+    }
+
+
+def render(data: dict) -> str:
+    """Return the page of a measurement."""
+    name = data["benchmark"].removeprefix("bench_").replace("_", " ")
+    before, after = data["load"]
+    parts = [f"# {name[0].upper()}{name[1:]}", data["summary"]]
+    parts += [_table.format_table(**table) for table in data["tables"]]
+    parts += ["\n".join(f"    {line}" for line in data["notes"])] if data["notes"] else []
+    parts += [
+        f"`{data['command']}`, {data['date']}, commit `{data['commit']}`, {data['seconds']} s. "
+        f"{data['machine']}; load {before} before and {after} after.",
+        f"<!-- Made by bench/record.py from {page_name(data)}.json; run it again to change this page. -->",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def page_name(data: dict) -> str:
+    """Return the name of a measurement's files, without suffix."""
+    return data["benchmark"].removeprefix("bench_")
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=BENCH, capture_output=True, text=True, check=True).stdout.strip()
+
+    changed = git(
+        "status", "--porcelain", "--untracked-files=no", "--", "../sysid_ros", "../bench", "../config", "../urdf"
+    )
+    return git("rev-parse", "--short", "HEAD") + (" with local changes" if changed else "")
+
+
+def _is_machine(line: str) -> bool:
+    return _table.describe_machine() in line
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--render"]:
+        for path in PAGES.glob("*.json"):
+            path.with_suffix(".md").write_text(render(json.loads(path.read_text())))
+        return
+    if len(sys.argv) < 2 or not (BENCH / f"{sys.argv[1]}.py").is_file():
+        raise SystemExit(__doc__)
+    data = json.loads(json.dumps(measure(sys.argv[1], sys.argv[2:]), default=float))
+    PAGES.mkdir(exist_ok=True)
+    (PAGES / f"{page_name(data)}.json").write_text(json.dumps(data, indent=1) + "\n")
+    (PAGES / f"{page_name(data)}.md").write_text(render(data))
+
+
+if __name__ == "__main__":
+    main()
