@@ -222,7 +222,7 @@ def streaming_rows(robot, method: str, seconds: float) -> list[list[object]]:  #
             (renewals if len(updates) > known else plain).append(spent)
             known = len(updates)
         stamps += round((SECONDS + 0.001) * 1e9)
-    stored = sum(len(rows) for rows in estimator._rows)
+    stored = sum(len(rows) for rows in estimator.stored_windows)
     share = 1.5e3 * (sum(plain) + sum(renewals)) / (1e-6 * stamps)
     name = f"{settings.update_windows * settings.window_duration:g} s"
     return [

@@ -187,6 +187,11 @@ class StreamingEstimator:
         return self._unknowns.target
 
     @property
+    def stored_windows(self) -> list[Rows]:
+        """Rows behind the bounds: compacted ones, then those of each later window."""
+        return list(self._bounds.rows)
+
+    @property
     def nuisance_radius(self) -> Array:
         """Radii of the nuisance parameters, which all rows share, (M,)."""
         return self._unknowns.radius

@@ -221,7 +221,7 @@ class TestAllBodies:
         settings = dataclasses.replace(ALL, max_windows=20, window_duration=0.05, update_windows=10)
         truth, block = simulate(robot, tools, settings, np.random.default_rng(9), 2.1)
         sizes = []
-        estimator = StreamingEstimator(robot, settings, on_update=lambda _: sizes.append(len(estimator._bounds.rows)))
+        estimator = StreamingEstimator(robot, settings, on_update=lambda _: sizes.append(len(estimator.stored_windows)))
         estimator.add(block)
         estimate = estimator.estimate()
         assert estimate.contains(truth) and estimate.combinations.contains(truth)

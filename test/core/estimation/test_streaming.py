@@ -231,7 +231,7 @@ def test_long_streams_stay_bounded_and_keep_the_truth(robot, tools, dumbbell):
     sizes, widths = [], []
     for repeat in range(5):  # the robot goes through the same motion again and again
         estimator.add(later(block, 1.501 * repeat, 1501 * repeat))
-        sizes.append(sum(len(rows) for rows in estimator._bounds.rows))
+        sizes.append(sum(len(rows) for rows in estimator.stored_windows))
         estimate = estimator.estimate()
         widths.append(estimate.radius)
         assert estimate.contains(dumbbell)

@@ -78,7 +78,7 @@ def compute_bounds(
         settings: Method and its settings.
         start: Log-Cholesky coordinates of a plausible target, (10,), for methods that need a fit.
         warm_start: From earlier bounds of the first of the rows, or None.
-        active: The objectives that ``set_membership`` solves anew, (K,); the others keep the bounds that the warm start
+        active: Objectives that ``set_membership`` solves again, (K,); the others keep the bounds that the warm start
             proves. None: all.
 
     Raises:

@@ -28,9 +28,9 @@ _LARGE_CHANGE = 0.05
 
 
 class ActiveObjectives:
-    """Selects the objectives that an update solves anew: those that still shrink, and the others in turns.
+    """Selects the objectives that an update solves again: those that still shrink, and the others in turns.
 
-    A range that is not solved anew still holds, since new data only exclude targets. It may be a little wider than all
+    A range that is not solved again still holds, since new data only exclude targets. It may be a little wider than all
     data allow, for two updates at most.
 
     Args:
@@ -69,7 +69,7 @@ class BoundUpdate:
     Attributes:
         rows: All rows.
         problem: The same, centred.
-        active: Objectives that were solved anew, (K,).
+        active: Objectives that were solved again, (K,).
         bounds: Bounds of the objectives from these rows.
         known: The bounds so far, narrowed; None where the rows are infeasible.
     """

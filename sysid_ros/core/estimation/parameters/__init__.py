@@ -1,1 +1,1 @@
-"""What is estimated, what is known of it beforehand, and the result."""
+"""Settings, target and nuisance parameters of an estimation, bounds of the parameters, and the result."""

@@ -189,7 +189,7 @@ def tighten_to_shape(box: Box, shape: PayloadShape) -> Box | None:
 
     Args:
         box: Box of the ten parameters.
-        shape: What is known of the payload as an object, in the same frame.
+        shape: Known shape of the payload as an object, in the same frame.
     """
     lower, upper = box.lower.copy(), box.upper.copy()
     mass_low, mass_high = max(float(lower[0]), 0.0), float(upper[0])

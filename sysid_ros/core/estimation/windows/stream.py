@@ -127,7 +127,8 @@ class SampleStream:
             if places.size:
                 where = f"{places.size} places, the first after counter {joined.sequence[places[0]]}"
                 notices.append(f"{text} ({where}); windows end there")
-        return (np.flatnonzero((missing > 0) | too_long | too_fast) + 1 - len(last)).tolist()
+        places = np.flatnonzero((missing > 0) | too_long | too_fast) + 1 - len(last)
+        return [int(place) for place in places]
 
     def _cut(self) -> Iterator[Window]:
         stamps = self._run.stamps
@@ -173,7 +174,7 @@ class RowStream:
         self._rest_windows, self._rest_stamp = 0, 0
 
     def clear(self) -> None:
-        """Discard the samples that are not yet part of a window; a rest of the arm starts anew."""
+        """Discard the samples that are not yet part of a window; the count of windows at rest starts again."""
         self._stream.clear()
         self._rest_windows, self._rest_stamp = 0, 0
 
