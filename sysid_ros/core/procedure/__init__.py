@@ -1,61 +1,85 @@
 """The identification procedure, free of ROS: move certified, estimate, until a stop rule holds (SAFE-ID Algorithm 2).
 
-The parts that move the arm and look at it are behind :class:`IdentificationBackend`, so the same procedure runs over
-topics and services, and in lock-step with a simulated arm.
+What moves the arm and looks at it is behind the protocols of :mod:`sysid_ros.core.procedure.ports`, so the same
+procedure, with the same :class:`ModelPolicy`, runs over topics and services, and in lock-step with a simulated arm.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from sysid_ros.core.procedure.base import ObserveProcedure
-from sysid_ros.core.procedure.move import Move, run_move
+from sysid_ros.core.procedure.base import ObserveProcedure, Procedure
+from sysid_ros.core.procedure.model_policy import ModelPolicy, PayloadModel
+from sysid_ros.core.procedure.move import Move, MoveSettings, run_move
 from sysid_ros.core.procedure.periodic import PeriodicProcedure
+from sysid_ros.core.procedure.plan import CertifiedPlan
+from sysid_ros.core.procedure.ports import (
+    Arm,
+    EstimateSource,
+    ExcitationRequest,
+    ModelRefused,
+    MotionRequest,
+    MotionState,
+    Planner,
+    Ports,
+)
 from sysid_ros.core.procedure.receding import RecedingProcedure
 from sysid_ros.core.procedure.types import (
     STRATEGIES,
     Identification,
-    IdentificationBackend,
     IdentificationErrorCode,
     IdentificationFailed,
     IdentificationSettings,
-    MotionState,
     Phase,
-    PlannedMotion,
-    PlannedPart,
     Progress,
+    StopUnconfirmed,
 )
 
 __all__ = [
     "STRATEGIES",
+    "Arm",
+    "CertifiedPlan",
+    "EstimateSource",
+    "ExcitationRequest",
     "Identification",
-    "IdentificationBackend",
     "IdentificationErrorCode",
     "IdentificationFailed",
     "IdentificationSettings",
+    "ModelPolicy",
+    "ModelRefused",
+    "MotionRequest",
     "MotionState",
     "Move",
+    "MoveSettings",
+    "PayloadModel",
     "Phase",
-    "PlannedMotion",
-    "PlannedPart",
+    "Planner",
+    "Ports",
     "Progress",
+    "StopUnconfirmed",
     "run_identification",
     "run_move",
 ]
 
-_PROCEDURES = {"receding": RecedingProcedure, "periodic": PeriodicProcedure, "observe": ObserveProcedure}
+_PROCEDURES: dict[str, Callable[..., Procedure]] = {
+    "receding": RecedingProcedure,
+    "periodic": PeriodicProcedure,
+    "observe": ObserveProcedure,
+}
 
 
 def run_identification(
-    backend: IdentificationBackend,
+    ports: Ports,
+    policy: ModelPolicy,
     settings: IdentificationSettings,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Identification:
-    """Identifies the payload; on any failure the arm is braked before the error leaves this function.
+    """Identify the payload; on any failure the arm is braked before the error leaves this function.
 
     Args:
-        backend: The arm, the planners and the estimator.
+        ports: The planner, the arm and the source of estimates.
+        policy: Decides on the payload model that planner and controller use.
         settings: What the user asks for.
         is_cancelled: Looked at between all steps and while the arm moves.
         on_progress: Called with every change.
@@ -65,4 +89,4 @@ def run_identification(
 
     Source: SAFE-ID Algorithm 2.
     """
-    return _PROCEDURES[settings.strategy](backend, settings, is_cancelled, on_progress).run()
+    return _PROCEDURES[settings.strategy](ports, policy, settings, is_cancelled, on_progress).run()

@@ -1,23 +1,29 @@
-"""What every way of moving the arm shares: weigh first, look at the estimate, bring the arm to rest on any failure."""
+"""Share between all ways of moving the arm: weigh first, watch the estimate, bring the arm to rest on any failure."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TypeVar
 
-from sysid_ros.core.certification.certificate import Certificate
+import numpy as np
+from numpy.typing import NDArray
+
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.procedure.model_policy import ModelPolicy, PayloadModel
+from sysid_ros.core.procedure.plan import CertifiedPlan
+from sysid_ros.core.procedure.ports import ModelRefused, MotionState, Ports
 from sysid_ros.core.procedure.types import (
     Identification,
-    IdentificationBackend,
     IdentificationErrorCode,
     IdentificationFailed,
     IdentificationSettings,
-    MotionState,
     Phase,
-    PlannedMotion,
     Progress,
+    StopUnconfirmed,
 )
+
+T = TypeVar("T")
 
 POLL_PERIOD = 0.1
 """Time between two looks at the arm while it moves [s]."""
@@ -29,7 +35,8 @@ class Procedure(ABC):
     """One identification.
 
     Args:
-        backend: The arm, the planners and the estimator.
+        ports: The planner, the arm and the source of estimates.
+        policy: Decides on the payload model that planner and controller use.
         settings: What the user asks for.
         is_cancelled: Looked at between all steps and while the arm moves.
         on_progress: Called with every change.
@@ -37,105 +44,161 @@ class Procedure(ABC):
 
     def __init__(
         self,
-        backend: IdentificationBackend,
+        ports: Ports,
+        policy: ModelPolicy,
         settings: IdentificationSettings,
         is_cancelled: Callable[[], bool],
         on_progress: Callable[[Progress], None],
     ):
-        self._backend = backend
+        self._planner, self._arm, self._estimates = ports.planner, ports.arm, ports.estimates
+        self._policy = policy
         self._settings = settings
         self._is_cancelled = is_cancelled
         self._on_progress = on_progress
-        self._motions: list[PlannedMotion] = []
-        self._certificates: list[Certificate] = []
+        self._plans: list[CertifiedPlan] = []
         self._motion_time = 0.0
         self._progress = 0.0
 
     def run(self) -> Identification:
-        """Runs it; on any failure the arm is braked before the error leaves.
+        """Run it; on any failure the arm is braked before the error leaves.
 
         Raises:
             IdentificationFailed: With the code and a sentence.
         """
-        self._report(Phase.WAITING, "waiting for the arm and its samples", 0.0)
-        try:
-            self._backend.check_ready()
-            self._backend.reset_estimate("identification starts")
-            self._weigh()
-            stop_reason = self._move()
-            estimate = self._final_estimate()
-        except IdentificationFailed as failure:
-            self._stop(str(failure))
-            raise
-        except Exception as error:
-            self._stop(f"internal error: {error}")
-            raise
-        return Identification(estimate, tuple(self._motions), tuple(self._certificates), self._motion_time, stop_reason)
-
-    @abstractmethod
-    def _move(self) -> str:
-        """Moves until a stop rule holds, with the arm at rest in the end; returns which one."""
+        return self._end_at_rest(self._identify)
 
     @property
     @abstractmethod
     def _expected(self) -> int:
-        """How many trajectories there may be."""
+        """How many plans there may be."""
+
+    @abstractmethod
+    def _move(self) -> str:
+        """Move until a stop rule holds, with the arm at rest in the end; return which one, for people."""
+
+    def _identify(self) -> Identification:
+        self._report(Phase.WAITING, "waiting for the arm and its samples", 0.0)
+        self._arm.wait_until_ready()
+        self._forget_payload("identification starts")
+        self._weigh()
+        stop_reason = self._move()
+        estimate = self._final_estimate()
+        self._give_final_model(estimate)
+        return Identification(estimate, tuple(self._plans), self._motion_time, stop_reason)
+
+    def _end_at_rest(self, work: Callable[[], T]) -> T:
+        """Do the work; brake the arm before any failure leaves."""
+        try:
+            return work()
+        except IdentificationFailed as failure:
+            failure.stop_unconfirmed = self._stop(str(failure))
+            raise
+        except Exception as error:
+            text = f"internal error: {error!r}"
+            unconfirmed = self._stop(text)
+            if unconfirmed is None:
+                raise
+            raise IdentificationFailed(IdentificationErrorCode.INTERNAL, text, unconfirmed) from error
+
+    def _stop(self, reason: str) -> StopUnconfirmed | None:
+        self._report(Phase.STOPPING, "bringing the arm to rest", self._progress)
+        try:
+            self._arm.brake(reason)
+        except StopUnconfirmed as unconfirmed:
+            return unconfirmed
+        return None
+
+    # The model of the payload
+
+    def _forget_payload(self, reason: str) -> None:
+        """Go back to the prior: the payload may be another one than the last time."""
+        model = self._policy.reset()
+        try:
+            self._arm.set_model(model, is_reset=True)
+        except ModelRefused as refusal:
+            raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, str(refusal)) from refusal
+        self._policy.note_given(model)
+        self._estimates.reset(reason)
+
+    def _give_model(self, model: PayloadModel, phase: Phase = Phase.PLANNING) -> None:
+        """Give the controller of the resting arm a model; where it refuses, all go on with the one in use."""
+        if model is self._policy.in_use:
+            return
+        try:
+            self._arm.set_model(model)
+        except ModelRefused as refusal:
+            self._report(phase, f"the controller keeps its model: {refusal}", self._progress)
+        else:
+            self._policy.note_given(model)
+
+    def _give_final_model(self, estimate: ParameterEstimate) -> None:
+        """Give the controller what was identified."""
+        if not self._policy.may_tighten:
+            return
+        posture: NDArray[np.float64] | None
+        try:
+            posture = self._arm.posture()
+        except IdentificationFailed:
+            posture = None  # an arm that somebody else moves need not say where it is
+        self._give_model(self._policy.final(estimate, posture), Phase.REPORTING)
+
+    # Estimates
 
     def _weigh(self) -> None:
         if self._settings.weighing_time > 0.0:
             self._report(Phase.ESTIMATING, "weighing at rest", 0.0)
-            self._backend.settle(self._settings.weighing_time)
-            self._require_consistent(self._backend.estimate())
+            self._rest(self._settings.weighing_time)
+            self._policy.require_consistent(self._estimates.latest())
             self._require_not_cancelled()
 
     def _settle(self, progress: float) -> None:
         self._report(Phase.ESTIMATING, "at rest, evaluating", progress)
-        self._backend.settle(self._settings.settle_time)
+        self._rest(self._settings.settle_time)
+
+    def _rest(self, duration: float) -> None:
+        """Stay at rest for a while [s], until the estimate covers all samples up to then."""
+        if duration > 0.0:
+            self._arm.wait(duration)
+        self._estimates.catch_up()
 
     def _final_estimate(self) -> ParameterEstimate:
-        estimate = self._backend.estimate()
+        estimate = self._estimates.latest()
         if estimate is None:
             raise IdentificationFailed(
                 IdentificationErrorCode.NO_SAMPLES, "the estimator has published no estimate although the arm moved"
             )
-        self._require_consistent(estimate)
+        self._policy.require_consistent(estimate)
         return estimate
 
-    def _target_is_met(self, estimate: ParameterEstimate | None) -> str:
-        """Why the target width ends the procedure; empty if it does not."""
+    def _target_is_met(self, estimate: ParameterEstimate | None) -> str | None:
+        """Say that the mass is known well enough; None where it is not."""
         target = self._settings.target_mass_width
         if estimate is None or estimate.upper[0] - estimate.lower[0] > target:
-            return ""
+            return None
         return f"the mass interval is narrower than {target:g} kg"
 
+    # The arm
+
     def _require_moving_well(self) -> MotionState:
-        """What the arm is doing.
+        """Return what the arm is doing.
 
         Raises:
-            IdentificationFailed: The motion has failed, the goal is cancelled, or the data contradict the assumptions.
+            IdentificationFailed: The motion has failed, the goal is cancelled, or the data are inconsistent.
         """
         self._require_not_cancelled()
-        state = self._backend.motion_state()
+        state = self._arm.motion_state()
         if state.has_failed:
             raise IdentificationFailed(IdentificationErrorCode.EXECUTION_FAILED, state.text)
-        self._require_consistent(self._backend.estimate())
+        self._policy.require_consistent(self._estimates.latest())
         return state
-
-    def _require_consistent(self, estimate: ParameterEstimate | None) -> None:
-        if estimate is not None and not estimate.is_consistent:
-            raise IdentificationFailed(IdentificationErrorCode.INCONSISTENT, estimate.alarm)
 
     def _require_not_cancelled(self) -> None:
         if self._is_cancelled():
             raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled")
 
-    def _stop(self, reason: str) -> None:
-        self._report(Phase.STOPPING, "bringing the arm to rest", self._progress)
-        self._backend.brake(reason)
-
     def _report(self, phase: Phase, text: str, progress: float) -> None:
         self._progress = progress
-        self._on_progress(Progress(phase, text, progress, len(self._motions), self._expected, self._backend.estimate()))
+        self._on_progress(Progress(phase, text, progress, len(self._plans), self._expected, self._estimates.latest()))
 
 
 _LOOK_PERIOD = 0.5
@@ -143,7 +206,7 @@ _LOOK_PERIOD = 0.5
 
 
 class ObserveProcedure(Procedure):
-    """Watches for a while, or until the payload is known well enough.
+    """Watch for a while, or until the payload is known well enough.
 
     Whatever the arm does is data. Where it does nothing, the bounds say what gravity alone tells.
     """
@@ -153,20 +216,19 @@ class ObserveProcedure(Procedure):
         return 0
 
     def _weigh(self) -> None:
-        """There is no rest to wait for: the arm may be moving."""
+        """Skip it: there is no rest to wait for, the arm may be moving."""
 
     def _move(self) -> str:
-        backend, longest = self._backend, self._settings.max_motion_time
+        estimates, longest = self._estimates, self._settings.max_motion_time
         looks = max(1, round(longest / _LOOK_PERIOD))
         for look in range(looks):
             self._report(Phase.ESTIMATING, "watching the arm", look / looks)
-            backend.wait(_LOOK_PERIOD)
+            self._arm.wait(_LOOK_PERIOD)
             self._require_not_cancelled()
-            self._require_consistent(backend.estimate())
-            reason = self._target_is_met(backend.estimate())
-            if reason:
-                return reason
+            self._policy.require_consistent(estimates.latest())
+            if met := self._target_is_met(estimates.latest()):
+                return met
         self._report(Phase.ESTIMATING, "evaluating", 1.0)
-        backend.settle(0.0)  # with all that was seen until now, and no more: the arm may go on moving
-        self._require_consistent(backend.estimate())
+        estimates.catch_up()  # with all that was seen until now, and no more: the arm may go on moving
+        self._policy.require_consistent(estimates.latest())
         return f"the arm was watched for {longest:g} s"

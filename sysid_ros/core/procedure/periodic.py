@@ -1,20 +1,23 @@
-"""Identification by trajectories that end at rest: plan, certify, execute, estimate, one after the other."""
+"""Identify by trajectories that end at rest: plan, certify, execute, estimate, one after the other."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.procedure.base import MOTION_GRACE, POLL_PERIOD, Procedure
-from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed, Phase, PlannedMotion
+from sysid_ros.core.procedure.plan import CertifiedPlan
+from sysid_ros.core.procedure.ports import ExcitationRequest
+from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed, Phase
 
 LIMIT_SHARES = (1.0, 0.75, 0.5)
 """Shares of the speed and acceleration limits that are tried until a plan is certified [-]."""
 
 
 class PeriodicProcedure(Procedure):
-    """Executes exciting trajectories with a stop between them."""
+    """Execute exciting trajectories with a stop between them."""
 
     @property
     def _expected(self) -> int:
@@ -27,7 +30,10 @@ class PeriodicProcedure(Procedure):
         for index in range(self._expected):
             if self._motion_time + settings.trajectory_duration > settings.max_motion_time + 1e-9:
                 return f"the next trajectory would exceed {settings.max_motion_time:g} s of motion"
-            self._run_trajectory(index)
+            plan = self._plan_certified(index)
+            self._arm.execute(plan)
+            self._plans.append(plan)
+            self._follow(index, plan)
             estimate = self._final_estimate()
             if met := self._target_is_met(estimate):
                 return met
@@ -37,16 +43,8 @@ class PeriodicProcedure(Procedure):
             widths = new_widths
         return f"all {self._expected} trajectories are done"
 
-    def _run_trajectory(self, index: int) -> None:
-        backend = self._backend
-        motion, certificate = self._plan_certified(index)
-        backend.execute(motion, certificate)
-        self._motions.append(motion)
-        self._certificates.append(certificate)
-        self._follow(index, motion)
-
-    def _plan_certified(self, index: int) -> tuple[PlannedMotion, Certificate]:
-        """Plans until a plan is certified: how large tracking errors can get is known only once there is a motion."""
+    def _plan_certified(self, index: int) -> CertifiedPlan:
+        """Plan until a plan is certified: how large tracking errors can get is known only once there is a motion."""
         *faster, slowest = LIMIT_SHARES
         text = "planning an exciting trajectory"
         for limit_share in faster:
@@ -58,33 +56,40 @@ class PeriodicProcedure(Procedure):
                 text = f"planning a slower one ({refusal})"
         return self._plan_once(index, slowest, text)
 
-    def _plan_once(self, index: int, limit_share: float, text: str) -> tuple[PlannedMotion, Certificate]:
-        backend = self._backend
+    def _plan_once(self, index: int, limit_share: float, text: str) -> CertifiedPlan:
         self._report(Phase.PLANNING, text, self._fraction(index))
-        motion = backend.plan(index, self._settings.trajectory_duration, backend.information(), limit_share)
+        self._give_model(self._policy.for_plan(self._estimates.latest()))
+        model = self._policy.in_use
+        request = ExcitationRequest(
+            index,
+            model,
+            self._estimates.information(),
+            self._arm.posture(),
+            self._settings.trajectory_duration,
+            limit_share,
+        )
+        trajectory, condition_number = self._planner.plan_excitation(request)
         self._require_not_cancelled()
-        checking = f"checking it (condition number {motion.condition_number:.1f})"
-        self._report(Phase.CERTIFYING, checking, self._fraction(index))
-        certificate = backend.certify(motion)
+        self._report(Phase.CERTIFYING, f"checking it (condition number {condition_number:.1f})", self._fraction(index))
+        plan = self._planner.certify(trajectory, model)
         self._require_not_cancelled()
-        return motion, certificate
+        return replace(plan, condition_number=condition_number)
 
-    def _follow(self, index: int, motion: PlannedMotion) -> None:
-        deadline = motion.trajectory.duration + MOTION_GRACE
+    def _follow(self, index: int, plan: CertifiedPlan) -> None:
+        deadline = plan.duration + MOTION_GRACE
         elapsed = 0.0
         while True:
-            self._backend.wait(POLL_PERIOD)
+            self._arm.wait(POLL_PERIOD)
             elapsed += POLL_PERIOD
             if not self._require_moving_well().is_moving and elapsed > 5 * POLL_PERIOD:
                 break
             if elapsed > deadline:
                 raise IdentificationFailed(
                     IdentificationErrorCode.TIMEOUT,
-                    f"the arm still moves {elapsed:.1f} s after the start of a trajectory of "
-                    f"{motion.trajectory.duration:.1f} s",
+                    f"the arm still moves {elapsed:.1f} s after the start of a trajectory of {plan.duration:.1f} s",
                 )
-            self._report(Phase.MOVING, "moving", self._fraction(index + self._backend.motion_state().progress))
-        self._motion_time += motion.trajectory.duration
+            self._report(Phase.MOVING, "moving", self._fraction(index + self._arm.motion_state().progress))
+        self._motion_time += plan.duration
         self._settle(self._fraction(index + 1))
 
     def _fraction(self, done: float) -> float:

@@ -1,4 +1,4 @@
-"""Identification by plans that take over from each other in motion, SAFE-ID Algorithm 2.
+"""Identify by plans that take over from each other in motion, SAFE-ID Algorithm 2.
 
 While one certified plan is followed, the next one is planned, as late as there is time for it, with the bounds as they
 are by then; it takes over in motion, together with the tighter model. Every plan ends at rest by itself, so where there
@@ -14,7 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.procedure.base import MOTION_GRACE, POLL_PERIOD, Procedure
-from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed, Phase, PlannedPart
+from sysid_ros.core.procedure.model_policy import PayloadModel
+from sysid_ros.core.procedure.plan import CertifiedPlan
+from sysid_ros.core.procedure.ports import MotionRequest
+from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed, Phase
 
 HAND_OVER_RESERVE = 0.25
 """How much more than the time to plan in (t_p, the takeover time) before its take-over a plan is asked for [s].
@@ -31,23 +34,23 @@ _STARTS = 3
 """How often in a row a motion may come to rest for want of a plan before the procedure ends."""
 _TRIES = 3
 """How often a first plan is asked for."""
-_SHRINK_PARTS = 3
-"""Over so many parts an interval must shrink by the threshold, or it has stopped shrinking."""
+_SHRINK_PLANS = 3
+"""Over so many plans an interval must shrink by the threshold, or it has stopped shrinking."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """Why a chain of plans ended, and whether the procedure ends with it."""
+    """Why a chain of plans ended, for people, and whether the procedure ends with it."""
 
     reason: str
     is_final: bool
 
 
 class RecedingProcedure(Procedure):
-    """Alternates certified exciting plans with updates of the estimate, without stops in between."""
+    """Alternate certified exciting plans with updates of the estimate, without stops in between."""
 
     _plan_duration = 3.0
-    _takeover_time = 1.5
+    _handover_time = 1.5
     _planned = 0
     _earlier = 0.0  # share of t_p
 
@@ -56,25 +59,23 @@ class RecedingProcedure(Procedure):
         if self._settings.trajectories:
             return self._settings.trajectories
         left = self._settings.max_motion_time - self._plan_duration
-        return max(1, 1 + int((left + 1e-9) // self._takeover_time))
+        return max(1, 1 + int((left + 1e-9) // self._handover_time))
 
     def _move(self) -> str:
-        reason = ""
         for _ in range(_STARTS):
             done = self._run_chain()
             self._settle(self._fraction)
             if done.is_final:
                 return done.reason
-            reason = done.reason
             if self._motion_time + self._plan_duration > self._settings.max_motion_time + 1e-9:
-                return f"{reason}, and no time for another motion"
-        return f"the motion came to rest {_STARTS} times: {reason}"
+                return f"{done.reason}, and no time for another motion"
+        return f"the motion came to rest {_STARTS} times: {done.reason}"
 
     def _run_chain(self) -> Ending:
-        """Moves from rest to rest; while the arm follows a part, the next one already waits to take over."""
+        """Move from rest to rest; while the arm follows a plan, the next one already waits to take over."""
         self._report(Phase.PLANNING, "planning the first motions", self._fraction)
         self._require_not_cancelled()
-        part = self._plan_first()
+        plan, _ = self._plan_first()
         longest = self._settings.max_motion_time - self._motion_time
         if self._plan_duration > longest + 1e-9:
             raise IdentificationFailed(
@@ -82,26 +83,29 @@ class RecedingProcedure(Procedure):
                 f"a plan takes {self._plan_duration:g} s with its stop, but only {longest:g} s of motion are allowed",
             )
         widths, ending = [self._widths()], self._stop_rule([], ahead=0)
-        following = None if ending else self._plan_after(part, (part,))
-        self._backend.execute_next(part, None)
-        self._note(part)
+        following = None if ending else self._plan_after(plan, (plan,))
+        self._arm.execute(plan)
+        self._note(plan)
         while following is not None:
-            if not self._hand_over(following, part):
+            successor, model = following
+            if not self._hand_over(successor, model):
                 break
-            self._wait_to_plan(part, following)
+            self._wait_to_plan(plan, successor)
             ending = self._stop_rule(widths, ahead=1)
-            after = None if ending else self._plan_after(following, (part, following))
-            self._follow(part, following)
-            self._motion_time += part.takeover_time
-            self._note(following)
+            following = None if ending else self._plan_after(successor, (plan, successor))
+            self._follow(plan, successor)
+            self._motion_time += successor.takeover_time
+            self._note(successor)
             widths.append(self._widths())
-            part, following = following, after
-        self._follow(part, None)
-        self._motion_time += part.motion.trajectory.duration
+            plan = successor
+        self._follow(plan, None)
+        self._motion_time += plan.duration
         return ending or Ending("no next plan was found in time", False)
 
-    def _plan_first(self) -> PlannedPart:
-        """A plan from rest; the planner learns from what it could not certify, so it is asked more than once."""
+    # Plans
+
+    def _plan_first(self) -> tuple[CertifiedPlan, PayloadModel]:
+        """Plan from rest; the planner learns from what it could not certify, so it is asked more than once."""
         for _ in range(_TRIES - 1):
             try:
                 return self._plan(None, ())
@@ -112,17 +116,10 @@ class RecedingProcedure(Procedure):
                 self._report(Phase.PLANNING, f"planning again ({failure})", self._fraction)
         return self._plan(None, ())
 
-    def _plan(self, before: PlannedPart | None, ahead: Sequence[PlannedPart]) -> PlannedPart:
-        """Plans a part; ``ahead`` are the parts whose data are not all in yet."""
-        information = self._backend.information()
-        information = sum((self._backend.share_to_come(part) * part.gained for part in ahead), information)
-        part = self._backend.plan_next(before, information)
-        self._plan_duration, self._takeover_time = part.motion.trajectory.duration, part.takeover_time
-        self._planned += 1
-        return part
-
-    def _plan_after(self, before: PlannedPart, ahead: Sequence[PlannedPart]) -> PlannedPart | None:
-        """The part that will take over; None where there is none in time, which is no failure."""
+    def _plan_after(
+        self, before: CertifiedPlan, ahead: Sequence[CertifiedPlan]
+    ) -> tuple[CertifiedPlan, PayloadModel] | None:
+        """Plan the motion that will take over; None where there is none in time, which is no failure."""
         try:
             return self._plan(before, ahead)
         except IdentificationFailed as failure:
@@ -132,37 +129,80 @@ class RecedingProcedure(Procedure):
             self._earlier = min(self._earlier + _EARLIER, 1.0)
             return None
 
-    def _hand_over(self, following: PlannedPart, part: PlannedPart) -> bool:
-        """Lets a part take over; returns whether it will."""
+    def _plan(self, before: CertifiedPlan | None, ahead: Sequence[CertifiedPlan]) -> tuple[CertifiedPlan, PayloadModel]:
+        """Plan with the model as it will be by then; return both. ``ahead`` are plans whose data are not all in yet."""
+        information = self._estimates.information()
+        for one in ahead:
+            information = information + self._share_to_come(one) * one.information_gained
+        start = None
+        if before is None:
+            start = self._arm.posture()
+            self._give_model(self._policy.for_chain(self._estimates.latest(), start))
+            model = self._policy.in_use
+            start = self._arm.posture()
+        else:
+            model = self._policy.for_plan(self._estimates.latest())
+        time_left = np.inf if before is None else self._time_until_handover(before)
+        plan = self._planner.plan(MotionRequest(model, information, start, before, time_left, self._posture_wanted))
+        self._note_planned(plan)
+        return plan, model
+
+    def _note_planned(self, plan: CertifiedPlan) -> None:
+        self._plan_duration, self._handover_time = plan.duration, _handover_time(plan)
+        self._planned += 1
+
+    @property
+    def _posture_wanted(self) -> NDArray[np.float64] | None:
+        """Posture that plans are to get to, (n,) [rad]; None for exciting ones."""
+        return None
+
+    def _share_to_come(self, plan: CertifiedPlan) -> float:
+        """Return the share of what a plan gains that is not in the information yet, 0..1, as if it came evenly."""
+        begin_ns = self._arm.begin_ns(plan)
+        if begin_ns is None:
+            return 1.0
+        seen = 1e-9 * (self._estimates.stamp_ns() - begin_ns)
+        return float(np.clip(1.0 - seen / _handover_time(plan), 0.0, 1.0))
+
+    def _time_until_handover(self, plan: CertifiedPlan) -> float:
+        """Return the time until another plan has to take over from this one [s]; infinite before it is executed."""
+        begin_ns = self._arm.begin_ns(plan)
+        return np.inf if begin_ns is None else _handover_time(plan) - 1e-9 * (self._arm.now_ns() - begin_ns)
+
+    # Motion
+
+    def _hand_over(self, plan: CertifiedPlan, model: PayloadModel) -> bool:
+        """Let a plan take over, with its model; return whether it will."""
         self._require_not_cancelled()
         try:
-            self._backend.execute_next(following, part)
+            self._arm.execute(plan, None if model is self._policy.in_use else model)
         except IdentificationFailed as failure:
             if failure.code is not IdentificationErrorCode.EXECUTION_FAILED:
                 raise
             self._say_that_it_ends(failure)
             return False
+        self._policy.note_given(model)
         return True
 
     def _say_that_it_ends(self, failure: IdentificationFailed) -> None:
         self._report(Phase.MOVING, f"the motion will come to rest: {failure}", self._fraction)
 
-    def _wait_to_plan(self, part: PlannedPart, following: PlannedPart) -> None:
-        """Returns when the plan that will take over from the following part is to be asked for."""
-        lead = (1.0 + self._earlier) * following.takeover_time + HAND_OVER_RESERVE
-        self._follow(part, following, lambda: self._backend.time_until_takeover(following) - lead)
+    def _wait_to_plan(self, plan: CertifiedPlan, following: CertifiedPlan) -> None:
+        """Return when the plan that will take over from the following one is to be asked for."""
+        lead = (1.0 + self._earlier) * _handover_time(following) + HAND_OVER_RESERVE
+        self._follow(plan, following, lambda: self._time_until_handover(following) - lead)
 
     def _follow(
-        self, part: PlannedPart, following: PlannedPart | None, time_left: Callable[[], float] = lambda: np.inf
+        self, plan: CertifiedPlan, following: CertifiedPlan | None, time_left: Callable[[], float] = lambda: np.inf
     ) -> None:
-        """Returns when the next part is followed, or at rest without one, or when no time is left [s]."""
-        deadline = part.motion.trajectory.duration + MOTION_GRACE
+        """Return when the next plan is followed, or at rest without one, or when no time is left [s]."""
+        deadline = plan.duration + MOTION_GRACE
         elapsed = progress = 0.0
         while True:
             state = self._require_moving_well()
             if state.progress > progress:  # slowly, where the time of an emulated arm waits, but it moves on
                 deadline, progress = max(deadline, elapsed + MOTION_GRACE), state.progress
-            if following is not None and self._backend.is_followed(following):
+            if following is not None and self._arm.has_begun(following):
                 return
             if not state.is_moving and (following is None or elapsed > 5 * POLL_PERIOD):
                 if following is None:
@@ -179,45 +219,50 @@ class RecedingProcedure(Procedure):
                 )
             self._report(Phase.MOVING, "moving", self._fraction)
             pause = min(POLL_PERIOD, left)
-            self._backend.wait(pause)
+            self._arm.wait(pause)
             elapsed += pause
 
+    # When it ends
+
     def _stop_rule(self, widths: Sequence[NDArray[np.float64]], ahead: int) -> Ending | None:
-        """Why no further part is planned.
+        """Say why no further plan is made; None where there is a next one.
 
         Args:
-            widths: Widths of the intervals when each part so far was first seen to be followed.
-            ahead: Parts that wait to take over from the present one.
+            widths: Widths of the intervals when each plan so far was first seen to be followed.
+            ahead: Plans that wait to take over from the present one.
         """
         settings = self._settings
-        if met := self._target_is_met(self._backend.estimate()):
+        if met := self._target_is_met(self._estimates.latest()):
             return Ending(met, True)
         if self._planned >= self._expected:
             return Ending(f"all {self._expected} plans are done", True)
         if not self._has_time(ahead):
             return Ending(f"another plan would exceed {settings.max_motion_time:g} s of motion", True)
-        if len(widths) > _SHRINK_PARTS:
-            then, now = widths[-1 - _SHRINK_PARTS], widths[-1]
+        if len(widths) > _SHRINK_PLANS:
+            then, now = widths[-1 - _SHRINK_PLANS], widths[-1]
             if np.all(now >= (1.0 - settings.shrink_threshold) * then):
-                text = f"the last {_SHRINK_PARTS} plans shrank no interval by more than"
+                text = f"the last {_SHRINK_PLANS} plans shrank no interval by more than"
                 return Ending(f"{text} {100 * settings.shrink_threshold:g} %", True)
         return None
 
     def _has_time(self, ahead: int = 0) -> bool:
-        """Whether another plan may follow the present one and the parts ahead."""
-        time = self._motion_time + (1 + ahead) * self._takeover_time + self._plan_duration
+        """Return whether another plan may follow the present one and the plans ahead."""
+        time = self._motion_time + (1 + ahead) * self._handover_time + self._plan_duration
         return time <= self._settings.max_motion_time + 1e-9
 
     def _widths(self) -> NDArray[np.float64]:
-        estimate = self._backend.estimate()
+        estimate = self._estimates.latest()
         return np.full(10, np.inf) if estimate is None else estimate.upper - estimate.lower
 
-    def _note(self, part: PlannedPart) -> None:
-        self._motions.append(part.motion)
-        self._certificates.append(part.certificate)
-        text = f"moving (condition number {part.motion.condition_number:.1f})"
-        self._report(Phase.MOVING, text, self._fraction)
+    def _note(self, plan: CertifiedPlan) -> None:
+        self._plans.append(plan)
+        self._report(Phase.MOVING, f"moving (condition number {plan.condition_number:.1f})", self._fraction)
 
     @property
     def _fraction(self) -> float:
-        return min(1.0, len(self._motions) / (self._expected + 1.0))
+        return min(1.0, len(self._plans) / (self._expected + 1.0))
+
+
+def _handover_time(plan: CertifiedPlan) -> float:
+    """Return the time of a plan at which the next one takes over [s]."""
+    return plan.duration if plan.handover_time is None else plan.handover_time

@@ -1,18 +1,15 @@
-"""What the identification procedure works with: settings, progress, errors, and the arm as it needs it."""
+"""Settings, progress, outcome and errors of the identification procedure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.procedure.plan import CertifiedPlan
 
 
 class IdentificationErrorCode(IntEnum):
@@ -33,16 +30,22 @@ class IdentificationErrorCode(IntEnum):
     RESULTS_NOT_WRITTEN = 12
 
 
+class StopUnconfirmed(SysidError):
+    """The arm was told to brake, or could not be told, and nobody has said that it rests."""
+
+
 class IdentificationFailed(SysidError):
     """The procedure ended without a result it can stand for.
 
     Args:
         code: Why, as a number.
         text: Why, in a sentence.
+        stop_unconfirmed: Why nobody knows whether the arm has come to rest since; None if it has.
     """
 
-    def __init__(self, code: IdentificationErrorCode, text: str):
+    def __init__(self, code: IdentificationErrorCode, text: str, stop_unconfirmed: StopUnconfirmed | None = None):
         self.code = code
+        self.stop_unconfirmed = stop_unconfirmed
         super().__init__(text)
 
 
@@ -109,36 +112,6 @@ class IdentificationSettings:
 
 
 @dataclass(frozen=True)
-class PlannedMotion:
-    """An exciting trajectory before it is certified.
-
-    Attributes:
-        trajectory: The trajectory; it starts and ends at rest.
-        condition_number: Condition number of ``W_e`` (SAFE-ID (30)) [-].
-    """
-
-    trajectory: Trajectory
-    condition_number: float
-
-
-@dataclass(frozen=True)
-class MotionState:
-    """What the arm is doing.
-
-    Attributes:
-        is_moving: Whether a trajectory or a brake is being executed.
-        has_failed: Whether the last motion did not end as planned.
-        progress: Part of the trajectory that is done, 0..1.
-        text: In words, for people.
-    """
-
-    is_moving: bool
-    has_failed: bool
-    progress: float
-    text: str
-
-
-@dataclass(frozen=True)
 class Progress:
     """One line of progress.
 
@@ -159,114 +132,18 @@ class Progress:
     estimate: ParameterEstimate | None
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedPart:
-    """A certified part of a motion, from which another may take over.
-
-    Parts are the same only if they are one object: an arm that cannot move rests several times alike.
-
-    Attributes:
-        motion: The trajectory; it ends at rest.
-        certificate: Its certificate.
-        takeover_time: Time at which the next part may take over [s].
-        gained: Gram matrix that the part until then will add, (10, 10).
-    """
-
-    motion: PlannedMotion
-    certificate: Certificate
-    takeover_time: float
-    gained: NDArray[np.float64]
-
-    def share_after(self, seen: float) -> float:
-        """Share of what it gains that lies later than a time after its begin [s], 0..1, as if it came evenly."""
-        return float(np.clip(1.0 - seen / self.takeover_time, 0.0, 1.0))
-
-
-class IdentificationBackend(Protocol):
-    """The arm, the planners and the estimator as the procedure needs them.
-
-    Every method raises :class:`IdentificationFailed` with its code when it cannot do its work; one that waits may end
-    with the code ``CANCELED`` as soon as the goal is cancelled.
-    """
-
-    def check_ready(self) -> None:
-        """Returns when the arm holds still and samples arrive."""
-
-    def reset_estimate(self, reason: str) -> None:
-        """Forgets earlier data."""
-
-    def plan(self, index: int, duration: float, information: NDArray[np.float64], limit_share: float) -> PlannedMotion:
-        """Plans the next exciting trajectory from where the arm stands.
-
-        Args:
-            index: Number of the trajectory, from 0.
-            duration: Its duration [s].
-            information: Gram matrix of the data so far, (10, 10).
-            limit_share: Share of the speed and acceleration limits it may use [-].
-        """
-
-    def certify(self, motion: PlannedMotion) -> Certificate:
-        """Checks a trajectory and returns its certificate."""
-
-    def execute(self, motion: PlannedMotion, certificate: Certificate) -> None:
-        """Starts a trajectory and returns at once."""
-
-    def plan_next(
-        self, before: PlannedPart | None, information: NDArray[np.float64], goal: NDArray[np.float64] | None = None
-    ) -> PlannedPart:
-        """Plans and certifies the next part of a motion, in time.
-
-        Args:
-            before: The part it takes over from; None starts from rest, where the arm stands.
-            information: Gram matrix of the data that will have been collected by then, (10, 10).
-            goal: Posture to get to, (n,) [rad]; None for an exciting motion.
-        """
-
-    def execute_next(self, part: PlannedPart, before: PlannedPart | None) -> None:
-        """Starts a part, or lets it take over from the one before, and returns at once."""
-
-    def is_followed(self, part: PlannedPart) -> bool:
-        """Whether the arm follows this part now."""
-
-    def time_until_takeover(self, part: PlannedPart) -> float:
-        """Time until another part has to take over from this one [s]; long for a part that was not started."""
-
-    def share_to_come(self, part: PlannedPart) -> float:
-        """Share of what a part gains that is not in :meth:`information` yet, 0..1; 1 before it has begun."""
-
-    def motion_state(self) -> MotionState:
-        """What the arm is doing now."""
-
-    def brake(self, reason: str) -> None:
-        """Brings the arm to rest along its path."""
-
-    def estimate(self) -> ParameterEstimate | None:
-        """The latest estimate, None before the first."""
-
-    def information(self) -> NDArray[np.float64]:
-        """Gram matrix (10, 10) of the data so far."""
-
-    def settle(self, duration: float) -> None:
-        """Stays at rest for a while [s] and returns when the estimate covers all samples up to then."""
-
-    def wait(self, duration: float) -> None:
-        """Lets time pass [s]."""
-
-
 @dataclass(frozen=True)
 class Identification:
     """Outcome of a successful procedure.
 
     Attributes:
         estimate: The final estimate.
-        motions: The trajectories that were executed.
-        certificates: Their certificates.
+        plans: The plans that were executed.
         motion_time: Total time of motion [s].
-        stop_reason: Which stop rule ended it.
+        stop_reason: Which stop rule ended it, for people.
     """
 
     estimate: ParameterEstimate
-    motions: tuple[PlannedMotion, ...]
-    certificates: tuple[Certificate, ...]
+    plans: tuple[CertifiedPlan, ...]
     motion_time: float
     stop_reason: str

@@ -7,32 +7,36 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from procedure_doubles import FixedPolicy, make_estimate
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.procedure import (
+    CertifiedPlan,
     IdentificationErrorCode,
     IdentificationFailed,
     IdentificationSettings,
+    ModelRefused,
     MotionState,
+    MoveSettings,
     Phase,
-    PlannedMotion,
-    PlannedPart,
+    Ports,
+    StopUnconfirmed,
     run_identification,
     run_move,
 )
 
 
-class FakeEstimate:
-    def __init__(self, half_width: float, alarm: str = ""):
-        self.values = np.full(10, 1.0)
-        self.lower = np.full(10, 1.0 - half_width)
-        self.upper = np.full(10, 1.0 + half_width)
-        self.alarm = alarm
-        self.is_consistent = not alarm
-
-
 class FakeTrajectory:
     duration = 2.0
+
+
+def identify(backend, settings, **options):
+    return run_identification(Ports(backend, backend, backend), FixedPolicy(), settings, **options)
+
+
+def move(backend, goal, tolerance, max_motion_time, **options):
+    wanted = MoveSettings(np.array(goal), tolerance, max_motion_time)
+    return run_move(Ports(backend, backend, backend), FixedPolicy(), wanted, **options)
 
 
 class FakeBackend:
@@ -40,6 +44,7 @@ class FakeBackend:
 
     def __init__(self, widths=(0.5, 0.2, 0.1), fail_at: str = "", alarm: str = "", certified_share=1.0):
         self.calls: list[str] = []
+        self.models: list[tuple] = []
         self._widths = widths
         self._fail_at = fail_at
         self._alarm = alarm
@@ -53,27 +58,33 @@ class FakeBackend:
         if name == self._fail_at:
             raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, f"{name} failed")
 
-    def check_ready(self):
-        self._do("check_ready")
+    def wait_until_ready(self):
+        self._do("wait_until_ready")
 
-    def reset_estimate(self, reason):
-        self._do("reset_estimate")
+    def set_model(self, model, is_reset=False):
+        self.models.append((model, is_reset))
 
-    def plan(self, index, duration, information, limit_share):
-        self._do("plan")
-        self.limit_share = limit_share
-        return PlannedMotion(FakeTrajectory(), 10.0)
+    def reset(self, reason):
+        self._do("reset")
 
-    def certify(self, motion):
+    def posture(self):
+        return np.zeros(1)
+
+    def plan_excitation(self, request):
+        self._do("plan_excitation")
+        self.limit_share = request.limit_share
+        return FakeTrajectory(), 10.0
+
+    def certify(self, trajectory, model):
         self._do("certify")
         if self.limit_share > self._certified_share:
             raise IdentificationFailed(IdentificationErrorCode.CERTIFICATE_REFUSED, "joint_7 is too fast")
-        return "certificate"
+        return CertifiedPlan(trajectory, "certificate")
 
-    def execute(self, motion, certificate):
-        assert certificate == "certificate"
+    def execute(self, plan, model=None):
+        assert plan.certificate == "certificate"
         self._do("execute")
-        self._remaining = motion.trajectory.duration
+        self._remaining = plan.trajectory.duration
         self._executed += 1
         self.is_at_rest = False
 
@@ -84,16 +95,16 @@ class FakeBackend:
         self.calls.append("brake")
         self.is_at_rest = True
 
-    def estimate(self):
+    def latest(self):
         if self._executed == 0:
             return None
-        return FakeEstimate(self._widths[self._executed - 1], self._alarm)
+        return make_estimate(self._widths[self._executed - 1], self._alarm)
 
     def information(self):
         return np.zeros((10, 10))
 
-    def settle(self, duration):
-        self._do("settle")
+    def catch_up(self):
+        self._do("catch_up")
 
     def wait(self, duration):
         self._remaining -= duration
@@ -106,8 +117,10 @@ SETTINGS = IdentificationSettings(strategy="periodic", trajectories=3, trajector
 
 def test_runs_every_trajectory_in_order_and_reports_progress():
     backend, phases = FakeBackend(), []
-    outcome = run_identification(backend, SETTINGS, on_progress=lambda p: phases.append((p.phase, p.progress)))
-    assert backend.calls == ["check_ready", "reset_estimate", "settle"] + ["plan", "certify", "execute", "settle"] * 3
+    outcome = identify(backend, SETTINGS, on_progress=lambda p: phases.append((p.phase, p.progress)))
+    assert backend.calls == ["wait_until_ready", "reset", "catch_up"] + [
+        "plan_excitation", "certify", "execute", "catch_up"
+    ] * 3  # fmt: skip
     assert outcome.motion_time == pytest.approx(6.0)
     assert outcome.estimate.upper[0] - outcome.estimate.lower[0] == pytest.approx(0.2)
     assert "all 3 trajectories" in outcome.stop_reason
@@ -121,14 +134,14 @@ def test_stops_when_the_target_width_is_met():
         strategy="periodic", trajectories=3, trajectory_duration=2.0, max_motion_time=6.0, target_mass_width=0.5
     )
     backend = FakeBackend()
-    outcome = run_identification(backend, settings)
+    outcome = identify(backend, settings)
     assert backend.calls.count("execute") == 2
     assert "narrower than 0.5 kg" in outcome.stop_reason
 
 
 def test_stops_when_nothing_shrinks_any_more():
     backend = FakeBackend(widths=(0.5, 0.499, 0.4))
-    outcome = run_identification(backend, SETTINGS)
+    outcome = identify(backend, SETTINGS)
     assert backend.calls.count("execute") == 2
     assert "shrank no interval" in outcome.stop_reason
 
@@ -136,24 +149,74 @@ def test_stops_when_nothing_shrinks_any_more():
 def test_never_exceeds_the_motion_time():
     settings = IdentificationSettings(strategy="periodic", trajectories=3, trajectory_duration=2.0, max_motion_time=5.0)
     backend = FakeBackend()
-    outcome = run_identification(backend, settings)
+    outcome = identify(backend, settings)
     assert backend.calls.count("execute") == 2 and outcome.motion_time == pytest.approx(4.0)
     assert "would exceed 5 s" in outcome.stop_reason
 
 
-@pytest.mark.parametrize("step", ["check_ready", "plan", "certify", "execute", "settle"])
+def test_a_stop_that_nobody_confirms_is_told_whatever_failed():
+    """Also where the failure is one of the software, which else leaves as it is."""
+
+    def brake(reason):
+        raise StopUnconfirmed("the driver is silent")
+
+    backend = FakeBackend(fail_at="certify")
+    backend.brake = brake
+    with pytest.raises(IdentificationFailed, match="certify failed") as caught:
+        identify(backend, SETTINGS)
+    assert str(caught.value.stop_unconfirmed) == "the driver is silent"
+    backend = FakeBackend()
+    backend.certify = lambda trajectory, model: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        identify(backend, SETTINGS)
+    backend.brake = brake
+    with pytest.raises(IdentificationFailed, match="ZeroDivisionError") as caught:
+        identify(backend, SETTINGS)
+    assert caught.value.code == IdentificationErrorCode.INTERNAL
+    assert str(caught.value.stop_unconfirmed) == "the driver is silent"
+
+
+def test_the_controller_gets_each_tighter_model_while_the_arm_rests():
+    backend = FakeBackend()
+    identify(backend, SETTINGS)
+    radii = [model.box.radius[0] for model, _ in backend.models]
+    assert [is_reset for _, is_reset in backend.models] == [True, False, False, False]
+    assert radii == pytest.approx([10.0, 0.5, 0.2, 0.1])  # the prior; before two of the trajectories; in the end
+
+
+def test_a_controller_that_refuses_a_model_goes_on_with_the_one_it_has():
+    backend, texts, certified = FakeBackend(), [], []
+    refused, certify = backend.set_model, backend.certify
+
+    def set_model(model, is_reset=False):
+        if not is_reset:
+            raise ModelRefused("the arm moves")
+        refused(model, is_reset)
+
+    backend.set_model = set_model
+    backend.certify = lambda trajectory, model: (certified.append(model), certify(trajectory, model))[1]
+    identify(backend, SETTINGS, on_progress=lambda p: texts.append(p.text))
+    assert "the controller keeps its model: the arm moves" in texts
+    assert len(certified) == 3 and all(model is backend.models[0][0] for model in certified)
+    backend.set_model = lambda model, is_reset=False: (_ for _ in ()).throw(ModelRefused("the arm moves"))
+    with pytest.raises(IdentificationFailed, match="the arm moves") as caught:
+        identify(backend, SETTINGS)  # not even the prior
+    assert caught.value.code == IdentificationErrorCode.DRIVER_NOT_READY
+
+
+@pytest.mark.parametrize("step", ["wait_until_ready", "reset", "plan_excitation", "certify", "execute", "catch_up"])
 def test_every_failing_step_ends_with_a_brake(step):
     backend = FakeBackend(fail_at=step)
     with pytest.raises(IdentificationFailed, match=f"{step} failed"):
-        run_identification(backend, SETTINGS)
+        identify(backend, SETTINGS)
     assert backend.calls[-1] == "brake"
 
 
 def test_a_refused_plan_is_planned_again_slower():
     backend, texts = FakeBackend(certified_share=0.8), []
     settings = IdentificationSettings(strategy="periodic", trajectories=1, trajectory_duration=2.0, max_motion_time=6.0)
-    outcome = run_identification(backend, settings, on_progress=lambda p: texts.append(p.text))
-    assert backend.calls.count("plan") == 2 and backend.calls.count("execute") == 1 == len(outcome.motions)
+    outcome = identify(backend, settings, on_progress=lambda p: texts.append(p.text))
+    assert backend.calls.count("plan_excitation") == 2 and backend.calls.count("execute") == 1 == len(outcome.plans)
     assert backend.limit_share == 0.75
     assert "planning a slower one (joint_7 is too fast)" in texts
 
@@ -161,15 +224,17 @@ def test_a_refused_plan_is_planned_again_slower():
 def test_a_plan_refused_at_every_speed_ends_with_the_refusal():
     backend = FakeBackend(certified_share=0.1)
     with pytest.raises(IdentificationFailed, match="joint_7 is too fast") as caught:
-        run_identification(backend, SETTINGS)
+        identify(backend, SETTINGS)
     assert caught.value.code == IdentificationErrorCode.CERTIFICATE_REFUSED
-    assert backend.calls.count("plan") == 3 and "execute" not in backend.calls and backend.calls[-1] == "brake"
+    assert (
+        backend.calls.count("plan_excitation") == 3 and "execute" not in backend.calls and backend.calls[-1] == "brake"
+    )
 
 
 def test_failed_motion_names_its_reason():
     backend = FakeBackend(fail_at="motion")
     with pytest.raises(IdentificationFailed, match="joint_4 left its tracking bound") as caught:
-        run_identification(backend, SETTINGS)
+        identify(backend, SETTINGS)
     assert caught.value.code == IdentificationErrorCode.EXECUTION_FAILED
     assert backend.calls[-1] == "brake" and backend.is_at_rest
 
@@ -177,7 +242,7 @@ def test_failed_motion_names_its_reason():
 def test_empty_set_is_an_alarm_not_a_number():
     backend = FakeBackend(alarm="no payload explains the data")
     with pytest.raises(IdentificationFailed, match="no payload explains the data") as caught:
-        run_identification(backend, SETTINGS)
+        identify(backend, SETTINGS)
     assert caught.value.code == IdentificationErrorCode.INCONSISTENT
     assert backend.calls[-1] == "brake"
 
@@ -185,7 +250,7 @@ def test_empty_set_is_an_alarm_not_a_number():
 def test_cancel_while_moving_brakes():
     backend = FakeBackend()
     with pytest.raises(IdentificationFailed) as caught:
-        run_identification(backend, SETTINGS, is_cancelled=lambda: "execute" in backend.calls)
+        identify(backend, SETTINGS, is_cancelled=lambda: "execute" in backend.calls)
     assert caught.value.code == IdentificationErrorCode.CANCELED
     assert backend.calls[-2:] == ["execute", "brake"]
 
@@ -194,7 +259,7 @@ def test_a_motion_that_never_ends_times_out():
     backend = FakeBackend()
     backend.wait = lambda duration: None
     with pytest.raises(IdentificationFailed, match="still moves") as caught:
-        run_identification(backend, SETTINGS)
+        identify(backend, SETTINGS)
     assert caught.value.code == IdentificationErrorCode.TIMEOUT
 
 
@@ -236,66 +301,72 @@ class ChainBackend(FakeBackend):
         self._begins: dict[int, float] = {}  # by number of the plan
         self._moves: list[list[float]] = []  # begin and end of every motion from rest to rest
         self.speed = lambda clock: 1.0  # how fast the time of the arm passes
-        self._following: list[tuple[float, PlannedPart]] = []  # when each begins
+        self._following: list[tuple[float, CertifiedPlan]] = []  # when each begins
         self.asked: list[tuple] = []
 
-    def plan_next(self, before, information):
-        self._do("plan_next")
+    def plan(self, request):
+        self._do("plan")
         self._numbers += 1
-        left = self.time_until_takeover(before) if before else np.inf
-        self.asked.append((before.motion.trajectory.number if before else 0, information[0, 0], left, self._clock))
+        before, left = request.predecessor, request.time_left
+        self.asked.append((before.trajectory.number if before else 0, request.information[0, 0], left, self._clock))
         if not self.is_at_rest:
             self._clock += self._planning_time
         if self._numbers in self._missing:
             raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, f"no plan {self._numbers}")
         path = FakeTrajectory()
         path.duration, path.number = 3.0, self._numbers
-        return PlannedPart(PlannedMotion(path, 10.0), f"certificate {self._numbers}", 1.5, np.eye(10))
+        predecessor = f"plan {before.trajectory.number}" if before else None
+        takeover_time = 1.5 if before else 0.0
+        return CertifiedPlan(
+            path, f"certificate {self._numbers}", predecessor, takeover_time, 1.5, np.eye(10), condition_number=10.0
+        )
 
-    def execute_next(self, part, before):
-        self._do("execute_next")
-        number = part.motion.trajectory.number
+    def execute(self, plan, model=None):
+        self._do("execute")
+        number = plan.trajectory.number
         if number in self._refused:
             raise IdentificationFailed(IdentificationErrorCode.EXECUTION_FAILED, f"plan {number} comes too late")
-        if before is None:
+        if plan.predecessor is None:
             assert self.is_at_rest
-            self._following = [(self._clock, part)]
-            self._moves.append([self._clock, self._clock + part.motion.trajectory.duration])
+            self._following = [(self._clock, plan)]
+            self._moves.append([self._clock, self._clock + plan.duration])
         else:
             begins, last = self._following[-1]
-            assert last is before and len(self._following) == 1, "only one may wait"
-            assert self._clock < begins + before.takeover_time, "it comes too late"
-            self._following.append((begins + before.takeover_time, part))
-            self._moves[-1][1] = self._following[-1][0] + part.motion.trajectory.duration
+            assert plan.predecessor == f"plan {last.trajectory.number}" and len(self._following) == 1, "one may wait"
+            assert self._clock < begins + plan.takeover_time, "it comes too late"
+            self._following.append((begins + plan.takeover_time, plan))
+            self._moves[-1][1] = self._following[-1][0] + plan.duration
         self._begins[number] = self._following[-1][0]
         self._executed = len(self._widths)
         self.is_at_rest = False
 
-    def is_followed(self, part):
+    def has_begun(self, plan):
         if len(self._following) > 1 and self._clock >= self._following[1][0] - 1e-9:
             self._following.pop(0)
-        return self._following[0][1] is part
+        return self._following[0][1] is plan
 
     def motion_state(self):
-        begins, part = self._following[-1]
-        is_moving = self._clock < begins + part.motion.trajectory.duration - 1e-9
+        begins, plan = self._following[-1]
+        is_moving = self._clock < begins + plan.duration - 1e-9
         self.is_at_rest = not is_moving
         first, followed = self._following[0]
-        progress = (self._clock - first) / followed.motion.trajectory.duration
+        progress = (self._clock - first) / followed.duration
         return MotionState(is_moving, self._fail_at == "motion", progress, "joint_4 left its tracking bound")
 
-    def time_until_takeover(self, part):
-        begin = self._begins.get(part.motion.trajectory.number)
-        return np.inf if begin is None else begin + part.takeover_time - self._clock
+    def begin_ns(self, plan):
+        begin = self._begins.get(plan.trajectory.number)
+        return None if begin is None else round(1e9 * begin)
+
+    def now_ns(self):
+        return round(1e9 * self._clock)
+
+    def stamp_ns(self):
+        return round(1e9 * self._estimated)
 
     @property
     def _estimated(self):
         """Time of the latest estimate."""
         return 0.5 * np.floor((self._clock + 1e-9) / 0.5)
-
-    def share_to_come(self, part):
-        begin = self._begins.get(part.motion.trajectory.number, np.inf)
-        return (1.5 - min(max(self._estimated - begin, 0.0), 1.5)) / 1.5
 
     def information(self):
         moved = sum(min(self._estimated, end) - begin for begin, end in self._moves if begin < self._estimated)
@@ -306,14 +377,14 @@ class ChainBackend(FakeBackend):
         self._clock += self.speed(self._clock) * duration
 
 
-CHAIN = IdentificationSettings(strategy="receding", max_motion_time=7.5, shrink_threshold=0.0)
+CHAIN = IdentificationSettings(strategy="receding", max_motion_time=7.5, shrink_threshold=0.0, weighing_time=0.0)
 
 
 def test_plans_take_over_until_the_time_is_used():
     backend, phases = ChainBackend(), []
-    outcome = run_identification(backend, CHAIN, on_progress=lambda p: phases.append((p.phase, p.progress)))
-    assert [path.trajectory.number for path in outcome.motions] == [1, 2, 3, 4]
-    assert outcome.certificates == tuple(f"certificate {k}" for k in (1, 2, 3, 4))
+    outcome = identify(backend, CHAIN, on_progress=lambda p: phases.append((p.phase, p.progress)))
+    assert [plan.trajectory.number for plan in outcome.plans] == [1, 2, 3, 4]
+    assert [plan.certificate for plan in outcome.plans] == [f"certificate {k}" for k in (1, 2, 3, 4)]
     assert outcome.motion_time == pytest.approx(7.5) and backend.is_at_rest
     assert "all 4 plans are done" in outcome.stop_reason
     assert [before for before, *_ in backend.asked] == [0, 1, 2, 3]
@@ -325,51 +396,83 @@ def test_plans_take_over_until_the_time_is_used():
 
 def test_a_missing_plan_ends_at_rest_and_a_new_chain_begins():
     backend = ChainBackend(missing={3})
-    outcome = run_identification(backend, replace(CHAIN, max_motion_time=12.0))
-    numbers = [path.trajectory.number for path in outcome.motions]
+    outcome = identify(backend, replace(CHAIN, max_motion_time=12.0))
+    numbers = [plan.trajectory.number for plan in outcome.plans]
     assert numbers[:3] == [1, 2, 4] and backend.asked[3][0] == 0  # plan 4 starts from rest
     assert outcome.motion_time <= 12.0 + 1e-9 and backend.is_at_rest
 
 
 def test_a_late_plan_is_no_failure():
     backend = ChainBackend(refused={2})
-    outcome = run_identification(backend, replace(CHAIN, max_motion_time=12.0))
-    assert [path.trajectory.number for path in outcome.motions][0] == 1 and backend.is_at_rest
+    outcome = identify(backend, replace(CHAIN, max_motion_time=12.0))
+    assert [plan.trajectory.number for plan in outcome.plans][0] == 1 and backend.is_at_rest
 
 
 def test_no_first_plan_is_a_failure():
-    assert run_identification(ChainBackend(missing={1, 2}), CHAIN).motions  # asked again
+    assert identify(ChainBackend(missing={1, 2}), CHAIN).plans  # asked again
     backend = ChainBackend(missing={1, 2, 3})
     with pytest.raises(IdentificationFailed, match="no plan 3") as caught:
-        run_identification(backend, CHAIN)
+        identify(backend, CHAIN)
     assert caught.value.code == IdentificationErrorCode.PLAN_FAILED and backend.calls[-1] == "brake"
 
 
 def test_plans_stop_when_the_target_is_met_or_nothing_shrinks():
-    met = run_identification(ChainBackend(widths=(0.4,)), replace(CHAIN, target_mass_width=1.0))
-    assert "narrower than 1 kg" in met.stop_reason and len(met.motions) <= 2
-    still = run_identification(ChainBackend(), replace(CHAIN, max_motion_time=60.0, shrink_threshold=0.02))
-    assert "shrank no interval" in still.stop_reason and len(still.motions) < 10
+    met = identify(ChainBackend(widths=(0.4,)), replace(CHAIN, target_mass_width=1.0))
+    assert "narrower than 1 kg" in met.stop_reason and len(met.plans) <= 2
+    still = identify(ChainBackend(), replace(CHAIN, max_motion_time=60.0, shrink_threshold=0.02))
+    assert "shrank no interval" in still.stop_reason and len(still.plans) < 10
 
 
 def test_a_failed_chain_names_its_reason():
     with pytest.raises(IdentificationFailed, match="joint_4 left its tracking bound") as caught:
-        run_identification(ChainBackend(fail_at="motion"), CHAIN)
+        identify(ChainBackend(fail_at="motion"), CHAIN)
     assert caught.value.code == IdentificationErrorCode.EXECUTION_FAILED
 
 
 def test_an_arm_whose_time_passes_slowly_is_waited_for_and_one_that_stands_still_is_not():
     backend = ChainBackend()
     backend.speed = lambda clock: 0.3
-    outcome = run_identification(backend, CHAIN)
-    assert len(outcome.motions) == 4 and backend.is_at_rest
+    outcome = identify(backend, CHAIN)
+    assert len(outcome.plans) == 4 and backend.is_at_rest
     assert [left for *_, left, _ in backend.asked[2:]] == pytest.approx([1.755, 1.755], abs=0.005)
     for last in (0.5, 2.0):  # the second one while the next plan is not asked for yet
         backend = ChainBackend()
         backend.speed = lambda clock, last=last: 1.0 if clock < last else 0.0
         with pytest.raises(IdentificationFailed, match="has not come to the end of a plan in") as caught:
-            run_identification(backend, CHAIN)
+            identify(backend, CHAIN)
         assert caught.value.code == IdentificationErrorCode.TIMEOUT and backend.calls[-1] == "brake"
+
+
+def test_every_plan_is_executed_with_the_model_it_was_planned_with():
+    backend, planned, executed = ChainBackend(), {}, {}
+    backend.latest = lambda: make_estimate(1.0 / (1.0 + backend._clock))
+    plan, execute = backend.plan, backend.execute
+
+    def note_plan(request):
+        made = plan(request)
+        planned[made.trajectory.number] = request.model
+        return made
+
+    def note_execution(made, model=None):
+        executed[made.trajectory.number] = model
+        execute(made, model)
+
+    backend.plan, backend.execute = note_plan, note_execution
+    identify(backend, CHAIN)
+    assert executed == {1: None, 2: planned[2], 3: planned[3], 4: planned[4]}
+    assert planned[1] is backend.models[1][0]  # from rest: what the controller was given before
+    radii = [planned[number].box.radius[0] for number in (1, 2, 3, 4)]
+    assert radii == sorted(radii, reverse=True) and radii[3] < 0.5 * radii[0]
+    assert backend.models[0][1] and len(backend.models) == 3  # reset, before the first plan, and in the end
+
+
+def test_data_beside_the_model_in_use_end_the_motion():
+    backend = ChainBackend()
+    backend.latest = lambda: make_estimate(0.5, center=1.0 if backend._clock < 2.0 else 3.0)
+    with pytest.raises(IdentificationFailed, match="does not overlap the bounds in use") as caught:
+        identify(backend, CHAIN)
+    assert caught.value.code == IdentificationErrorCode.INCONSISTENT and backend.is_at_rest
+    assert backend.calls[-1] == "brake" and backend._clock < 2.2
 
 
 # When the next plan is asked for
@@ -386,16 +489,16 @@ def test_an_arm_whose_time_passes_slowly_is_waited_for_and_one_that_stands_still
 )
 def test_a_plan_is_asked_for_just_early_enough(planning_time, lefts):
     backend = ChainBackend(planning_time=planning_time)
-    outcome = run_identification(backend, replace(CHAIN, max_motion_time=9.0))
+    outcome = identify(backend, replace(CHAIN, max_motion_time=9.0))
     assert [left for *_, left, _ in backend.asked] == pytest.approx(lefts, abs=1e-6)
-    assert len(outcome.motions) == 5 and outcome.motion_time == pytest.approx(9.0)
+    assert len(outcome.plans) == 5 and outcome.motion_time == pytest.approx(9.0)
     # whenever it is asked for, it counts on all data up to its take-over, and on none twice
     assert [known for _, known, *_ in backend.asked] == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0])
 
 
 def test_after_a_plan_that_was_not_found_in_time_the_next_are_asked_for_earlier():
     backend = ChainBackend(missing={3, 6, 9})
-    run_identification(backend, replace(CHAIN, max_motion_time=21.0))
+    identify(backend, replace(CHAIN, max_motion_time=21.0))
     lefts = [left for *_, left, _ in backend.asked]
     # two plans are made at rest, then one in motion, which is not found; from then on half a t_p earlier, up to t_p
     assert lefts[:6] == pytest.approx([np.inf, np.inf, 1.75, np.inf, np.inf, 2.5])
@@ -404,37 +507,37 @@ def test_after_a_plan_that_was_not_found_in_time_the_next_are_asked_for_earlier(
 
 def test_data_of_an_earlier_motion_are_counted_once():
     backend = ChainBackend(missing={3})
-    run_identification(backend, replace(CHAIN, max_motion_time=12.0))
+    identify(backend, replace(CHAIN, max_motion_time=12.0))
     # plans 1 and 2, the second to its end: 4.5 s; plan 4 starts from rest, plan 5 takes over from it
     assert [known for _, known, *_ in backend.asked[:6]] == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
 
 
 def test_the_stop_rule_knows_what_is_known_when_the_plan_would_be_asked_for():
     backend = ChainBackend()
-    backend.estimate = lambda: FakeEstimate(0.5 if backend._clock < 1.0 else 0.1)
-    outcome = run_identification(backend, replace(CHAIN, target_mass_width=0.5))
-    assert "narrower than 0.5 kg" in outcome.stop_reason and backend.calls.count("plan_next") == 2
+    backend.latest = lambda: make_estimate(0.5 if backend._clock < 1.0 else 0.1)
+    outcome = identify(backend, replace(CHAIN, target_mass_width=0.5))
+    assert "narrower than 0.5 kg" in outcome.stop_reason and backend.calls.count("plan") == 2
 
 
 def test_a_part_that_takes_over_early_is_planned_on_from_at_once():
     backend = ChainBackend()  # a machine that stalls for 1.5 s while the arm moves on
     backend.speed = lambda clock: 15.0 if 0.35 < clock < 0.45 else 1.0
-    outcome = run_identification(backend, CHAIN)
+    outcome = identify(backend, CHAIN)
     assert [left for *_, left, _ in backend.asked] == pytest.approx([np.inf, np.inf, 1.1, 1.75])
-    assert len(outcome.motions) == 4 and backend.is_at_rest
+    assert len(outcome.plans) == 4 and backend.is_at_rest
     backend = ChainBackend()  # a clock that is wrong
-    backend.time_until_takeover = lambda part: 5.0
-    outcome = run_identification(backend, CHAIN)
-    assert len(outcome.motions) == 4 and [at for *_, at in backend.asked] == pytest.approx([0.0, 0.0, 1.5, 3.0])
+    backend.now_ns = lambda: 0
+    outcome = identify(backend, CHAIN)
+    assert len(outcome.plans) == 4 and [at for *_, at in backend.asked] == pytest.approx([0.0, 0.0, 1.5, 3.0])
 
 
 def test_a_fault_before_the_next_plan_is_asked_for_ends_at_rest():
     backend = ChainBackend()
     backend.speed = lambda clock: setattr(backend, "_fail_at", "motion" if clock > 0.5 else "") or 1.0
     with pytest.raises(IdentificationFailed, match="joint_4 left its tracking bound") as caught:
-        run_identification(backend, CHAIN)
+        identify(backend, CHAIN)
     assert caught.value.code == IdentificationErrorCode.EXECUTION_FAILED
-    assert backend._clock < 1.0 and backend.calls[-2:] == ["execute_next", "brake"] and backend.is_at_rest
+    assert backend._clock < 1.0 and backend.calls[-2:] == ["execute", "brake"] and backend.is_at_rest
 
 
 def test_an_arm_that_rests_before_the_next_plan_is_asked_for_has_failed():
@@ -442,16 +545,16 @@ def test_an_arm_that_rests_before_the_next_plan_is_asked_for_has_failed():
     moving = backend.motion_state
     backend.motion_state = lambda: replace(moving(), is_moving=False) if backend._clock > 0.2 else moving()
     with pytest.raises(IdentificationFailed, match="came to rest although a plan was to take over"):
-        run_identification(backend, CHAIN)
-    assert backend._clock < 1.0 and backend.calls[-2:] == ["execute_next", "brake"]
+        identify(backend, CHAIN)
+    assert backend._clock < 1.0 and backend.calls[-2:] == ["execute", "brake"]
 
 
 def test_cancel_before_the_next_plan_is_asked_for_brakes():
     backend = ChainBackend()
     with pytest.raises(IdentificationFailed) as caught:
-        run_identification(backend, CHAIN, is_cancelled=lambda: backend._clock > 0.5)
+        identify(backend, CHAIN, is_cancelled=lambda: backend._clock > 0.5)
     assert caught.value.code == IdentificationErrorCode.CANCELED
-    assert backend._clock < 1.0 and backend.calls[-2:] == ["execute_next", "brake"] and backend.is_at_rest
+    assert backend._clock < 1.0 and backend.calls[-2:] == ["execute", "brake"] and backend.is_at_rest
 
 
 # Moves
@@ -464,46 +567,46 @@ class MoveBackend(ChainBackend):
         super().__init__(**options)
         self._step, self._wall, self._at = step, wall, 0.0
 
-    def plan_next(self, before, information, goal):
-        begin = before.motion.trajectory.end[0] if before else self._at
-        part = super().plan_next(before, information)
-        end = min(begin + np.clip(goal[0] - begin, -self._step, self._step), self._wall)
-        path = part.motion.trajectory
+    def plan(self, request):
+        begin = request.predecessor.trajectory.end[0] if request.predecessor else self._at
+        plan = super().plan(request)
+        end = min(begin + np.clip(request.goal[0] - begin, -self._step, self._step), self._wall)
+        path = plan.trajectory
         path.start, path.end = np.array([begin]), np.array([end])
         margins = SimpleNamespace(margins={"torque [-]": 0.5 - 0.1 * path.number, "ground [m]": 0.01})
-        return replace(part, certificate=margins)
+        return replace(plan, certificate=margins)
 
 
 def test_a_move_ends_at_its_goal():
     backend, progress = MoveBackend(), []
-    move = run_move(backend, [1.0], 0.01, 60.0, on_progress=lambda p: progress.append(p.progress))
-    assert move.distance <= 0.01 and move.parts == 3 and move.motion_time == pytest.approx(2 * 1.5 + 3.0)
-    assert move.smallest_torque_margin == pytest.approx(0.2)
+    done = move(backend, [1.0], 0.01, 60.0, on_progress=lambda p: progress.append(p.progress))
+    assert done.distance <= 0.01 and done.plans == 3 and done.motion_time == pytest.approx(2 * 1.5 + 3.0)
+    assert done.smallest_torque_margin == pytest.approx(0.2)
     assert progress == sorted(progress) and backend.is_at_rest
-    assert backend.calls.count("settle") == 1 and backend.calls.index("settle") < backend.calls.index("execute_next")
+    assert backend.calls.count("catch_up") == 1 and backend.calls.index("catch_up") < backend.calls.index("execute")
     assert backend.asked[2][2] == pytest.approx(3.0)  # at once: nothing is learnt that could be waited for
 
 
 def test_a_move_ends_when_data_contradict_what_is_known():
     for begins in (0, 1):  # at rest, and in motion
         backend = MoveBackend()
-        backend.estimate = lambda b=backend, k=begins: FakeEstimate(1.0, "another payload" if b._executed >= k else "")
+        backend.latest = lambda b=backend, k=begins: make_estimate(1.0, "another payload" if b._executed >= k else "")
         with pytest.raises(IdentificationFailed, match="another payload") as caught:
-            run_move(backend, [1.0], 0.01, 60.0)
+            move(backend, [1.0], 0.01, 60.0)
         assert caught.value.code == IdentificationErrorCode.INCONSISTENT and backend.is_at_rest
-        assert backend.calls.count("execute_next") == 2 * begins  # the plan that moves, and the one that waits
+        assert backend.calls.count("execute") == 2 * begins  # the plan that moves, and the one that waits
 
 
 def test_a_goal_behind_a_wall_is_not_tried_forever():
     backend = MoveBackend(wall=0.5)
     with pytest.raises(IdentificationFailed, match="0.500 rad away from the goal.*no plan gets closer") as caught:
-        run_move(backend, [1.0], 0.01, 60.0)
+        move(backend, [1.0], 0.01, 60.0)
     assert caught.value.code == IdentificationErrorCode.PLAN_FAILED and backend.is_at_rest
-    assert backend.calls.count("execute_next") < 8
+    assert backend.calls.count("execute") < 8
 
 
 def test_a_move_keeps_its_time():
     with pytest.raises(IdentificationFailed, match="would exceed 6 s of motion"):
-        run_move(MoveBackend(step=0.1), [1.0], 0.01, 6.0)
+        move(MoveBackend(step=0.1), [1.0], 0.01, 6.0)
     with pytest.raises(ParameterOutOfRange, match="tolerance"):
-        run_move(MoveBackend(), [1.0], 0.0, 6.0)
+        move(MoveBackend(), [1.0], 0.0, 6.0)

@@ -1,0 +1,143 @@
+"""Decide which payload model the controller uses: what bounds it may assume, and which nominal payload.
+
+Planner, verifier and controller must work with one model. It starts from the payload's prior, only ever gets tighter,
+and is never built from data that contradict it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.model.inertia import PARAMETER_NAMES
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed
+from sysid_ros.core.tracking_bound.nominal_payload import best_payload, choose_payload, weighed_payload
+
+Array = NDArray[np.float64]
+
+PAYLOAD = "payload"
+"""Target of the estimates that a payload model can be made of; others include parts of the arm."""
+
+
+@dataclass(frozen=True, eq=False)
+class PayloadModel:
+    """The payload as a controller assumes it.
+
+    Attributes:
+        box: Box that contains the true parameters, (10,).
+        nominal: Nominal parameters, (10,). They need not lie in the box: a change costs more tracking bound than it
+            gains while bounds shrink.
+        estimate: The estimate that the box comes from, cut down to the box; None for the prior.
+    """
+
+    box: Box
+    nominal: Array
+    estimate: ParameterEstimate | None = None
+
+    @classmethod
+    def prior(cls, robot: RobotModel) -> PayloadModel:
+        """Build the model of a payload of which nothing has been measured."""
+        prior = robot.payload_prior
+        return cls(prior.box, choose_payload(robot, (robot.theta_box, prior.box), prior.nominal))
+
+
+class ModelPolicy:
+    """Decide on the payload model of one goal, from the latest estimate and the model in use.
+
+    Every decision first checks the data: where they are inconsistent, with each other or with the model in use, it
+    raises :class:`IdentificationFailed` with the code ``INCONSISTENT``, so that no such model is ever sent.
+
+    Args:
+        robot: The arm.
+        in_use: Model that the controller has; None for that of the prior.
+        may_tighten: Whether estimates make the model tighter; False keeps the one in use.
+
+    Attributes:
+        in_use: Model that the controller has.
+        may_tighten: Whether estimates make it tighter.
+    """
+
+    def __init__(self, robot: RobotModel, in_use: PayloadModel | None = None, may_tighten: bool = True):
+        self._robot = robot
+        self.may_tighten = may_tighten
+        self._is_nominal_chosen = False
+        self.in_use = in_use or PayloadModel.prior(robot)
+
+    def note_given(self, model: PayloadModel) -> None:
+        """Note that the controller has accepted a model."""
+        self.in_use = model
+
+    def reset(self) -> PayloadModel:
+        """Return the model for a payload that may be another one than before."""
+        self._is_nominal_chosen = False
+        return PayloadModel.prior(self._robot)
+
+    def for_chain(self, estimate: ParameterEstimate | None, posture: Array) -> PayloadModel:
+        """Return the model for a chain of plans that starts from rest; for the first chain, also choose the nominal.
+
+        Once the payload has been weighed, the nominal payload is the one with the best bounds at the posture (n,)
+        [rad]. Later chains keep it.
+        """
+        model = self.for_plan(estimate)
+        is_weighed, self._is_nominal_chosen = not self._is_nominal_chosen and model is not self.in_use, True
+        if not is_weighed:
+            return model
+        boxes = (self._robot.theta_box, model.box)
+        return replace(model, nominal=weighed_payload(self._robot, boxes, model.nominal, posture))
+
+    def for_plan(self, estimate: ParameterEstimate | None) -> PayloadModel:
+        """Return the model for the next plan, whether it starts from rest or takes over in motion."""
+        self.require_consistent(estimate)
+        if estimate is None or not self.may_tighten or estimate.target != PAYLOAD:
+            return self.in_use
+        return self._tightened(estimate)
+
+    def final(self, estimate: ParameterEstimate, posture: Array | None) -> PayloadModel:
+        """Return the model to work with from now on.
+
+        Args:
+            estimate: What was identified.
+            posture: Where the feedback is to need the least torque, (n,) [rad]; None for the home posture.
+        """
+        model, robot = self.for_plan(estimate), self._robot
+        if model is self.in_use or model.estimate is None:
+            return model
+        boxes = (robot.theta_box, model.box)
+        candidates = [model.nominal, choose_payload(robot, boxes, model.estimate.values)]
+        best = best_payload(robot, boxes, candidates, robot.home if posture is None else posture)
+        return replace(model, nominal=best)
+
+    def require_consistent(self, estimate: ParameterEstimate | None) -> None:
+        """Check that some payload agrees with the data and with the model in use.
+
+        Raises:
+            IdentificationFailed: With the code ``INCONSISTENT``: there is none.
+        """
+        if estimate is None:
+            return
+        if not estimate.is_consistent:
+            raise IdentificationFailed(IdentificationErrorCode.INCONSISTENT, estimate.alarm)
+        if estimate.target != PAYLOAD:
+            return
+        box = self.in_use.box
+        gap = np.maximum(estimate.lower - box.upper, box.lower - estimate.upper)
+        if gap.max() > 0.0:
+            i = int(gap.argmax())
+            raise IdentificationFailed(
+                IdentificationErrorCode.INCONSISTENT,
+                f"the estimate of {PARAMETER_NAMES[i]}, [{estimate.lower[i]:.6g}, {estimate.upper[i]:.6g}], does not "
+                f"overlap the bounds in use, [{box.lower[i]:.6g}, {box.upper[i]:.6g}]: an assumption does not hold, or "
+                "the payload was changed",
+            )
+
+    def _tightened(self, estimate: ParameterEstimate) -> PayloadModel:
+        """Cut the estimate down to the box in use: both contain the truth."""
+        lower = np.maximum(estimate.lower, self.in_use.box.lower)
+        upper = np.minimum(estimate.upper, self.in_use.box.upper)
+        inside = replace(estimate, values=np.clip(estimate.values, lower, upper), lower=lower, upper=upper)
+        return PayloadModel(Box(lower, upper), self.in_use.nominal, inside)

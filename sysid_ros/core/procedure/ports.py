@@ -1,0 +1,182 @@
+"""What the procedure needs of the world around it: a planner, an arm, and a source of estimates.
+
+Every method raises :class:`IdentificationFailed` with its code when it cannot do its work; one that waits may end with
+the code ``CANCELED`` as soon as the goal is cancelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.procedure.model_policy import PayloadModel
+from sysid_ros.core.procedure.plan import CertifiedPlan
+from sysid_ros.core.trajectories.serialization import Trajectory
+
+Array = NDArray[np.float64]
+
+
+class ModelRefused(SysidError):
+    """The controller does not take a model and goes on with the one it has."""
+
+
+@dataclass(frozen=True)
+class MotionState:
+    """What the arm is doing.
+
+    Attributes:
+        is_moving: Whether a trajectory or a brake is being executed.
+        has_failed: Whether the last motion did not end as planned.
+        progress: Part of the trajectory that is done, 0..1.
+        text: In words, for people.
+    """
+
+    is_moving: bool
+    has_failed: bool
+    progress: float
+    text: str
+
+
+@dataclass(frozen=True)
+class MotionRequest:
+    """The next certified plan that is wanted.
+
+    Attributes:
+        model: Payload model that the controller uses from its beginning on.
+        information: Gram matrix of the data that will have been collected by then, (10, 10).
+        start: Posture it starts from at rest, (n,) [rad]; None where it takes over.
+        predecessor: Plan it takes over from, at the hand-over time of that plan; None for a start from rest.
+        time_left: Time until the hand-over [s]; infinite before the predecessor is executed.
+        goal: Posture to get to, (n,) [rad]; None for an exciting motion.
+    """
+
+    model: PayloadModel
+    information: Array
+    start: Array | None = None
+    predecessor: CertifiedPlan | None = None
+    time_left: float = np.inf
+    goal: Array | None = None
+
+
+@dataclass(frozen=True)
+class ExcitationRequest:
+    """A periodic exciting trajectory that is wanted.
+
+    Attributes:
+        index: Number of the trajectory, from 0.
+        model: Payload model that the controller uses.
+        information: Gram matrix of the data so far, (10, 10).
+        start: Posture it starts from at rest, (n,) [rad].
+        duration: Its duration [s].
+        limit_share: Share of the speed and acceleration limits it may use [-].
+    """
+
+    index: int
+    model: PayloadModel
+    information: Array
+    start: Array
+    duration: float
+    limit_share: float
+
+
+class Planner(Protocol):
+    """Plans and certifies."""
+
+    def plan(self, request: MotionRequest) -> CertifiedPlan:
+        """Plan and certify a motion, in time; fails with the code ``PLAN_FAILED``."""
+
+    def plan_excitation(self, request: ExcitationRequest) -> tuple[Trajectory, float]:
+        """Plan a trajectory; also return the condition number of ``W_e`` (SAFE-ID (30)) [-]."""
+
+    def certify(self, trajectory: Trajectory, model: PayloadModel) -> CertifiedPlan:
+        """Certify a trajectory from rest; fails with the code ``CERTIFICATE_REFUSED``."""
+
+
+class Arm(Protocol):
+    """Executes plans with a model of the payload."""
+
+    def wait_until_ready(self) -> None:
+        """Return when the arm holds still and samples arrive."""
+
+    def posture(self) -> Array:
+        """Return where the arm is held, or desired to be, (n,) [rad]."""
+
+    def set_model(self, model: PayloadModel, is_reset: bool = False) -> None:
+        """Give the resting controller a model, and return when it holds with it.
+
+        Args:
+            model: The model.
+            is_reset: Whether it may be wider than the one in use.
+
+        Raises:
+            ModelRefused: The controller keeps the one it has.
+        """
+
+    def execute(self, plan: CertifiedPlan, model: PayloadModel | None = None) -> None:
+        """Start a plan, or let it take over from its predecessor, and return at once.
+
+        Args:
+            plan: The plan.
+            model: Model that the controller uses from the take-over on; None keeps the one in use.
+        """
+
+    def motion_state(self) -> MotionState:
+        """Return what the arm is doing now."""
+
+    def has_begun(self, plan: CertifiedPlan) -> bool:
+        """Return whether the arm follows this plan now, or has done so."""
+
+    def begin_ns(self, plan: CertifiedPlan) -> int | None:
+        """Return when a plan has begun or will begin, by the arm's clock [ns]; None if it was not executed."""
+
+    def now_ns(self) -> int:
+        """Return the time of the arm's clock [ns]."""
+
+    def brake(self, reason: str) -> None:
+        """Bring the arm to rest along its path.
+
+        Raises:
+            StopUnconfirmed: It cannot be seen to rest.
+        """
+
+    def wait(self, duration: float) -> None:
+        """Let time pass [s]."""
+
+
+class EstimateSource(Protocol):
+    """Estimates the payload from what the arm measures."""
+
+    def reset(self, reason: str) -> None:
+        """Forget all data up to now."""
+
+    def latest(self) -> ParameterEstimate | None:
+        """Return the latest estimate, None before the first."""
+
+    def information(self) -> Array:
+        """Return the Gram matrix (10, 10) of the data so far."""
+
+    def stamp_ns(self) -> int:
+        """Return the stamp of the last sample of the latest estimate, by the arm's clock [ns]."""
+
+    def catch_up(self) -> None:
+        """Return when the latest estimate covers all samples up to now."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What a procedure works with.
+
+    Attributes:
+        planner: Plans and certifies.
+        arm: Executes plans.
+        estimates: Estimates the payload.
+    """
+
+    planner: Planner
+    arm: Arm
+    estimates: EstimateSource

@@ -1,0 +1,33 @@
+"""Estimates, and a policy that needs no robot."""
+
+import numpy as np
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.procedure import ModelPolicy, PayloadModel
+
+
+def make_estimate(half_width, alarm="", center=1.0, target="payload"):
+    """Ten intervals of the same width; with an alarm none."""
+    value, radius = (np.nan, np.nan) if alarm else (center, half_width)
+    return ParameterEstimate(
+        values=np.full(10, value), lower=np.full(10, value - radius), upper=np.full(10, value + radius), method="test",
+        guarantee="", is_consistent=not alarm, alarm=alarm, target=target, frame="", number_of_windows=1,
+        data_seconds=1.0, condition_number=1.0,
+    )  # fmt: skip
+
+
+class FixedPolicy(ModelPolicy):
+    """Tightens bounds, and never changes the nominal payload."""
+
+    def __init__(self, may_tighten=True):
+        super().__init__(None, self.reset(), may_tighten)
+
+    def reset(self):
+        return PayloadModel(Box(np.full(10, -10.0), np.full(10, 10.0)), np.zeros(10))
+
+    def for_chain(self, estimate, posture):
+        return self.for_plan(estimate)
+
+    def final(self, estimate, posture):
+        return self.for_plan(estimate)
