@@ -374,7 +374,7 @@ def run_trial(
     wanted = IdentificationSettings(trajectories=plans, max_motion_time=600.0, shrink_threshold=0.0, weighing_time=1.0)
     final = None
     try:
-        final = run_identification(backend, wanted)
+        final = run_identification(backend.ports, backend.make_policy(), wanted)
         outcome.ended = final.stop_reason
     except IdentificationFailed as failure:
         outcome.ended = f"{failure.code.name}: {failure}"
@@ -388,7 +388,7 @@ def run_trial(
     records = backend.records
     outcome.asked = len(records.attempts)
     outcome.plans = len(records.executed)
-    outcome.refused = [a.reason for a in records.attempts if a.reason] + records.refusals
+    outcome.refused = [str(a.failure) for a in records.attempts if a.failure is not None] + records.refusals
     outcome.conditions = [float(a.part.condition_number) for a in records.attempts if a.part is not None]
     outcome.planning = [float(a.part.statistics.seconds["total"]) for a in records.attempts if a.part is not None]
     if final is not None:

@@ -37,7 +37,7 @@ def identify(robot, planner: CertifiedPlanner, payload: np.ndarray):  # noqa: AN
     outcome = run_trial(
         robot, planner, trial, plans=5, time_limit=10.0, event=lambda running: seen.update(trial=running)
     )
-    estimate = seen["trial"].backend.estimate()
+    estimate = seen["trial"].backend.latest()
     if outcome.violations or estimate is None or not estimate.is_consistent:
         raise SystemExit(f"the identification ended with: {outcome.ended}; {outcome.violations}")
     return estimate

@@ -1,4 +1,4 @@
-"""The identification procedure in lock-step with a simulated arm: the procedure of the nodes, without ROS and clock.
+"""Run the identification procedure in lock-step with a simulated arm: that of the nodes, without ROS and clock.
 
 Planner, estimator, loop and scene guard are those of the nodes, and they are asked in the same order and with what was
 known by then. Simulated time passes only where the procedure waits, and while it plans as long as it is told to.
@@ -13,21 +13,30 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.planning import certified_planner
-from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, NoPlan, PayloadKnowledge
-from sysid_ros.core.procedure import (
-    IdentificationErrorCode,
-    IdentificationFailed,
-    MotionState,
-    PlannedMotion,
+from sysid_ros.core.planning.certified_planner import (
+    CertifiedPlanner,
+    NextPlan,
+    NoPlan,
+    PayloadKnowledge,
     PlannedPart,
 )
-from sysid_ros.core.tracking_bound.nominal_payload import weighed_payload
+from sysid_ros.core.procedure import (
+    CertifiedPlan,
+    ExcitationRequest,
+    IdentificationErrorCode,
+    IdentificationFailed,
+    ModelPolicy,
+    ModelRefused,
+    MotionRequest,
+    MotionState,
+    PayloadModel,
+    Ports,
+    StopUnconfirmed,
+)
+from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import Continuation, LoopModel
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSample
@@ -66,17 +75,15 @@ class PlanAttempt:
 
     Attributes:
         stamp_ns: When it was asked for [ns].
-        after: Hash of the plan it takes over from; empty for a start from rest.
-        payload: What was known of the payload.
+        request: What was asked for.
         part: What was planned; None where there was no plan.
-        reason: Why not.
+        failure: Why not; None where there was one.
     """
 
     stamp_ns: int
-    after: str
-    payload: PayloadKnowledge
-    part: certified_planner.PlannedPart | None
-    reason: str = ""
+    request: MotionRequest
+    part: PlannedPart | None
+    failure: NoPlan | None
 
 
 @dataclass
@@ -101,7 +108,7 @@ class LockstepRecords:
 
 
 class LockstepBackend:
-    """An :class:`sysid_ros.core.procedure.IdentificationBackend` for the strategy "receding".
+    """Planner, arm and source of estimates of a procedure with the strategy "receding", in simulated time.
 
     Args:
         loop: The loop with its arm; connected here if it is not.
@@ -136,178 +143,165 @@ class LockstepBackend:
         self._estimate_ns, self._next_estimate_ns = 0, 0
         self._estimate: ParameterEstimate | None = None
         self._information = np.zeros((10, 10))
-        self._box: Box | None = None
-        # What the controller takes for true stays the same while bounds shrink: changing it would cost tracking bound.
-        self._nominal = loop.model.payload
-        self._parts: dict[PlannedPart, PlanAttempt] = {}
-        self._begins_ns: dict[PlannedPart, int] = {}
+        self._begins_ns: dict[CertifiedPlan, int] = {}  # plans that were executed, in order
+
+    @property
+    def ports(self) -> Ports:
+        """This, as a procedure takes it."""
+        return Ports(self, self, self)
+
+    def make_policy(self, may_tighten: bool = True) -> ModelPolicy:
+        """Make a policy that begins with the model of the loop."""
+        model = self._loop.model
+        return ModelPolicy(self._loop.robot, PayloadModel(model.payload_box, model.payload), may_tighten)
 
     def change_scene(self, scene: Scene) -> None:
-        """Another scene is seen: the loop brakes where the present motion was not certified for it."""
+        """Change what surrounds the arm: the loop brakes where the present motion was not certified for it."""
         self._scene = scene
         reason = self._guard.see(scene)
         if reason:
             self._loop.brake(reason, LoopCode.STALE)
 
-    # IdentificationBackend
+    # Planner
 
-    def check_ready(self) -> None:
-        """See :class:`IdentificationBackend`."""
+    def plan(self, request: MotionRequest) -> CertifiedPlan:
+        """See :class:`sysid_ros.core.procedure.Planner`."""
+        settings, before = self._settings, request.predecessor
+        wanted = NextPlan(
+            payload=PayloadKnowledge(request.model.box, request.model.nominal),
+            start=request.start,
+            after="" if before is None else before.plan_id,
+            at=0.0 if before is None else self._planner.settings.planning_time,
+            information=request.information,
+            goal=request.goal,
+            time_limit=settings.first_time_limit if before is None else settings.time_limit,
+        )
+        now, part, failure = self._loop.now_ns, None, None
+        try:
+            part = self._planner.plan(wanted, self._scene, 1e-9 * now)
+        except NoPlan as no_plan:
+            failure = no_plan
+        self.records.attempts.append(PlanAttempt(now, request, part, failure))
+        self._advance(next(self._planning_times))
+        if part is None:
+            raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, str(failure))
+        return CertifiedPlan(
+            part.plan.trajectory,
+            part.plan.certificate,
+            None if before is None else before.plan_id,
+            wanted.at,
+            self._planner.settings.planning_time,
+            part.information - np.asarray(request.information),
+            part.condition_number,
+        )
+
+    def plan_excitation(self, request: ExcitationRequest) -> tuple[Trajectory, float]:
+        """Refuse: not offered."""
+        raise IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, "only the strategy 'receding' runs here")
+
+    def certify(self, trajectory: Trajectory, model: PayloadModel) -> CertifiedPlan:
+        """Refuse: not offered."""
+        raise IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, "only the strategy 'receding' runs here")
+
+    # Arm
+
+    def wait_until_ready(self) -> None:
+        """See :class:`sysid_ros.core.procedure.Arm`."""
         if self._loop.mode is LoopMode.IDLE:
             self._loop.connect()
         self._wait_for_hold()
 
-    def reset_estimate(self, reason: str) -> None:
-        """See :class:`IdentificationBackend`."""
-        robot = self._loop.robot
-        self._set_model(LoopModel.nominal(robot), is_reset=True)
-        self._nominal, self._box = self._loop.model.payload, None
-        self._wait_for_hold()
-        self.records.notices.append(self._estimator.reset(reason))
-        self._buffer.clear()
-        self._estimate, self._information = None, np.zeros((10, 10))
+    def posture(self) -> Array:
+        """See :class:`sysid_ros.core.procedure.Arm`."""
+        return self._loop.status().reference
 
-    def plan(self, index: int, duration: float, information: Array, limit_share: float) -> PlannedMotion:
-        """Not offered."""
-        raise IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, "only the strategy 'receding' runs here")
-
-    def certify(self, motion: PlannedMotion) -> Certificate:
-        """Not offered."""
-        raise IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, "only the strategy 'receding' runs here")
-
-    def execute(self, motion: PlannedMotion, certificate: Certificate) -> None:
-        """Not offered."""
-        raise IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, "only the strategy 'receding' runs here")
-
-    def plan_next(self, before: PlannedPart | None, information: Array, goal: Array | None = None) -> PlannedPart:
-        """See :class:`IdentificationBackend`; the box of the model gets smaller with every part."""
-        knowledge = self._knowledge()
-        if before is None:
-            if not self.records.attempts:  # weighed, and nothing has moved yet
-                boxes = (self._loop.robot.theta_box, knowledge.box)
-                self._nominal = weighed_payload(self._loop.robot, boxes, self._nominal, self._loop.status().reference)
-                knowledge = self._knowledge()
-            self._set_model(self._model_of(knowledge))
-            self._box = knowledge.box
-            self._wait_for_hold()
-        settings = self._settings
-        wanted = NextPlan(
-            payload=knowledge,
-            start=self._loop.status().reference if before is None else None,
-            after="" if before is None else before.motion.trajectory.hash(),
-            at=0.0 if before is None else before.takeover_time,
-            information=information,
-            goal=goal,
-            time_limit=settings.first_time_limit if before is None else settings.time_limit,
-        )
-        now, part, reason = self._loop.now_ns, None, ""
+    def set_model(self, model: PayloadModel, is_reset: bool = False) -> None:
+        """See :class:`sysid_ros.core.procedure.Arm`."""
+        loop_model = self._model_of(model)
         try:
-            part = self._planner.plan(wanted, self._scene, 1e-9 * now)
-        except NoPlan as failure:
-            reason = str(failure)
-        attempt = PlanAttempt(now, wanted.after, knowledge, part, reason)
-        self.records.attempts.append(attempt)
-        self._advance(next(self._planning_times))
-        if part is None:
-            raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, reason)
-        trajectory, certificate = part.plan.trajectory, part.plan.certificate
-        motion = PlannedMotion(trajectory, part.condition_number)
-        gained = part.information - np.asarray(information)
-        planned = PlannedPart(motion, certificate, self._planner.settings.planning_time, gained)
-        self._parts[planned] = attempt
-        return planned
+            self._loop.set_model(loop_model, is_reset)
+        except LoopRefusal as refusal:
+            self.records.refusals.append(str(refusal))
+            raise ModelRefused(str(refusal)) from refusal
+        self.records.models.append((self._loop.now_ns, loop_model))
+        self._wait_for_hold()
 
-    def execute_next(self, part: PlannedPart, before: PlannedPart | None) -> None:
-        """See :class:`IdentificationBackend`."""
-        trajectory, certificate = part.motion.trajectory, part.certificate
-        knowledge = self._parts.pop(part).payload
-        continuation = None
-        if before is not None:
-            model = self._model_of(knowledge)
-            continuation = Continuation(before.motion.trajectory.hash(), before.takeover_time, model)
-        if certificate.control is not None and before is None:
-            self._advance_until(lambda: self._loop.status().rested >= certificate.control.rest_before)
+    def execute(self, plan: CertifiedPlan, model: PayloadModel | None = None) -> None:
+        """See :class:`sysid_ros.core.procedure.Arm`."""
+        certificate, loop_model, continuation = plan.certificate, None, None
+        if plan.predecessor is not None:
+            loop_model = None if model is None else self._model_of(model)
+            continuation = Continuation(plan.predecessor, plan.takeover_time, loop_model)
+        elif certificate.control is not None:
+            needed = certificate.control.rest_before
+            self._advance_until(lambda: self._loop.status().rested >= needed)
         try:
             self._guard.admit(certificate, accepts_sampled=False)
-            self._loop.execute(trajectory, certificate, continuation)
+            self._loop.execute(plan.trajectory, certificate, continuation)
         except LoopRefusal as refusal:
             self.records.refusals.append(str(refusal))
             raise IdentificationFailed(IdentificationErrorCode.EXECUTION_FAILED, str(refusal)) from refusal
-        self.records.executed.append(trajectory.hash())
-        self._begins_ns[part] = (
-            self._loop.now_ns if before is None else self._begins_ns[before] + round(1e9 * before.takeover_time)
-        )
-        if continuation is not None:
-            self._box = knowledge.box
-            self.records.models.append((self._loop.now_ns, continuation.model))
+        self.records.executed.append(plan.plan_id)
+        begin_ns = self._loop.now_ns
+        if plan.predecessor is not None:
+            begin_ns = list(self._begins_ns.values())[-1] + round(1e9 * plan.takeover_time)
+        self._begins_ns[plan] = begin_ns
+        if loop_model is not None:
+            self.records.models.append((self._loop.now_ns, loop_model))
 
-    def is_followed(self, part: PlannedPart) -> bool:
-        """See :class:`IdentificationBackend`."""
-        has_begun = self._loop.now_ns >= self._begins_ns.get(part, np.inf)
-        return has_begun and self._loop.status().plan_hash == part.motion.trajectory.hash()
+    def has_begun(self, plan: CertifiedPlan) -> bool:
+        """See :class:`sysid_ros.core.procedure.Arm`."""
+        is_time = self._loop.now_ns >= self._begins_ns.get(plan, np.inf)
+        return is_time and self._loop.status().plan_hash == plan.plan_id
 
-    def time_until_takeover(self, part: PlannedPart) -> float:
-        """See :class:`IdentificationBackend`, in the time of the loop; infinite for a part that was not started."""
-        begin_ns = self._begins_ns.get(part)
-        return np.inf if begin_ns is None else part.takeover_time - 1e-9 * (self._loop.now_ns - begin_ns)
+    def begin_ns(self, plan: CertifiedPlan) -> int | None:
+        """See :class:`sysid_ros.core.procedure.Arm`."""
+        return self._begins_ns.get(plan)
 
-    def share_to_come(self, part: PlannedPart) -> float:
-        """See :class:`IdentificationBackend`."""
-        begin_ns = self._begins_ns.get(part)
-        return 1.0 if begin_ns is None else part.share_after(1e-9 * (self._estimate_ns - begin_ns))
+    def now_ns(self) -> int:
+        """See :class:`sysid_ros.core.procedure.Arm`."""
+        return self._loop.now_ns
 
     def motion_state(self) -> MotionState:
-        """See :class:`IdentificationBackend`."""
+        """See :class:`sysid_ros.core.procedure.Arm`."""
         status = self._loop.status()
         return MotionState(status.is_moving, status.has_failed, status.progress, status.reason)
 
     def brake(self, reason: str) -> None:
-        """See :class:`IdentificationBackend`."""
+        """See :class:`sysid_ros.core.procedure.Arm`."""
         self._loop.brake(reason)
         self._advance_until(lambda: self._loop.is_at_rest)
+        if not self._loop.is_at_rest:
+            raise StopUnconfirmed(f"the arm moves {_LONGEST_STOP:g} s after it was told to brake")
 
-    def estimate(self) -> ParameterEstimate | None:
-        """See :class:`IdentificationBackend`."""
+    def wait(self, duration: float) -> None:
+        """See :class:`sysid_ros.core.procedure.Arm`."""
+        self._advance(duration)
+
+    # Source of estimates
+
+    def reset(self, reason: str) -> None:
+        """See :class:`sysid_ros.core.procedure.EstimateSource`."""
+        self.records.notices.append(self._estimator.reset(reason))
+        self._buffer.clear()
+        self._estimate, self._information = None, np.zeros((10, 10))
+
+    def latest(self) -> ParameterEstimate | None:
+        """See :class:`sysid_ros.core.procedure.EstimateSource`."""
         return self._estimate
 
     def information(self) -> Array:
-        """See :class:`IdentificationBackend`."""
+        """See :class:`sysid_ros.core.procedure.EstimateSource`."""
         return self._information
 
-    def settle(self, duration: float) -> None:
-        """See :class:`IdentificationBackend`."""
-        self._advance(duration)
+    def stamp_ns(self) -> int:
+        """See :class:`sysid_ros.core.procedure.EstimateSource`."""
+        return self._estimate_ns
+
+    def catch_up(self) -> None:
+        """See :class:`sysid_ros.core.procedure.EstimateSource`."""
         self._feed()
         self._publish()
-
-    def wait(self, duration: float) -> None:
-        """See :class:`IdentificationBackend`."""
-        self._advance(duration)
-
-    # What is known
-
-    def _knowledge(self) -> PayloadKnowledge:
-        """The latest estimate with the box of the model in use: both hold, and a model may only get tighter."""
-        estimate = self._estimate
-        if estimate is None or not estimate.is_consistent:
-            return PayloadKnowledge(self._loop.model.payload_box, self._nominal)
-        box = estimate.box if self._box is None else estimate.box.intersect(self._box)
-        if box is None:
-            raise IdentificationFailed(
-                IdentificationErrorCode.INCONSISTENT, "the estimate contradicts the bounds of the model in use"
-            )
-        return PayloadKnowledge(box, self._nominal)
-
-    def _model_of(self, knowledge: PayloadKnowledge) -> LoopModel:
-        robot = self._loop.robot
-        return LoopModel(robot.theta_nominal, robot.theta_box, knowledge.nominal, knowledge.box)
-
-    def _set_model(self, model: LoopModel, is_reset: bool = False) -> None:
-        try:
-            self._loop.set_model(model, is_reset)
-        except LoopRefusal as refusal:
-            raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, str(refusal)) from refusal
-        self.records.models.append((self._loop.now_ns, model))
 
     def _feed(self) -> None:
         block = collect_samples(self._buffer, self._loop.robot.n).block
@@ -322,6 +316,10 @@ class LockstepBackend:
         self.records.estimates.append((self._loop.now_ns, self._estimate))
 
     # Time
+
+    def _model_of(self, model: PayloadModel) -> LoopModel:
+        robot = self._loop.robot
+        return LoopModel(robot.theta_nominal, robot.theta_box, model.nominal, model.box)
 
     def _advance(self, duration: float) -> None:
         for _ in range(round(duration / self._loop.arm.period)):

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner
+from sysid_ros.core.procedure import ModelRefused, MotionRequest, PayloadModel
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopMode
@@ -38,35 +40,58 @@ def test_plans_that_are_the_same_motion_are_told_apart(robot):
     backend = LockstepBackend(
         loop, RestingPlanner(robot), StreamingEstimator(robot), Scene(), LockstepSettings(planning_times=(0.1,))
     )
-    backend.check_ready()
-    first = backend.plan_next(None, np.zeros((10, 10)))
-    second = backend.plan_next(first, np.eye(10))
-    assert first.motion.trajectory.hash() == second.motion.trajectory.hash()
-    backend.execute_next(first, None)
+    backend.wait_until_ready()
+    model, nothing = backend.make_policy().in_use, np.zeros((10, 10))
+
+    def share_to_come(plan):
+        return 1.0 - 1e-9 * (backend.stamp_ns() - backend.begin_ns(plan)) / plan.handover_time
+
+    def time_left(plan):
+        return plan.handover_time - 1e-9 * (backend.now_ns() - backend.begin_ns(plan))
+
+    first = backend.plan(MotionRequest(model, nothing, start=backend.posture()))
+    second = backend.plan(MotionRequest(model, np.eye(10), predecessor=first))
+    assert first.plan_id == second.plan_id
+    np.testing.assert_array_equal(first.information_gained, np.eye(10))
+    backend.execute(first)
     assert loop.mode is LoopMode.TRACK
-    assert backend.time_until_takeover(second) == np.inf and backend.share_to_come(second) == 1.0  # not started
+    assert backend.begin_ns(second) is None and not backend.has_begun(second)  # not started
     begin = 1e-9 * loop.now_ns
     backend.wait(0.5)
-    backend.execute_next(second, first)
-    assert backend.time_until_takeover(first) == pytest.approx(1.0, abs=2e-3)
-    assert backend.time_until_takeover(second) == pytest.approx(2.5, abs=2e-3)
-    assert backend.is_followed(first) and not backend.is_followed(second)
+    backend.execute(second)
+    assert time_left(first) == pytest.approx(1.0, abs=2e-3)
+    assert time_left(second) == pytest.approx(2.5, abs=2e-3)
+    assert backend.has_begun(first) and not backend.has_begun(second)
     backend.wait(0.4)
     published = 1e-9 * backend.records.estimates[-1][0]
     assert begin < published <= begin + 0.9 and 1e-9 * loop.now_ns - published < 0.53
-    assert backend.share_to_come(first) == pytest.approx(1.0 - (published - begin) / 1.5, abs=2e-3)
-    assert backend.share_to_come(second) == 1.0
+    assert share_to_come(first) == pytest.approx(1.0 - (published - begin) / 1.5, abs=2e-3)
+    assert share_to_come(second) > 1.0
     backend.wait(1.6)
     published = 1e-9 * backend.records.estimates[-1][0]
-    assert backend.share_to_come(first) == 0.0
-    assert backend.share_to_come(second) == pytest.approx(1.0 - (published - begin - 1.5) / 1.5, abs=2e-3)
-    assert loop.mode is LoopMode.TRACK and backend.is_followed(second)
-    third = backend.plan_next(second, np.eye(10))
-    backend.execute_next(third, second)
-    assert backend.time_until_takeover(third) - backend.time_until_takeover(second) == pytest.approx(1.5)
+    assert share_to_come(first) < 0.0
+    assert share_to_come(second) == pytest.approx(1.0 - (published - begin - 1.5) / 1.5, abs=2e-3)
+    assert loop.mode is LoopMode.TRACK and backend.has_begun(second)
+    third = backend.plan(MotionRequest(model, np.eye(10), predecessor=second))
+    backend.execute(third)
+    assert time_left(third) - time_left(second) == pytest.approx(1.5)
     backend.wait(0.3)
-    assert not backend.is_followed(third)
+    assert not backend.has_begun(third)
     backend.wait(1.0)
-    assert backend.is_followed(third)
+    assert backend.has_begun(third)
     backend.wait(3.0)
     assert loop.mode is LoopMode.HOLD and len(backend.records.executed) == 3 and not backend.records.refusals
+
+
+def test_a_model_that_the_loop_refuses_is_noted(robot):
+    loop = ControlLoop(MujocoArm(robot), build_controller("robust", robot), robot)
+    backend = LockstepBackend(loop, CertifiedPlanner(robot), StreamingEstimator(robot))
+    backend.wait_until_ready()
+    model, box = backend.make_policy().in_use, robot.payload_prior.box
+    wide = Box(box.lower, box.upper + 1.0)
+    with pytest.raises(ModelRefused, match="not inside the one in use"):
+        backend.set_model(PayloadModel(wide, model.nominal))
+    assert len(backend.records.refusals) == 1 and not backend.records.models
+    assert loop.model.payload_box is model.box
+    backend.set_model(PayloadModel(wide, model.nominal), is_reset=True)
+    assert loop.model.payload_box is wide and len(backend.records.models) == 1
