@@ -224,6 +224,9 @@ class LockstepBackend:
             self.records.refusals.append(str(refusal))
             raise ModelRefused(str(refusal)) from refusal
         self.records.models.append((self._loop.now_ns, loop_model))
+
+    def wait_until_holding(self, model: PayloadModel) -> None:
+        """See :class:`sysid_ros.core.procedure.Arm`."""
         self._wait_for_hold()
 
     def execute(self, plan: CertifiedPlan, model: PayloadModel | None = None) -> None:

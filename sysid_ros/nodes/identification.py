@@ -17,11 +17,11 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from sysid_msgs.action import Identify, MoveTo
-from sysid_ros.core.procedure import STRATEGIES, IdentificationSettings, Phase, Progress
-from sysid_ros.nodes.identification_backend import KnownModel, SuiteClients
-from sysid_ros.nodes.identification_goal import GoalRun
-from sysid_ros.nodes.identification_move import MoveRun
-from sysid_ros.nodes.identification_watch import SuiteWatch
+from sysid_ros.adapters.identification.goal import GoalRun
+from sysid_ros.adapters.identification.monitor import SuiteMonitor
+from sysid_ros.adapters.identification.move import MoveRun
+from sysid_ros.adapters.identification.session import GoalOptions, Suite, SuiteClients
+from sysid_ros.core.procedure import STRATEGIES, IdentificationSettings, PayloadModel, Phase, Progress
 from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer, parameter
@@ -108,8 +108,22 @@ class IdentificationParameters(RobotParameters):
             settle_time=self.settle_time,
         )
 
+    def options(self) -> GoalOptions:
+        """Return what these parameters say about goals."""
+        return GoalOptions(
+            settings=self.settings(),
+            service_timeout=self.service_timeout,
+            planning_timeout=self.planning_timeout,
+            apply_estimate=self.apply_estimate,
+            results_directory=self.results_directory or None,
+            return_to_start=self.return_to_start,
+            move_tolerance=self.move_tolerance,
+            move_time=self.move_time,
+            record=self.record,
+        )
+
     def check(self) -> None:
-        """Refuses what the procedure itself refuses."""
+        """Refuse what the procedure itself refuses."""
         super().check()
         self.settings()
 
@@ -121,10 +135,9 @@ class IdentificationNode(Node):
         super().__init__("identification")
         self._config = ParameterServer(self, IdentificationParameters)
         self._robot = self._config.values.load_robot(self.get_logger())
-        self._watch = SuiteWatch(self, self._robot)
-        self._suite = SuiteClients(self)
+        self._suite = Suite(self, self._robot, SuiteMonitor(self, self._robot), SuiteClients(self))
         self._run_of_goal: GoalRun | None = None
-        self._known = KnownModel()  # what the controller was given last
+        self._known: PayloadModel | None = None  # what the controller was given last
         self._busy = threading.Lock()
         self._stop = threading.Event()
         self._phase = "it begins"
@@ -209,16 +222,13 @@ class IdentificationNode(Node):
             feedback.mass_lower, feedback.mass, feedback.mass_upper = (
                 float(estimate.lower[0]), float(estimate.values[0]), float(estimate.upper[0]),
             )  # fmt: skip
-            feedback.estimate = estimate_to_message(estimate, self._watch.estimate_stamp_ns)
+            feedback.estimate = estimate_to_message(estimate, self._suite.monitor.estimate_stamp_ns)
         return feedback
 
     def _run_move(self, handle: ServerGoalHandle) -> MoveTo.Result:
         run = MoveRun(
-            self,
-            self._robot,
-            self._watch,
             self._suite,
-            self._config.values,
+            self._config.values.options(),
             self._known,
             lambda: self._stop.is_set() or handle.is_cancel_requested,
         )
@@ -259,11 +269,8 @@ class IdentificationNode(Node):
         self, goal: Identify.Goal, is_cancelled: Callable[[], bool], on_progress: Callable[[Progress], None]
     ) -> Identify.Result:
         self._run_of_goal = GoalRun(
-            self,
-            self._robot,
-            self._watch,
             self._suite,
-            self._config.values,
+            self._config.values.options(),
             goal,
             lambda: self._stop.is_set() or is_cancelled(),
             self._reporter(on_progress),
@@ -272,11 +279,10 @@ class IdentificationNode(Node):
         self._remember(self._run_of_goal.model)
         return result
 
-    def _remember(self, model: KnownModel) -> None:
-        """What the next move may rest on: nothing where data contradict it, so that it uses the prior."""
-        estimate = self._watch.estimate
-        is_doubtful = estimate is not None and not estimate.is_consistent
-        self._known = KnownModel() if is_doubtful else model
+    def _remember(self, model: PayloadModel | None) -> None:
+        """Keep what the next move may assume: nothing where the data are inconsistent, so that it uses the prior."""
+        estimate = self._suite.monitor.estimate
+        self._known = model if estimate is None or estimate.is_consistent else None
 
     def _reporter(self, on_progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
         def report(progress: Progress) -> None:

@@ -23,12 +23,12 @@ from rclpy.utilities import remove_ros_args
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SimulationTruth
+from sysid_ros.adapters.identification.monitor import find_timing_doubt
 from sysid_ros.cli.terminal import ProgressDisplay, result_table
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.nodes.identification_watch import find_timing_doubt
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, truth_from_message

@@ -10,6 +10,11 @@ from suite_bench import GoalProbe
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SampleBatch
+from sysid_ros.adapters.identification import arm as arm_module
+from sysid_ros.adapters.identification import goal as goal_module
+from sysid_ros.adapters.identification.files import build_result, prepare_folder
+from sysid_ros.adapters.identification.goal import settings_of
+from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
 from sysid_ros.cli.terminal import result_table
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
@@ -19,11 +24,7 @@ from sysid_ros.core.procedure import (
     IdentificationFailed,
     IdentificationSettings,
 )
-from sysid_ros.nodes import identification_backend, identification_goal
 from sysid_ros.nodes.identification import IdentificationNode
-from sysid_ros.nodes.identification_files import build_result, prepare_folder
-from sysid_ros.nodes.identification_goal import settings_of
-from sysid_ros.nodes.identification_watch import Records, find_timing_doubt
 from sysid_ros.reports.payload import notices
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples
@@ -114,14 +115,14 @@ def test_silent_and_strange_drivers_are_named(bench, goals, node):
         "publishers seen: none"
     )
     assert "Watch the arm" not in result.error_text  # nothing was moved
-    driver, watch = StrangeDriver(bench), node._watch
+    driver, watch = StrangeDriver(bench), node._suite.monitor
     assert wait_until(lambda: watch.status is not None, PATIENCE)
     result = goals.send().wait()
     assert result.error_code == Result.NO_SAMPLES
     assert "no samples on topic /arm_driver/samples within 0.5 s with QoS reliable, volatile" in result.error_text
     assert "publishers seen: /tester (reliable, volatile)" in result.error_text
     driver.batch = SampleBatch(joint_names=["elbow"], stamps=[1])
-    assert wait_until(lambda: "elbow" in watch.sample_fault, PATIENCE)
+    assert wait_until(lambda: "elbow" in (watch.sample_fault or ""), PATIENCE)
     result = goals.send().wait()
     assert result.error_code == Result.NO_SAMPLES and "the unknown joint 'elbow'" in result.error_text
     driver.status = DriverStatus(mode=DriverStatus.MODE_FAULT, text="the brakes hold")
@@ -134,8 +135,8 @@ def test_silent_and_strange_drivers_are_named(bench, goals, node):
 
 def test_a_driver_that_takes_the_arm_over_is_waited_for_although_it_says_nothing(bench, goals, node, monkeypatch):
     silence = 0.3
-    monkeypatch.setattr(identification_backend, "STATUS_SILENCE", silence)
-    driver, watch = StrangeDriver(bench), node._watch
+    monkeypatch.setattr(arm_module, "STATUS_SILENCE", silence)
+    driver, watch = StrangeDriver(bench), node._suite.monitor
     driver.status = DriverStatus(is_taking_over=True, text="the arm is taken over")
     assert wait_until(lambda: watch.status is not None and watch.status.is_taking_over, PATIENCE)
     driver.stop()
@@ -180,15 +181,15 @@ def outcome(robot):
         guarantee="", is_consistent=True, alarm="", target="payload", frame=robot.joint_names[-1],
         number_of_windows=1, data_seconds=1.0, condition_number=1.0,
     )  # fmt: skip
-    return Identification(estimate, (), (), 3.0, "a test")
+    return Identification(estimate, (), 3.0, "a test")
 
 
 def test_missing_files_are_no_success_but_keep_the_estimate(goals, outcome, monkeypatch, tmp_path):
     def fail(*_):
         raise SysidError("cannot write estimate.yaml: No space left on device")
 
-    monkeypatch.setattr(identification_goal, "run_identification", lambda *_: outcome)
-    monkeypatch.setattr(identification_goal, "write_files", fail)
+    monkeypatch.setattr(goal_module, "run_identification", lambda *_: outcome)
+    monkeypatch.setattr(goal_module, "write_files", fail)
     result = goals.send(results_directory=str(tmp_path)).wait()
     assert result.error_code == Result.RESULTS_NOT_WRITTEN
     assert "cannot write estimate.yaml: No space left on device. The estimate" in result.error_text
@@ -198,8 +199,8 @@ def test_missing_files_are_no_success_but_keep_the_estimate(goals, outcome, monk
 
 
 def test_own_folder_gets_one_folder_per_goal(bench, goals, outcome, monkeypatch, tmp_path):
-    monkeypatch.setattr(identification_goal, "run_identification", lambda *_: outcome)
-    monkeypatch.setattr(identification_goal, "write_files", lambda *_: ())
+    monkeypatch.setattr(goal_module, "run_identification", lambda *_: outcome)
+    monkeypatch.setattr(goal_module, "write_files", lambda *_: ())
     assert not bench.set_parameter("identification", results_directory=str(tmp_path), record=False)
     folders = {goals.send().wait().results_directory for _ in range(2)}
     stamp = rf"{tmp_path}/\d{{4}}-\d\d-\d\d_\d\d-\d\d-\d\d"
@@ -209,7 +210,7 @@ def test_own_folder_gets_one_folder_per_goal(bench, goals, outcome, monkeypatch,
 
 
 def test_whatever_breaks_is_an_answer(goals, monkeypatch):
-    monkeypatch.setattr(identification_goal, "run_identification", lambda *_: 1 / 0)
+    monkeypatch.setattr(goal_module, "run_identification", lambda *_: 1 / 0)
     result = goals.send().wait()
     assert result.error_code == Result.INTERNAL and "ZeroDivisionError" in result.error_text
 
@@ -217,13 +218,13 @@ def test_whatever_breaks_is_an_answer(goals, monkeypatch):
 def test_the_end_of_the_node_ends_the_goal_first(bench, goals, node, monkeypatch):
     """Runs last: the node does not take goals any more."""
 
-    def wait(backend, settings, is_cancelled, on_progress):
+    def wait(ports, policy, settings, is_cancelled, on_progress):
         end = time.monotonic() + PATIENCE
         while not is_cancelled() and time.monotonic() < end:
             time.sleep(0.02)
         raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled")
 
-    monkeypatch.setattr(identification_goal, "run_identification", wait)
+    monkeypatch.setattr(goal_module, "run_identification", wait)
     goal = goals.send()
     bench.end(node)
     assert goal.wait().error_code == Result.CANCELED

@@ -14,6 +14,7 @@ from suite_bench import GoalProbe
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus
+from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.joint_link import (
     LinkSetup,
     PackageNotInstalled,
@@ -33,7 +34,6 @@ from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.nodes.arm_emulator import ArmEmulatorNode, ArmEmulatorParameters
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.nodes.identification import IdentificationNode
-from sysid_ros.nodes.identification_watch import SuiteWatch
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message
 
@@ -114,7 +114,7 @@ def test_any_arm_is_held_moved_lost_and_held_again(commanded, robot):
     fault(bench, fault_nan_efforts=[""])
     probe.status.wait(lambda s: "no motion may start" not in s.text, after=len(probe.status.messages))
 
-    watch = SuiteWatch(bench.node, robot)
+    watch = SuiteMonitor(bench.node, robot)
     trajectory, before = probe.move(distance=0.1), len(probe.status.messages)
     response = execute(probe, trajectory)
     assert response.accepted and "assumed by its certificate, not known" in response.message

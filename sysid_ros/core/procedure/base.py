@@ -118,6 +118,7 @@ class Procedure(ABC):
         except ModelRefused as refusal:
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, str(refusal)) from refusal
         self._policy.note_given(model)
+        self._arm.wait_until_holding(model)
         self._estimates.reset(reason)
 
     def _give_model(self, model: PayloadModel, phase: Phase = Phase.PLANNING) -> None:

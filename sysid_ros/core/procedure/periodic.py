@@ -60,6 +60,7 @@ class PeriodicProcedure(Procedure):
         self._report(Phase.PLANNING, text, self._fraction(index))
         self._give_model(self._policy.for_plan(self._estimates.latest()))
         model = self._policy.in_use
+        self._arm.wait_until_holding(model)
         request = ExcitationRequest(
             index,
             model,

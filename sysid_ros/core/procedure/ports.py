@@ -107,7 +107,7 @@ class Arm(Protocol):
         """Return where the arm is held, or desired to be, (n,) [rad]."""
 
     def set_model(self, model: PayloadModel, is_reset: bool = False) -> None:
-        """Give the resting controller a model, and return when it holds with it.
+        """Give the resting controller a model.
 
         Args:
             model: The model.
@@ -116,6 +116,9 @@ class Arm(Protocol):
         Raises:
             ModelRefused: The controller keeps the one it has.
         """
+
+    def wait_until_holding(self, model: PayloadModel) -> None:
+        """Return when the arm is held with a model, and may move."""
 
     def execute(self, plan: CertifiedPlan, model: PayloadModel | None = None) -> None:
         """Start a plan, or let it take over from its predecessor, and return at once.

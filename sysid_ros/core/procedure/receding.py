@@ -139,6 +139,7 @@ class RecedingProcedure(Procedure):
             start = self._arm.posture()
             self._give_model(self._policy.for_chain(self._estimates.latest(), start))
             model = self._policy.in_use
+            self._arm.wait_until_holding(model)
             start = self._arm.posture()
         else:
             model = self._policy.for_plan(self._estimates.latest())

@@ -67,6 +67,9 @@ class FakeBackend:
     def reset(self, reason):
         self._do("reset")
 
+    def wait_until_holding(self, model):
+        pass
+
     def posture(self):
         return np.zeros(1)
 

@@ -27,6 +27,9 @@ class Watched:
     def set_model(self, model, is_reset=False):
         self.calls.append("reset model" if is_reset else "set model")
 
+    def wait_until_holding(self, model):
+        pass
+
     def posture(self):
         return np.zeros(1)
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from sysid_ros.adapters.identification.monitor import Records
 from sysid_ros.core.certification.certificate import margin_rows
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import Identification, IdentificationSettings
-from sysid_ros.nodes.identification_watch import Records
 from sysid_ros.reports.followed import followed_motions
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
@@ -87,8 +87,14 @@ def build_result(
         [1e-9 * (stamp - start_ns) for stamp, _ in records.estimates], [one for _, one in records.estimates]
     )
     motions = tuple(
-        MotionRecord(1e-9 * (stamp - start_ns), trajectory, condition, certificate.claims, margin_rows(certificate))
-        for stamp, trajectory, condition, certificate in records.motions
+        MotionRecord(
+            1e-9 * (stamp - start_ns),
+            plan.trajectory,
+            float("nan") if plan.condition_number is None else plan.condition_number,
+            plan.certificate.claims,
+            margin_rows(plan.certificate),
+        )
+        for stamp, plan in records.plans
     )
     return IdentificationResult(
         robot=robot,

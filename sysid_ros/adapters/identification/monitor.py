@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +16,10 @@ from std_msgs.msg import String
 
 from sysid_msgs.msg import CertifiedTrajectory, DriverStatus, SampleBatch, SimulationTruth
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
-from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.procedure import CertifiedPlan
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
@@ -38,7 +36,7 @@ from sysid_ros.ros.inbox import Inbox
 MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
 """Modes of the driver in which the arm moves."""
 _ALL_OF_THEM = 2**63 - 1
-_REMEMBERED_PLANS = 16
+_KEPT_PLANS = 16
 _JOINT_STATES_PERIOD = 0.05
 """How often joint states are fetched [s]; fewer must come meanwhile than can wait."""
 
@@ -50,7 +48,7 @@ class Records:
     Attributes:
         samples: Sample batches in order.
         estimates: (Stamp of the last sample used [ns], estimate), in order.
-        motions: (Stamp of the start [ns], trajectory, condition number, certificate), in order.
+        plans: (Stamp of the start [ns], plan that was executed), in order.
         information: Gram matrix of the windows, (10, 10).
         truth: True payload of a simulated arm, (10,), None on hardware.
         timing: How long each part took [s].
@@ -59,7 +57,7 @@ class Records:
 
     samples: list[Samples] = field(default_factory=list)
     estimates: list[tuple[int, ParameterEstimate]] = field(default_factory=list)
-    motions: list[tuple[int, Trajectory, float, Certificate]] = field(default_factory=list)
+    plans: list[tuple[int, CertifiedPlan]] = field(default_factory=list)
     information: NDArray[np.float64] = field(default_factory=lambda: np.zeros((10, 10)))
     truth: NDArray[np.float64] | None = None
     timing: dict[str, float] = field(default_factory=dict)
@@ -78,8 +76,21 @@ def find_timing_doubt(status: DriverStatus) -> str:
     return ""
 
 
-class SuiteWatch:
-    """Subscribes to the suite. Its callbacks run in the node's executor, everything else in the thread of a goal.
+@dataclass(frozen=True)
+class PlanProgress:
+    """How far a plan was when the driver last spoke of it.
+
+    Attributes:
+        stamp_ns: When, by the arm's clock [ns].
+        progress: Part of the plan that was done by then, 0..1.
+    """
+
+    stamp_ns: int
+    progress: float
+
+
+class SuiteMonitor:
+    """Subscribe to the suite. Its callbacks run in the node's executor, everything else in the thread of a goal.
 
     Args:
         node: The node it belongs to.
@@ -89,10 +100,10 @@ class SuiteWatch:
         records: What the present or last goal has seen.
         status: Latest status of the driver, None before the first.
         status_time: When it came, monotonic [s].
-        followed: Hashes of the last plans that the driver was heard to follow, the oldest first.
+        followed: The last plans that the driver was heard to follow, by their identity, the oldest first.
         sample_stamp_ns: Stamp of the latest sample [ns].
         sample_time: When it came, monotonic [s].
-        sample_fault: Why the latest batch of samples could not be used; empty if it could.
+        sample_fault: Why the latest batch of samples could not be used; None if it could.
         estimate: Latest estimate of the present payload, None before the first.
     """
 
@@ -103,10 +114,10 @@ class SuiteWatch:
         self.records = Records()
         self.status: DriverStatus | None = None
         self.status_time = -np.inf
-        self.followed: deque[str] = deque(maxlen=_REMEMBERED_PLANS)
+        self.followed: dict[str, PlanProgress] = {}
         self.sample_stamp_ns = 0
         self.sample_time = -np.inf
-        self.sample_fault = ""
+        self.sample_fault: str | None = None
         self.estimate: ParameterEstimate | None = None
         self._estimate_message: EstimateMessage | None = None
         self._last_heard: tuple[ParameterEstimate, EstimateMessage] | None = None
@@ -126,7 +137,7 @@ class SuiteWatch:
     # For the thread of a goal
 
     def begin(self, recorder: RecordingWriter | None) -> None:
-        """Starts a goal: forgets what the last one has seen.
+        """Start a goal: forget what the last one has seen.
 
         Estimates count from :meth:`forget_estimates` or :meth:`use_estimates` on.
 
@@ -144,7 +155,7 @@ class SuiteWatch:
                 self._record(topic, message, self._now_ns)
 
     def end(self, final: ParameterEstimate | None = None) -> None:
-        """Ends a goal: nothing more is kept, the recording is complete.
+        """End a goal: nothing more is kept, the recording is complete.
 
         Args:
             final: The estimate it ended with, None for the latest; the recording says which samples it rests on.
@@ -161,8 +172,13 @@ class SuiteWatch:
         if recorder is not None:
             recorder.close()
 
+    def forget_plan(self, plan_id: str) -> None:
+        """Forget what was heard of an earlier plan with this identity, before it is executed again."""
+        with self._lock:
+            self.followed.pop(plan_id, None)
+
     def forget_estimates(self, until_ns: int) -> None:
-        """Leaves out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone."""
+        """Leave out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone."""
         with self._lock:
             self._past_until_ns = until_ns
             self.estimate, self._estimate_message = None, None
@@ -170,7 +186,7 @@ class SuiteWatch:
                 self._recorder.describe(**{FIRST_STAMP: str(until_ns + 1)})
 
     def use_estimates(self) -> None:
-        """From now on all estimates count, the latest that was heard included: the payload is still the same."""
+        """Count all estimates from now on, the latest that was heard included: the payload is still the same."""
         with self._lock:
             self._past_until_ns = 0
             if self._last_heard is not None:
@@ -205,7 +221,7 @@ class SuiteWatch:
         if not samples.stamps.size:
             return
         with self._lock:
-            self.sample_fault = ""
+            self.sample_fault = None
             self.sample_stamp_ns, self.sample_time = int(samples.stamps[-1]), time.monotonic()
             if self._is_recording:
                 self.records.samples.append(samples)
@@ -214,10 +230,13 @@ class SuiteWatch:
     def _take_status(self, status: DriverStatus) -> None:
         with self._lock:
             self.status, self.status_time = status, time.monotonic()
-            if status.plan_hash and status.plan_hash not in self.followed:
-                self.followed.append(status.plan_hash)
+            stamp_ns = stamp_from_message(status.header.stamp)
+            if status.plan_hash:
+                self.followed[status.plan_hash] = PlanProgress(stamp_ns, float(status.progress))
+                while len(self.followed) > _KEPT_PLANS:
+                    self.followed.pop(next(iter(self.followed)))
             self.records.timing_doubt = find_timing_doubt(status) or self.records.timing_doubt
-            self._record("arm_driver/status", status, stamp_from_message(status.header.stamp))
+            self._record("arm_driver/status", status, stamp_ns)
 
     def _take_estimate(self, message: EstimateMessage) -> None:
         try:

@@ -1,0 +1,288 @@
+"""The driver node as the arm of a procedure.
+
+What the arm does is read from the driver's status: which plan it follows, and how far it is, by the clock of the arm.
+When the plans of a chain have begun or will begin follows from there and from their take-over times.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+from std_srvs.srv import Trigger
+
+from sysid_msgs.msg import DriverStatus
+from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory
+from sysid_ros.adapters.identification.session import Session, converted
+from sysid_ros.core.certification.certificate import Certificate, box_hash
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.procedure import (
+    CertifiedPlan,
+    IdentificationErrorCode,
+    IdentificationFailed,
+    ModelRefused,
+    MotionState,
+    PayloadModel,
+    StopUnconfirmed,
+)
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import certified_to_message, joint_vector_from_message
+from sysid_ros.ros.waiting import call_service, wait_until
+
+START_TIMEOUT = 1.0
+"""How long after the acceptance of a trajectory its start must show in the driver's status [s]."""
+SAMPLE_SILENCE = 3.0
+"""Without samples for this long the arm counts as silent [s]."""
+STATUS_SILENCE = 3.0
+"""A status of the driver older than this says nothing about the arm [s]."""
+BRAKE_TIMEOUT = 3.0
+"""How long the driver may take to take in a request to brake, and again to bring the arm to rest [s]."""
+TAKE_OVER_TIMEOUT = 60.0
+"""How long a driver that says that it takes the arm over may need for it [s]."""
+REST_PATIENCE = 1.0
+"""How much longer than needed to wait until the driver says that the arm has rested long enough [s]."""
+_MODES = {
+    DriverStatus.MODE_IDLE: ("is not under control", "activate the driver"),
+    DriverStatus.MODE_HOLD: ("is being taken over", "try again"),
+    DriverStatus.MODE_TRACK: ("is moving", "wait for its end or call arm_driver/brake"),
+    DriverStatus.MODE_BRAKE: ("is braking", "try again"),
+    DriverStatus.MODE_FAULT: ("has a fault", "remove the cause, then call arm_driver/reconnect"),
+}
+"""What each mode of the driver means for somebody who wants to move the arm, and what to do about it."""
+
+
+class RosArm:
+    """One goal's :class:`sysid_ros.core.procedure.Arm`.
+
+    Args:
+        session: The suite.
+        is_moved_by_others: Whether somebody else moves the arm, and holds it.
+    """
+
+    def __init__(self, session: Session, is_moved_by_others: bool = False):
+        self._session, self._monitor = session, session.monitor
+        self._robot = session.robot
+        self._is_moved_by_others = is_moved_by_others
+        self._chain: list[CertifiedPlan] = []  # sent to the driver since the arm last rested
+        self._started, self._started_ns = 0.0, 0  # when the first of them was accepted: monotonic [s], arm's clock [ns]
+
+    @property
+    def motion_time(self) -> float:
+        """How long the arm has moved for this goal [s], as far as its driver has said so."""
+        monitor, status, total = self._monitor, self._monitor.status, 0.0
+        plans = [plan for _, plan in monitor.records.plans]
+        for plan, successor in itertools.zip_longest(plans, plans[1:]):
+            heard = monitor.followed.get(plan.plan_id)
+            if heard is None:
+                continue
+            is_over = status is not None and status.plan_hash != plan.plan_id and status.code == DriverStatus.CODE_OK
+            if successor is not None and successor.predecessor is not None and self.has_begun(successor):
+                total += successor.takeover_time
+            else:
+                total += plan.duration if is_over else heard.progress * plan.duration
+        return total
+
+    # Arm
+
+    def wait_until_ready(self) -> None:
+        """See :class:`Arm`."""
+        session, monitor = self._session, self._monitor
+
+        def is_heard() -> bool:
+            return time.monotonic() - monitor.status_time < STATUS_SILENCE
+
+        is_there = session.wait_until(is_heard)
+        if not is_there and monitor.status is not None and monitor.status.is_taking_over:
+            is_there = session.wait_until(is_heard, TAKE_OVER_TIMEOUT)  # it says nothing until the arm has answered
+        if not is_there:
+            error = session.describe_silence("arm_driver/status", "driver status", qos.STATUS)
+            raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
+        self._wait_for_hold(None)
+        if not session.wait_until(self._samples_arrive):
+            silence = session.describe_silence("arm_driver/samples", "samples", qos.SAMPLES)
+            error = silence if monitor.sample_fault is None else monitor.sample_fault
+            raise IdentificationFailed(IdentificationErrorCode.NO_SAMPLES, error)
+
+    def posture(self) -> NDArray[np.float64]:
+        """See :class:`Arm`."""
+        status, names = self._status, self._robot.joint_names
+        return converted(
+            lambda: joint_vector_from_message(
+                "DriverStatus", "reference_position", status.joint_names, status.reference_position, names
+            ),
+            IdentificationErrorCode.DRIVER_NOT_READY,
+        )
+
+    def set_model(self, model: PayloadModel, is_reset: bool = False) -> None:
+        """See :class:`Arm`."""
+        session, code = self._session, IdentificationErrorCode.DRIVER_NOT_READY
+        if is_reset:
+            response = session.call(session.clients.set_model, ApplyEstimate.Request(), code)
+        else:
+            request = ApplyEstimate.Request(
+                estimate=session.model_message(model), nominal_payload=model.nominal.tolist()
+            )
+            try:
+                # Not cancellable: which model is in use must be known.
+                response = session.call(session.clients.set_model, request, code, is_cancelled=lambda: False)
+            except IdentificationFailed as failure:
+                raise ModelRefused(str(failure)) from failure
+        if not response.success:
+            raise ModelRefused(response.message)
+
+    def wait_until_holding(self, model: PayloadModel) -> None:
+        """See :class:`Arm`."""
+        self._wait_for_hold(self._box_hash(model))
+
+    def has_model(self, model: PayloadModel) -> bool:
+        """Return whether the controller works with the bounds of a model."""
+        status = self._monitor.status
+        return status is not None and status.model_box_hash == self._box_hash(model)
+
+    def execute(self, plan: CertifiedPlan, model: PayloadModel | None = None) -> None:
+        """See :class:`Arm`."""
+        session, monitor, failed = self._session, self._monitor, IdentificationErrorCode.EXECUTION_FAILED
+        message = certified_to_message(plan.trajectory, plan.certificate, self._robot.joint_names, time.time_ns())
+        request = ExecuteTrajectory.Request(plan=message)
+        monitor.forget_plan(plan.plan_id)
+        if plan.predecessor is None:
+            self._wait_until_settled(plan.certificate)
+            self._chain = [plan]
+            self._started, self._started_ns = time.monotonic(), monitor.sample_stamp_ns
+        else:
+            request.continues_plan, request.takeover_time = plan.predecessor, plan.takeover_time
+            if model is not None:
+                request.estimate = session.model_message(model)
+                request.nominal_payload = model.nominal.tolist()
+        # Not cancellable: whether the arm moves must be known before anything else is done.
+        try:
+            response = call_service(session.node, session.clients.execute, request, session.options.service_timeout)
+        except SysidError as error:
+            raise IdentificationFailed(failed, str(error)) from error
+        if not response.accepted:
+            raise IdentificationFailed(failed, response.message)
+        if plan.predecessor is None:
+            self._started, self._started_ns = time.monotonic(), monitor.sample_stamp_ns
+        else:
+            self._chain.append(plan)
+        monitor.records.plans.append((self._begins_ns()[plan], plan))
+
+    def has_begun(self, plan: CertifiedPlan) -> bool:
+        """See :class:`Arm`; by now it may even have ended, on a busy machine."""
+        return plan.plan_id in self._monitor.followed
+
+    def begin_ns(self, plan: CertifiedPlan) -> int | None:
+        """See :class:`Arm`."""
+        return self._begins_ns().get(plan)
+
+    def now_ns(self) -> int:
+        """See :class:`Arm`."""
+        monitor = self._monitor
+        return monitor.sample_stamp_ns + round(1e9 * (time.monotonic() - monitor.sample_time))
+
+    def motion_state(self) -> MotionState:
+        """See :class:`Arm`."""
+        session, monitor, status = self._session, self._monitor, self._status
+        if not self._samples_arrive():
+            error = session.describe_silence("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_SILENCE)
+            return MotionState(False, True, 0.0, f"while the arm moved: {error}")
+        is_followed = any(plan.plan_id == status.plan_hash for plan in self._chain)
+        was_seen = any(self.has_begun(plan) for plan in self._chain)
+        since = time.monotonic() - self._started
+        # Speaks of the time before this chain; where nothing was heard since, that is for the silence to tell.
+        is_old = not was_seen and (since < START_TIMEOUT or monitor.status_time < self._started)
+        has_fault = status.mode in (DriverStatus.MODE_FAULT, DriverStatus.MODE_IDLE)
+        if has_fault or (status.code != DriverStatus.CODE_OK and not is_old):
+            return MotionState(status.mode == DriverStatus.MODE_BRAKE, True, float(status.progress), status.text)
+        progress = float(status.progress) if is_followed else 0.0 if is_old else 1.0
+        return MotionState(is_followed or is_old, False, progress, status.text)
+
+    def brake(self, reason: str) -> None:
+        """See :class:`Arm`. Where this goal has moved nothing, whatever moves is not its own to brake."""
+        if not self._chain:
+            return
+        session = self._session
+        session.node.get_logger().warning(f"bringing the arm to rest: {reason}")
+        asked, patience = time.monotonic(), BRAKE_TIMEOUT
+        text = f"the driver has not said that the arm rests within {BRAKE_TIMEOUT:g} s"
+        try:
+            call_service(session.node, session.clients.brake, Trigger.Request(), BRAKE_TIMEOUT)
+            asked = time.monotonic()
+        except SysidError as error:
+            text = f"the brake could not be asked for ({error}); a driver that hears nobody brakes by itself"
+            patience = 0.2  # it has had its time
+        # A driver that ends does not answer any more, but says that it has handed the arm back.
+        if not wait_until(lambda: self._monitor.status_time > asked and not self._monitor.is_moving, patience):
+            session.node.get_logger().error(text)
+            raise StopUnconfirmed(text)
+
+    def wait(self, duration: float) -> None:
+        """See :class:`Arm`."""
+        self._session.sleep(duration)
+
+    # Helpers
+
+    @property
+    def _status(self) -> DriverStatus:
+        """The latest status of the driver.
+
+        Raises:
+            IdentificationFailed: It has not said anything yet.
+        """
+        status = self._monitor.status
+        if status is None:
+            error = self._session.describe_silence("arm_driver/status", "driver status", qos.STATUS)
+            raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
+        return status
+
+    def _begins_ns(self) -> dict[CertifiedPlan, int]:
+        """Return when the plans of the chain begin, by the arm's clock [ns].
+
+        That of the plan that was heard of last is known best: from its progress, and by the clock of the arm, which
+        passes more slowly than others where an emulated arm waits.
+        """
+        takeovers = np.cumsum([plan.takeover_time for plan in self._chain])
+        known, begin_ns = 0, self._started_ns
+        for index, plan in enumerate(self._chain):
+            heard = self._monitor.followed.get(plan.plan_id)
+            if heard is not None:
+                known, begin_ns = index, heard.stamp_ns - round(1e9 * heard.progress * plan.duration)
+        after = np.round(1e9 * (takeovers - takeovers[known])).astype(int) if self._chain else ()
+        return {plan: begin_ns + int(later) for plan, later in zip(self._chain, after, strict=True)}
+
+    def _box_hash(self, model: PayloadModel) -> str:
+        return box_hash(self._robot.theta_box, model.box)
+
+    def _wait_for_hold(self, wanted: str | None) -> None:
+        """Wait until the arm is held, with the model of that box hash; None for any."""
+        if self._is_moved_by_others:
+            return
+        session, fault = self._session, DriverStatus.MODE_FAULT
+        # What was asked of the driver a moment ago may not show in its status yet.
+        session.wait_until(
+            lambda: self._is_holding(wanted) or self._status.is_taking_over or self._status.mode == fault
+        )
+        session.wait_until(lambda: not self._status.is_taking_over, TAKE_OVER_TIMEOUT)
+        session.wait_until(lambda: self._is_holding(wanted) or self._status.mode == fault)
+        if not self._is_holding(wanted):
+            status = self._status
+            state, advice = _MODES.get(status.mode, (f"is in the unknown mode {status.mode}", "update this node"))
+            text = f"the arm {state}: the driver says '{status.text}'; {advice}"
+            raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, text)
+
+    def _wait_until_settled(self, certificate: Certificate) -> None:
+        """Wait until the arm has been held as long as a certificate asks for; the driver refuses it before."""
+        needed, wanted = 0.0 if certificate.control is None else certificate.control.rest_before, certificate.box_hash
+        self._session.wait_until(
+            lambda: self._status.rested >= needed or not self._is_holding(wanted), needed + REST_PATIENCE
+        )
+
+    def _samples_arrive(self) -> bool:
+        return time.monotonic() - self._monitor.sample_time < SAMPLE_SILENCE
+
+    def _is_holding(self, wanted: str | None) -> bool:
+        status = self._status
+        has_model = wanted is None or status.model_box_hash == wanted
+        return status.mode == DriverStatus.MODE_HOLD and not status.is_taking_over and has_model

@@ -1,0 +1,179 @@
+"""The planner nodes as the planner of a procedure."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from std_srvs.srv import Trigger
+
+from sysid_msgs.srv import CertifyTrajectory, PlanExcitation, PlanNext
+from sysid_ros.adapters.identification.session import Session, converted
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.procedure import (
+    CertifiedPlan,
+    ExcitationRequest,
+    IdentificationErrorCode,
+    IdentificationFailed,
+    MotionRequest,
+    PayloadModel,
+)
+from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.ros.conversions import (
+    certificate_from_message,
+    certified_from_message,
+    trajectory_from_message,
+    trajectory_to_message,
+)
+from sysid_ros.ros.waiting import call_service
+
+FIRST_PLAN_TIME = 30.0
+"""How long the safe planner may search for a plan while the arm rests [s]: a second of computing, on a busy machine."""
+TAKEOVER_RESERVE = 0.15
+"""How long before the take-over a plan must be there, to be checked and handed to the loop [s].
+
+With ``ANSWER_RESERVE`` of the node ``safe_planner`` it makes up ``HAND_OVER_RESERVE`` of the procedure.
+"""
+LEAST_PLAN_TIME = 0.2
+"""Less time than this is not worth asking for a plan [s]."""
+SERVICE_RESERVE = 1.0
+"""How much longer than its time limit the answer of the safe planner is waited for while the arm moves [s]."""
+CANCEL_TIMEOUT = 2.0
+"""How long a planner may take to take in that its plan is no longer wanted [s]."""
+CANCEL_TRIES = 5
+
+
+class RosPlanner:
+    """A :class:`sysid_ros.core.procedure.Planner`: certified plans of `safe_planner`, others of `excitation_planner`.
+
+    Args:
+        session: The suite.
+        seed: Seed of the excitation search.
+    """
+
+    def __init__(self, session: Session, seed: int = 0):
+        self._session = session
+        self._seed = seed
+        self._answers = 0
+
+    def plan(self, request: MotionRequest) -> CertifiedPlan:
+        """See :class:`Planner`."""
+        session, before, limit = self._session, request.predecessor, FIRST_PLAN_TIME
+        message = PlanNext.Request(
+            joint_names=list(session.robot.joint_names),
+            information=request.information.reshape(100),
+            estimate=session.model_message(request.model),
+            nominal_payload=request.model.nominal.tolist(),
+        )
+        if request.start is not None:
+            message.start_position = request.start.tolist()
+        if before is not None:
+            message.continues_plan, message.takeover_time = before.plan_id, before.handover_time
+        if np.isfinite(request.time_left):
+            limit = request.time_left - TAKEOVER_RESERVE
+            if limit <= LEAST_PLAN_TIME:
+                text = f"only {limit:.2f} s are left to plan in"
+                raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, text)
+        if request.goal is not None:
+            message.purpose, message.goal_position = PlanNext.Request.MOVE, request.goal.tolist()
+        message.time_limit = limit
+        return self._plan_of(self._ask(message, before is not None), message)
+
+    def _ask(self, message: PlanNext.Request, is_moving: bool) -> PlanNext.Response:
+        session, failed, started = self._session, IdentificationErrorCode.PLAN_FAILED, time.monotonic()
+        timeout = message.time_limit + (SERVICE_RESERVE if is_moving else session.options.service_timeout)
+        try:
+            response = session.call(session.clients.plan_next, message, failed, timeout, self._is_unwanted)
+        except IdentificationFailed as failure:
+            if failure.code is not failed:
+                self._end_search(session.clients.cancel_next)
+            if failure.code is IdentificationErrorCode.TIMEOUT and is_moving:
+                # An answer that comes too late is as good as none: the arm comes to rest on the plan it follows.
+                raise IdentificationFailed(failed, str(failure)) from failure
+            estimate = session.monitor.estimate
+            if estimate is not None and not estimate.is_consistent:
+                raise IdentificationFailed(IdentificationErrorCode.INCONSISTENT, estimate.alarm) from failure
+            raise
+        self._answers += 1
+        session.monitor.records.timing[f"planning {self._answers}"] = time.monotonic() - started
+        if not response.success:
+            raise IdentificationFailed(failed, response.message)
+        return response
+
+    def _plan_of(self, response: PlanNext.Response, message: PlanNext.Request) -> CertifiedPlan:
+        failed = IdentificationErrorCode.PLAN_FAILED
+        trajectory, certificate = converted(
+            lambda: certified_from_message(response.plan, self._session.robot.joint_names), failed
+        )
+        if certificate is None:
+            raise IdentificationFailed(failed, "the safe planner sent a plan without a certificate")
+        return CertifiedPlan(
+            trajectory,
+            certificate,
+            message.continues_plan or None,
+            message.takeover_time,
+            float(response.takeover_time),
+            np.array(response.information).reshape(10, 10) - np.array(message.information).reshape(10, 10),
+            float(response.condition_number),
+        )
+
+    def plan_excitation(self, request: ExcitationRequest) -> tuple[Trajectory, float]:
+        """See :class:`Planner`; where nobody waits for a plan any longer, the search is ended too."""
+        session, failed = self._session, IdentificationErrorCode.PLAN_FAILED
+        session.require_not_cancelled()
+        message = PlanExcitation.Request(
+            joint_names=list(session.robot.joint_names),
+            start_position=request.start.tolist(),
+            duration=request.duration,
+            information=request.information.reshape(100),
+            estimate=session.model_message(request.model),
+            limit_share=request.limit_share,
+            seed=(self._seed + request.index) % 2**32,
+        )
+        started = time.monotonic()
+        try:
+            response = session.call(session.clients.plan, message, failed, session.options.planning_timeout)
+        except IdentificationFailed as failure:
+            if failure.code is not failed:
+                self._end_search(session.clients.cancel_plan)
+            raise
+        session.monitor.records.timing[f"planning {request.index + 1}"] = time.monotonic() - started
+        if not response.success:
+            raise IdentificationFailed(failed, response.message)
+        trajectory = converted(lambda: trajectory_from_message(response.trajectory, session.robot.joint_names), failed)
+        return trajectory, float(response.condition_number)
+
+    def certify(self, trajectory: Trajectory, model: PayloadModel) -> CertifiedPlan:
+        """See :class:`Planner`."""
+        session, refused, started = self._session, IdentificationErrorCode.CERTIFICATE_REFUSED, time.monotonic()
+        names, records = session.robot.joint_names, session.monitor.records
+        message = CertifyTrajectory.Request(
+            trajectory=trajectory_to_message(trajectory, names, time.time_ns()),
+            estimate=session.model_message(model),
+            nominal_payload=model.nominal.tolist(),
+        )
+        response = session.call(session.clients.certify, message, refused, session.options.planning_timeout)
+        records.timing[f"certifying {len(records.plans) + 1}"] = time.monotonic() - started
+        if not response.success:
+            raise IdentificationFailed(refused, response.message)
+        certificate = converted(lambda: certificate_from_message(response.certificate, names), refused)
+        if certificate is None:
+            raise IdentificationFailed(refused, "the safe planner accepted the trajectory but sent no certificate")
+        return CertifiedPlan(trajectory, certificate)
+
+    def _is_unwanted(self) -> bool:
+        """Return whether a plan is of no use any more: the goal is cancelled, or the data are inconsistent."""
+        estimate = self._session.monitor.estimate
+        return self._session.is_cancelled() or (estimate is not None and not estimate.is_consistent)
+
+    def _end_search(self, cancel: Any) -> None:
+        """End the search for a plan; ask again where the request to plan may still be on its way."""
+        node = self._session.node
+        try:
+            for _ in range(CANCEL_TRIES):
+                if call_service(node, cancel, Trigger.Request(), CANCEL_TIMEOUT).success:
+                    return
+                time.sleep(0.1)
+        except SysidError as error:
+            node.get_logger().warning(f"the search for a plan goes on: {error}")

@@ -1,0 +1,196 @@
+"""The other nodes of the suite, as one goal asks and waits for them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rclpy.client import Client
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from std_srvs.srv import Trigger
+
+from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_msgs.srv import (
+    ApplyEstimate,
+    CertifyTrajectory,
+    ExecuteTrajectory,
+    PlanExcitation,
+    PlanNext,
+    ResetEstimator,
+)
+from sysid_ros.adapters.identification.monitor import SuiteMonitor
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.procedure import (
+    IdentificationErrorCode,
+    IdentificationFailed,
+    IdentificationSettings,
+    PayloadModel,
+)
+from sysid_ros.ros.conversions import estimate_to_message
+from sysid_ros.ros.waiting import Cancelled, ServiceTimeout, call_service, no_messages, wait_for_service, wait_until
+
+T = TypeVar("T")
+
+SERVICE_PATIENCE = 10.0
+"""How long a node may be away before its services are given up [s]; their answers may take longer."""
+_LONGEST_SLEEP = 0.1
+"""Time between two looks at whether the goal was cancelled [s]."""
+
+
+class SuiteClients:
+    """Clients of all services an identification needs.
+
+    Args:
+        node: The node they belong to.
+    """
+
+    def __init__(self, node: Node):
+        self.plan: Client = node.create_client(PlanExcitation, "excitation_planner/plan")
+        self.cancel_plan: Client = node.create_client(Trigger, "excitation_planner/cancel")
+        self.certify: Client = node.create_client(CertifyTrajectory, "safe_planner/certify")
+        self.plan_next: Client = node.create_client(PlanNext, "safe_planner/plan_next")
+        self.cancel_next: Client = node.create_client(Trigger, "safe_planner/cancel")
+        self.execute: Client = node.create_client(ExecuteTrajectory, "arm_driver/execute")
+        self.brake: Client = node.create_client(Trigger, "arm_driver/brake")
+        self.set_model: Client = node.create_client(ApplyEstimate, "arm_driver/set_model")
+        self.reset: Client = node.create_client(ResetEstimator, "estimator/reset")
+
+
+@dataclass(frozen=True)
+class GoalOptions:
+    """What the node's parameters say about its goals.
+
+    Attributes:
+        settings: Settings of the procedure, where a goal does not give others.
+        service_timeout: How long another node may take to answer, planning excluded [s].
+        planning_timeout: How long the search for an exciting trajectory may take [s].
+        apply_estimate: Whether the controller and the planners get what is known of the payload.
+        results_directory: Where a goal that names no folder makes one; None for no files.
+        return_to_start: Whether the arm moves back after a success.
+        move_tolerance: Largest distance of a joint from the goal of a move [rad].
+        move_time: Longest move [s].
+        record: Whether a recording is written with the other files.
+    """
+
+    settings: IdentificationSettings
+    service_timeout: float
+    planning_timeout: float
+    apply_estimate: bool = True
+    results_directory: str | None = None
+    return_to_start: bool = True
+    move_tolerance: float = 0.01
+    move_time: float = 60.0
+    record: bool = True
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The suite as the node knows it.
+
+    Attributes:
+        node: The node.
+        robot: The robot.
+        monitor: What the node hears.
+        clients: The services.
+    """
+
+    node: Node
+    robot: RobotModel
+    monitor: SuiteMonitor
+    clients: SuiteClients
+
+
+class Session:
+    """The suite during one goal. Where it waits, a goal that is cancelled ends with the code ``CANCELED``.
+
+    Args:
+        suite: The suite.
+        options: What the node's parameters say.
+        is_cancelled: Whether the goal is to end.
+    """
+
+    def __init__(self, suite: Suite, options: GoalOptions, is_cancelled: Callable[[], bool]):
+        self.node, self.robot, self.monitor, self.clients = suite.node, suite.robot, suite.monitor, suite.clients
+        self.options = options
+        self.is_cancelled = is_cancelled
+
+    def call(
+        self,
+        client: Any,
+        request: Any,
+        code: IdentificationErrorCode,
+        seconds: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+        repeat_after: float = math.inf,
+    ) -> Any:
+        """Ask a service; it must be there soon and answer within ``seconds``, or ``service_timeout``.
+
+        Args:
+            client: The service.
+            request: What is asked.
+            code: Code of the failure where nobody offers it.
+            seconds: How long the answer may take [s].
+            is_cancelled: Ends the waiting early; that of the goal if None.
+            repeat_after: Time without an answer after which the same is asked again [s].
+
+        Raises:
+            IdentificationFailed: There is no answer.
+        """
+        timeout, is_cancelled = self.options.service_timeout, is_cancelled or self.is_cancelled
+        try:
+            wait_for_service(self.node, client, min(timeout, SERVICE_PATIENCE), is_cancelled)
+            return call_service(self.node, client, request, seconds or timeout, is_cancelled, repeat_after)
+        except Cancelled as cancelled:
+            raise _cancelled() from cancelled
+        except ServiceTimeout as error:
+            raise IdentificationFailed(IdentificationErrorCode.TIMEOUT, str(error)) from error
+        except SysidError as error:
+            raise IdentificationFailed(code, str(error)) from error
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait until a condition holds; false if it does not within the time [s], or ``service_timeout``."""
+        timeout = self.options.service_timeout if seconds is None else seconds
+        try:
+            return wait_until(condition, timeout, self.is_cancelled)
+        except Cancelled as cancelled:
+            raise _cancelled() from cancelled
+
+    def sleep(self, duration: float) -> None:
+        """Let time pass [s]."""
+        end = time.monotonic() + duration
+        while (left := end - time.monotonic()) > 0.0:
+            time.sleep(min(left, _LONGEST_SLEEP))
+            self.require_not_cancelled()
+
+    def require_not_cancelled(self) -> None:
+        """Raise the code ``CANCELED`` where the goal is to end."""
+        if self.is_cancelled():
+            raise _cancelled()
+
+    def describe_silence(self, topic: str, what: str, profile: QoSProfile, seconds: float | None = None) -> str:
+        """Say that a topic has been silent for some time [s], or ``service_timeout``, and who publishes on it."""
+        timeout = self.options.service_timeout if seconds is None else seconds
+        return str(no_messages(self.node, topic, what, timeout, profile))
+
+    def model_message(self, model: PayloadModel) -> EstimateMessage:
+        """Return the bounds of a payload model as they are sent; without names, for the prior."""
+        if model.estimate is None:
+            return EstimateMessage()
+        return estimate_to_message(model.estimate, self.monitor.estimate_stamp_ns)
+
+
+def converted(convert: Callable[[], T], code: IdentificationErrorCode) -> T:
+    """Convert what another node has sent; what cannot be used is a failure with the code."""
+    try:
+        return convert()
+    except SysidError as error:
+        raise IdentificationFailed(code, str(error)) from error
+
+
+def _cancelled() -> IdentificationFailed:
+    return IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled")

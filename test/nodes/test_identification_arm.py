@@ -1,0 +1,182 @@
+"""What the arm over topics and services knows of time, with a clock, a driver and samples of the test."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sysid_msgs.msg import DriverStatus
+from sysid_ros.adapters.identification import arm as arm_module
+from sysid_ros.adapters.identification.arm import BRAKE_TIMEOUT, START_TIMEOUT, RosArm
+from sysid_ros.adapters.identification.monitor import PlanProgress, Records
+from sysid_ros.adapters.identification.planner import TAKEOVER_RESERVE
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.procedure import CertifiedPlan, StopUnconfirmed
+from sysid_ros.core.procedure.receding import HAND_OVER_RESERVE
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.emulation.lockstep_identification import LockstepSettings
+from sysid_ros.nodes.estimator import EstimatorParameters
+from sysid_ros.nodes.safe_planner import ANSWER_RESERVE
+
+DURATION, HANDOVER = 3.0, 1.5
+
+
+def make_plan(robot, predecessor=None, distance=0.1):
+    still = np.zeros(robot.n)
+    path = BezierTrajectory(robot.home, still, still, robot.home + distance, DURATION)
+    certificate = SimpleNamespace(control=SimpleNamespace(rest_before=0.0), box_hash="")
+    before, takeover_time = (None, 0.0) if predecessor is None else (predecessor.plan_id, HANDOVER)
+    return CertifiedPlan(path, certificate, before, takeover_time, HANDOVER, np.eye(10))
+
+
+class FakeMonitor(SimpleNamespace):
+    """What was heard; set by the test."""
+
+    def forget_plan(self, plan_id):
+        self.followed.pop(plan_id, None)
+
+    @property
+    def is_moving(self):
+        return self.status.mode == DriverStatus.MODE_TRACK
+
+
+class Bench:
+    """An arm whose plans are all accepted; its time is set by hand, apart from that of the clock."""
+
+    def __init__(self, robot, monkeypatch):
+        self.clock, self.answer = 100.0, SimpleNamespace(accepted=True)
+        status = DriverStatus(mode=DriverStatus.MODE_HOLD, code=DriverStatus.CODE_OK)
+        self.monitor = FakeMonitor(
+            records=Records(), status=status, status_time=self.clock, sample_time=self.clock,
+            sample_stamp_ns=round(50e9), followed={},
+        )  # fmt: skip
+        self.warnings = []
+        logger = SimpleNamespace(warning=self.warnings.append, error=self.warnings.append)
+        session = SimpleNamespace(
+            monitor=self.monitor, robot=robot, clients=SimpleNamespace(execute="execute", brake="brake"),
+            options=SimpleNamespace(service_timeout=1.0), node=SimpleNamespace(get_logger=lambda: logger),
+            wait_until=lambda condition, seconds=None: condition(),
+        )  # fmt: skip
+        monkeypatch.setattr(arm_module, "time", SimpleNamespace(monotonic=lambda: self.clock, time_ns=lambda: 0))
+        monkeypatch.setattr(arm_module, "certified_to_message", lambda *arguments: None)
+        monkeypatch.setattr(arm_module, "ExecuteTrajectory", SimpleNamespace(Request=SimpleNamespace))
+        monkeypatch.setattr(arm_module, "call_service", lambda *arguments: self.answer)
+        monkeypatch.setattr(arm_module, "wait_until", lambda condition, seconds: condition())
+        self.arm = RosArm(session)
+
+    def hear(self, clock, stamp, plan, done):
+        """The driver says how much of a plan is done [s], by the time of the arm."""
+        monitor = self.monitor
+        self.clock = monitor.status_time = monitor.sample_time = clock
+        monitor.sample_stamp_ns = round(1e9 * stamp)
+        monitor.status.mode, monitor.status.progress = DriverStatus.MODE_TRACK, done / DURATION
+        monitor.status.plan_hash = plan.plan_id
+        monitor.followed[plan.plan_id] = PlanProgress(monitor.sample_stamp_ns, done / DURATION)
+
+    def time_left(self, plan):
+        return plan.handover_time - 1e-9 * (self.arm.now_ns() - self.arm.begin_ns(plan))
+
+
+@pytest.fixture
+def bench(robot, monkeypatch):
+    return Bench(robot, monkeypatch)
+
+
+def test_time_until_a_takeover_is_that_of_the_arm(bench, robot):
+    first = make_plan(robot)
+    second = make_plan(robot, first, 0.2)
+    assert bench.arm.begin_ns(first) is None and not bench.arm.has_begun(first)
+    bench.arm.execute(first)
+    assert bench.time_left(first) == pytest.approx(1.5)  # nothing was heard yet
+    bench.hear(100.6, 50.6, first, 0.6)
+    assert bench.time_left(first) == pytest.approx(0.9)
+    bench.arm.execute(second)
+    assert bench.time_left(second) == pytest.approx(2.4)
+    bench.hear(101.6, 50.9, first, 0.9)  # an emulated arm that waits: 0.3 s in a second
+    assert bench.time_left(first) == pytest.approx(0.6)
+    assert bench.time_left(second) == pytest.approx(2.1)
+    bench.clock += 0.5  # since the last word of the driver
+    assert bench.time_left(second) == pytest.approx(1.6)
+    assert bench.arm.has_begun(first) and not bench.arm.has_begun(second)
+    bench.hear(104.0, 51.8, second, 0.3)
+    assert bench.time_left(second) == pytest.approx(1.2) and bench.arm.has_begun(second)
+
+
+def test_begins_are_by_the_clock_of_samples(bench, robot):
+    """So the share of a plan's information that an estimate has seen is known from its stamp."""
+    first = make_plan(robot)
+    second = make_plan(robot, first, 0.2)
+    bench.arm.execute(first)
+    assert bench.arm.begin_ns(first) == round(50e9)
+    bench.hear(100.6, 50.7, first, 0.6)  # it began later than it was accepted
+    bench.arm.execute(second)
+    assert 1e-9 * bench.arm.begin_ns(first) == pytest.approx(50.1)
+    assert 1e-9 * bench.arm.begin_ns(second) == pytest.approx(51.6)
+    bench.hear(102.0, 52.0, second, 0.3)  # of the first, which is over, only this is known now
+    assert 1e-9 * bench.arm.begin_ns(first) == pytest.approx(50.2)
+    stamps = [1e-9 * stamp for stamp, _ in bench.monitor.records.plans]
+    assert stamps == pytest.approx([50.0, 51.6])
+
+
+def test_a_chain_that_begins_again_with_the_same_plan_is_not_taken_for_the_last_one(bench, robot):
+    first = make_plan(robot)
+    bench.arm.execute(first)
+    bench.hear(103.0, 53.0, first, 2.9)
+    again = make_plan(robot)
+    assert again.plan_id == first.plan_id
+    bench.monitor.status.plan_hash = ""
+    bench.arm.execute(again)
+    assert not bench.arm.has_begun(again) and bench.arm.begin_ns(again) == round(53e9)
+
+
+def test_a_plan_that_is_refused_never_begins(bench, robot):
+    first = make_plan(robot)
+    second = make_plan(robot, first, 0.2)
+    bench.arm.execute(first)
+    bench.answer = SimpleNamespace(accepted=False, message="it comes too late")
+    with pytest.raises(SysidError, match="too late"):
+        bench.arm.execute(second)
+    assert bench.arm.begin_ns(second) is None and len(bench.monitor.records.plans) == 1
+
+
+def test_an_arm_that_was_just_started_moves_until_the_driver_had_time_to_say_so(bench, robot):
+    bench.arm.execute(make_plan(robot))
+    bench.clock += 0.5 * START_TIMEOUT
+    assert bench.arm.motion_state().is_moving
+    bench.clock += START_TIMEOUT
+    bench.monitor.status_time = bench.clock  # it speaks of the time since, and of no plan
+    state = bench.arm.motion_state()
+    assert not state.is_moving and not state.has_failed and state.progress == 1.0
+
+
+def test_motion_time_is_what_the_driver_said_of_each_plan(bench, robot):
+    first = make_plan(robot)
+    second = make_plan(robot, first, 0.2)
+    bench.arm.execute(first)
+    assert bench.arm.motion_time == 0.0
+    bench.hear(100.6, 50.6, first, 0.6)
+    bench.arm.execute(second)
+    assert bench.arm.motion_time == pytest.approx(0.6)
+    bench.hear(102.0, 52.0, second, 0.4)
+    assert bench.arm.motion_time == pytest.approx(HANDOVER + 0.4)
+    status = bench.monitor.status
+    status.plan_hash, status.mode = "", DriverStatus.MODE_HOLD
+    assert bench.arm.motion_time == pytest.approx(HANDOVER + DURATION)  # at rest as planned
+    status.code = DriverStatus.CODE_BRAKE_REQUESTED
+    assert bench.arm.motion_time == pytest.approx(HANDOVER + 0.4)  # and where it was braked
+
+
+def test_only_what_this_goal_moves_is_braked_and_a_stop_must_be_confirmed(bench, robot):
+    bench.monitor.status.mode = DriverStatus.MODE_TRACK  # somebody else's motion
+    bench.arm.brake("a test")
+    assert not bench.warnings
+    bench.arm.execute(make_plan(robot))
+    with pytest.raises(StopUnconfirmed, match=f"within {BRAKE_TIMEOUT:g} s"):
+        bench.arm.brake("a test")
+    bench.monitor.status.mode, bench.monitor.status_time = DriverStatus.MODE_HOLD, bench.clock + 0.1
+    bench.arm.brake("a test")
+
+
+def test_what_procedure_and_lock_step_assume_of_the_nodes():
+    assert pytest.approx(TAKEOVER_RESERVE + ANSWER_RESERVE) == HAND_OVER_RESERVE
+    assert LockstepSettings().estimate_period == 1.0 / EstimatorParameters().publish_rate
