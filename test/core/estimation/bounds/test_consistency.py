@@ -10,11 +10,15 @@ from scipy.optimize import linprog
 from sysid_ros.core.estimation.bounds import consistency as module
 from sysid_ros.core.estimation.bounds.consistency import (
     JointConsistency,
+    RowLabels,
+    check_sensors,
+    describe_inconsistency,
     find_feasible_point,
     find_inconsistent_rows,
     infeasibility_margin,
 )
 from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -126,6 +130,58 @@ def test_a_feasible_point_satisfies_all_rows(robot, tools, dumbbell):
     # What cannot be explained is not: a window that is off by more than everything that could explain it.
     off = dataclasses.replace(window, r=window.r + 1.0)
     assert point.extend(off, 0, 1) is None
+
+
+class TestAlarms:
+    """Alarms carry what happened as data: code, joint, window and excess."""
+
+    def labels(self, robot, rows):
+        return RowLabels(rows, robot.joint_names, int(rows.start[0]))
+
+    def test_a_row_that_is_infeasible_by_itself(self, robot, tools, dumbbell):
+        parts, build = windows_of(robot, record_change(robot, tools, dumbbell, dumbbell, seconds=0.6))
+        rows = Rows.stack(parts)
+        row = 3 * robot.n + 4
+        offset = build(rows).r[row]
+        limit = module.largest_residual(build(rows), build(rows).radius)[row]
+        u = rows.u.copy()
+        u[row] += 2.0 * limit - offset
+        wrong = dataclasses.replace(rows, u=u)
+        alarm = describe_inconsistency(build(wrong), self.labels(robot, wrong))
+        assert (alarm.code, alarm.joint, alarm.window) == (AlarmCode.WINDOW_INCONSISTENT, robot.joint_names[4], 3)
+        assert alarm.excess == pytest.approx(limit / rows.duration[row], rel=1e-9)
+        assert str(alarm) == alarm.text and f"{robot.joint_names[4]} in window 3 (0.3" in alarm.text
+        assert f"mean torque off by {2.0 * limit / rows.duration[row]:.4g} Nm" in alarm.text
+
+    def test_windows_that_are_jointly_infeasible(self, robot, changed):
+        parts, build = windows_of(robot, changed)
+        found, combination, _ = first_inconsistency(parts, build)
+        rows = Rows.stack(parts[: found + 1])
+        problem = build(rows)
+        alarm = describe_inconsistency(problem, self.labels(robot, rows), combination)
+        largest = int(np.argmax(np.abs(combination) * problem.error))
+        assert alarm.code is AlarmCode.JOINTLY_INCONSISTENT and np.isnan(alarm.excess)
+        assert alarm.joint == robot.joint_names[rows.joint[largest]] and alarm.window == rows.window[largest]
+        # Without a proof the row furthest from the best target in the box is named.
+        other = describe_inconsistency(problem, self.labels(robot, rows))
+        assert other.code is AlarmCode.JOINTLY_INCONSISTENT and other.joint in robot.joint_names
+        compacted = dataclasses.replace(rows, window=np.full(len(rows), -1))
+        old = describe_inconsistency(problem, self.labels(robot, compacted), combination)
+        assert (old.joint, old.window) == (None, None) and "earlier windows together" in old.text
+
+    def test_positions_that_do_not_follow_the_velocities(self, robot, tools, dumbbell):
+        block = record_change(robot, tools, dumbbell, dumbbell, seconds=0.6)
+        model = WindowModel(robot, SETTINGS, describe_unknowns(robot, SETTINGS))
+        windows, _ = SampleStream(robot, SETTINGS).add(block)
+        assert all(check_sensors(model, window) is None for window in windows)
+        q = block.q.copy()
+        q[320:, 2] += 0.05
+        windows, _ = SampleStream(robot, SETTINGS).add(dataclasses.replace(block, q=q))
+        alarms = {window.number: check_sensors(model, window) for window in windows}
+        (number,) = (number for number, alarm in alarms.items() if alarm is not None)
+        alarm = alarms[number]
+        assert (alarm.code, alarm.joint, alarm.window) == (AlarmCode.SENSOR_MISMATCH, robot.joint_names[2], number)
+        assert number == 3 and 0.04 < alarm.excess < 0.06
 
 
 class TestStream:
