@@ -22,7 +22,7 @@ from _table import describe_machine, print_table
 
 from sysid_ros.core.certification.motion_checks import PlanRejected
 from sysid_ros.core.certification.sampled_checks import SampledCheckSettings, certify_sampled
-from sysid_ros.core.excitation.forecast import condition_number, expected_half_widths, payload_regressor
+from sysid_ros.core.excitation.forecast import condition_number, expected_radii, payload_regressor
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import plan_excitation
 from sysid_ros.core.excitation.problem import FourierSpace
@@ -69,7 +69,7 @@ def random_motion(model: ExcitationModel, settings: ExcitationSettings, rng: np.
 def describe(model: ExcitationModel, trajectory: Trajectory, window: float) -> tuple[float, float, float]:
     """Condition number of W_e, expected half width of the mass [kg], mean half width relative to the prior [-]."""
     regressor = payload_regressor(model.robot, trajectory)
-    widths = expected_half_widths(model, [trajectory], window)
+    widths = expected_radii(model, [trajectory], window)
     relative = float(np.exp(np.log(widths / model.payload_box.radius).mean()))
     return condition_number(regressor.T @ regressor), float(widths[0]), relative
 

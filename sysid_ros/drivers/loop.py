@@ -407,7 +407,7 @@ class ControlLoop:
         reference, output = self._reference, self._output
         # In motion the tracking bound needs what is learnt. At rest nothing does, and a motor that does not obey would
         # let it grow without end.
-        self._controller.is_learning = self._mode is not LoopMode.HOLD or not self._effort_fault
+        self._controller.is_integrating = self._mode is not LoopMode.HOLD or not self._effort_fault
         if self._mode is not LoopMode.FAULT:
             try:
                 tau = self._controller.compute(self._q, self._v, reference.q, reference.v, reference.a)

@@ -155,7 +155,7 @@ class ExcitationPlannerNode(Node):
         text = (
             f"condition number {plan.condition_number:.1f} of this trajectory, "
             f"{plan.condition_number_windows:.1f} with the data before; {plan.starts} starts in "
-            f"{plan.planning_time:.1f} s; expected mass bound +-{plan.expected_half_widths[0]:.3f} kg"
+            f"{plan.planning_time:.1f} s; expected mass bound +-{plan.expected_radii[0]:.3f} kg"
         )
         stamp_ns = self.get_clock().now().nanoseconds
         response.success, response.message = True, text

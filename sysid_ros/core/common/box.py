@@ -56,7 +56,7 @@ class Box:
 
     @classmethod
     def around(cls, center: ArrayLike, radius: ArrayLike) -> Box:
-        """The box ``center +- radius``, both (k,)."""
+        """Build the box ``center +- radius``, both (k,)."""
         middle, half = np.asarray(center, dtype=float), np.asarray(radius, dtype=float)
         return cls(middle - half, middle + half)
 
@@ -77,19 +77,19 @@ class Box:
         return self.upper - self.lower
 
     def contains(self, point: ArrayLike) -> bool:
-        """Whether the point (k,) lies inside, borders included."""
+        """Test whether the point (k,) lies inside, borders included."""
         values = np.asarray(point, dtype=float)
         return bool(np.all((self.lower <= values) & (values <= self.upper)))
 
     def is_subset_of(self, other: Box) -> bool:
-        """Whether this box lies inside the other, borders included."""
+        """Test whether this box lies inside the other, borders included."""
         return bool(np.all((other.lower <= self.lower) & (self.upper <= other.upper)))
 
     def __add__(self, other: Box) -> Box:
-        """The box of all sums of a point of this and a point of the other, rounded outwards."""
+        """Return the box of all sums of a point of this and a point of the other, rounded outwards."""
         return Box(np.nextafter(self.lower + other.lower, -np.inf), np.nextafter(self.upper + other.upper, np.inf))
 
     def intersect(self, other: Box) -> Box | None:
-        """The common box, or None where there is none."""
+        """Return the intersection with another box, or None where it is empty."""
         lower, upper = np.maximum(self.lower, other.lower), np.minimum(self.upper, other.upper)
         return Box(lower, upper) if np.all(lower <= upper) else None

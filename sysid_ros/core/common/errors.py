@@ -14,7 +14,7 @@ class SysidError(Exception):
 
 
 class ModelError(SysidError):
-    """A robot description cannot be used as it is."""
+    """A robot description that cannot be used."""
 
 
 class JointNotFound(ModelError):
@@ -66,7 +66,7 @@ class ParameterOutOfRange(SysidError):
 
 
 def require_ranges(settings: object, ranges: Mapping[str, tuple[float, float]]) -> None:
-    """Checks settings against finite ranges, ends included.
+    """Check settings against finite ranges, ends included.
 
     Args:
         settings: Has an attribute for every name.

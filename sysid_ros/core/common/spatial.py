@@ -109,7 +109,8 @@ def force_cross(left: Array, right: Array, out: Array | None = None) -> Array:
 
 def motion_cross_matrix(motion: Array) -> Array:
     """Build the matrix (6, 6) of the cross product with a motion (6,) from the left."""
-    return motion_cross(motion, np.eye(6)).T
+    result: Array = motion_cross(motion, np.eye(6)).T
+    return result
 
 
 def motion_transform(rotation: Array, translation: Array) -> Array:

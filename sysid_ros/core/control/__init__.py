@@ -29,7 +29,7 @@ CONTROLLERS = ("robust", "gravity_pid")
 
 
 def build_controller(name: str, robot: RobotModel, period: float = 1e-3) -> Controller:
-    """Builds a control law with its default gains at the period of an arm.
+    """Build a control law with its default gains at the period of an arm.
 
     Its description names the period, so no plan that was certified for another one is executed.
 

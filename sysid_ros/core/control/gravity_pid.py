@@ -73,7 +73,7 @@ class GravityPid:
     def __init__(self, robot: RobotModel, settings: PidSettings | None = None):
         self.robot = robot
         self.settings = settings or PidSettings()
-        self.law, self.is_learning = self.settings.law, True
+        self.law, self.is_integrating = self.settings.law, True
         self._use(ControlModel.of_boxes(robot))
         inertia = np.diag(self._dynamics.inertia(robot.home))
         self._kp = self.settings.frequency**2 * inertia
@@ -87,11 +87,11 @@ class GravityPid:
         return self._model
 
     def reset(self) -> None:
-        """Forgets the integral; call it before taking the arm over."""
+        """Reset the integral; call it before taking the arm over."""
         self._integral = np.zeros(self.robot.n)
 
     def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
-        """Changes the model; only gravity and torque offset of the nominal parameters are used.
+        """Change the model; only gravity and torque offset of the nominal parameters are used.
 
         Args:
             theta_arm: Nominal parameters of the arm, (14 n,).
@@ -106,7 +106,7 @@ class GravityPid:
         self._use(ControlModel(theta_arm, theta_arm_box, payload, payload_box))
 
     def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
-        """Computes the torque of one cycle; see :meth:`Controller.compute`. ``a_d`` is not used.
+        """Compute the torque of one cycle; see :meth:`Controller.compute`. ``a_d`` is not used.
 
         Raises:
             ParameterOutOfRange: A measurement or reference is not finite.
@@ -116,7 +116,7 @@ class GravityPid:
         tau += self._kp * e + self._kd * (v_d - v) + self._integral
         if not np.isfinite(tau).all():
             raise ParameterOutOfRange("measurements and references", [q, v, q_d, v_d], "finite numbers")
-        if self.is_learning:
+        if self.is_integrating:
             step = self.settings.period * self.settings.integral_gain * self._kp * e
             self._integral = np.clip(self._integral + step, -self._integral_limit, self._integral_limit)
         return tau

@@ -1,4 +1,4 @@
-"""The model a controller works with and what may be wrong with it."""
+"""The nominal model of a controller, boxes of the true parameters, and the passive dynamics for given parameters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ControlModel:
         theta: Nominal parameters of the arm, (14 n,).
         theta_box: Box of the arm's parameters.
         payload: Nominal payload about the frame of the last joint, (10,). It need not lie in its box: a controller may
-            go on with one that is known to be wrong, because a change costs more than it gains.
+            keep one that has been ruled out, because a change costs more than it gains.
         payload_box: Box of the payload.
-        shape: The payload as an object, where its box is not all that is known of it.
+        shape: The payload as an object, where more than its box is known.
 
     Raises:
         ParameterOutOfRange: A length is wrong, a nominal parameter is not finite, or one of the arm is outside its box.
@@ -54,7 +54,7 @@ class ControlModel:
     def of_boxes(
         cls, robot: RobotModel, boxes: tuple[Box, Box] | None = None, payload: ArrayLike | None = None
     ) -> ControlModel:
-        """A model for boxes of arm and payload.
+        """Build a model for boxes of arm and payload.
 
         Args:
             robot: The arm.
@@ -95,13 +95,13 @@ class ControlModel:
         return np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)
 
     def friction_upper(self) -> Array:
-        """Largest magnitudes of the friction parameters, (n, 4)."""
+        """Return the largest magnitudes of the friction parameters, (n, 4)."""
         largest = np.maximum(np.abs(self.theta_box.lower), np.abs(self.theta_box.upper))
         return largest[INERTIAL * self.n :].reshape(self.n, FRICTION)
 
 
 def add_payload(theta: ArrayLike, payload: ArrayLike) -> Array:
-    """Adds a payload (10,) to the last body of arm parameters (14 n,)."""
+    """Add a payload (10,) to the last body of arm parameters (14 n,)."""
     total = np.array(theta, dtype=float)
     n = total.size // (INERTIAL + FRICTION)
     total[INERTIAL * (n - 1) : INERTIAL * n] += payload
@@ -129,7 +129,7 @@ class PassiveDynamics:
         self._zero = np.zeros(robot.n)
 
     def change(self, total: Array) -> None:
-        """Takes other parameters, (14 n,); fast enough for a cycle of the torque loop.
+        """Change the parameters (14 n,), fast enough for a cycle of the torque loop.
 
         Raises:
             ParameterOutOfRange: A body has no mass.
@@ -148,20 +148,21 @@ class PassiveDynamics:
         self._total = np.array(total)
 
     def torque(self, q: Array, v: Array, v_a: Array, a: Array) -> Array:
-        """Torque, (n,) [Nm], with the Christoffel ``C``, for which ``dH/dt - 2 C`` is skew.
+        """Compute the torque, (n,) [Nm], with the Christoffel ``C``, for which ``dH/dt - 2 C`` is skew.
 
         Source: polarisation, ``C(q, v) v_a = c(q, (v + v_a)/2) - c(q, (v - v_a)/2)`` with ``c(q, v) = C(q, v) v``.
         """
         tau = pin.rnea(self._model, self._data, q, 0.5 * (v + v_a), a).copy()
-        return tau - pin.rnea(self._still, self._data, q, 0.5 * (v - v_a), self._zero)
+        tau -= pin.rnea(self._still, self._data, q, 0.5 * (v - v_a), self._zero)
+        return np.asarray(tau, dtype=np.float64)
 
     def gravity(self, q: Array) -> Array:
-        """Torque that balances gravity, (n,) [Nm]."""
+        """Compute the torque that balances gravity, (n,) [Nm]."""
         return np.array(pin.computeGeneralizedGravity(self._model, self._data, q))
 
     def inertia(self, q: Array) -> Array:
-        """``H(q)`` with armature at one position (n,) or several (N, n), (..., n, n) [kg m^2]."""
+        """Compute ``H(q)`` with armature at one position (n,) or several (N, n), (..., n, n) [kg m^2]."""
         positions = np.asarray(q).reshape(-1, self._zero.size)
         upper = np.triu(np.stack([pin.crba(self._model, self._data, one) for one in positions]))
-        result = upper + np.swapaxes(np.triu(upper, 1), -1, -2)
+        result: Array = upper + np.swapaxes(np.triu(upper, 1), -1, -2)
         return result.reshape(*np.shape(q)[:-1], *result.shape[1:])

@@ -4,9 +4,10 @@ With ``e = q_d - q``, ``r = de + K e``, ``v_a = v_d + K e``, ``a_a = a_d + K de`
 
     tau = Y_SL(q, v, v_a, a_a) theta_0 + friction_0 + nu,    nu = H_0(q) (c r + eta),    d eta/dt = integral_gain c r,
 
-where ``H_0`` is the nominal inertia and ``eta`` learns what is constant in the model error. As the robust term is
-shaped by the same inertia as the acceleration, all of it is one evaluation with the acceleration ``a_a + c r + eta``.
-What is proven about it is in docs/theory/tracking_bound.md and computed by :mod:`tracking_bound`.
+where ``H_0`` is the nominal inertia and the integral state ``eta`` follows the constant part of the model error. As the
+robust term is shaped by the same inertia as the acceleration, all of it is one evaluation with the acceleration
+``a_a + c r + eta``. Its tracking bound is computed by :mod:`sysid_ros.core.tracking_bound`, with the proof in
+docs/theory/tracking_bound.md.
 
 Source: SAFE-ID section V-A, design section 7; the robust term and its bound are our own.
 """
@@ -30,12 +31,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ControlStatus:
-    """What the controller has noticed since its last reset.
+    """Status of the controller since its last reset.
 
     Attributes:
         cycles: Torques computed.
         saturated_cycles: Torques beyond the arm's limits, for which no bound holds.
-        violation: Why the tracking bound does not hold any more, in a sentence; empty while nothing speaks against it.
+        violation: Why the tracking bound no longer holds, in a sentence; empty while it does.
     """
 
     cycles: int
@@ -44,7 +45,7 @@ class ControlStatus:
 
 
 class RobustController:
-    """Robust passivity-based control with inertia-shaped damping and a learnt disturbance.
+    """Robust passivity-based control with inertia-shaped damping and integral action.
 
     Args:
         robot: The arm; its nominal parameters and payload prior are the model until :meth:`set_model` is called.
@@ -54,7 +55,7 @@ class RobustController:
     def __init__(self, robot: RobotModel, settings: RobustSettings | None = None):
         self.robot = robot
         self.settings = settings or RobustSettings()
-        self.law, self.is_learning = self.settings.law, True
+        self.law, self.is_integrating = self.settings.law, True
         self._limit: Array = robot.limits.tau_max
         self._error_limit: Array | None = None
         self._model = ControlModel.of_boxes(robot)
@@ -68,18 +69,18 @@ class RobustController:
 
     @property
     def status(self) -> ControlStatus:
-        """What has been noticed since the last reset."""
+        """Status since the last reset."""
         return ControlStatus(self._cycles, self._saturated_cycles, self._violation)
 
     @property
     def blend_left(self) -> float:
-        """How long it still changes to the model it was given last [s]; 0 where it uses that one."""
+        """Time until the controller uses the model it was given last [s]; 0 where it does."""
         if self._blended == np.inf:
             return 0.0
         return max(0.0, self.settings.blend_time - self._blended) + self.settings.period
 
     def reset(self) -> None:
-        """Forgets the learnt disturbance and the status; call it before taking the arm over."""
+        """Reset the integral state and the status; call it before taking the arm over."""
         self._eta = np.zeros(self.robot.n)
         self._blended = np.inf  # time since the model was changed, while that is not complete
         self._use(self._model.total)
@@ -87,11 +88,11 @@ class RobustController:
         self._cycles = self._saturated_cycles = 0
         self._violation = ""
 
-    def watch(self, position_bound: Array | None) -> None:
-        """Compares the position error with a bound from now on.
+    def monitor_error(self, position_bound: Array | None) -> None:
+        """Compare the position error with a bound from now on.
 
         Args:
-            position_bound: Bound of the true error, (n,) [rad]; the encoder's error is added. None watches nothing.
+            position_bound: Bound of the true error, (n,) [rad]; the encoder's error is added. None ends it.
         """
         if position_bound is None:
             self._error_limit = None
@@ -99,9 +100,9 @@ class RobustController:
             self._error_limit = position_bound + 0.5 * self.robot.sensors.position_resolution
 
     def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
-        """Changes the model, within ``blend_time`` and without a jump of the torque; at once where nothing was learnt.
+        """Blend to another model within ``blend_time``, without a jump of the torque; at once before the first cycle.
 
-        The same nominal parameters with other boxes change nothing, not even a change that is under way.
+        With the same nominal parameters, other boxes change nothing, not even blending that is under way.
 
         Args:
             theta_arm: Nominal parameters of the arm, (14 n,).
@@ -117,7 +118,7 @@ class RobustController:
         PassiveDynamics(self.robot, model.total)  # refuses what no arm can have
         is_same, self._model = np.array_equal(model.total, self._model.total), model
         if is_same:
-            return  # only the boxes are others: a change that is under way goes on, as tracking bounds assume
+            return  # blending that is under way goes on, as tracking bounds assume
         self._before, self._blended = self._total, 0.0
         if np.array_equal(model.total, self._total):
             self._blended = np.inf
@@ -126,7 +127,7 @@ class RobustController:
             self._blended = np.inf
 
     def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
-        """Computes the torque of one cycle; call it once per period.
+        """Compute the torque of one cycle; call it once per period.
 
         Args:
             q: Measured positions, (n,) [rad].
@@ -153,24 +154,24 @@ class RobustController:
         coulomb, viscous, _, offset = self._friction
         tau = self._dynamics.torque(q, v, v_a, feedback + self._eta)
         tau += coulomb * gains.friction_share(v_d) + viscous * v + offset
-        if self._note(e, tau) and self.is_learning:
+        if self._note(e, tau) and self.is_integrating:
             self._eta = self._eta + gains.period * gains.integral_gain * gains.bandwidth * r
         return tau
 
     def _use(self, total: Array) -> None:
-        """Takes parameters (14 n,) for the model, from the next torque on."""
+        """Use parameters (14 n,) from the next torque on."""
         self._total = total
         self._dynamics.change(total)
         self._friction = self.robot.friction(total).T
 
     def _blend(self) -> None:
-        """Goes one cycle further from the model before to the one in use."""
+        """Blend one cycle further from the previous model to the new one."""
         share = min(1.0, self._blended / self.settings.blend_time) if self.settings.blend_time > 0.0 else 1.0
         self._use(self._before + share * (self._model.total - self._before))
         self._blended = self._blended + self.settings.period if share < 1.0 else np.inf
 
     def _note(self, e: Array, tau: Array) -> bool:
-        """Counts the cycle and says whether the torque can be applied; learning stops where it cannot."""
+        """Count the cycle and tell whether the torque can be applied; where it cannot, the integral state is held."""
         self._cycles += 1
         excess = np.abs(tau) - self._limit
         if not self._violation and self._error_limit is not None and (np.abs(e) > self._error_limit).any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +19,19 @@ class Controller(Protocol):
 
     Attributes:
         law: Its name and settings in words; certificates name the law that their tracking bound is for.
-        is_learning: Whether it learns from errors, as by an integral. The loop switches that off where the arm may not
-            get the torque that is computed: what is learnt then would act all at once when it does again.
+        is_integrating: Whether the integral state follows the errors. The loop switches that off where the arm may not
+            get the computed torque: a state wound up meanwhile would act all at once when it does again.
     """
 
     law: str
-    is_learning: bool
+    is_integrating: bool
 
     @property
     def blend_left(self) -> float:
-        """How long it still changes to the model it was given last [s]; 0 where it uses that one."""
+        """Time until the controller uses the model it was given last [s]; 0 where it does."""
 
     def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
-        """Computes the torque.
+        """Compute the torque.
 
         Args:
             q: Measured positions, (n,) [rad].
@@ -45,7 +45,7 @@ class Controller(Protocol):
         """
 
     def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
-        """Changes the model.
+        """Change the model.
 
         Args:
             theta_arm: Nominal parameters of the arm, (14 n,).
@@ -55,11 +55,11 @@ class Controller(Protocol):
         """
 
     def reset(self) -> None:
-        """Forgets everything learnt from past cycles; call it before taking the arm over."""
+        """Reset the state of past cycles; call it before taking the arm over."""
 
 
-def describe_law(name: str, settings: object) -> str:
-    """A control law with the settings in a dataclass, in words that tell any two of them apart."""
+def describe_law(name: str, settings: Any) -> str:
+    """Describe a control law with the settings in a dataclass, so that any two of them differ."""
     return f"{name} " + " ".join(f"{entry.name}={getattr(settings, entry.name)!r}" for entry in fields(settings))
 
 
@@ -73,7 +73,7 @@ class RobustSettings:
     Attributes:
         bandwidth: c, damping of the sliding variable [1/s]. Torque chatter is about ``c H`` times the velocity error.
         position_gain: K, rate at which the position error follows the sliding variable [1/s].
-        integral_gain: Rate at which constant disturbances are learnt [1/s].
+        integral_gain: Rate at which the integral state follows constant disturbances [1/s].
         friction_speed: Desired speed from which Coulomb friction is compensated in full; below half of it, where the
             sign of the true velocity is not certain, not at all [rad/s].
         blend_time: Time in which the controller changes to another model [s].
@@ -113,7 +113,7 @@ class RobustSettings:
 
     @classmethod
     def from_law(cls, law: str) -> RobustSettings:
-        """The settings that :attr:`law` describes.
+        """Parse the settings that :attr:`law` describes.
 
         Args:
             law: A control law in words.
@@ -134,6 +134,6 @@ class RobustSettings:
         return cls(**numbers)
 
     def friction_share(self, v_d: Array) -> Array:
-        """Share of Coulomb friction that is compensated at desired velocities [rad/s], from -1 to 1."""
+        """Return the share of Coulomb friction that is compensated at desired velocities [rad/s], from -1 to 1."""
         beyond = v_d - np.minimum(np.maximum(v_d, -0.5 * self.friction_speed), 0.5 * self.friction_speed)
         return np.minimum(np.maximum(2.0 / self.friction_speed * beyond, -1.0), 1.0)

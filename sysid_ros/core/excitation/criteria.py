@@ -32,7 +32,7 @@ class Criterion(Protocol):
     """A number to be minimised and its gradient with respect to the regressor."""
 
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
-        """The value and its derivative (N, n, 14 n + 10) at a regressor of the same shape."""
+        """Evaluate the criterion and its derivative (N, n, 14 n + 10) at a regressor of the same shape."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ErrorModel:
         relative: Relative torque error, (n,) [-].
         absolute: Absolute torque error, (n,) [Nm].
         weight: Momentum windows a sample stands for, ``duration / (N h)`` [-].
-        row_error: What a row of data collected earlier may be wrong by [Nm].
+        row_error: Error of a row of data collected earlier [Nm].
     """
 
     theta: Array
@@ -57,17 +57,17 @@ class ErrorModel:
 
     @property
     def payload_scale(self) -> Array:
-        """Half widths of the payload's box, (10,); where nothing is open, a small number."""
+        """Radii of the payload's box, (10,); a small number where a parameter is known."""
         scale = self.radius[-PAYLOAD:]
-        return np.maximum(scale, 1e-6 * max(scale.max(), 1e-6))
+        return np.asarray(np.maximum(scale, 1e-6 * max(scale.max(), 1e-6)), dtype=np.float64)
 
     def torque_error(self, torque: Array) -> Array:
-        """Largest torque error at torques (..., n) [Nm]."""
+        """Compute the largest torque error at torques (..., n) [Nm]."""
         return self.relative * np.sqrt(torque**2 + _TORQUE_SMOOTHING**2) + self.absolute
 
 
 def measured_radius(robot: RobotModel, arm_radius: Array, payload_radius: Array) -> Array:
-    """Half widths (14 n + 10,) of what enters the measured torque.
+    """Return the radii (14 n + 10,) of the parameters that enter the measured torque.
 
     A link-side sensor sees neither friction nor armature; there they are left out.
     """
@@ -102,7 +102,7 @@ class BoundsCriterion:
             self._prior[-PAYLOAD:, -PAYLOAD:] += scale[:, None] * collected * scale / errors.row_error**2
 
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
-        """See :class:`Criterion`."""
+        """Evaluate the criterion; see :class:`Criterion`."""
         errors, weight = self._errors, self._errors.weight
         torque = regressor @ errors.theta
         sigma = errors.torque_error(torque)[..., None]
@@ -141,7 +141,7 @@ class InformationCriterion:
         self._collected = self._scale[:, None] * given * self._scale
 
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
-        """See :class:`Criterion`."""
+        """Evaluate the criterion; see :class:`Criterion`."""
         rows = regressor[..., -PAYLOAD:] * self._scale
         flat = rows.reshape(-1, PAYLOAD)
         information = self._collected + self._weight * (flat.T @ flat)
@@ -153,14 +153,14 @@ class InformationCriterion:
 
 
 def build_criterion(kind: str, errors: ErrorModel, collected: Array | None = None) -> Criterion:
-    """The criterion of a name of :data:`sysid_ros.core.excitation.settings.CRITERIA`."""
+    """Build the criterion of a name of :data:`sysid_ros.core.excitation.settings.CRITERIA`."""
     if kind == "weakest_directions":
         return _weakest_directions(errors, collected)
     return BoundsCriterion(errors, collected) if kind == "bounds" else InformationCriterion(errors, collected, kind)
 
 
 def _weakest_directions(errors: ErrorModel, collected: Array | None) -> WeakestDirections:
-    """The combinations of payload parameters that the data know less well than the box did, or the three worst."""
+    """Select the payload combinations that the data determine less well than the box, or the three weakest."""
     scale = errors.payload_scale
     given = np.zeros((PAYLOAD, PAYLOAD)) if collected is None else collected
     values, vectors = np.linalg.eigh(scale[:, None] * given * scale / errors.row_error**2)
@@ -171,7 +171,7 @@ def _weakest_directions(errors: ErrorModel, collected: Array | None) -> WeakestD
 
 
 def _d_optimal(information: Array) -> tuple[float, Array]:
-    return -float(np.linalg.slogdet(information)[1]), -np.linalg.inv(information)
+    return -float(np.linalg.slogdet(information)[1]), np.asarray(-np.linalg.inv(information), dtype=np.float64)
 
 
 def _a_optimal(information: Array) -> tuple[float, Array]:
@@ -181,7 +181,7 @@ def _a_optimal(information: Array) -> tuple[float, Array]:
 
 
 def _condition(information: Array) -> tuple[float, Array]:
-    """Half the log of the eigenvalues' ratio: the log of the condition number of the rows."""
+    """Compute half the log of the eigenvalues' ratio: the log of the condition number of the rows."""
     values, vectors = np.linalg.eigh(information)
     smallest, largest = vectors[:, 0], vectors[:, -1]
     slope = np.outer(largest, largest) / values[-1] - np.outer(smallest, smallest) / values[0]

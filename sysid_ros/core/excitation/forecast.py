@@ -19,7 +19,7 @@ _STEP = 0.005  # [s] between samples
 
 
 def payload_regressor(robot: RobotModel, trajectory: Trajectory, samples: int = 128) -> Array:
-    """The stacked regressor ``W_e`` of the payload at evenly spread samples, (samples n, 10).
+    """Stack the regressor ``W_e`` of the payload at evenly spread samples, (samples n, 10).
 
     Source: SAFE-ID (30).
     """
@@ -28,7 +28,7 @@ def payload_regressor(robot: RobotModel, trajectory: Trajectory, samples: int = 
 
 
 def momentum_windows(robot: RobotModel, trajectory: Trajectory, window: float) -> Array:
-    """The momentum windows of a perfectly tracked trajectory: the integrals of the torque regressor.
+    """Integrate the torque regressor over the momentum windows of a perfectly tracked trajectory.
 
     Args:
         robot: The arm.
@@ -47,11 +47,11 @@ def momentum_windows(robot: RobotModel, trajectory: Trajectory, window: float) -
     regressor = TorqueRegressor(robot).evaluate(*trajectory.sample(times))
     last = regressor[..., INERTIAL * (robot.n - 1) : INERTIAL * robot.n]
     rows = np.concatenate([regressor, last], axis=-1)
-    return step * rows.reshape(count, per_window, robot.n, -1).sum(axis=1)
+    return np.asarray(step * rows.reshape(count, per_window, robot.n, -1).sum(axis=1), dtype=np.float64)
 
 
-def expected_half_widths(model: ExcitationModel, trajectories: Sequence[Trajectory], window: float) -> Array:
-    """Half widths of guaranteed bounds that data of these trajectories can be expected to give, (10,).
+def expected_radii(model: ExcitationModel, trajectories: Sequence[Trajectory], window: float) -> Array:
+    """Estimate the radii of guaranteed bounds from data of these trajectories, (10,).
 
     The bound of a left inverse L of Y, ``|L| E + |L B| rad(theta_r)``, with L from weighted least squares; nowhere
     wider than the payload's box. Only torque errors and robot parameters are counted.
@@ -68,10 +68,11 @@ def expected_half_widths(model: ExcitationModel, trajectories: Sequence[Trajecto
     inner = np.linalg.solve(np.eye(known.shape[1]) + known.T @ known, known.T @ wanted)
     weighted = wanted - known @ inner
     left = np.linalg.pinv(wanted.T @ weighted) @ weighted.T
-    return np.minimum(np.abs(left).sum(axis=1) + np.abs(left @ known).sum(axis=1), radius[-PAYLOAD:])
+    found: Array = np.minimum(np.abs(left).sum(axis=1) + np.abs(left @ known).sum(axis=1), radius[-PAYLOAD:])
+    return found
 
 
 def condition_number(information: Array) -> float:
-    """Condition number of rows with the Gram matrix ``information`` (10, 10); inf if they do not determine all ten."""
+    """Compute the condition number of rows with the Gram matrix ``information`` (10, 10); inf if it is singular."""
     values = np.linalg.eigvalsh(information)
     return float(np.sqrt(values[-1] / values[0])) if values[0] > 1e-14 * values[-1] else float("inf")

@@ -13,7 +13,7 @@ from sysid_ros.core.certification.motion_checks import PlanRejected, check_clear
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.forecast import (
     condition_number,
-    expected_half_widths,
+    expected_radii,
     momentum_windows,
     payload_regressor,
 )
@@ -45,7 +45,7 @@ class ExcitationPlan:
         condition_number: Condition number of ``W_e`` of this trajectory (SAFE-ID (30)) [-].
         condition_number_windows: Condition number of the momentum windows ``Y`` of this trajectory and those collected
             before [-].
-        expected_half_widths: Half widths of the bounds this trajectory alone can be expected to give, (10,).
+        expected_radii: Radii of the guaranteed bounds expected from this trajectory alone, (10,).
         starts: Starts that were made [-].
         iterations: Solver iterations in all starts together [-].
         scale: Share of the best trajectory's amplitude that the final check left [-].
@@ -57,7 +57,7 @@ class ExcitationPlan:
     cost: float
     condition_number: float
     condition_number_windows: float
-    expected_half_widths: Array
+    expected_radii: Array
     starts: int
     iterations: int
     scale: float
@@ -72,10 +72,10 @@ def plan_excitation(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda fraction, text: None,
 ) -> ExcitationPlan:
-    """Plans a trajectory that makes the payload's parameters visible.
+    """Plan a trajectory that makes the payload's parameters visible.
 
     Args:
-        model: The arm and what is known; ``ExcitationModel.of(robot)`` for the defaults.
+        model: The arm and its boxes; ``ExcitationModel.of(robot)`` for the defaults.
         q_start: Start and end position, (n,) [rad].
         settings: What is wanted; the defaults without it.
         collected: Gram matrix of the momentum windows collected so far in terms of mean torques, (10, 10), as
@@ -130,7 +130,7 @@ class _Search:
         self._demand = model.torque_demand
 
     def run_start(self) -> None:
-        """One random start: the best of some random trajectories, then the solver, then the check of what it found."""
+        """Run one start: the best of some random trajectories, then the solver, then the check of its result."""
         draws = [self._draw() for _ in range(_DRAWS)]
         start = draws[int(np.argmin([self.problem.cost(x) for x in draws]))]
         self._require_not_cancelled()
@@ -144,12 +144,12 @@ class _Search:
             self._offer(start)
 
     def _draw(self) -> Array:
-        """A random trajectory, each joint as large as its position, velocity and acceleration limits allow."""
+        """Draw a random trajectory, each joint as large as its position, velocity and acceleration limits allow."""
         x = self._rng.normal(size=self.problem.size)
         return self._scale_joints(x, 1.0 / np.maximum(self._limit_usage(x), 1e-9))
 
     def _offer(self, x: Array) -> None:
-        """Keeps a candidate if it is the best, after shrinking it until every limit holds at all times checked."""
+        """Keep a candidate if it is the best, after shrinking it until every limit holds at all times checked."""
         candidate = self._scale_joints(x, 1.0 / np.maximum(self._limit_usage(x), 1.0))
         if self.problem.cost(candidate) >= self.cost:
             return  # shrinking will not make it better
@@ -162,7 +162,7 @@ class _Search:
         return (x.reshape(factors.size, -1) * factors[:, None]).ravel()
 
     def _limit_usage(self, x: Array) -> Array:
-        """Largest share of its position, velocity and acceleration limits each joint uses, over all time, (n,)."""
+        """Compute the largest share of position, velocity and acceleration limits each joint uses at any time, (n,)."""
         trajectory, limits = self.problem.space.trajectory(x), self.problem.limits
         q_start = trajectory.q_start
         lower, upper = trajectory.position_extrema()
@@ -172,7 +172,7 @@ class _Search:
         shares.append(np.maximum(-low, high) / limits.velocity)
         low, high = trajectory.acceleration_extrema()
         shares.append(np.maximum(-low, high) / limits.acceleration)
-        return np.max(shares, axis=0)
+        return np.asarray(np.max(shares, axis=0), dtype=np.float64)
 
     def _passes(self, x: Array) -> bool:
         trajectory, model = self.problem.space.trajectory(x), self.model
@@ -205,7 +205,7 @@ def _describe(
     rows = momentum_windows(model.robot, trajectory, settings.window)[..., -10:].reshape(-1, 10) / settings.window
     information = rows.T @ rows + (0.0 if collected is None else np.asarray(collected))
     regressor = payload_regressor(model.robot, trajectory)
-    widths = expected_half_widths(model, [trajectory], settings.window)
+    widths = expected_radii(model, [trajectory], settings.window)
     widths.setflags(write=False)
     return ExcitationPlan(
         trajectory=trajectory,
@@ -213,7 +213,7 @@ def _describe(
         cost=float(search.cost),
         condition_number=condition_number(regressor.T @ regressor),
         condition_number_windows=condition_number(information),
-        expected_half_widths=widths,
+        expected_radii=widths,
         starts=starts,
         iterations=search.iterations,
         scale=search.scale,
@@ -222,7 +222,7 @@ def _describe(
 
 
 def _checked_information(collected: ArrayLike | None) -> Array | None:
-    """The Gram matrix, symmetric; None if it is None or zero."""
+    """Return the Gram matrix, symmetric; None if it is None or zero."""
     if collected is None:
         return None
     matrix = np.array(collected, dtype=float)

@@ -9,13 +9,11 @@ from sysid_ros.core.collision.clearance import CollisionModel
 from sysid_ros.core.excitation.criteria import PAYLOAD, Criterion, ErrorModel, build_criterion, measured_radius
 from sysid_ros.core.excitation.model import (
     ExcitationModel,
-    SampledClearance,
-    SampledDynamics,
     StartOutsideLimits,
     build_limits,
 )
 from sysid_ros.core.excitation.settings import ExcitationSettings
-from sysid_ros.core.excitation.symbolic import build_clearance
+from sysid_ros.core.excitation.symbolic import SampledClearance, SampledDynamics, build_clearance
 from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
 
 Array = NDArray[np.float64]
@@ -63,18 +61,19 @@ class FourierSpace:
         return self.n * self.per_joint
 
     def states(self, x: ArrayLike) -> State:
-        """Positions, velocities and accelerations at the sample times, each (N, n), of coordinates (size,)."""
+        """Compute positions, velocities and accelerations at the sample times, each (N, n), of coordinates (size,)."""
         coordinates = np.asarray(x, dtype=float).reshape(self.n, self.per_joint)
         position = (coordinates @ self.position_basis).T + self.q_start
         return position, (coordinates @ self.velocity_basis).T, (coordinates @ self.acceleration_basis).T
 
     def pull_back(self, dq: Array, dv: Array, da: Array) -> Array:
-        """Gradient with respect to the coordinates, (size,), from those with respect to the states, each (N, n)."""
+        """Pull gradients by the states, each (N, n), back to the coordinates, (size,)."""
         gradient = self.position_basis @ dq + self.velocity_basis @ dv + self.acceleration_basis @ da
-        return gradient.T.ravel()
+        result: Array = gradient.T.ravel()
+        return result
 
     def chain(self, jacobian: Array) -> Array:
-        """Jacobian with respect to the coordinates.
+        """Compute the Jacobian by the coordinates.
 
         Args:
             jacobian: Of m functions of the state at each sample with respect to it, (N, m, 3 n): q, then v, then a; or
@@ -86,11 +85,11 @@ class FourierSpace:
         samples, rows, columns = jacobian.shape
         bases = (self.position_basis, self.velocity_basis, self.acceleration_basis)[: columns // self.n]
         blocks = jacobian.reshape(samples, rows, len(bases), self.n)
-        result = np.einsum("smbj,bks->smjk", blocks, np.stack(bases), optimize=True)
+        result: Array = np.einsum("smbj,bks->smjk", blocks, np.stack(bases), optimize=True)
         return result.reshape(samples, rows, self.size)
 
     def trajectory(self, x: ArrayLike) -> FourierTrajectory:
-        """The trajectory with coordinates (size,)."""
+        """Build the trajectory with coordinates (size,)."""
         sines, cosines = np.split(np.asarray(x, dtype=float).reshape(self.n, self.per_joint), 2, axis=1)
         sine, cosine = sines @ self._sine_basis.T, cosines @ self._cosine_basis.T
         return FourierTrajectory(self.q_start, sine, cosine, 1.0 / self.duration, self.duration)
@@ -147,17 +146,17 @@ class ExcitationProblem:
         return self.space.size
 
     def cost(self, x: Array) -> float:
-        """The criterion at coordinates (size,)."""
+        """Evaluate the criterion at coordinates (size,)."""
         return self._criterion.evaluate(self._dynamics.regressor(*self.space.states(x)))[0]
 
     def cost_gradient(self, x: Array) -> tuple[float, Array]:
-        """The criterion and its gradient (size,)."""
+        """Evaluate the criterion and its gradient (size,)."""
         states = self.space.states(x)
         value, slope = self._criterion.evaluate(self._dynamics.regressor(*states))
         return value, self.space.pull_back(*self._dynamics.pull_back(*states, slope))
 
     def constraints(self, x: Array) -> Array:
-        """All constrained quantities, (rows,)."""
+        """Evaluate all constrained quantities, (rows,)."""
         q, v, a = self.space.states(x)
         parts = [q, v, a, self._torque_usage.value(q, v, a)]
         if self._clearance is not None:
@@ -165,7 +164,7 @@ class ExcitationProblem:
         return np.concatenate([part.ravel() for part in parts])
 
     def constraint_jacobian(self, x: Array) -> Array:
-        """Derivatives of the constrained quantities, (rows, size)."""
+        """Differentiate the constrained quantities, (rows, size)."""
         q, v, a = self.space.states(x)
         parts = [self._torque_usage.jacobian(q, v, a)]
         if self._clearance is not None:
@@ -192,10 +191,10 @@ class ExcitationProblem:
         if self._clearance is not None:
             lower.append(np.array([limits.clearance]))
             upper.append(np.array([np.inf]))
-        return tuple(np.concatenate([np.tile(part, samples) for part in parts]) for parts in (lower, upper))
+        return _repeat(lower, samples), _repeat(upper, samples)
 
     def _nearby(self, model: ExcitationModel, settings: ExcitationSettings) -> CollisionModel:
-        """The collision model without the pairs of spheres that stay apart around the start."""
+        """Return the collision model without the pairs of spheres that stay apart around the start."""
         collision = model.collision
         if not len(collision.pairs):
             return collision
@@ -236,3 +235,8 @@ class ExcitationProblem:
         if distances.size and distances.min() < limits.clearance:
             what = "the smallest distance of collision spheres to each other, ground and obstacles [m]"
             raise StartOutsideLimits(what, float(distances.min()), f"at least {limits.clearance:.4g}")
+
+
+def _repeat(parts: list[Array], samples: int) -> Array:
+    """Repeat every part once per sample and concatenate them."""
+    return np.concatenate([np.tile(part, samples) for part in parts])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 
 CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number", "weakest_directions")
 
 
-_ALLOWED: dict[str, tuple] = {
+_ALLOWED: dict[str, Any] = {
     "duration": (0.5, 60.0),
     "harmonics": (2, 20),
     "amplitude": (0.01, math.pi),
@@ -77,7 +78,7 @@ class ExcitationSettings:
             _check(field.name, getattr(self, field.name), _ALLOWED[field.name])
 
     def with_duration(self, duration: float) -> ExcitationSettings:
-        """These settings for another duration [s], with as many harmonics as keep the highest frequency about the same.
+        """Return these settings for another duration [s], with about the same highest frequency.
 
         Raises:
             ParameterOutOfRange: The duration is outside its range.
@@ -88,7 +89,7 @@ class ExcitationSettings:
         return replace(self, duration=duration, harmonics=harmonics)
 
     def with_limit_share(self, share: float) -> ExcitationSettings:
-        """These settings with only a share of their speed and acceleration limits [-].
+        """Return these settings with a share of their speed and acceleration limits [-].
 
         Raises:
             ParameterOutOfRange: The share is outside its range.

@@ -1,10 +1,11 @@
-"""Solves an excitation problem from one start with Ipopt, and keeps the best point on the way."""
+"""Solution of an excitation problem from one start with Ipopt; the best iterate is kept."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -15,7 +16,7 @@ from sysid_ros.core.excitation.problem import ExcitationProblem
 Array = NDArray[np.float64]
 
 _VIOLATION_WEIGHT = 30.0
-"""Cost a point on the way is charged per unit of its largest violation: about what shrinking it afterwards costs."""
+"""Penalty of an iterate per unit of its largest violation: about the cost of shrinking it afterwards."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,10 @@ class Solution:
     """Outcome of one start.
 
     Attributes:
-        x: Coordinates of the best point on the way, (size,); it may violate limits a little.
+        x: Coordinates of the best iterate, (size,); it may violate limits a little.
         iterations: Iterations done [-].
         time: Time taken [s].
-        status: What the solver said.
+        status: Return status of the solver.
     """
 
     x: Array
@@ -49,7 +50,8 @@ class IpoptSolver:
         pattern = problem.jacobian_pattern
         columns, rows = np.nonzero(pattern.T)
         self._entries = (rows, columns)
-        sparsity = ca.Sparsity.triplet(*pattern.shape, rows.tolist(), columns.tolist())
+        height, width = pattern.shape
+        sparsity = ca.Sparsity.triplet(height, width, rows.tolist(), columns.tolist())
         size, count = problem.size, problem.lower.size
         dense, none = ca.Sparsity.dense, ca.Sparsity(0, 0)
         point, value, rows_of_g = dense(size, 1), dense(1, 1), dense(count, 1)
@@ -60,18 +62,18 @@ class IpoptSolver:
             "grad_f": _Wrapped("grad_f", [point, none], [value, point], lambda x: list(problem.cost_gradient(x))),
             "jac_g": _Wrapped("jac_g", [point, none], [rows_of_g, sparsity], self._jacobian),
         }
-        self._watch = _Watch(size, count, self._keep)
+        self._monitor = _IterationMonitor(size, count, self._keep)
         self._best: tuple[float, Array] = (np.inf, np.zeros(size))
         self._iterations = 0
         self._should_stop: Callable[[], bool] = lambda: False
 
     def solve(self, x0: Array, time_limit: float, should_stop: Callable[[], bool] = lambda: False) -> Solution:
-        """Runs Ipopt from a start.
+        """Run Ipopt from a start.
 
         Args:
             x0: Start coordinates, (size,).
             time_limit: Time after which it ends with what it has [s].
-            should_stop: Looked at in every iteration.
+            should_stop: Called in every iteration.
         """
         self._best, self._iterations, self._should_stop = (np.inf, x0), 0, should_stop
         begin = time.perf_counter()
@@ -83,10 +85,10 @@ class IpoptSolver:
     def _build(self, time_limit: float) -> ca.Function:
         x = ca.MX.sym("x", self._problem.size)
         functions = self._functions
-        options = {
+        options: dict[str, Any] = {
             "grad_f": functions["grad_f"],
             "jac_g": functions["jac_g"],
-            "iteration_callback": self._watch,
+            "iteration_callback": self._monitor,
             "calc_lam_p": False,
             "no_nlp_grad": True,
             "print_time": False,
@@ -100,10 +102,10 @@ class IpoptSolver:
             "ipopt.acceptable_tol": 1e-2,
             "ipopt.acceptable_iter": 5,
         }
-        problem = {"x": x, "f": functions["f"](x), "g": functions["g"](x)}
+        problem: dict[str, Any] = {"x": x, "f": functions["f"](x), "g": functions["g"](x)}
         return ca.nlpsol("excitation", "ipopt", problem, options)
 
-    def _jacobian(self, x: Array) -> list[object]:
+    def _jacobian(self, x: Array) -> list[Any]:
         values = self._problem.constraint_jacobian(x)[self._entries]
         return [self._problem.constraints(x), ca.DM(self._functions["jac_g"].get_sparsity_out(1), values)]
 
@@ -120,7 +122,13 @@ class IpoptSolver:
 class _Wrapped(ca.Callback):
     """A Python function of one vector as a CasADi function; further inputs are ignored."""
 
-    def __init__(self, name: str, inputs: list, outputs: list, function: Callable[[Array], list]):
+    def __init__(
+        self,
+        name: str,
+        inputs: list[ca.Sparsity],
+        outputs: list[ca.Sparsity],
+        function: Callable[[Array], list[Any]],
+    ):
         ca.Callback.__init__(self)
         self._inputs, self._outputs, self._function = inputs, outputs, function
         self.construct(name, {})
@@ -137,17 +145,17 @@ class _Wrapped(ca.Callback):
     def get_sparsity_out(self, index: int) -> ca.Sparsity:
         return self._outputs[index]
 
-    def eval(self, arguments: list) -> list:
+    def eval(self, arguments: Sequence[ca.DM]) -> list[Any]:
         return self._function(np.array(arguments[0]).ravel())
 
 
-class _Watch(ca.Callback):
-    """Sees every iterate and may end the solver."""
+class _IterationMonitor(ca.Callback):
+    """Callback that receives every iterate and may end the solver."""
 
     def __init__(self, size: int, count: int, keep: Callable[[Array, float, Array], bool]):
         ca.Callback.__init__(self)
         self._size, self._count, self._keep = size, count, keep
-        self.construct("watch", {})
+        self.construct("monitor", {})
 
     def get_n_in(self) -> int:
         return ca.nlpsol_n_out()
@@ -166,6 +174,6 @@ class _Watch(ca.Callback):
         rows = sizes.get(ca.nlpsol_out(index), 0)
         return ca.Sparsity.dense(rows, 1) if rows else ca.Sparsity(0, 0)
 
-    def eval(self, arguments: list) -> list:
+    def eval(self, arguments: Sequence[ca.DM]) -> list[int]:
         values = {ca.nlpsol_out(index): np.array(argument).ravel() for index, argument in enumerate(arguments)}
         return [int(self._keep(values["x"], float(values["f"][0]), values["g"]))]

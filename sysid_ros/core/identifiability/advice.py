@@ -55,7 +55,7 @@ class Swing:
         return self.amplitude * self.rate
 
     def states(self, samples: int = _SAMPLES) -> tuple[Array, Array, Array]:
-        """Positions, velocities and accelerations at evenly spread times, each (samples, n)."""
+        """Sample positions, velocities and accelerations at evenly spread times, each (samples, n)."""
         times = (np.arange(samples) + 0.5)[:, None] * self.duration / samples
         angle = self.rate * times + self.phase
         swing = self.amplitude * np.sin(angle)
@@ -99,7 +99,7 @@ def advise(
     recorded_speeds: Array | None = None,
     seed: int = 0,
 ) -> Advice | None:
-    """Looks for a motion that determines what the data do not.
+    """Search for a motion that determines what the data do not.
 
     Collisions and torques are not checked: that is the planner's work.
 
@@ -153,16 +153,16 @@ class _Gain:
         return self._source.of_motion(*motion.states(), motion.duration)[np.ix_(self._chosen, self._chosen)]
 
     def evaluate(self, motion: Swing) -> float:
-        """Gain in log det along the weakest directions [-], never negative."""
+        """Compute the gain in log det along the weakest directions [-], never negative."""
         before = self._weak @ self._known @ self._weak.T + np.eye(len(self._weak))
         added = self._weak @ self._added(motion) @ self._weak.T
         return float(np.linalg.slogdet(before + added)[1] - np.linalg.slogdet(before)[1])
 
     def spectrum(self, motion: Swing) -> Array:
-        """Singular values after the motion, falling, (nb,)."""
+        """Compute the singular values after the motion, falling, (nb,)."""
         total = self._known + self._added(motion)
         values = np.linalg.eigvalsh(self._all @ total @ self._all.T)[::-1]
-        return np.sqrt(np.maximum(values, 0.0))
+        return np.asarray(np.sqrt(np.maximum(values, 0.0)), dtype=np.float64)
 
 
 def _candidate(robot: RobotModel, rng: np.random.Generator) -> Swing:
@@ -184,7 +184,7 @@ def _candidate(robot: RobotModel, rng: np.random.Generator) -> Swing:
 
 
 def _simplify(robot: RobotModel, motion: Swing, gain: _Gain) -> tuple[Swing, list[int]]:
-    """Stops joints and forgets postures that matter little; returns the still joints whose posture matters."""
+    """Stop joints and drop postures of little effect; return the still joints whose posture matters."""
     wanted = _KEPT * gain.evaluate(motion)
     for joint in np.flatnonzero(motion.amplitude):
         amplitude = motion.amplitude.copy()

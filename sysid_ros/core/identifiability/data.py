@@ -78,14 +78,14 @@ class DataAnalysis:
         return self.deviations <= self.prior_deviations / self.limit
 
     def weakest(self, count: int) -> Array:
-        """The ``count`` directions the data know least, (count, nb), the weakest first."""
+        """Return the ``count`` least determined directions, (count, nb), the weakest first."""
         return self.directions[::-1][:count]
 
 
 def analyze_data(
     structure: Structure, information: ArrayLike, scale: ArrayLike, box: Box | None = None, limit: float = DETERMINED
 ) -> DataAnalysis:
-    """Compares what data know with what can be known.
+    """Compare the information of data with what is identifiable at all.
 
     Args:
         structure: The structural answer for P unknown parameters.
@@ -156,7 +156,7 @@ def _require_same_mechanism(given: Array, explained: Array, scale: Array) -> Non
 
 
 def _interval(matrix: Array, box: Box | None) -> tuple[Array | None, Array | None]:
-    """The range of the base parameters over a box, rounded outwards."""
+    """Compute the range of the base parameters over a box, rounded outwards."""
     if box is None:
         return None, None
     positive, negative = np.maximum(matrix, 0.0), np.minimum(matrix, 0.0)
@@ -168,7 +168,7 @@ def _interval(matrix: Array, box: Box | None) -> tuple[Array | None, Array | Non
 
 
 def prior_scale(structure: Structure, names: tuple[str, ...], radius: ArrayLike) -> Array:
-    """Half widths (P,) of the unknown parameters of an analysis out of those (k,) of parameters with these names.
+    """Select the radii (P,) of the unknown parameters of an analysis from those (k,) of named parameters.
 
     Parameters that a prior takes for known exactly are given a thousandth of the largest of the same unit, because the
     analysis compares with what was unknown before.
@@ -177,7 +177,7 @@ def prior_scale(structure: Structure, names: tuple[str, ...], radius: ArrayLike)
         ParameterOutOfRange: A parameter is not among the names, or nothing is unknown.
     """
     values = np.asarray(radius, dtype=float)[structure.columns(names)]
-    result = values.copy()
+    result: Array = values.copy()
     for unit in set(structure.units):
         same = np.array([found == unit for found in structure.units])
         largest = float(values[same].max())
@@ -222,7 +222,7 @@ class WeakestDirections:
     def of_analysis(
         cls, analysis: DataAnalysis, columns: ArrayLike, deviation: ArrayLike, weight: float, count: int = 3
     ) -> WeakestDirections:
-        """The cost of the combinations that an analysis of data knows least.
+        """Build the cost of the least determined combinations of an analysis.
 
         Args:
             analysis: What the data know so far.
@@ -244,7 +244,7 @@ class WeakestDirections:
         return cls(analysis.weakest(count), known, np.asarray(columns)[list(structure.chosen)], deviation, weight)
 
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
-        """The cost and its derivative (N, n, k) at a regressor (N, n, k)."""
+        """Evaluate the cost and its derivative (N, n, k) at a regressor (N, n, k)."""
         rows = regressor[..., self._columns] / self._deviation[:, None]
         seen = rows @ self._directions.T
         flat = seen.reshape(-1, seen.shape[-1])

@@ -26,7 +26,7 @@ _SMALLEST_ERROR = 1e-6
 
 
 def gram(regressor: ArrayLike, deviation: ArrayLike) -> Array:
-    """Information (P, P) of rows (..., P) whose errors have a standard deviation (...) [unit of the rows].
+    """Compute the information (P, P) of rows (..., P) whose errors have a standard deviation (...) [unit of the rows].
 
     Raises:
         ParameterOutOfRange: A deviation is not positive, or something is not finite.
@@ -37,11 +37,12 @@ def gram(regressor: ArrayLike, deviation: ArrayLike) -> Array:
     if not np.all(np.isfinite(sigma)) or np.any(sigma <= 0.0):
         raise ParameterOutOfRange("standard deviation of the rows", sigma.min(initial=np.inf), "positive, finite")
     scaled = (rows / sigma[..., None]).reshape(-1, rows.shape[-1])
-    return scaled.T @ scaled
+    information: Array = scaled.T @ scaled
+    return information
 
 
 def felt_joint_parameters(robot: RobotModel) -> tuple[str, ...]:
-    """Which of ``F_c, F_v, I_a, beta`` the regressors of an arm have: all on the motor side, none on the link side."""
+    """List the friction parameters in the regressors of an arm: all on the motor side, none on the link side."""
     return FRICTION_NAMES if robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE else ()
 
 
@@ -73,7 +74,7 @@ class ArmInformation:
         self._momentum, self._torque = MomentumRegressor(robot), TorqueRegressor(robot)
 
     def of_recording(self, seconds: ArrayLike, q: ArrayLike, v: ArrayLike) -> Array:
-        """Information of a recording, window after window; no accelerations are needed.
+        """Compute the information of a recording, window by window, without accelerations.
 
         Args:
             seconds: Times of the samples, (N,) [s], rising; a gap longer than a window ends a window.
@@ -98,7 +99,7 @@ class ArmInformation:
         return total
 
     def of_motion(self, q: ArrayLike, v: ArrayLike, a: ArrayLike, duration: float) -> Array:
-        """Information (P, P) of a planned motion from evenly spread samples.
+        """Compute the information (P, P) of a planned motion from evenly spread samples.
 
         Args:
             q: Positions, (N, n) [rad].
@@ -113,15 +114,16 @@ class ArmInformation:
         return duration / (len(rows) * self.window) * gram(rows[..., self.columns], self._deviation(rows))
 
     def row_deviation(self, q: ArrayLike, v: ArrayLike, a: ArrayLike) -> Array:
-        """Standard deviation of mean torques, (N, n) [Nm], around states (N, n)."""
+        """Compute the standard deviation of mean torques, (N, n) [Nm], around states (N, n)."""
         return self._deviation(self._torque.evaluate(q, v, a))
 
     def _deviation(self, rows: Array) -> Array:
-        """Errors of mean torques, (..., n) [Nm]: of the sensor, and by what is unknown of the known parameters."""
+        """Compute the errors of mean torques, (..., n) [Nm]: of the sensor, and of uncertain known parameters."""
         sensors = self._robot.sensors
         torque = np.abs(rows @ self._robot.theta_nominal)
         error = sensors.effort_relative_error * torque + np.maximum(sensors.effort_absolute_error, _SMALLEST_ERROR)
-        return np.hypot(error, np.linalg.norm(rows * self._nuisance, axis=-1))
+        total: Array = np.hypot(error, np.linalg.norm(rows * self._nuisance, axis=-1))
+        return total
 
     def _windows(self, times: Array) -> Sequence[tuple[int, int]]:
         found, start = [], 0

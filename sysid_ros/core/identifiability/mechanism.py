@@ -51,7 +51,7 @@ class MechanismOptions:
 def compare_urdf(
     text: str, settings: AnalysisSettings | None = None, options: MechanismOptions | None = None
 ) -> Comparison:
-    """Which parameters of a robot can be known, from its URDF.
+    """Analyse which parameters of a robot are identifiable, from its URDF.
 
     Args:
         text: The URDF, with xacro macros expanded; meshes are not needed.
@@ -86,7 +86,7 @@ def compare_urdf(
 def compare_robot(
     robot: RobotModel, settings: AnalysisSettings | None = None, options: MechanismOptions | None = None
 ) -> Comparison:
-    """Which parameters of an arm of this package can be known, mounted as its settings say.
+    """Analyse which parameters of an arm of this package are identifiable, mounted as its settings say.
 
     Args:
         robot: The arm, with the joints its settings fix.
@@ -147,7 +147,7 @@ class PayloadIdentifiability:
         return float(np.median(self._source.row_deviation(home, 0.0 * home, 0.0 * home)))
 
     def analyze(self, gram: ArrayLike, box: Box | None = None) -> DataAnalysis:
-        """What the data know.
+        """Analyse the information of data.
 
         Args:
             gram: Gram matrix of the windows as mean torques, (10, 10) [Nm^2 per parameter^2], as
@@ -164,7 +164,7 @@ class PayloadIdentifiability:
         return analyze_data(self.structure, self._information(gram), self._scale, box)
 
     def advise(self, analysis: DataAnalysis, gram: ArrayLike, speeds: ArrayLike | None = None) -> Advice | None:
-        """A motion that tells what the data do not.
+        """Search for a motion that determines what the data do not.
 
         Args:
             analysis: What :meth:`analyze` made of the same Gram matrix.

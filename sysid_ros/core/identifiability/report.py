@@ -26,7 +26,7 @@ _SHARE = 0.02
 
 
 def describe_direction(analysis: DataAnalysis, index: int) -> str:
-    """The base parameters that change along a combination, with by how much over one prior deviation.
+    """List the base parameters that change along a combination, with their change over one prior deviation.
 
     Args:
         analysis: What the data know.
@@ -44,7 +44,7 @@ def describe_direction(analysis: DataAnalysis, index: int) -> str:
 
 
 def describe_data(analysis: DataAnalysis, advice: Advice | None = None) -> str:
-    """The whole in a few sentences.
+    """Summarise the answer in a few sentences.
 
     Args:
         analysis: What the data know.
@@ -57,7 +57,7 @@ def describe_data(analysis: DataAnalysis, advice: Advice | None = None) -> str:
 
 
 def describe_bounds(analysis: DataAnalysis) -> str:
-    """How narrow guaranteed bounds are and why they are wider than expected deviations; empty without bounds."""
+    """Describe the guaranteed bounds and why they are wider than expected deviations; empty without bounds."""
     if analysis.lower is None or analysis.upper is None or not analysis.structure.count:
         return ""
     half = np.maximum(0.5 * (analysis.upper - analysis.lower), 1e-12 * analysis.prior_deviations)
@@ -94,7 +94,7 @@ def _describe_determined(analysis: DataAnalysis, advice: Advice | None) -> str:
 
 
 def _least_known(analysis: DataAnalysis) -> list[int]:
-    """Base parameters the data alone know less well than the prior did, the least known first."""
+    """List the base parameters that the data alone determine less well than the prior, the weakest first."""
     with np.errstate(invalid="ignore"):
         ratio = analysis.deviations / analysis.prior_deviations
     return [int(k) for k in np.argsort(-ratio, kind="stable") if not analysis.is_determined[k]]
@@ -161,12 +161,12 @@ class Report:
 
 
 def report_structure(comparison: Comparison) -> Report:
-    """The structural report, for exact geometry where the given one is rounded."""
+    """Build the structural report, for exact geometry where the given one is rounded."""
     return _report("structural", comparison.snapped, structural_text(comparison))
 
 
 def report_data(analysis: DataAnalysis, advice: Advice | None = None) -> Report:
-    """The report on data, with advice where there is some."""
+    """Build the report on data, with advice where there is some."""
     none = np.zeros(0)
     return replace(
         _report("data", analysis.structure, describe_data(analysis, advice)),
@@ -184,7 +184,7 @@ def report_data(analysis: DataAnalysis, advice: Advice | None = None) -> Report:
 def report_bounds(
     structure: Structure, lower: Array, upper: Array, prior: Box, condition_number: float, text: str
 ) -> Report:
-    """The report on guaranteed bounds of base parameters, without standard deviations.
+    """Build the report on guaranteed bounds of base parameters, without standard deviations.
 
     Args:
         structure: The structural answer.
@@ -205,14 +205,14 @@ def report_bounds(
 
 
 def structural_text(comparison: Comparison) -> str:
-    """The structural answer in words, with what rounding does to it."""
+    """Write the structural answer in words, with the effect of rounding."""
     structure = comparison.snapped
     parts = [summarize(structure), comparison.sentence(), weakness(structure), *structure.mechanism.notes]
     return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)
 
 
 def weakness(structure: Structure) -> str:
-    """One sentence if something is identifiable only because of a small offset or angle; otherwise empty."""
+    """Write one sentence if something is identifiable only because of a small offset or angle; otherwise return ""."""
     if structure.weakest >= WEAK:
         return ""
     return (
@@ -222,7 +222,7 @@ def weakness(structure: Structure) -> str:
 
 
 def _report(method: str, structure: Structure, text: str) -> Report:
-    """A report without data."""
+    """Build a report without data."""
     none = np.zeros(0)
     return Report(
         method=method,

@@ -33,24 +33,27 @@ _COLUMNS = np.array([0, 1, 2, 0, 3, 4, 4, 5, 5, 5])
 
 
 def parameters_of(inertias: Array) -> Array:
-    """The ten parameters (..., 10) of spatial inertias (..., 6, 6)."""
+    """Return the ten parameters (..., 10) of spatial inertias (..., 6, 6)."""
     return inertias[..., _ROWS, _COLUMNS]
 
 
 def transfer_matrix(transform: Array) -> Array:
-    """How parameters of a child add to its parent's, (10, 10): ``B`` of RPNA (39), (42)."""
-    return parameters_of(transform.T @ INERTIA @ transform).T
+    """Build the map of a child's parameters to its parent's, (10, 10): ``B`` of RPNA (39), (42)."""
+    result: Array = parameters_of(transform.T @ INERTIA @ transform).T
+    return result
 
 
 def mapping_rate(twist: Array) -> Array:
-    """How that changes as the joint moves along a twist (6,), (10, 10): ``A`` of RPNA (40)."""
+    """Build the rate of that map as the joint moves along a twist (6,), (10, 10): ``A`` of RPNA (40)."""
     cross = motion_cross_matrix(twist)
-    return parameters_of(cross.T @ INERTIA + INERTIA @ cross).T
+    result: Array = parameters_of(cross.T @ INERTIA + INERTIA @ cross).T
+    return result
 
 
 def projected_momentum(velocities: Array, motion: Array) -> Array:
-    """Gradients of ``v^T I phi``, (10, c d), for twists (6, c) and joint motions (6, d): ``M`` of RPNA (36), (52)."""
-    return (velocities.T @ INERTIA @ motion).reshape(10, -1)
+    """Compute gradients of ``v^T I phi``, (10, c d), for twists (6, c), motions (6, d): ``M`` of RPNA (36), (52)."""
+    result: Array = (velocities.T @ INERTIA @ motion).reshape(10, -1)
+    return result
 
 
 LINK = 10
@@ -98,7 +101,7 @@ class JointUnit:
     _has_offset: bool
 
     def momentum(self, velocities: Array) -> Array:
-        """Gradients of ``v^T I phi`` by the extended parameters, (P, c nd), for extended velocities (S, c).
+        """Compute gradients of ``v^T I phi`` by the extended parameters, (P, c nd), for extended velocities (S, c).
 
         Args:
             velocities: Extended velocities, or virtual twists of the base: these move no joint and carry no weight, so
@@ -121,7 +124,7 @@ class JointUnit:
 
 
 def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: tuple[str, ...]) -> JointUnit:
-    """The extended body of a joint.
+    """Build the extended body of a joint.
 
     Args:
         body: The body and its joint.
@@ -196,7 +199,7 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
 
 
 def _scaled_motion(body: TreeBody, length: float) -> Array:
-    """Joint motion with lengths scaled; a translation is counted in units of the typical length."""
+    """Scale the lengths of a joint motion; a translation is counted in units of the typical length."""
     motion = np.array(body.motion)
     turns = motion[3:].any(axis=0)
     motion[:3, turns] /= length
@@ -235,11 +238,11 @@ class BodyNullspace:
     @property
     def transfers(self) -> int:
         """Dim T: number of independent invisible transfers to the parent."""
-        return self.descriptor.shape[1] - self.descriptor.shape[0]
+        return int(self.descriptor.shape[1] - self.descriptor.shape[0])
 
 
 def find_nullspaces(tree: KinematicTree, settings: AnalysisSettings, spans: Spans) -> tuple[BodyNullspace, ...]:
-    """Runs the algorithm.
+    """Run the algorithm.
 
     Args:
         tree: The mechanism.
@@ -290,7 +293,7 @@ class _JointView:
         self._unmeasured = 0 if tree.is_floating and settings.measured == "joint_torques" else None
 
     def visit(self, index: int, parent: int, unit: JointUnit) -> Array:
-        """Momentum and mapping conditions of one body, (rows, P)."""
+        """Compute the momentum and mapping conditions of one body, (rows, P)."""
         spans = self._spans
         velocities = spans.invariant(unit.cross, unit.transform @ self.velocities[parent])
         if not self._settings.is_static:
@@ -313,7 +316,7 @@ class _BaseView:
         self._settings, self._spans = settings, spans
 
     def visit(self, index: int, parent: int, unit: JointUnit) -> Array:
-        """Momentum and mapping conditions of one body, (rows, P)."""
+        """Compute the momentum and mapping conditions of one body, (rows, P)."""
         spans = self._spans
         twists = spans.invariant(unit.cross, unit.transform @ self._twists[parent])
         momentum = unit.momentum(twists)

@@ -68,7 +68,7 @@ class Comparison:
         return tuple(name for name in self.raw.base_names if name not in exact)
 
     def sentence(self) -> str:
-        """What happened, in one or two sentences; empty if rounding changes nothing."""
+        """Describe the effect of rounding in one or two sentences; empty if it has none."""
         if not self.is_near_dependency:
             return ""
         parts = [item.element + (f" by {item.change:.1e} {item.unit}") for item in self.changes]
@@ -81,7 +81,7 @@ class Comparison:
 
 
 def compare_with_exact(structure: Structure, exact: KinematicTree | None = None) -> Comparison:
-    """Repeats an analysis with rounded geometry made exact.
+    """Repeat an analysis with rounded geometry made exact.
 
     Args:
         structure: The analysis of the mechanism as given.
@@ -98,7 +98,7 @@ def compare_with_exact(structure: Structure, exact: KinematicTree | None = None)
 
 
 def snap_tree(tree: KinematicTree, exact: KinematicTree | None = None) -> tuple[KinematicTree, list[Snapped]]:
-    """The tree with geometry within the tolerances of exact geometry made exact, and what was changed.
+    """Make geometry within the tolerances of exact geometry exact, and list the changes.
 
     Args:
         tree: The mechanism.
@@ -145,7 +145,7 @@ def _snap_motion(body: TreeBody) -> Array:
 
 
 def _nearest(value: Array, candidates: Array) -> Array | None:
-    """The candidate (of the same norm) within the tolerance of a rotation (3, 3) or a direction (3,), if any."""
+    """Find the candidate (of the same norm) within the tolerance of a rotation (3, 3) or a direction (3,), if any."""
     flat = value.ravel()
     best = candidates[int(np.argmax(candidates @ flat))]
     # A rotation by a small angle changes the matrix by sqrt(2) times the angle.
@@ -154,14 +154,14 @@ def _nearest(value: Array, candidates: Array) -> Array | None:
 
 
 def _angle(first: Array, second: Array) -> float:
-    return float(np.linalg.norm(first - second)) / np.sqrt(2.0)
+    return float(np.linalg.norm(first - second) / np.sqrt(2.0))
 
 
 @cache
 def _rotations() -> Array:
-    """Right-angled rotations followed by one about a coordinate axis in steps of 15 degrees, (k, 9), no duplicates."""
+    """List right-angled rotations followed by one about a coordinate axis in steps of 15 degrees, (k, 9), once each."""
     right = [np.array(m) for m in _signed_permutations() if np.linalg.det(m) > 0.0]
-    angles = np.arange(_STEPS) * (2.0 * np.pi / _STEPS)
+    angles = np.arange(_STEPS, dtype=np.float64) * (2.0 * np.pi / _STEPS)
     turned = [turn @ matrix for turn in _turns(angles) for matrix in right]
     flat = np.array([matrix.ravel() for matrix in turned])
     flat[np.abs(flat) < 1e-15] = 0.0
@@ -171,7 +171,7 @@ def _rotations() -> Array:
 
 @cache
 def _directions() -> Array:
-    """The directions those rotations give to a coordinate axis, (k, 3)."""
+    """List the directions those rotations give to a coordinate axis, (k, 3)."""
     columns = _rotations().reshape(-1, 3, 3)[:, :, 0]
     _, kept = np.unique(columns.round(9), axis=0, return_index=True)
     return columns[kept]

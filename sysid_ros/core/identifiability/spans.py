@@ -32,18 +32,19 @@ class Spans:
         self.weakest = 1.0
 
     def basis(self, matrix: Array) -> Array:
-        """An orthonormal basis (rows, rank) of the column span of a matrix (rows, columns)."""
+        """Compute an orthonormal basis (rows, rank) of the column span of a matrix (rows, columns)."""
         if not matrix.size:
             return matrix.reshape(len(matrix), 0)
         left, values, _ = np.linalg.svd(matrix, full_matrices=False)
         return left[:, : self._rank(values, max(1.0, float(values[0])))]
 
     def row_basis(self, matrix: Array) -> Array:
-        """An orthonormal basis (rank, columns) of the row span of a matrix (rows, columns)."""
-        return self.basis(matrix.T).T
+        """Compute an orthonormal basis (rank, columns) of the row span of a matrix (rows, columns)."""
+        result: Array = self.basis(matrix.T).T
+        return result
 
     def invariant(self, operators: Sequence[Array], start: Array) -> Array:
-        """Basis of the smallest span that contains ``start`` and that no operator leads out of.
+        """Compute a basis of the smallest span that contains ``start`` and is invariant under all operators.
 
         Args:
             operators: Matrices (rows, rows); several are the switched linear system of RPNA section 7.2.
@@ -66,11 +67,12 @@ class Spans:
         return result
 
     def first_columns(self, rows: Array) -> list[int]:
-        """The columns of orthonormal rows (r, n) that do not depend on columns before them: r of them, rising.
+        """Select the columns of orthonormal rows (r, n) that do not depend on columns before them: r of them, rising.
 
         Source: the rule of RPNA section 9.1, the parameter that appears first is chosen.
         """
-        count, chosen = len(rows), []
+        count = len(rows)
+        chosen: list[int] = []
         basis = np.zeros((count, 0))
         for k in range(rows.shape[1]):
             column = rows[:, k]

@@ -38,7 +38,7 @@ class BaseMap:
 def build_base_map(
     tree: KinematicTree, nullspaces: Sequence[BodyNullspace], is_unknown: Sequence[bool], spans: Spans
 ) -> BaseMap:
-    """Chooses base parameters by the paper's rule and computes the map to them.
+    """Choose base parameters by the paper's rule and compute the map to them.
 
     Args:
         tree: The mechanism.
@@ -64,7 +64,7 @@ def build_base_map(
         kept = spans.first_columns(body.descriptor)
         combination = np.zeros((len(kept), counts[index]))
         if kept:
-            combination = np.linalg.solve(body.descriptor[:, kept], body.descriptor)
+            combination[:] = np.linalg.solve(body.descriptor[:, kept], body.descriptor)
         rows.append(combination @ total)
         chosen.append([int(starts[index]) + k for k in kept])
         removed = np.eye(counts[index])
@@ -83,8 +83,8 @@ def build_base_map(
     return BaseMap(matrix, tuple(order))
 
 
-def _restrict(matrix: Array, chosen: Sequence[int], unknown: Array, spans: Spans) -> tuple[Array, list[int]]:
-    """Base parameters of a part of all parameters, from the map (nb, P) of all of them.
+def _restrict(matrix: Array, chosen: Sequence[int], unknown: NDArray[np.intp], spans: Spans) -> tuple[Array, list[int]]:
+    """Choose base parameters of a part of all parameters, from the map (nb, P) of all of them.
 
     Parameters that stay unknown keep their rows, as no other row has an entry in their columns. Only the rows of those
     that are known are reduced again, among themselves: a reduction of all rows would mix rows of very different size.
@@ -98,13 +98,13 @@ def _restrict(matrix: Array, chosen: Sequence[int], unknown: Array, spans: Spans
     rows = spans.row_basis(freed)
     added = spans.first_columns(rows)
     if added:
-        rows = np.linalg.solve(rows[:, added], rows)
+        rows = np.asarray(np.linalg.solve(rows[:, added], rows), dtype=np.float64)
         rows[:, added] = np.eye(len(added))
         kept = kept - kept[:, added] @ rows
-    result, order = np.concatenate([kept, rows]), np.array([*order, *added], dtype=int)
+    result, parameters = np.concatenate([kept, rows]), np.array([*order, *added], dtype=int)
     result[np.abs(result) < _CLEAN] = 0.0
-    sequence = np.argsort(order)
-    return result[sequence], [int(k) for k in order[sequence]]
+    sequence = np.argsort(parameters)
+    return result[sequence], [int(k) for k in parameters[sequence]]
 
 
 _FRICTION = ("F_c", "F_v")
@@ -197,11 +197,11 @@ class Structure:
         return result
 
     def count_of_body(self, index: int) -> int:
-        """Base parameters named after parameters of a body."""
+        """List the base parameters named after parameters of a body."""
         return sum(self.body_of[k] == index for k in self.chosen)
 
     def base_from_full(self, parameters: ArrayLike) -> Array:
-        """Values (nb,) of the base parameters for values (P,) of all unknown parameters.
+        """Compute the values (nb,) of the base parameters from values (P,) of all unknown parameters.
 
         Raises:
             ParameterOutOfRange: Another number of values.
@@ -209,10 +209,11 @@ class Structure:
         values = np.asarray(parameters, dtype=float)
         if values.shape != (len(self.names),):
             raise ParameterOutOfRange("parameters", values.shape, f"{len(self.names)} values, see `names`")
-        return self.matrix @ values
+        base: Array = self.matrix @ values
+        return base
 
     def full_from_base(self, base: ArrayLike, near: ArrayLike | None = None, scale: ArrayLike | None = None) -> Array:
-        """Values (P,) of all unknown parameters that have given base parameters, out of the many there are.
+        """Choose values (P,) of all unknown parameters with given base parameters, out of the many there are.
 
         Args:
             base: Values of the base parameters, (nb,).
@@ -240,7 +241,7 @@ class Structure:
         return start + weight * step
 
     def columns(self, names: Sequence[str]) -> list[int]:
-        """Position in ``names`` of each of our unknown parameters, to pick columns of a regressor with those columns.
+        """Return the position of each unknown parameter in ``names``, to select columns of a regressor.
 
         Raises:
             ParameterOutOfRange: A parameter of the analysis is not among them.
@@ -253,7 +254,7 @@ class Structure:
 
 
 def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = None) -> Structure:
-    """Finds out which parameters of a mechanism can be known.
+    """Determine which parameters of a mechanism are identifiable.
 
     Args:
         tree: The mechanism and gravity.
@@ -310,7 +311,7 @@ def _pairs(tree: KinematicTree, found: Sequence[BodyNullspace]) -> list[tuple[Tr
 
 
 def _is_unknown(body: TreeBody, parameter: int, settings: AnalysisSettings) -> bool:
-    """Whether a parameter is unknown; rotor, armature and offset are even where the body's own inertia is known."""
+    """Test whether a parameter is unknown, as rotor, armature and offset are even of a body with known inertia."""
     return parameter >= 10 or (body.has_inertia and body.name not in settings.known)
 
 
@@ -331,7 +332,7 @@ def _summary(body: TreeBody, found: BodyNullspace) -> BodySummary:
 def _with_friction(
     base: BaseMap, tree: KinematicTree, settings: AnalysisSettings, names: list[str], units: list[str], body: list[int]
 ) -> tuple[BaseMap, list[str], list[str], list[int]]:
-    """Adds Coulomb and viscous friction at the end.
+    """Append Coulomb and viscous friction.
 
     They are odd in the velocity while all torques of inertia and gravity are even or linear in the acceleration, so
     they depend on nothing else; without motion or without a torque sensor at the joint they are not seen.
@@ -358,7 +359,7 @@ def _with_friction(
 
 
 def _classify(base: BaseMap) -> tuple[Class, ...]:
-    """RPNA section 2: alone in its base parameter, together with others, or in none."""
+    """Classify by RPNA section 2: alone in its base parameter, together with others, or in none."""
     is_used = base.matrix != 0.0
     partners = is_used.sum(axis=1)
     alone = {k for row, k in enumerate(base.chosen) if partners[row] == 1}

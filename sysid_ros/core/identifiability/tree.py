@@ -91,7 +91,7 @@ class TreeBody:
     @property
     def dofs(self) -> int:
         """Degrees of freedom of the joint."""
-        return self.motion.shape[1]
+        return int(self.motion.shape[1])
 
     @property
     def is_translating(self) -> bool:
@@ -158,15 +158,15 @@ class KinematicTree:
         return float(np.median(far)) if far else 1.0
 
     def children(self, index: int) -> tuple[int, ...]:
-        """Indices of the bodies a body carries."""
+        """List the indices of the bodies a body carries."""
         return tuple(k for k, body in enumerate(self.bodies) if body.parent == index)
 
     def with_gravity(self, gravity: ArrayLike) -> KinematicTree:
-        """The same tree in other gravity (3,) [m/s^2]."""
+        """Return the same tree in other gravity (3,) [m/s^2]."""
         return replace(self, gravity=np.array(gravity, dtype=float))
 
     def with_rotors(self, rotors: dict[str, Rotor]) -> KinematicTree:
-        """The same tree with motors.
+        """Return the same tree with motors.
 
         Args:
             rotors: Rotor of each joint that has one, by the joint's name.
@@ -185,7 +185,7 @@ class KinematicTree:
         return replace(self, bodies=bodies)
 
     def with_floating_base(self, name: str = "base") -> KinematicTree:
-        """The same mechanism on a base that floats freely, with the base as a body of its own.
+        """Return the same mechanism on a floating base, with the base as a body of its own.
 
         Raises:
             InvalidTree: The base floats already, or a joint has that name.
@@ -195,7 +195,7 @@ class KinematicTree:
         return self._on_base(name, np.eye(6))
 
     def with_base_body(self, name: str = "base") -> KinematicTree:
-        """The same mechanism with the body that stands still as a body of its own, for a sensor underneath it."""
+        """Return the same mechanism with the fixed body as a body of its own, for a sensor underneath it."""
         return self._on_base(name, np.zeros((6, 0)))
 
     def _on_base(self, name: str, motion: Array) -> KinematicTree:
@@ -204,17 +204,17 @@ class KinematicTree:
 
 
 def build_tree(name: str, bodies: Sequence[TreeBody], gravity: ArrayLike = (0.0, 0.0, -9.81)) -> KinematicTree:
-    """A checked tree of bodies; raises ``InvalidTree`` as :class:`KinematicTree` does."""
+    """Build a checked tree of bodies; raises ``InvalidTree`` as :class:`KinematicTree` does."""
     return KinematicTree(name, tuple(bodies), np.array(gravity, dtype=float))
 
 
 def revolute(axis: ArrayLike) -> Array:
-    """Motion (6, 1) of a revolute joint about an axis (3,) of the body's frame; raises ``InvalidTree`` for zero."""
+    """Return the motion (6, 1) of a revolute joint about an axis (3,) of the body; raises ``InvalidTree`` for zero."""
     return np.concatenate([np.zeros(3), _unit(axis, "axis of a revolute joint")])[:, None]
 
 
 def prismatic(axis: ArrayLike) -> Array:
-    """Motion (6, 1) of a prismatic joint along an axis (3,) of the body's frame; raises ``InvalidTree`` for zero."""
+    """Return the motion (6, 1) of a prismatic joint along an axis (3,) of the body; raises ``InvalidTree`` for zero."""
     return np.concatenate([_unit(axis, "axis of a prismatic joint"), np.zeros(3)])[:, None]
 
 

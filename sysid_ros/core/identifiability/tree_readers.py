@@ -23,7 +23,7 @@ _POSITIONS = (0.0, 0.7)
 
 
 def tree_from_model(model: pin.Model, *, massless: str = "as_modelled") -> KinematicTree:
-    """The kinematic tree of a Pinocchio model.
+    """Read the kinematic tree of a Pinocchio model.
 
     Args:
         model: The model. Composite and universal joints become a chain of joints with bodies without mass between.
@@ -101,7 +101,7 @@ def _rotation(axis: Array) -> Array:
 
 
 def _constant_motion(joint: pin.JointModel, name: str) -> Array:
-    """Motion (6, nv) of a joint in its own frame, compared at several positions."""
+    """Return the motion (6, nv) of a joint in its own frame, compared at several positions."""
     single = pin.Model()
     single.addJoint(0, joint, pin.SE3.Identity(), "joint")
     model = single.joints[1]
@@ -130,7 +130,7 @@ def tree_from_urdf(
     snap_angles: bool = False,
     massless: str = "as_modelled",
 ) -> KinematicTree:
-    """The kinematic tree of a URDF; meshes are not needed.
+    """Read the kinematic tree of a URDF; meshes are not needed.
 
     Args:
         text: The URDF, with xacro macros expanded.
@@ -161,7 +161,7 @@ def tree_from_urdf(
 
 
 def _require_motion(description: UrdfDescription, locked: Sequence[str]) -> str:
-    """Checks the joints and returns the name of the root."""
+    """Check the joints and return the name of the root."""
     movable = [joint.name for joint in description.robot.joints if joint.type in MOVABLE]
     for name in locked:
         if name not in movable:
@@ -176,7 +176,7 @@ def _require_motion(description: UrdfDescription, locked: Sequence[str]) -> str:
 
 
 def _with_locked(skeleton: ElementTree.Element, locked: Sequence[str]) -> str:
-    """The skeleton with locked joints fixed, and with limits where Pinocchio asks for them."""
+    """Return the skeleton with locked joints fixed, and with limits where Pinocchio asks for them."""
     copy = ElementTree.fromstring(ElementTree.tostring(skeleton))
     for joint in copy.findall("joint"):
         if joint.get("name") in locked:
@@ -190,7 +190,7 @@ def _with_locked(skeleton: ElementTree.Element, locked: Sequence[str]) -> str:
 
 
 def read_rotors(text: str, tree: KinematicTree) -> dict[str, Rotor]:
-    """Reads rotors from YAML.
+    """Read rotors from YAML.
 
     Args:
         text: ``rotors: {joint: {gear_ratio: 100, axis: [0, 0, 1], origin: [0, 0, 0], parameters: axial}}``; axis and

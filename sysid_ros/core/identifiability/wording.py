@@ -40,7 +40,7 @@ class Symbol(Enum):
 
 
 def symbol_of(structure: Structure, parameter: int) -> Symbol:
-    """The symbol of a parameter."""
+    """Return the symbol of a parameter."""
     kind = structure.classes[parameter]
     if kind is Class.IN_COMBINATION:
         return Symbol.CHOSEN if parameter in structure.chosen else Symbol.COMBINED
@@ -48,7 +48,7 @@ def symbol_of(structure: Structure, parameter: int) -> Symbol:
 
 
 def symbol_table(structure: Structure) -> list[tuple[str, tuple[Symbol, ...]]]:
-    """Rows of the paper's table: name of the parameter, then its symbol for each body.
+    """List the rows of the paper's table: name of the parameter, then its symbol for each body.
 
     Source: RPNA tables 2, 4, 5.
     """
@@ -64,7 +64,7 @@ def _parameter(name: str) -> str:
 
 
 def describe_combination(structure: Structure, base: int, most: int | None = None) -> str:
-    """A base parameter written out, such as ``joint_6.Ixx − joint_6.Iyy + 0.05 joint_7.m``.
+    """Write a base parameter out, such as ``joint_6.Ixx − joint_6.Iyy + 0.05 joint_7.m``.
 
     Args:
         structure: The structural answer.
@@ -90,7 +90,7 @@ def _factor(value: float) -> str:
 
 
 def explain(structure: Structure, parameter: int) -> str:
-    """One sentence on what can be known of a parameter, with the combination it is seen in, or why it is not seen."""
+    """Write one sentence on a parameter: the combination it is identifiable in, or why it is not."""
     name = structure.names[parameter]
     kind = structure.classes[parameter]
     if kind is Class.IDENTIFIABLE:
@@ -125,7 +125,7 @@ def _reason(structure: Structure, parameter: int) -> str:
 
 
 def describe_motion(structure: Structure, body: BodySummary) -> str:
-    """How a body can move, as far as its attainable velocities and gravity go, like ``the body only turns about z``."""
+    """Describe the motion of a body by its attainable velocities and gravity, like ``the body only turns about z``."""
     linear, angular = body.velocities[:3], body.velocities[3:]
     if not body.velocities.size:
         return "the body never moves"
@@ -143,7 +143,7 @@ def describe_motion(structure: Structure, body: BodySummary) -> str:
 
 
 def _directions(vectors: Array) -> list[str]:
-    """A basis of the span of vectors (3, k), coordinate axes by name where they span it."""
+    """Return a basis of the span of vectors (3, k), coordinate axes by name where they span it."""
     left, values, _ = np.linalg.svd(vectors)
     rank = int(np.count_nonzero(values > _RANK_TOLERANCE))
     basis = left[:, :rank]
@@ -154,7 +154,7 @@ def _directions(vectors: Array) -> list[str]:
 
 
 def summarize(structure: Structure) -> str:
-    """The answer in a few sentences."""
+    """Write the answer in a few sentences."""
     counts = {kind: sum(found is kind for found in structure.classes) for kind in Class}
     names = structure.tree.name or "the robot"
     settings = structure.settings

@@ -1,1 +1,1 @@
-"""The robot: kinematics, limits, and what is known about its parameters."""
+"""The robot: kinematics, limits, nominal parameters and their boxes."""

@@ -35,7 +35,7 @@ _ROUNDING = 1e-9  # settings may exceed the URDF by this share, the rounding of 
 
 
 def read_limits(description: UrdfDescription, joint_names: Sequence[str], sections: Sequence[Section]) -> JointLimits:
-    """Limits of the arm's joints.
+    """Read the limits of the arm's joints.
 
     The URDF sets the outer limits of position, speed and torque; settings ``position``, ``velocity`` and ``torque`` may
     only tighten them. ``acceleration`` exists in the settings only.
@@ -70,7 +70,7 @@ def _joint_limits(joint: Joint, section: Section) -> tuple[float, float, float, 
 
 
 def urdf_position_limits(joint: Joint) -> tuple[float, float]:
-    """Lower and upper position [rad] of a rotary joint; infinite for a continuous one.
+    """Return the lower and upper position [rad] of a rotary joint; infinite for a continuous one.
 
     Raises:
         MissingLimit: A revolute joint without limits.
@@ -83,7 +83,7 @@ def urdf_position_limits(joint: Joint) -> tuple[float, float]:
 
 
 def urdf_rate_limits(joint: Joint) -> tuple[float, float]:
-    """Speed [rad/s] and torque [Nm] limit of a joint.
+    """Return the speed [rad/s] and torque [Nm] limit of a joint.
 
     Raises:
         MissingLimit: One of them is missing or not above zero.
@@ -105,7 +105,7 @@ _VELOCITY_MAX = 100.0  # [rad/s]
 
 
 def build_robot(name: str, description: UrdfDescription, settings: Section) -> RobotModel:
-    """Puts a checked URDF and settings together; raises as :func:`load_robot` does."""
+    """Build the robot from a checked URDF and settings; raises as :func:`load_robot` does."""
     settings.get("urdf", "")
     joints = settings.section("joints")
     joint_names = tuple(joints.keys)
@@ -157,7 +157,7 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
 
 
 def _check_chain(description: UrdfDescription, joint_names: Sequence[str]) -> list[str]:
-    """Checks that the joints are rotary and follow each other from the base on; tells which others are fixed."""
+    """Require rotary joints in series from the base on, and return the names of the fixed ones."""
     if not joint_names:
         raise ParameterOutOfRange("joints", [], "at least one joint")
     for name in joint_names:
@@ -195,7 +195,7 @@ def _require_fixed_to(model: pin.Model, frame: str, joint: int, body: str) -> No
 
 
 def _read_parameters(settings: Section, model: pin.Model, joint_names: Sequence[str]) -> tuple[Array, Box]:
-    """Nominal theta (14 n,) and its box."""
+    """Build the nominal theta (14 n,) and its box."""
     n = len(joint_names)
     inertial = np.stack([model.inertias[i + 1].toDynamicParameters() for i in range(n)])
     for i, name in enumerate(joint_names):
@@ -242,7 +242,7 @@ def _read_sensors(settings: Section, n: int) -> SensorModel:
 
 
 def _read_spheres(settings: Section, model: pin.Model) -> tuple[Sphere, ...]:
-    """Spheres of the links, centres brought to the joint frame of the body they belong to."""
+    """Express the spheres of the links in the joint frames of their bodies."""
     links = [f.name for f in model.frames if f.type == pin.FrameType.BODY]
     spheres = []
     for link in settings.keys:

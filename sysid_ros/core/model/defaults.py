@@ -31,7 +31,7 @@ _ASSUMPTIONS = (
 def default_settings(
     description: UrdfDescription, joint_names: Sequence[str] | None = None, tool_frame: str | None = None
 ) -> dict[str, Any]:
-    """Settings derived from a URDF.
+    """Derive settings from a URDF.
 
     Args:
         description: The URDF.
@@ -81,7 +81,7 @@ def default_settings(
 
 
 def _find_arm(description: UrdfDescription, tool_frame: str | None) -> list[str]:
-    """Names of the rotary joints on the path to the tool, or of the only path there is."""
+    """List the rotary joints on the path to the tool, or on the only path there is."""
     robot = description.robot
     if tool_frame is not None:
         names = description.path_to(tool_frame)
@@ -101,7 +101,7 @@ def _find_arm(description: UrdfDescription, tool_frame: str | None) -> list[str]
 
 
 def _last_fixed_link(description: UrdfDescription, link: str) -> str:
-    """Follows fixed joints outwards while there is exactly one."""
+    """Follow fixed joints outwards while there is exactly one."""
     children = description.robot.child_map.get(link, [])
     while len(children) == 1 and description.robot.joint_map[children[0][0]].type == "fixed":
         link = children[0][1]

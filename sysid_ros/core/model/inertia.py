@@ -24,27 +24,27 @@ SAFE_ID_ORDER = np.array([0, 1, 2, 3, 4, 6, 9, 5, 8, 7])
 
 
 def inertia_matrix(theta: ArrayLike) -> NDArray[np.float64]:
-    """Returns the 3x3 inertia matrix about the body frame origin [kg m^2]."""
+    """Return the 3x3 inertia matrix about the body frame origin [kg m^2]."""
     xx, xy, yy, xz, yz, zz = np.asarray(theta, dtype=float)[4:10]
     return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
 def pack(mass: float, first_moment: ArrayLike, inertia: ArrayLike) -> NDArray[np.float64]:
-    """Packs mass [kg], first moment (3,) [kg m] and inertia about the frame origin (3, 3) [kg m^2] into (10,)."""
+    """Pack mass [kg], first moment (3,) [kg m] and inertia about the frame origin (3, 3) [kg m^2] into (10,)."""
     matrix = np.asarray(inertia, dtype=float)
     rows, columns = (0, 0, 1, 0, 1, 2), (0, 1, 1, 2, 2, 2)
     return np.concatenate([[mass], np.asarray(first_moment, dtype=float), matrix[rows, columns]])
 
 
 def from_com_form(mass: float, com: ArrayLike, inertia_com: ArrayLike) -> NDArray[np.float64]:
-    """Parameters (10,) from mass [kg], CoM (3,) [m] and inertia about the CoM (3, 3) [kg m^2] along the body's axes."""
+    """Build parameters (10,) from mass [kg], CoM (3,) [m] and inertia about the CoM (3, 3) [kg m^2], in body axes."""
     center = np.asarray(com, dtype=float)
     shift = mass * (center @ center * np.eye(3) - np.outer(center, center))
     return pack(mass, mass * center, np.asarray(inertia_com, dtype=float) + shift)
 
 
 def to_com_form(theta: ArrayLike) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-    """Mass [kg], CoM (3,) [m] and inertia about the CoM (3, 3) [kg m^2] of parameters (10,).
+    """Convert parameters (10,) to mass [kg], CoM (3,) [m] and inertia about the CoM (3, 3) [kg m^2].
 
     A body without mass has no CoM: zeros are returned for it, with the inertia left as it is.
     """
@@ -58,7 +58,7 @@ def to_com_form(theta: ArrayLike) -> tuple[float, NDArray[np.float64], NDArray[n
 
 
 def pseudo_inertia(theta: ArrayLike) -> NDArray[np.float64]:
-    """The 4x4 pseudo-inertia matrix; positive definite if and only if a body can have these parameters.
+    """Build the 4x4 pseudo-inertia matrix; positive definite if and only if a body can have these parameters.
 
     Source: SAFE-ID (31), with the 3x3 block ``tr(I)/2 1 - I``.
     """
@@ -72,19 +72,19 @@ def pseudo_inertia(theta: ArrayLike) -> NDArray[np.float64]:
 
 
 def from_pseudo_inertia(matrix: ArrayLike) -> NDArray[np.float64]:
-    """Parameters (10,) of a 4x4 pseudo-inertia matrix, the inverse of :func:`pseudo_inertia`."""
+    """Return the parameters (10,) of a 4x4 pseudo-inertia matrix, the inverse of :func:`pseudo_inertia`."""
     pseudo = np.asarray(matrix, dtype=float)
     second_moment = pseudo[:3, :3]
     return pack(pseudo[3, 3], pseudo[:3, 3], np.trace(second_moment) * np.eye(3) - second_moment)
 
 
 def is_physically_consistent(theta: ArrayLike) -> bool:
-    """Whether the pseudo-inertia of parameters (10,) is positive definite."""
+    """Test whether the pseudo-inertia of parameters (10,) is positive definite."""
     return bool(np.linalg.eigvalsh(pseudo_inertia(theta))[0] > 0.0)
 
 
 def require_physically_consistent(theta: ArrayLike, body: str) -> None:
-    """Refuses parameters no body can have.
+    """Raise an error for parameters that no body can have.
 
     Args:
         theta: Inertial parameters, (10,).
@@ -95,11 +95,11 @@ def require_physically_consistent(theta: ArrayLike, body: str) -> None:
     """
     eigenvalues = np.linalg.eigvalsh(pseudo_inertia(theta))
     if not eigenvalues[0] > 0.0:
-        raise NotPhysicallyConsistent(body, eigenvalues)
+        raise NotPhysicallyConsistent(body, eigenvalues.tolist())
 
 
 def transform_parameters(theta: ArrayLike, rotation: ArrayLike, translation: ArrayLike) -> NDArray[np.float64]:
-    """Parameters (10,) of the same body seen from another frame.
+    """Express the parameters (10,) of a body in another frame.
 
     Args:
         theta: Parameters in frame B.
@@ -116,12 +116,12 @@ def transform_parameters(theta: ArrayLike, rotation: ArrayLike, translation: Arr
 
 
 def transform_matrix(rotation: ArrayLike, translation: ArrayLike) -> NDArray[np.float64]:
-    """The matrix A (10, 10) with ``transform_parameters(theta, rotation, translation) = A theta``."""
+    """Build the matrix A (10, 10) with ``transform_parameters(theta, rotation, translation) = A theta``."""
     return np.stack([transform_parameters(column, rotation, translation) for column in np.eye(10)], axis=1)
 
 
 def transform_box(box: Box, rotation: ArrayLike, translation: ArrayLike) -> Box:
-    """The smallest box that contains the parameters (10,) of every body of ``box`` seen from another frame.
+    """Compute the smallest box of the parameters (10,), seen from another frame, of every body in ``box``.
 
     Entry by entry the hull is exact, up to outward rounding. It forgets how the entries hang together: going there and
     back again gives a larger box.
@@ -175,7 +175,7 @@ class InertiaEllipsoid:
 
 
 def compute_inertia_ellipsoid(theta: ArrayLike) -> InertiaEllipsoid:
-    """The solid ellipsoid with inertial parameters ``theta`` (10,).
+    """Compute the solid ellipsoid with inertial parameters ``theta`` (10,).
 
     A solid ellipsoid with semi-axes a, b, c has ``I_a = m (b^2 + c^2) / 5``, so ``a^2 = 5 (I_b + I_c - I_a) / (2 m)``.
 

@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 
 
 def joint_axis(model: pin.Model, joint: int) -> Array:
-    """Axis of a revolute joint in its own frame, (3,)."""
+    """Return the axis of a revolute joint in its own frame, (3,)."""
     data = model.joints[joint].createData()
     model.joints[joint].calc(data, np.zeros(model.nq))
     return np.array(data.S[3:]).reshape(3)
@@ -31,7 +31,7 @@ class BodyPoses:
         _, self._tool = tool_transform(robot)
 
     def compute(self, q: ArrayLike) -> tuple[Array, Array]:
-        """Poses of the base (0) and of the bodies 1..n in the base frame.
+        """Compute the poses of the base (0) and of the bodies 1..n in the base frame.
 
         Args:
             q: Joint positions, (n,) [rad].
@@ -44,7 +44,7 @@ class BodyPoses:
         return np.array([m.rotation for m in placements]), np.array([m.translation for m in placements])
 
     def tool_path(self, positions: ArrayLike) -> Array:
-        """Origin of the tool frame in the base frame.
+        """Compute the origin of the tool frame in the base frame.
 
         Args:
             positions: Joint positions, (N, n) [rad].

@@ -21,7 +21,7 @@ _PREFIXES = ("", "kuka_", "kuka_lbr_")
 
 
 def config_directories() -> tuple[Path, ...]:
-    """Where robot settings are looked for: the checkout, then ``share/sysid_ros/config`` of every install prefix."""
+    """List the folders of robot settings: the checkout, then ``share/sysid_ros/config`` of every install prefix."""
     parents = Path(__file__).resolve().parents
     prefixes = [*parents, *(Path(p) for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p)]
     shared = [prefix / "share" / "sysid_ros" / "config" for prefix in prefixes]
@@ -29,7 +29,7 @@ def config_directories() -> tuple[Path, ...]:
 
 
 def available_robots() -> tuple[str, ...]:
-    """Names :func:`load_robot` knows: the settings files beside whose folder ``urdf/<name>.urdf`` exists."""
+    """List the names :func:`load_robot` accepts: settings files with ``urdf/<name>.urdf`` beside their folder."""
     files = [file for folder in config_directories() for file in sorted(folder.glob("*.yaml"))]
     return tuple(dict.fromkeys(f.stem for f in files if (f.parent.parent / "urdf" / f"{f.stem}.urdf").is_file()))
 
@@ -37,7 +37,7 @@ def available_robots() -> tuple[str, ...]:
 def load_robot(
     robot: str | Path = "kinova_gen3_2f85", urdf_text: str | None = None, *, snap_angles: bool = True
 ) -> RobotModel:
-    """Loads a robot by name or from its settings file.
+    """Load a robot by name or from its settings file.
 
     Args:
         robot: A name of :func:`available_robots`, for a KUKA LBR also as ``lbr_iiwa14`` or ``iiwa14``, or the path of a
@@ -78,7 +78,7 @@ def load_robot_from_urdf(
     settings: Mapping[str, Any] | None = None,
     snap_angles: bool = True,
 ) -> RobotModel:
-    """Loads any arm from its URDF alone; what the URDF does not say is assumed (see ``assumptions`` of the result).
+    """Load any arm from its URDF alone, with assumptions for everything else (``assumptions`` of the result).
 
     Args:
         urdf_text: The URDF, with xacro macros expanded. Meshes may be missing.

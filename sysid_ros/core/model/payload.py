@@ -30,7 +30,7 @@ Placement = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def object_box(mass: ArrayLike, com: Box, gyration: float) -> Box:
-    """The box of the ten parameters of every body with these properties.
+    """Compute the box of the ten parameters of all bodies with these properties.
 
     A body with radii of gyration up to r about any axis through its CoM c has ``0 <= Ic <= m r^2`` (as matrices), so
     ``|Ic_xy| <= m r^2 / 2``; with ``I = Ic + m (c.c 1 - c c^T)`` every parameter is m times a range.
@@ -65,7 +65,7 @@ def object_box(mass: ArrayLike, com: Box, gyration: float) -> Box:
 
 
 def read_prior(settings: Section, name: str, tool: Placement, body: int) -> PayloadPrior:
-    """Reads one prior and brings it to the frame of the last joint.
+    """Read one prior and express it in the frame of the last joint.
 
     Args:
         settings: Section ``payload_priors.<name>``.

@@ -1,4 +1,4 @@
-"""The robot as every other module sees it: kinematics, limits, and what is known about its parameters.
+"""The robot as every other module sees it: kinematics, limits, nominal parameters and their boxes.
 
 ``theta`` of an arm with n joints is ``[inertial (10 n) | friction (4 n)]``: the ten inertial parameters of each moving
 body (everything fixed to it merged in, about its joint frame), then ``[F_c, F_v, I_a, beta]`` of each joint. The
@@ -149,7 +149,7 @@ PROTOCOLS = FRI, KORTEX = "fri", "kortex"
 
 @dataclass(frozen=True)
 class RobotModel:
-    """An arm and what is known about it.
+    """An arm: kinematics, limits, sensors, nominal parameters and their boxes.
 
     Attributes:
         name: Name of the model, as in ``config/<name>.yaml``.
@@ -205,10 +205,10 @@ class RobotModel:
     def gravity(self) -> Array:
         """Gravity in the base frame, (3,) [m/s^2]."""
         base = self.pin_model.frames[self.pin_model.getFrameId(self.base_frame)]
-        return base.placement.rotation.T @ self.pin_model.gravity.linear
+        return np.array(base.placement.rotation.T @ self.pin_model.gravity.linear)
 
     def prior(self, name: str | None = None) -> PayloadPrior:
-        """A payload prior by name; the default one without a name.
+        """Return a payload prior by name, the default one without a name.
 
         Raises:
             ParameterOutOfRange: There is none of that name; lists the names.
@@ -221,27 +221,27 @@ class RobotModel:
         return self.payload_priors[name]
 
     def inertial_slice(self, body: int) -> slice:
-        """Entries of ``theta`` that belong to body ``body`` (1..n)."""
+        """Return the entries of ``theta`` that belong to body ``body`` (1..n)."""
         return slice(INERTIAL * (body - 1), INERTIAL * body)
 
     def friction(self, theta: Array) -> Array:
-        """Friction part of ``theta`` as (n, 4): F_c, F_v, I_a, beta."""
+        """Return the friction part of ``theta`` as (n, 4): F_c, F_v, I_a, beta."""
         return np.asarray(theta)[INERTIAL * self.n :].reshape(self.n, FRICTION)
 
 
 def parameter_names(robot: RobotModel) -> tuple[str, ...]:
-    """Names of the 14 n entries of ``theta``: ``joint_1.m`` to ``joint_n.Izz``, ``joint_1.F_c`` to ``joint_n.beta``."""
+    """List the 14 n names of ``theta``: ``joint_1.m`` to ``joint_n.Izz``, ``joint_1.F_c`` to ``joint_n.beta``."""
     inertial = [f"{joint}.{name}" for joint in robot.joint_names for name in PARAMETER_NAMES]
     return (*inertial, *(f"{joint}.{name}" for joint in robot.joint_names for name in FRICTION_NAMES))
 
 
 def parameter_units(robot: RobotModel) -> tuple[str, ...]:
-    """Units of the 14 n entries of ``theta``."""
+    """List the units of the 14 n entries of ``theta``."""
     return PARAMETER_UNITS * robot.n + FRICTION_UNITS * robot.n
 
 
 def frame_placement(robot: RobotModel, frame: str) -> tuple[Array, Array]:
-    """Placement of a frame that is fixed to the last body, seen from the frame of the last joint.
+    """Return the placement of a frame fixed to the last body in the frame of the last joint.
 
     Args:
         robot: The arm.
@@ -264,5 +264,5 @@ def frame_placement(robot: RobotModel, frame: str) -> tuple[Array, Array]:
 
 
 def tool_transform(robot: RobotModel) -> tuple[Array, Array]:
-    """Placement of the tool frame in the frame of the last joint: rotation (3, 3), translation (3,) [m]."""
+    """Return the placement of the tool frame in the frame of the last joint: rotation (3, 3), translation (3,) [m]."""
     return frame_placement(robot, robot.tool_frame)

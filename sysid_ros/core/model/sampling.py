@@ -26,7 +26,7 @@ _INSIDE = 0.9
 
 
 def sample_parameters(robot: RobotModel, rng: np.random.Generator, corner: bool = False) -> Array:
-    """Draws parameters of the arm that lie in its box and are physically consistent.
+    """Draw physically consistent parameters of the arm in its box.
 
     Args:
         robot: The arm.
@@ -49,7 +49,7 @@ def sample_parameters(robot: RobotModel, rng: np.random.Generator, corner: bool 
 
 
 def sample_payload(prior: PayloadPrior, rng: np.random.Generator, corner: bool = False) -> Array:
-    """Draws a physically consistent payload (10,) of a prior; see :func:`sample_parameters`.
+    """Draw a physically consistent payload (10,) of a prior; see :func:`sample_parameters`.
 
     It lies in the prior's box. Where the prior has a shape it is an object of that shape.
     """
@@ -59,7 +59,7 @@ def sample_payload(prior: PayloadPrior, rng: np.random.Generator, corner: bool =
 
 
 def _sample_object(prior: PayloadPrior, shape: PayloadShape, rng: np.random.Generator, corner: bool) -> Array:
-    """An object: mass and CoM in their ranges, second moments about the CoM of a random ellipsoid.
+    """Draw an object: mass and CoM in their ranges, second moments about the CoM of a random ellipsoid.
 
     Two of the principal second moments together are the radius of gyration squared about the third axis.
     """
@@ -93,7 +93,7 @@ def _sample_body(box: Box, nominal: Array, rng: np.random.Generator, corner: boo
 
 
 def _push(goal: Array, box: Box, nominal: Array, rng: np.random.Generator) -> Array:
-    """Moves the nominal point towards a corner, parameter by parameter in random order, as far as bodies exist."""
+    """Move the nominal point towards a corner, one parameter after another, as far as it stays consistent."""
     point = np.array(nominal)
     for index in rng.permutation(INERTIAL):
         step = np.where(np.arange(INERTIAL) == index, goal - point, 0.0)
@@ -103,7 +103,7 @@ def _push(goal: Array, box: Box, nominal: Array, rng: np.random.Generator) -> Ar
 
 
 def _walk(box: Box, nominal: Array, rng: np.random.Generator) -> Array:
-    """Hit-and-run: steps of random direction and length within the box and the cone, which forget where they began."""
+    """Walk by hit-and-run: steps of random direction and length within the box and the cone."""
     point = np.array(nominal)
     for _ in range(_STEPS):
         direction = box.width * rng.standard_normal(INERTIAL)
@@ -115,7 +115,7 @@ def _walk(box: Box, nominal: Array, rng: np.random.Generator) -> Array:
 
 
 def _consistent_range(point: Array, direction: Array) -> tuple[float, float]:
-    """Range of s for which ``point + s direction`` is physically consistent; ``point`` has to be.
+    """Return the range of s for which ``point + s direction`` is physically consistent; ``point`` must be.
 
     ``P + s D > 0`` with ``P = L L^T`` if and only if ``1 + s w > 0`` for every eigenvalue w of ``L^-1 D L^-T``.
     """
@@ -126,7 +126,7 @@ def _consistent_range(point: Array, direction: Array) -> tuple[float, float]:
 
 
 def _box_range(box: Box, point: Array, direction: Array) -> tuple[float, float]:
-    """Range of s for which ``point + s direction`` lies in the box; ``point`` has to."""
+    """Return the range of s for which ``point + s direction`` lies in the box; ``point`` must."""
     moving = direction != 0.0
     if not np.any(moving):
         return 0.0, 0.0

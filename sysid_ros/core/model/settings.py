@@ -39,11 +39,11 @@ class Section:
         return [str(key) for key in self._values]
 
     def __contains__(self, key: str) -> bool:
-        """Whether the setting is given."""
+        """Test whether the setting is given."""
         return key in self._values
 
     def get(self, key: str, default: Any = _REQUIRED, allowed: str = "a value") -> Any:
-        """The raw value; without a default it must be given."""
+        """Return the raw value; without a default it is required."""
         self._read.add(key)
         if key in self._values:
             return self._values[key]
@@ -52,11 +52,11 @@ class Section:
         return default
 
     def section(self, key: str, default: Any = _REQUIRED) -> Section:
-        """The settings below ``key``."""
+        """Return the settings below ``key``."""
         return Section(self.get(key, default, "a mapping"), self._name(key))
 
     def text(self, key: str, default: Any = _REQUIRED, choices: Sequence[str] = ()) -> str:
-        """A text, one of ``choices`` where there are any."""
+        """Read a text, one of ``choices`` where there are any."""
         allowed = f"one of {', '.join(choices)}" if choices else "a text"
         value = self.get(key, default, allowed)
         if not isinstance(value, str) or (choices and value not in choices):
@@ -64,14 +64,14 @@ class Section:
         return value
 
     def flag(self, key: str, default: Any = _REQUIRED) -> bool:
-        """A truth value."""
+        """Read a truth value."""
         value = self.get(key, default, "true or false")
         if not isinstance(value, bool):
             raise ParameterOutOfRange(self._name(key), value, "true or false")
         return value
 
     def number(self, key: str, unit: str, lower: float, upper: float = math.inf, default: Any = _REQUIRED) -> float:
-        """A number with lower <= number <= upper."""
+        """Read a number with lower <= number <= upper."""
         value = self.get(key, default, _range_text(lower, upper, unit))
         return _number(value, self._name(key), unit, lower, upper)
 
@@ -84,7 +84,7 @@ class Section:
         upper: float = math.inf,
         default: Any = _REQUIRED,
     ) -> NDArray[np.float64]:
-        """A list of ``size`` numbers, each with lower <= number <= upper, as (size,)."""
+        """Read a list of ``size`` numbers, each with lower <= number <= upper, as (size,)."""
         allowed = f"a list of {size} numbers, each {_range_text(lower, upper, unit)}"
         value = self.get(key, default, allowed)
         return _vector(value, size, self._name(key), unit, lower, upper, allowed)
@@ -92,7 +92,7 @@ class Section:
     def per_joint(
         self, key: str, n: int, unit: str, lower: float, upper: float = math.inf, default: Any = _REQUIRED
     ) -> NDArray[np.float64]:
-        """One number for all joints or a list of n numbers in the order of the joints, as (n,)."""
+        """Read one number for all joints or a list of n numbers in the order of the joints, as (n,)."""
         value = self.get(key, default, f"a number or a list of {n} numbers")
         if isinstance(value, (list, tuple)):
             return self.vector(key, n, unit, lower, upper)
@@ -101,7 +101,7 @@ class Section:
     def rows(
         self, key: str, width: int, unit: str, lower: float, upper: float, default: Any = _REQUIRED
     ) -> list[NDArray[np.float64]]:
-        """A list of lists of ``width`` numbers each, as arrays (width,)."""
+        """Read a list of lists of ``width`` numbers each, as arrays (width,)."""
         value = self.get(key, default, f"a list of rows of {width} numbers")
         if not isinstance(value, (list, tuple)):
             raise ParameterOutOfRange(self._name(key), value, f"a list of rows of {width} numbers")
@@ -111,7 +111,7 @@ class Section:
         ]
 
     def sections_by_joint(self, joint_names: Sequence[str]) -> list[Section]:
-        """One section for each joint, in their order.
+        """Return one section for each joint, in their order.
 
         Raises:
             JointNotFound: A key is not one of the joints.
@@ -122,7 +122,7 @@ class Section:
         return [self.section(name) for name in joint_names]
 
     def finish(self) -> None:
-        """Refuses settings nobody has read: a misspelt name must not be silently without effect."""
+        """Raise an error for settings that were never read: a misspelt name must not be ignored."""
         for key in self.keys:
             if key not in self._read:
                 known = ", ".join(sorted(self._read))

@@ -20,7 +20,7 @@ _GROWTH = 1.25  # a covering sphere may be this much larger than the radius of t
 
 
 def read_sphere_rows(settings: Section, key: str) -> list[NDArray[np.float64]]:
-    """Rows ``[x, y, z, radius]`` [m] of a setting that may be absent.
+    """Read rows ``[x, y, z, radius]`` [m] of a setting that may be absent.
 
     Raises:
         ParameterOutOfRange: A row has not four numbers, or a radius is not above zero.
@@ -33,7 +33,7 @@ def read_sphere_rows(settings: Section, key: str) -> list[NDArray[np.float64]]:
 
 
 def collision_pairs(robot: RobotModel, spheres: Sequence[Sphere] | None = None) -> NDArray[np.int64]:
-    """Pairs of spheres that must be kept apart: those of bodies with at least one other body between them.
+    """List the collision pairs: spheres of bodies with at least one other body between them.
 
     Neighbouring bodies share a joint, where their spheres overlap always; links that ``never_touch`` are left out too.
 
@@ -56,7 +56,7 @@ def collision_pairs(robot: RobotModel, spheres: Sequence[Sphere] | None = None) 
 
 
 def cover_cylinder(radius: float, length: float) -> list[NDArray[np.float64]]:
-    """Spheres that together contain a cylinder about the z axis, centred at the origin.
+    """Cover a cylinder about the z axis, centred at the origin, with spheres.
 
     Each covers one slice, ``R^2 = r^2 + (slice/2)^2``; there are as many as keep R below 1.25 r.
 
@@ -75,7 +75,7 @@ def cover_cylinder(radius: float, length: float) -> list[NDArray[np.float64]]:
 
 
 def cover_box(size: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Spheres that together contain a box centred at the origin, about one per cube of its shortest but one edge.
+    """Cover a box centred at the origin with spheres, about one per cube of its second shortest edge.
 
     Args:
         size: Edges along x, y, z, (3,) [m].
@@ -93,7 +93,7 @@ def cover_box(size: NDArray[np.float64]) -> list[NDArray[np.float64]]:
 
 
 def cover_links(urdf_text: str) -> dict[str, list[list[float]]]:
-    """Spheres over the simple shapes of every link: its collision shapes, or what it shows where it has none.
+    """Cover the simple shapes of every link with spheres: its collision shapes, or its visual ones where it has none.
 
     Args:
         urdf_text: A URDF. Meshes are passed over, so a link with nothing else gets no spheres.
@@ -110,7 +110,7 @@ def cover_links(urdf_text: str) -> dict[str, list[list[float]]]:
 
 
 def links_without_spheres(robot: RobotModel) -> tuple[str, ...]:
-    """Links that no sphere is known to cover, those that move first.
+    """List the links not known to be covered by spheres, moving ones first.
 
     Spheres cover a link where they bear its name, or where all its shapes are simple ones with their middles in spheres
     of the same body. A link without shapes needs none, unless nothing else stands for a body that has mass.
@@ -135,13 +135,13 @@ def links_without_spheres(robot: RobotModel) -> tuple[str, ...]:
 
 
 def _shapes_of_links(urdf_text: str) -> dict[str, list[ET.Element]]:
-    """Collision shapes of every link, or what it shows where it has none."""
+    """Return the collision shapes of every link, or its visual ones where it has none."""
     links = ET.fromstring(urdf_text).findall("link") if urdf_text else []
     return {link.get("name", ""): link.findall("collision") or link.findall("visual") for link in links}
 
 
 def _is_inside(shape: ET.Element, placement: pin.SE3, spheres: Sequence[Sphere]) -> bool:
-    """Whether the middles of a simple shape lie in spheres of its body; a mesh is never known to."""
+    """Test whether the middles of a simple shape lie in spheres of its body; a mesh is never known to."""
     rows = _cover_shape(shape)
     middles = [placement.act(np.array(row[:3])) for row in rows]
     return bool(rows) and all(any(np.linalg.norm(p - s.center) < s.radius for s in spheres) for p in middles)

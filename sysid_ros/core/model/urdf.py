@@ -54,12 +54,12 @@ class MissingLimit(ModelError):
 
 
 def label(element: ET.Element) -> str:
-    """How messages name an element: its tag and its name."""
+    """Describe an element for messages: its tag and its name."""
     return f"{element.tag} '{element.get('name')}'"
 
 
 def check_numbers(tree: ET.Element) -> None:
-    """Refuses what should be a number and is none, or is not finite; what is only shown is of no interest.
+    """Raise an error for numbers that are not finite, except in elements that are only shown.
 
     Raises:
         InvalidUrdf: Such a number, with its element and attribute.
@@ -84,13 +84,13 @@ def check_numbers(tree: ET.Element) -> None:
 
 
 def require_name(element: ET.Element) -> None:
-    """Refuses a link or joint without a name."""
+    """Raise an error for a link or joint without a name."""
     if not element.get("name"):
         raise InvalidUrdf(f"a <{element.tag}>", "has no name")
 
 
 def check_tree(skeleton: ET.Element) -> str:
-    """Checks that links and joints have names of their own and form one tree; returns its root.
+    """Check that links and joints have names of their own and form one tree, and return its root.
 
     Raises:
         InvalidUrdf: A name used twice, a joint of unknown type, to no link or without an axis, a loop, several roots.
@@ -112,7 +112,7 @@ def check_tree(skeleton: ET.Element) -> str:
 
 
 def _check_joint(joint: ET.Element, links: list[str]) -> tuple[str, str]:
-    """Checks type, ends and axis of a joint; returns its parent and child link."""
+    """Check type, ends and axis of a joint, and return its parent and child link."""
     if joint.get("type") not in (*MOVABLE, "fixed"):
         problem = f"has the unknown type '{joint.get('type')}'; types are {', '.join((*MOVABLE, 'fixed'))}"
         raise InvalidUrdf(label(joint), problem)
@@ -147,7 +147,7 @@ def _find_root(links: list[str], parent_of: dict[str, str]) -> str:
 
 
 def check_inertias(robot: URDF) -> None:
-    """Refuses links with an inertia no body can have; a rod or a point is allowed.
+    """Raise an error for links with an inertia no body can have; a rod or a point is allowed.
 
     Raises:
         InvalidUrdf: An <inertial> lacks mass or inertia.
@@ -177,7 +177,7 @@ _EXACT = 1e-9  # [rad] closer than this nobody sees a rounding
 
 
 def snap_angle(word: str) -> float | None:
-    """The exact multiple of 15 degrees [rad] that the written angle is a rounding of, or None."""
+    """Return the exact multiple of 15 degrees [rad] that the written angle is a rounding of, or None."""
     value = float(word)
     exact = round(value / _SNAP_STEP) * _SNAP_STEP
     decimals = -int(Decimal(word).as_tuple().exponent)
@@ -190,7 +190,7 @@ def snap_angle(word: str) -> float | None:
 
 
 def snap_origins(tree: ET.Element) -> list[str]:
-    """Replaces rounded angles of joint and inertia origins by the exact ones, in place.
+    """Replace rounded angles of joint and inertia origins by the exact ones, in place.
 
     Args:
         tree: The URDF.
@@ -236,7 +236,7 @@ class UrdfDescription:
     skeleton: ET.Element = field(repr=False)
 
     def joint(self, name: str) -> Joint:
-        """The joint of that name.
+        """Return the joint of that name.
 
         Raises:
             JointNotFound: There is none; lists the movable joints.
@@ -247,7 +247,7 @@ class UrdfDescription:
         return joint
 
     def path_to(self, link: str) -> list[str]:
-        """Names of the movable joints between the root and the link, from the root on.
+        """List the movable joints between the root and the link, from the root on.
 
         Raises:
             InvalidUrdf: There is no such link.
@@ -259,7 +259,7 @@ class UrdfDescription:
 
 
 def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
-    """Reads, checks and mends a URDF.
+    """Read, check and mend a URDF.
 
     Args:
         text: The URDF, with all xacro macros expanded.
@@ -288,7 +288,7 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
 
 
 def build_arm_xml(description: UrdfDescription, joint_names: Sequence[str]) -> str:
-    """The URDF as Pinocchio gets it: the arm's joints revolute, every other joint fixed at zero, nothing to draw.
+    """Write the URDF for Pinocchio: the arm's joints revolute, every other joint fixed at zero, nothing to draw.
 
     Limits in it are placeholders; the caller knows the true ones.
     """
@@ -319,7 +319,7 @@ def _parse(text: str) -> ET.Element:
 
 
 def _skeleton(tree: ET.Element) -> ET.Element:
-    """Links with inertia and joints; a link whose mass and inertia are all zero counts as a frame."""
+    """Return links with inertia and joints; a link whose mass and inertia are all zero counts as a frame."""
     result = ET.Element("robot", name=tree.get("name", "robot"))
     for link in tree.findall("link"):
         require_name(link)

@@ -76,7 +76,7 @@ def body_inertias(theta: Array, frames: Frames) -> Inertias:
 
 def sum_subtrees(values: Array, parents: tuple[int, ...]) -> Array:
     """Add to the entry of each body, along the first axis, the entries of all bodies beyond it."""
-    result = values.copy()
+    result: Array = values.copy()
     for body in reversed(range(len(parents))):
         if parents[body] >= 0:
             result[parents[body]] += result[body]

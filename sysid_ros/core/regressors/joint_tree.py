@@ -26,7 +26,8 @@ collide in the cache."""
 
 def last(array: Array) -> Array:
     """Return a view (..., N, k) of samples (..., k, N), for functions that take the components last."""
-    return array.swapaxes(-1, -2)
+    result: Array = array.swapaxes(-1, -2)
+    return result
 
 
 class Workspace:

@@ -187,7 +187,7 @@ class MomentumRegressor:
         linear_rates, angular_rates, angular = weighted.reshape(3, n, length)
         moment = factors.momenta.moment.reshape(m * INERTIAL, length)
         force = factors.momenta.force.reshape(m * 4, length)
-        result = (angular_rates @ moment.T).reshape(n, m, INERTIAL)
+        result: Array = (angular_rates @ moment.T).reshape(n, m, INERTIAL)
         result[:, :, :4] += (linear_rates @ force.T).reshape(n, m, 4)
         result[:, :, :4] += (angular @ factors.gravity_moment.reshape(m * 4, length).T).reshape(n, m, 4)
         result[:, :, 0] += (factors.axes[:, :3] @ weights @ self.tree.gravity)[:, None]

@@ -50,7 +50,8 @@ class MomentumTerms:
     @property
     def dc_dv(self) -> Array:
         """Entry [j, k] is ``dc_j / dv_k``, (N, n, n); viscous friction would add ``-F_v`` on the diagonal."""
-        return self.dp_dq.transpose(0, 2, 1)
+        result: Array = self.dp_dq.transpose(0, 2, 1)
+        return result
 
 
 class MomentumDerivatives:
@@ -139,7 +140,8 @@ class MomentumDerivatives:
 
 def _dots(left: Array, right: Array) -> Array:
     """Multiply every left with every right vector (n, 6, N), (N, n, n)."""
-    return np.ascontiguousarray(left.transpose(2, 0, 1)) @ np.ascontiguousarray(right.transpose(2, 1, 0))
+    result: Array = np.ascontiguousarray(left.transpose(2, 0, 1)) @ np.ascontiguousarray(right.transpose(2, 1, 0))
+    return result
 
 
 def _paired(left: Array, right: Array) -> Array:
@@ -150,7 +152,7 @@ def _paired(left: Array, right: Array) -> Array:
 
 def _mirrored(upper: Array) -> Array:
     """Build the symmetric matrices (N, n, n) with these upper triangles."""
-    result = upper + upper.transpose(0, 2, 1)
+    result: Array = upper + upper.transpose(0, 2, 1)
     joints = np.arange(upper.shape[1])
     result[:, joints, joints] = upper[:, joints, joints]
     return result

@@ -66,7 +66,7 @@ class SlotineLiRegressor:
     def evaluate_one(
         self, q: ArrayLike, v: ArrayLike, v_a: ArrayLike, a_a: ArrayLike, direction: ArrayLike | None = None
     ) -> Array:
-        """Evaluates the regressor of one sample.
+        """Evaluate the regressor of one sample.
 
         Args:
             q: Positions, (n,) [rad].
@@ -96,13 +96,13 @@ class SlotineLiRegressor:
             if direction is None:
                 np.sign(viscous, out=coulomb)
             else:
-                coulomb[:] = as_samples(self._n, direction=[direction])[0][0]
+                coulomb[:] = as_samples(self._n, direction=np.asarray(direction, dtype=float)[None])[0][0]
         return self._regressor
 
     def evaluate(
         self, q: ArrayLike, v: ArrayLike, v_a: ArrayLike, a_a: ArrayLike, direction: ArrayLike | None = None
     ) -> Array:
-        """Evaluates the regressor of many samples.
+        """Evaluate the regressor of many samples.
 
         Args:
             q: Positions, (N, n) [rad].
@@ -127,14 +127,14 @@ class SlotineLiRegressor:
         return regressor
 
     def _write_inertial(self, q: Array, halves: Iterable[Array], out: Array) -> None:
-        """Writes the inertial columns into ``out`` (n, 10 n), from the vectors ``_HALVES`` makes."""
+        """Write the inertial columns into ``out`` (n, 10 n), from the vectors ``_HALVES`` makes."""
         velocity, other, acceleration, opposite = halves
         first = pin.computeJointTorqueRegressor(self._plus, self._data, q, velocity, acceleration)
         second = pin.computeJointTorqueRegressor(self._minus, self._data, q, other, opposite)
         np.subtract(first, second, out=out)
 
     def _refuse(self, vectors: tuple[ArrayLike, ...] | Array) -> None:
-        """Finds the vector at fault, if there is one."""
+        """Raise the error for the vector at fault, if there is one."""
         for name, vector in zip(_NAMES, vectors, strict=True):
             if np.shape(vector) != (self._n,):
                 raise InvalidSamples(name, f"shape {np.shape(vector)}, expected ({self._n},)")

@@ -34,7 +34,7 @@ class InvalidSamples(SysidError):
 
 
 def as_samples(n: int, **arrays: ArrayLike | None) -> tuple[Array, ...]:
-    """Converts arrays to float (N, n) and checks them.
+    """Convert arrays to float (N, n) and check them.
 
     Args:
         n: Number of joints.
@@ -61,7 +61,7 @@ def as_samples(n: int, **arrays: ArrayLike | None) -> tuple[Array, ...]:
 
 
 def as_weights(weights: ArrayLike, samples: int) -> Array:
-    """Converts quadrature weights to float (N,) and checks them.
+    """Convert quadrature weights to float (N,) and check them.
 
     Raises:
         InvalidSamples: The shape is not (N,), or an entry is not finite.
@@ -75,7 +75,7 @@ def as_weights(weights: ArrayLike, samples: int) -> Array:
 
 
 def as_output(shape: tuple[int, ...], given: Array | None) -> Array:
-    """Returns an array to write a regressor into, the caller's own if it fits.
+    """Return an array to write a regressor into, the caller's own if it fits.
 
     Raises:
         InvalidSamples: The caller's array has another shape or is not of C-contiguous float64.
@@ -128,7 +128,7 @@ class TorqueRegressor:
         direction: ArrayLike | None = None,
         out: Array | None = None,
     ) -> Array:
-        """Evaluates the regressor.
+        """Evaluate the regressor.
 
         Args:
             q: Positions, (N, n) [rad].

@@ -88,7 +88,8 @@ def inertia_columns(robot: RobotModel, q: Array) -> Array:
         columns[:, robot.inertial_slice(body + 1), :m, :m] = _products(own, own)
     joints = np.arange(n)
     columns[:, INERTIAL * n + joints, joints, joints] = 1.0
-    return columns.transpose(0, 2, 3, 1)
+    result: Array = columns.transpose(0, 2, 3, 1)
+    return result
 
 
 def coriolis_columns(robot: RobotModel, q: Array) -> Array:
@@ -103,7 +104,8 @@ def coriolis_columns(robot: RobotModel, q: Array) -> Array:
         # C(e_j)_ab = (dH_ab/dq_j + dH_aj/dq_b - dH_jb/dq_a) / 2
         christoffel = 0.5 * (slope + slope.transpose(0, 1, 4, 3, 2) - slope.transpose(0, 1, 3, 2, 4))
         columns[:, robot.inertial_slice(body + 1), :m, :m, :m] = christoffel
-    return columns.transpose(0, 2, 3, 4, 1)
+    result: Array = columns.transpose(0, 2, 3, 4, 1)
+    return result
 
 
 def _body_jacobians(robot: RobotModel, q: Array) -> Array:
@@ -130,7 +132,8 @@ def _position_derivative(jacobian: Array) -> Array:
     by_linear, by_angular = (skew(x[:, 0].swapaxes(1, 2)) for x in (linear, angular))
     turned = np.concatenate([by_angular @ linear + by_linear @ angular, by_angular @ angular], axis=2)  # (S, k, 6, j)
     is_before = np.arange(m)[:, None] < np.arange(m)  # [k, j]: joint k is nearer to the base
-    return (turned * is_before[:, None]).transpose(0, 3, 2, 1)
+    result: Array = (turned * is_before[:, None]).transpose(0, 3, 2, 1)
+    return result
 
 
 def _products(left: Array, right: Array) -> Array:

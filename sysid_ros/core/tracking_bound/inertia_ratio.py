@@ -88,7 +88,8 @@ def inertia_ratios(
     last = congruence(factor, np.moveaxis(columns[..., uncertainty.last], -1, 1))  # (S, 10, n, n)
 
     def carrying(bodies: Array) -> Array:
-        return np.tensordot(last, bodies, (1, 1)).transpose(0, 3, 1, 2)  # (S, K, n, n)
+        result: Array = np.tensordot(last, bodies, (1, 1)).transpose(0, 3, 1, 2)  # (S, K, n, n)
+        return result
 
     options = [largest_eigenvalue((arm + spread)[:, None] + carrying(one)).max(axis=1) for one in payloads.upper]
     highest = np.min(options, axis=0)

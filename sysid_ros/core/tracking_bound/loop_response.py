@@ -261,7 +261,8 @@ def _propagate(outputs: Array, step: Array, state: Array, count: int) -> Array:
     left = np.stack(rows, axis=1).reshape(len(step), 3 * block, size)
     right = np.stack(columns, axis=2).reshape(len(step), size, 4 * block)
     products = (left @ right).reshape(len(step), block, 3, block, 4)
-    return products.transpose(0, 3, 1, 2, 4).reshape(len(step), block * block, 3, 4)[:, :count]
+    result: Array = products.transpose(0, 3, 1, 2, 4).reshape(len(step), block * block, 3, 4)[:, :count]
+    return result
 
 
 class _Range(NamedTuple):

@@ -184,7 +184,8 @@ def _position_gradient(regressor: TorqueRegressor, q: Array, v: Array, a: Array)
     shifted = (q[:, None] + shifts).reshape(-1, n)
     v, a = np.repeat(v, 2 * n, axis=0), np.repeat(a, 2 * n, axis=0)
     values = regressor.evaluate(shifted, v, a).reshape(count, 2, n, n, -1)[..., : INERTIAL * n]
-    return ((values[:, 0] - values[:, 1]) / (2.0 * _STEP)).transpose(0, 2, 1, 3)
+    result: Array = ((values[:, 0] - values[:, 1]) / (2.0 * _STEP)).transpose(0, 2, 1, 3)
+    return result
 
 
 def _norm(matrices: Array) -> Array:

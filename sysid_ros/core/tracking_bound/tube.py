@@ -435,7 +435,8 @@ class TubeMap:
 def _bound_coupling(kernel: Kernel, norm: Array) -> Array:
     """Convolve a norm (I,) with the deviation and with the largest response, (2, I, 4)."""
     both = np.stack([kernel.deviation, kernel.largest], axis=1)
-    return bound_convolution(both.reshape(len(both), -1), norm).reshape(-1, *both.shape[1:]).swapaxes(0, 1)
+    result: Array = bound_convolution(both.reshape(len(both), -1), norm).reshape(-1, *both.shape[1:]).swapaxes(0, 1)
+    return result
 
 
 def _choose_term_nodes(samples: MotionSamples) -> NDArray[np.intp]:
@@ -452,7 +453,8 @@ def _payload_rates(samples: MotionSamples, around: list[slice]) -> Array:
     rates = samples.slopes(samples.payload)
     distinct, which = np.unique(rates.round(9), axis=0, return_inverse=True)
     present = np.array([np.isin(np.arange(len(distinct)), which.reshape(-1)[part]) for part in around])
-    return present[..., None] * distinct
+    result: Array = present[..., None] * distinct
+    return result
 
 
 def _narrowest(

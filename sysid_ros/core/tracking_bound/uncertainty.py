@@ -278,7 +278,7 @@ class InertialUncertainty:
     @property
     def spread(self) -> Array:
         """Radii about the vertices, (11 n,)."""
-        radius = self.radius.copy()
+        radius: Array = self.radius.copy()
         radius[self.last] += self.payloads.radius
         return radius
 

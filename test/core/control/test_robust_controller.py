@@ -159,7 +159,7 @@ def test_saturation_is_reported_and_stops_learning(robot):
 def test_watched_error_is_reported(robot):
     controller = RobustController(robot)
     zero = np.zeros(robot.n)
-    controller.watch(np.full(robot.n, 0.001))
+    controller.monitor_error(np.full(robot.n, 0.001))
     controller.compute(robot.home, zero, robot.home + 0.0009, zero, zero)
     assert controller.status.violation == ""
     q_d = robot.home.copy()

@@ -11,7 +11,7 @@ from sysid_ros.core.collision.clearance import build_collision_model, pair_dista
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.forecast import (
     condition_number,
-    expected_half_widths,
+    expected_radii,
     momentum_windows,
     payload_regressor,
 )
@@ -75,8 +75,8 @@ def test_it_is_far_better_than_random_motion(plan, model, gen3):
         motion = FourierTrajectory(gen3.home, sine @ sine_basis.T, cosine @ cosine_basis.T, 0.2, 5.0)
         scale = np.min(0.9 * gen3.limits.v_max / np.maximum(*np.abs(motion.velocity_extrema())))
         motion = FourierTrajectory(gen3.home, scale * motion.sine, scale * motion.cosine, 0.2, 5.0)
-        costs.append(np.log(expected_half_widths(model, [motion], 0.1)).mean())
-    assert np.log(plan.expected_half_widths).mean() < min(costs) - 0.3
+        costs.append(np.log(expected_radii(model, [motion], 0.1)).mean())
+    assert np.log(plan.expected_radii).mean() < min(costs) - 0.3
 
 
 def test_windows_are_integrals_of_the_regressor(plan, gen3):
@@ -98,7 +98,7 @@ def test_expected_widths_contain_those_of_the_linear_program(plan, model, gen3):
     error = (sensors.effort_relative_error * np.abs(torque) + sensors.effort_absolute_error * 0.2).ravel()
     radius = np.concatenate([model.arm_box.radius, model.payload_box.radius])
     matrix = rows.reshape(error.size, -1) * radius / error[:, None]
-    expected = expected_half_widths(model, [plan.trajectory], 0.2) / model.payload_box.radius
+    expected = expected_radii(model, [plan.trajectory], 0.2) / model.payload_box.radius
     for index in range(10):
         cost = np.zeros(radius.size)
         cost[14 * N + index] = -1.0

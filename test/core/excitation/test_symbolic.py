@@ -9,8 +9,12 @@ import pytest
 from sysid_ros.core.certification.motion_checks import TorqueDemand
 from sysid_ros.core.collision.clearance import Obstacle, build_collision_model, pair_distances, sphere_centers
 from sysid_ros.core.common.errors import ModelError
-from sysid_ros.core.excitation.model import SampledClearance, SampledDynamics
-from sysid_ros.core.excitation.symbolic import build_clearance, build_torque_regressor
+from sysid_ros.core.excitation.symbolic import (
+    SampledClearance,
+    SampledDynamics,
+    build_clearance,
+    build_torque_regressor,
+)
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import INERTIAL
 from sysid_ros.core.trajectories.braking import slowdown_states
