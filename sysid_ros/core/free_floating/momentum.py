@@ -1,0 +1,146 @@
+"""The momentum of a floating tree, linear in the inertial parameters of its bodies (SPACE sections 3 and 4).
+
+Everything is seen from the base, in its axes and about its origin. Where the total momentum is zero, as before anything
+has pushed the robot, the momentum model then needs neither the pose of the base nor its integration.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.free_floating.kinematics import BodyStates, FloatingTree
+
+Array = NDArray[np.float64]
+
+PARAMETERS = 10
+"""Inertial parameters of a body, in Pinocchio's order."""
+
+
+def link_kinematic_matrices(states: BodyStates) -> Array:
+    """Compute the matrices that turn the parameters of each body into its momentum.
+
+    Args:
+        states: Bodies with their absolute velocities, see :meth:`BodyStates.with_base_twist`.
+
+    Returns:
+        Matrices K_i, (N, B, 6, 10): momentum [linear, kg m/s; angular about the origin of the base, kg m^2/s] per
+        parameter in Pinocchio's order.
+
+    Source: SPACE (10).
+    """
+    turn, r, v, w = states.rotations, states.positions, states.linear, states.angular
+    matrices = np.zeros((*r.shape[:2], 6, PARAMETERS))
+    matrices[..., :3, 0] = v
+    matrices[..., 3:, 0] = np.cross(r, v)
+    # Columns of the first moment: its axes in the base, (N, B, axis, 3).
+    axes = np.swapaxes(turn, -1, -2)
+    swept = np.cross(w[..., None, :], axes)
+    turning = np.cross(r[..., None, :], swept) + np.cross(axes, v[..., None, :])
+    matrices[..., :3, 1:4] = np.swapaxes(swept, -1, -2)
+    matrices[..., 3:, 1:4] = np.swapaxes(turning, -1, -2)
+    matrices[..., 3:, 4:] = turn @ _inertia_columns(np.einsum("nbji,nbj->nbi", turn, w))
+    return matrices
+
+
+def system_kinematic_matrix(tree: FloatingTree, q: ArrayLike, v: ArrayLike, base_twist: ArrayLike) -> Array:
+    """Compute the matrix that turns the parameters of all bodies into the momentum of the robot.
+
+    Args:
+        tree: The robot.
+        q: Joint positions, (N, nq) [rad, m].
+        v: Joint velocities, (N, nv) [rad/s, m/s].
+        base_twist: Linear and angular velocity of the base in its own axes, (N, 6) [m/s, rad/s].
+
+    Returns:
+        K, (N, 6, 10 B): momentum in the axes of the base and about its origin.
+
+    Raises:
+        ParameterOutOfRange: A shape is wrong or a number is not finite.
+
+    Source: SPACE (11).
+    """
+    states = tree.evaluate(q, v)
+    twist = np.asarray(base_twist, dtype=float)
+    if twist.shape != (len(states.positions), 6) or not np.all(np.isfinite(twist)):
+        raise ParameterOutOfRange(
+            "base_twist",
+            f"an array of shape {twist.shape}",
+            f"({len(states.positions)}, 6) finite numbers [m/s, rad/s], one twist per sample",
+        )
+    return _assembled(link_kinematic_matrices(states.with_base_twist(twist)))
+
+
+def compute_base_twist(
+    tree: FloatingTree, parameters: ArrayLike, q: ArrayLike, v: ArrayLike, momentum: ArrayLike = 0.0
+) -> Array:
+    """Compute the motion of the base that gives the robot a certain momentum.
+
+    Args:
+        tree: The robot.
+        parameters: Inertial parameters of all bodies, (10 B,).
+        q: Joint positions, (N, nq) [rad, m].
+        v: Joint velocities, (N, nv) [rad/s, m/s].
+        momentum: Momentum in the axes of the base and about its origin, (N, 6) [kg m/s, kg m^2/s]: that of everything
+            in ``tree``, so what reaction wheels have beyond it counts with the opposite sign.
+
+    Returns:
+        Twist of the base in its own axes, (N, 6) [m/s, rad/s].
+
+    Raises:
+        ParameterOutOfRange: A shape is wrong, or the parameters give the robot no positive definite inertia.
+    """
+    theta = np.asarray(parameters, dtype=float)
+    if theta.shape != (PARAMETERS * tree.count,):
+        raise ParameterOutOfRange("the shape of parameters", theta.shape, f"({PARAMETERS * tree.count},)")
+    states = tree.evaluate(q, v)
+    relative = _assembled(link_kinematic_matrices(states)) @ theta
+    inertia = composite_inertia(states, theta)
+    if not np.all(np.linalg.eigvalsh(inertia)[:, 0] > 0.0):
+        raise ParameterOutOfRange("parameters", "a composite inertia that is not positive definite", "physical bodies")
+    return np.linalg.solve(inertia, (np.broadcast_to(momentum, relative.shape) - relative)[..., None])[..., 0]
+
+
+def composite_inertia(states: BodyStates, parameters: ArrayLike) -> Array:
+    """Compute the spatial inertia of the whole robot with its joints locked.
+
+    Args:
+        states: The bodies.
+        parameters: Inertial parameters of all bodies, (10 B,).
+
+    Returns:
+        Inertia in the axes of the base and about its origin, linear before angular, (N, 6, 6).
+    """
+    theta = np.asarray(parameters, dtype=float).reshape(1, -1, PARAMETERS)
+    turn, r = states.rotations, states.positions
+    mass = theta[..., 0]
+    moment = np.einsum("nbij,nbj->nbi", turn, np.broadcast_to(theta[..., 1:4], r.shape))
+    xx, xy, yy, xz, yz, zz = np.moveaxis(theta[..., 4:], -1, 0)
+    own = np.stack([np.stack(row, -1) for row in ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))], -2)
+    first = (mass[..., None] * r + moment).sum(axis=1)
+    shift = np.einsum("nb,nbi,nbj->nij", np.broadcast_to(mass, r.shape[:2]), r, r)
+    shift += np.einsum("nbi,nbj->nij", r, moment) + np.einsum("nbi,nbj->nij", moment, r)
+    rotational = (turn @ own @ np.swapaxes(turn, -1, -2)).sum(axis=1)
+    rotational += np.trace(shift, axis1=1, axis2=2)[:, None, None] * np.eye(3) - shift
+    result = np.zeros((len(r), 6, 6))
+    result[:, :3, :3] = mass.sum() * np.eye(3)
+    skew = np.swapaxes(np.cross(first[:, None], np.eye(3)), -1, -2)
+    result[:, 3:, :3], result[:, :3, 3:] = skew, -skew
+    result[:, 3:, 3:] = rotational
+    return result
+
+
+def _assembled(matrices: Array) -> Array:
+    samples, bodies = matrices.shape[:2]
+    return np.swapaxes(matrices, 1, 2).reshape(samples, 6, bodies * PARAMETERS)
+
+
+def _inertia_columns(w: Array) -> Array:
+    """Return the matrices L (..., 3, 6) with ``I w = L [Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`` for w (..., 3)."""
+    x, y, z = np.moveaxis(w, -1, 0)
+    columns = np.zeros((*w.shape[:-1], 3, 6))
+    columns[..., 0, 0], columns[..., 0, 1], columns[..., 0, 3] = x, y, z
+    columns[..., 1, 1], columns[..., 1, 2], columns[..., 1, 4] = x, y, z
+    columns[..., 2, 3], columns[..., 2, 4], columns[..., 2, 5] = x, y, z
+    return columns

@@ -1,0 +1,222 @@
+"""A free-flying robot: its tree, reaction wheels and limits, from ``config/space/<name>.yaml`` and a URDF."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pinocchio as pin
+import yaml
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.free_floating.kinematics import FloatingTree
+from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
+from sysid_ros.core.model.loader import config_directories
+from sysid_ros.core.model.settings import Section
+
+Array = NDArray[np.float64]
+
+_FOLDER = "space"
+
+
+@dataclass(frozen=True, eq=False)
+class ReactionWheels:
+    """Wheels in the base that turn about their axes of symmetry.
+
+    Attributes:
+        names: Names, W of them.
+        axes: Unit axes in the frame of the base, (W, 3) [-].
+        inertias: Inertias about the axes, (W,) [kg m^2]. Everything else the wheels weigh belongs to the base.
+        speeds: Largest speeds relative to the base, (W,) [rad/s].
+    """
+
+    names: tuple[str, ...]
+    axes: Array
+    inertias: Array
+    speeds: Array
+
+    @property
+    def count(self) -> int:
+        """Number of wheels [-]."""
+        return len(self.names)
+
+    def momentum(self, rates: ArrayLike) -> Array:
+        """Compute what the wheels add to the momentum of the robot by turning relative to the base.
+
+        Args:
+            rates: Speeds, (N, W) [rad/s].
+
+        Returns:
+            Linear (zero) and angular momentum in the axes of the base, (N, 6) [kg m/s, kg m^2/s].
+
+        Raises:
+            ParameterOutOfRange: A wheel is faster than it can be.
+        """
+        values = np.asarray(rates, dtype=float)
+        if values.ndim != 2 or values.shape[1] != self.count:
+            raise ParameterOutOfRange("the shape of wheel rates", values.shape, f"(N, {self.count})")
+        for wheel in np.flatnonzero(~(np.abs(values) <= self.speeds).all(axis=0)):
+            raise ParameterOutOfRange(
+                f"speed of {self.names[wheel]} [rad/s]",
+                float(np.abs(values[:, wheel]).max()),
+                f"at most {self.speeds[wheel]:g}: the wheel saturates",
+            )
+        return np.concatenate([np.zeros((len(values), 3)), (values * self.inertias) @ self.axes], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class FreeFlyer:
+    """A robot whose base floats.
+
+    Attributes:
+        name: Name of its settings.
+        urdf: Its URDF.
+        tree: Kinematics, with the inertial parameters that are believed beforehand.
+        joint_names: Joints in the order of the tree, (n,).
+        home: Positions it starts from, (n,) [rad].
+        q_lower: Lower position limits, (n,) [rad].
+        q_upper: Upper position limits, (n,) [rad].
+        v_max: Velocity limits, (n,) [rad/s].
+        a_max: Acceleration limits, (n,) [rad/s^2].
+        wheels: Reaction wheels of the base.
+        noise: Standard deviations of the sensors: linear [m/s] and angular velocity [rad/s] of the base, rates of the
+            joints [rad/s], (3,).
+        truth: Inertial parameters of the simulated robot, (10 B,); None if the settings name none. For simulations and
+            for comparison only.
+    """
+
+    name: str
+    urdf: str
+    tree: FloatingTree
+    joint_names: tuple[str, ...]
+    home: Array
+    q_lower: Array
+    q_upper: Array
+    v_max: Array
+    a_max: Array
+    wheels: ReactionWheels
+    noise: Array
+    truth: Array | None
+
+    @property
+    def n(self) -> int:
+        """Number of joints, without wheels [-]."""
+        return len(self.joint_names)
+
+    def bodies_without_physical_inertia(self, parameters: ArrayLike) -> tuple[str, ...]:
+        """Return the bodies that no distribution of mass can have the parameters (10 B,) of.
+
+        The paper's robot has such bodies: the momentum model does not mind, a simulator of rigid bodies may.
+        """
+        rows = np.asarray(parameters, dtype=float).reshape(self.tree.count, -1)
+        pairs = zip(self.tree.body_names, rows, strict=True)
+        return tuple(body for body, row in pairs if not is_physically_consistent(row))
+
+
+def available_free_flyers() -> tuple[str, ...]:
+    """Return the names :func:`load_free_flyer` knows."""
+    files = [file for folder in config_directories() for file in sorted((folder / _FOLDER).glob("*.yaml"))]
+    return tuple(dict.fromkeys(file.stem for file in files))
+
+
+def load_free_flyer(name: str | Path = "dual_arm") -> FreeFlyer:
+    """Load a free-flying robot by name or from its settings file.
+
+    Args:
+        name: One of :func:`available_free_flyers`, or the path of a YAML file of that form.
+
+    Raises:
+        ModelError: The name is unknown, a file cannot be read, or the URDF has joints that are neither revolute nor
+            prismatic.
+        JointNotFound: The settings name a joint the URDF has not.
+        ParameterOutOfRange: A setting is missing, unknown or out of range.
+    """
+    path = _find(name)
+    try:
+        settings = Section(yaml.safe_load(path.read_text(encoding="utf-8")), path.name)
+        urdf = (path.parent / settings.text("urdf")).read_text(encoding="utf-8")
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        raise ModelError(f"cannot read the free-flying robot {path}: {error}") from error
+    try:
+        model = pin.buildModelFromXML(urdf, pin.JointModelFreeFlyer())
+    except (ValueError, RuntimeError) as error:
+        raise ModelError(f"the URDF of {path.name} cannot be used: {error}") from error
+    model.gravity.linear = np.zeros(3)
+    tree = FloatingTree(model)
+    joints = tree.body_names[1:]
+    if tree.nq != len(joints) or tree.nv != len(joints):
+        raise ModelError(f"the URDF of {path.name} has joints that turn for ever or have several degrees of freedom")
+    limits = _read_joints(settings.section("joints"), joints)
+    wheels = _read_wheels(settings.section("reaction_wheels", {}))
+    sensors = settings.section("sensors")
+    noise = np.array(
+        [
+            sensors.number("linear", "m/s", 0.0),
+            sensors.number("angular", "rad/s", 0.0),
+            sensors.number("joint_rate", "rad/s", 0.0),
+        ]
+    )
+    sensors.finish()
+    truth = _read_truth(settings.section("truth"), model, tree) if "truth" in settings else None
+    settings.finish()
+    return FreeFlyer(path.stem, urdf, tree, joints, *limits, wheels, noise, truth)
+
+
+def _find(name: str | Path) -> Path:
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        return path
+    for folder in config_directories():
+        if (folder / _FOLDER / f"{name}.yaml").is_file():
+            return folder / _FOLDER / f"{name}.yaml"
+    known = ", ".join(available_free_flyers())
+    raise ModelError(f"free-flying robot '{name}' is unknown; known are {known}, or give a .yaml file")
+
+
+def _read_joints(section: Section, joints: tuple[str, ...]) -> tuple[Array, ...]:
+    rows = []
+    for joint in section.sections_by_joint(joints):
+        lower, upper = joint.vector("position", 2, "rad", -np.pi * 4, np.pi * 4)
+        if not lower < upper:
+            raise ParameterOutOfRange(f"{joint.path}.position [rad]", [lower, upper], "the lower limit below the upper")
+        home = joint.number("home", "rad", lower, upper)
+        rates = joint.number("velocity", "rad/s", 1e-6, 100.0), joint.number("acceleration", "rad/s^2", 1e-6, 1e4)
+        joint.finish()
+        rows.append((home, lower, upper, *rates))
+    section.finish()
+    return tuple(np.array(rows).T)
+
+
+def _read_wheels(section: Section) -> ReactionWheels:
+    names, axes, inertias, speeds = tuple(section.keys), [], [], []
+    for name in names:
+        wheel = section.section(name)
+        axis = wheel.vector("axis", 3, "-", -1.0, 1.0)
+        if abs(np.linalg.norm(axis) - 1.0) > 1e-6:
+            raise ParameterOutOfRange(f"{wheel.path}.axis [-]", axis.tolist(), "a vector of length 1")
+        axes.append(axis)
+        inertias.append(wheel.number("inertia", "kg m^2", 1e-9, 1e6))
+        speeds.append(wheel.number("speed", "rad/s", 1e-3, 1e5))
+        wheel.finish()
+    return ReactionWheels(names, np.array(axes).reshape(-1, 3), np.array(inertias), np.array(speeds))
+
+
+def _read_truth(section: Section, model: pin.Model, tree: FloatingTree) -> Array:
+    parts = []
+    for index in range(tree.count):
+        link = next(
+            frame.name
+            for frame in model.frames
+            if frame.type == pin.FrameType.BODY and frame.parentJoint == index + 1
+        )
+        entry = section.section(link)
+        xx, yy, zz, xy, yz, xz = entry.vector("inertia", 6, "kg m^2")
+        inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        mass = entry.number("mass", "kg", 1e-9, 1e9)
+        part = from_com_form(mass, entry.vector("com", 3, "m"), inertia)
+        entry.finish()
+        parts.append(part)
+    section.finish()
+    return np.concatenate(parts)
