@@ -1,8 +1,8 @@
 """Exciting motions of a free-flying robot: direction combinations as in the paper, and knots that are all free.
 
-Both are made of cycloids of equal length. What an interval tells of the minimal parameters is a Gram matrix that depends
-on its own two knots and on the turns of the wheels alone: with no momentum from before, the motion of the base follows
-from that of the joints, seen from the base. So matrices of intervals add, and a gradient takes few evaluations.
+Both are made of cycloids of equal length. What an interval tells of the minimal parameters is a Gram matrix that
+depends on its own two knots and on the turns of the wheels alone: with no momentum from before, the motion of the base
+follows from that of the joints, seen from the base. So matrices of intervals add, and a gradient takes few evaluations.
 """
 
 from __future__ import annotations
@@ -253,7 +253,9 @@ def prune_intervals(information: IntervalInformation, knots: Array, wheel_turns:
     Returns:
         Indices of the intervals to keep, ascending.
 
-    Source: SPACE Algorithm 1.
+    Source: SPACE Algorithm 1, with one difference: as printed it counts anew after every interval that is dropped, so
+    that at least ``u_max + 1`` of ``u_max + 2`` intervals would stay; here, as its text says and its 67 of 256 need,
+    only an interval that helps starts the count anew.
     """
     settings, size = information.settings, information.minimal.count
     first = -(-(size + 1) // (6 * settings.samples))
@@ -264,13 +266,12 @@ def prune_intervals(information: IntervalInformation, knots: Array, wheel_turns:
     for index in range(len(kept), len(wheel_turns)):
         trial = gram + _interval_gram(information, knots, wheel_turns, index)
         now, better = _significant(trial, settings.significant), _condition(trial)
-        is_patient = now == significant and waited <= settings.patience
-        if now > significant or better < condition or is_patient:
+        helps = now > significant or better < condition
+        is_patient = not helps and now == significant and waited <= settings.patience
+        if helps or is_patient:
             kept.append(index)
             gram, significant, condition = trial, now, better
             waited = waited + 1 if is_patient else 0
-        else:
-            waited = 0
     return kept
 
 
@@ -438,7 +439,14 @@ def _improve(
     start = np.concatenate([(knots[0] - robot.q_lower) / span, (np.diff(knots, axis=0) / reach).reshape(-1)])
     bounds = [(0.0, 1.0)] * n + [(-1.0, 1.0)] * (count * n)
     try:
-        minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": information.settings.iterations * 5, "maxcor": 20})
+        minimize(
+            cost,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": information.settings.iterations * 5, "maxcor": 20},
+        )
     except _OutOfTime:
         pass
     return best[1]
@@ -454,7 +462,7 @@ def _legal(knots: Array, reach: Array, robot: FreeFlyer) -> Array:
 
 
 def _knot_gradient(information: IntervalInformation, knots: Array, turns: Array, weights: Array) -> Array:
-    """Return the derivative of ``sum(weights * gram)`` along every knot, (K + 1, n), by differences of single intervals."""
+    """Return the derivative of ``sum(weights * gram)`` along every knot, (K + 1, n), by differences of intervals."""
     count, n = len(turns), knots.shape[1]
     gradient = np.zeros_like(knots)
     values = []

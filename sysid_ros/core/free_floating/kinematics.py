@@ -66,7 +66,9 @@ class FloatingTree:
             )
         roots = [model.names[i] for i in range(2, model.njoints) if model.parents[i] == 0]
         if roots:
-            raise ModelError(f"'{model.name}' has bodies that do not descend from the floating base: {', '.join(roots)}")
+            raise ModelError(
+                f"'{model.name}' has bodies that do not descend from the floating base: {', '.join(roots)}"
+            )
         self.model = model
         self.body_names = ("base", *(model.names[i] for i in range(2, model.njoints)))
         self.nq, self.nv = model.nq - 7, model.nv - 6

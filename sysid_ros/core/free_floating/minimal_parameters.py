@@ -1,9 +1,9 @@
 """Minimal parameters of a floating tree in closed form, from its geometry alone (SPACE section 4).
 
-What a joint cannot tell apart is known beforehand. A distribution of mass that lies on the axis of a revolute joint, for
-instance, moves in the same way whether it belongs to the child or to the parent: three parameters, its mass, its first
-moment along the axis and its second moment. From the leaves to the base these are taken from each child and added to its
-parent; what is left are the minimal parameters.
+What a joint cannot tell apart is known beforehand. A distribution of mass that lies on the axis of a revolute joint,
+for instance, moves in the same way whether it belongs to the child or to the parent: three parameters, its mass, its
+first moment along the axis and its second moment. From the leaves to the base these are taken from each child and added
+to its parent; what is left are the minimal parameters.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def build_minimal_parameters(tree: FloatingTree) -> MinimalParameters:
 def shared_parameters(joint: pin.JointModel) -> Array:
     """Return the changes of a child's parameters that its parent could have instead.
 
-    They change nothing where the joint moves: their momentum due to the joint is zero, and the parent sees them alike in
-    every position of the joint.
+    They change nothing where the joint moves: their momentum due to the joint is zero, and the parent sees them alike
+    in every position of the joint.
 
     Args:
         joint: The joint between the two.

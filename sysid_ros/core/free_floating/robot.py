@@ -207,9 +207,7 @@ def _read_truth(section: Section, model: pin.Model, tree: FloatingTree) -> Array
     parts = []
     for index in range(tree.count):
         link = next(
-            frame.name
-            for frame in model.frames
-            if frame.type == pin.FrameType.BODY and frame.parentJoint == index + 1
+            frame.name for frame in model.frames if frame.type == pin.FrameType.BODY and frame.parentJoint == index + 1
         )
         entry = section.section(link)
         xx, yy, zz, xy, yz, xz = entry.vector("inertia", 6, "kg m^2")

@@ -1,0 +1,66 @@
+"""Cycloids: derivatives by finite differences, extrema that are reached and never exceeded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.trajectories.base import InvalidTrajectory
+from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+
+
+@pytest.fixture
+def motion():
+    return CycloidTrajectory(np.random.default_rng(0).normal(size=(6, 3)), 0.8)
+
+
+def test_velocity_and_acceleration_are_derivatives(motion):
+    times, step = np.random.default_rng(1).uniform(0.01, motion.duration - 0.01, 200), 1e-6
+    _, v, a = motion.sample(times)
+    (before, v_before, _), (after, v_after, _) = motion.sample(times - step), motion.sample(times + step)
+    np.testing.assert_allclose(v, (after - before) / (2 * step), atol=1e-7)
+    # The third derivative jumps at knots; none of the times is that near to one.
+    np.testing.assert_allclose(a, (v_after - v_before) / (2 * step), atol=1e-5)
+
+
+def test_extrema_are_exact(motion):
+    q, v, a = motion.sample(np.linspace(0.0, motion.duration, 40001))
+    for values, (lower, upper) in (
+        (q, motion.position_extrema()),
+        (v, motion.velocity_extrema()),
+    ):
+        assert np.all(values >= lower - 1e-12)
+        assert np.all(values <= upper + 1e-12)
+        np.testing.assert_allclose([values.min(axis=0), values.max(axis=0)], [lower, upper], atol=1e-6)
+    np.testing.assert_allclose(np.abs(a).max(axis=0), motion.acceleration_extrema()[1], rtol=1e-6)
+
+
+def test_it_rests_at_knots_and_outside(motion):
+    times = motion.period * np.arange(6)
+    q, v, a = motion.sample(times)
+    np.testing.assert_allclose(q, motion.knots, atol=1e-12)
+    assert np.abs(v).max() < 1e-12
+    assert np.abs(a).max() < 1e-12
+    for t, knot in ((-1.0, 0), (100.0, -1)):
+        q, v, a = motion.evaluate(t)
+        np.testing.assert_allclose(q, motion.knots[knot], atol=1e-12)
+        assert not v.any() or np.abs(v).max() < 1e-12
+
+
+def test_every_interval_turns_one_way(motion):
+    for k in range(motion.intervals):
+        _, v, _ = motion.sample(np.linspace(k, k + 1, 50)[1:-1] * motion.period)
+        assert np.all(np.sign(v) == np.sign(motion.knots[k + 1] - motion.knots[k]))
+
+
+@pytest.mark.parametrize(
+    ("knots", "period", "text"),
+    [
+        ([[0.0, 1.0]], 1.0, "the shape of knots"),
+        ([[0.0], [np.nan]], 1.0, "knot 1 of joint 1 is nan"),
+        ([[0.0], [1.0]], 0.0, r"period \[s\] is 0"),
+    ],
+)
+def test_input_that_cannot_be_used(knots, period, text):
+    with pytest.raises(InvalidTrajectory, match=text):
+        CycloidTrajectory(knots, period)
