@@ -55,6 +55,7 @@ setup(
         shared("config", "*.yaml"),
         shared("config/nodes", "*.yaml"),
         shared("config/scenes", "*.yaml"),
+        shared("config/space", "*.yaml"),
         shared("urdf", "*"),
         shared("rviz", "*.rviz"),
     ],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -234,10 +235,10 @@ def plan_by_direction_combinations(
     on_progress(0.0, f"optimising {len(everything)} intervals")
     seeds = _optimize_seeds(information, everything, begin + 0.5 * settings.time_limit, is_cancelled)
     on_progress(0.5, "pruning intervals")
-    kept = everything[prune_intervals(information, *_motion_of(information, everything, *seeds))]
+    kept = everything[prune_intervals(information, *_motion_of(information, everything, seeds))]
     on_progress(0.6, f"optimising the {len(kept)} intervals left")
     seeds = _optimize_seeds(information, kept, begin + settings.time_limit, is_cancelled)
-    knots, turns = _motion_of(information, kept, *seeds)
+    knots, turns = _motion_of(information, kept, seeds)
     on_progress(1.0, "done")
     return _plan(information, knots, turns, begin)
 
@@ -311,12 +312,12 @@ def plan_with_free_knots(
     rng = np.random.default_rng(settings.seed)
     turns = _wheel_cycle(robot, intervals, settings.wheel_turn)
     reach = largest_range(robot, settings.period)
-    best, best_cost = None, np.inf
+    best, best_cost = _random_walk(robot, rng, intervals, reach), np.inf
     for k in range(settings.starts):
         _require_wanted(is_cancelled)
-        if best is not None and time.monotonic() - begin > 0.3 * settings.time_limit:
+        if k and time.monotonic() - begin > 0.3 * settings.time_limit:
             break
-        knots = _random_walk(robot, rng, intervals, reach)
+        knots = best if k == 0 else _random_walk(robot, rng, intervals, reach)
         cost = information.condition_number(knots, turns)
         if cost < best_cost:
             best, best_cost = knots, cost
@@ -338,12 +339,13 @@ def _motion_of(information: IntervalInformation, directions: NDArray[np.int8], s
     """Return knots and wheel turns of direction combinations with seeds [starts, ranges], SPACE (30), (31)."""
     n = information.robot.n
     steps = np.concatenate([np.zeros((1, n)), np.cumsum(directions[:, :n], axis=0)])
-    return seeds[:n] + steps * seeds[n:], information.settings.wheel_turn * directions[:, n:]
+    turns = np.asarray(information.settings.wheel_turn * directions[:, n:], dtype=float)
+    return seeds[:n] + steps * seeds[n:], turns
 
 
 def _optimize_seeds(
     information: IntervalInformation, directions: NDArray[np.int8], deadline: float, is_cancelled: Callable[[], bool]
-) -> tuple[Array]:
+) -> Array:
     """Minimise the cost over start and range of each joint, SPACE (32) with (33) and (37)."""
     robot, settings = information.robot, information.settings
     n = robot.n
@@ -372,7 +374,7 @@ def _optimize_seeds(
     offsets = np.concatenate([-robot.q_lower, robot.q_upper])
     bounds = [(-1.0, 1.0)] * n + [(1e-3, 1.0)] * n
     middle = np.concatenate([0.5 * (robot.q_lower + robot.q_upper) - 0.25 * (highest + lowest) * reach, 0.5 * reach])
-    best: list = [np.inf, middle / scale]
+    best: list[Any] = [np.inf, middle / scale]
     try:
         minimize(
             cost,
@@ -384,7 +386,7 @@ def _optimize_seeds(
         )
     except _OutOfTime:
         pass
-    return (_inside(best[1] * scale, lowest, highest, robot),)
+    return _inside(best[1] * scale, lowest, highest, robot)
 
 
 def _inside(seeds: Array, lowest: Array, highest: Array, robot: FreeFlyer) -> Array:
@@ -412,11 +414,12 @@ def _improve(
     robot, n = information.robot, information.robot.n
     count = len(knots) - 1
     span = robot.q_upper - robot.q_lower
-    best: list = [information.condition_number(knots, turns), knots]
+    best: list[Any] = [information.condition_number(knots, turns), knots]
 
     def knots_of(x: Array) -> Array:
         steps = x[n:].reshape(count, n) * reach
-        return robot.q_lower + x[:n] * span + np.concatenate([np.zeros((1, n)), np.cumsum(steps, axis=0)])
+        knots: Array = robot.q_lower + x[:n] * span + np.concatenate([np.zeros((1, n)), np.cumsum(steps, axis=0)])
+        return knots
 
     def cost(x: Array) -> tuple[float, Array]:
         _require_wanted(is_cancelled)
@@ -449,7 +452,8 @@ def _improve(
         )
     except _OutOfTime:
         pass
-    return best[1]
+    found: Array = best[1]
+    return found
 
 
 def _legal(knots: Array, reach: Array, robot: FreeFlyer) -> Array:
@@ -508,7 +512,8 @@ def _wheel_cycle(robot: FreeFlyer, intervals: int, turn: float) -> Array:
     """Return turns of the wheels that go through all combinations of directions again and again, (K, W)."""
     wheels = robot.wheels.count
     codes = np.arange(intervals) % max(2**wheels, 1)
-    return turn * (1.0 - 2.0 * ((codes[:, None] >> np.arange(wheels)) & 1))
+    signs: Array = 1.0 - 2.0 * ((codes[:, None] >> np.arange(wheels)) & 1)
+    return turn * signs
 
 
 def _plan(information: IntervalInformation, knots: Array, turns: Array, begin: float) -> ExcitationPlan:
@@ -520,7 +525,8 @@ def _plan(information: IntervalInformation, knots: Array, turns: Array, begin: f
 def _interval_gram(information: IntervalInformation, knots: Array, turns: Array, index: int) -> Array:
     one = slice(index, index + 1)
     rows, _ = information.regressors(knots[one], knots[index + 1 : index + 2], turns[one])
-    return rows[0].T @ rows[0]
+    gram: Array = rows[0].T @ rows[0]
+    return gram
 
 
 def _condition(gram: Array) -> float:

@@ -160,5 +160,6 @@ def joint_axis(joint: pin.JointModel) -> Array | None:
     if kind in ("JointModelRevoluteUnaligned", "JointModelPrismaticUnaligned"):
         return np.array(joint.extract().axis, dtype=float)
     if kind.startswith(("JointModelR", "JointModelP")) and kind[-1] in _AXES:
-        return np.eye(3)[_AXES[kind[-1]]]
+        aligned: Array = np.eye(3)[_AXES[kind[-1]]]
+        return aligned
     return None

@@ -52,14 +52,16 @@ class MinimalParameters:
         theta = np.asarray(parameters, dtype=float)
         if theta.shape != (self.matrix.shape[1],):
             raise ParameterOutOfRange("the shape of parameters", theta.shape, f"({self.matrix.shape[1]},)")
-        return self.matrix @ theta
+        values: Array = self.matrix @ theta
+        return values
 
     def columns(self, kinematic_matrix: Array) -> Array:
         """Return the columns (..., M) of a system kinematic matrix (..., 10 B) that the minimal parameters have.
 
         Source: SPACE (24).
         """
-        return kinematic_matrix[..., self.kept]
+        columns: Array = kinematic_matrix[..., self.kept]
+        return columns
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -148,7 +148,7 @@ def load_free_flyer(name: str | Path = "dual_arm") -> FreeFlyer:
     joints = tree.body_names[1:]
     if tree.nq != len(joints) or tree.nv != len(joints):
         raise ModelError(f"the URDF of {path.name} has joints that turn for ever or have several degrees of freedom")
-    limits = _read_joints(settings.section("joints"), joints)
+    home, lower, upper, v_max, a_max = _read_joints(settings.section("joints"), joints)
     wheels = _read_wheels(settings.section("reaction_wheels", {}))
     sensors = settings.section("sensors")
     noise = np.array(
@@ -161,7 +161,7 @@ def load_free_flyer(name: str | Path = "dual_arm") -> FreeFlyer:
     sensors.finish()
     truth = _read_truth(settings.section("truth"), model, tree) if "truth" in settings else None
     settings.finish()
-    return FreeFlyer(path.stem, urdf, tree, joints, *limits, wheels, noise, truth)
+    return FreeFlyer(path.stem, urdf, tree, joints, home, lower, upper, v_max, a_max, wheels, noise, truth)
 
 
 def _find(name: str | Path) -> Path:
