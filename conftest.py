@@ -18,7 +18,6 @@ ROOT = Path(__file__).parent
 MARKERS = {
     "test/nodes/test_driver_choice.py": "pure",
     "test/nodes/test_identification_arm.py": "pure",
-    "test/nodes/test_kortex_parameters.py": "pure",
     "test/nodes/test_monitor_plans.py": "pure",
     "test/nodes/test_node_parameters.py": "pure",
     "test/nodes/test_nodes_page.py": "pure",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
-from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
@@ -13,7 +12,7 @@ from rclpy.qos import QoSProfile
 
 from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY
 from sysid_ros.ros import qos
-from sysid_ros.ros.parameters import NodeParameters, allowed_values
+from sysid_ros.ros.parameters import NodeParameters, declared
 
 _CALLS = {
     "create_publisher": "publishes",
@@ -121,14 +120,14 @@ def _arguments() -> str:
 
 def _parameters(kind: type[NodeParameters]) -> str:
     rows = ["| parameter | default | unit | description | allowed | |", "|---|---|---|---|---|---|"]
-    for one in fields(kind):
+    for one in declared(kind).values():
         default = ", ".join(map(str, one.default)) if isinstance(one.default, tuple) else one.default
         default = str(default).lower() if isinstance(one.default, bool) else default
         shown = f"`{default}`" if default != "" else ""
-        allowed = allowed_values(kind, one).replace(_NUMBER, "").replace("|", "\\|")
-        start = "start" if one.metadata["read_only"] else ""
-        unit = one.metadata["unit"]
-        rows.append(f"| `{one.name}` | {shown} | {unit} | {one.metadata['description']} | {allowed} | {start} |")
+        allowed = one.allowed.replace(_NUMBER, "").replace("|", "\\|")
+        start = "start" if one.read_only else ""
+        info = one.setting
+        rows.append(f"| `{one.name}` | {shown} | {info.unit} | {info.description} | {allowed} | {start} |")
     return "\n".join(rows) + "\n"
 
 

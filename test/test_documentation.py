@@ -3,8 +3,6 @@
 import ast
 import importlib.util
 import re
-from collections import Counter
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from sysid_ros.cli.identify import build_parser
 from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY
+from sysid_ros.ros.parameters import declared
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,32 +31,21 @@ def test_page_of_nodes_is_up_to_date(make_nodes):
 def test_every_parameter_has_unit_and_description(make_nodes):
     for process in (*IDENTIFY, *EMULATED):
         kind = make_nodes.parameters_of(importlib.import_module(process.module))
-        listed = fields(kind)
+        listed = declared(kind).values()
         assert listed
         for one in listed:
             where = f"{process.executable}: {one.name}"
-            assert len(one.metadata["description"]) > 5, where
+            assert len(one.setting.description) > 5, where
             if isinstance(one.default, (int, float)) and not isinstance(one.default, bool):
-                assert one.metadata["unit"], f"{where} has no unit ('-' for a pure number)"
-                limits = (one.metadata["lower"], one.metadata["upper"])
-                assert limits != (None, None), f"{where} has no range"
-
-
-def test_every_parameter_is_used(make_nodes):
-    """A parameter that nobody reads changes nothing."""
-    texts = [path.read_text() for path in (ROOT / "sysid_ros").rglob("*.py")]
-    words = Counter(word for text in texts for word in re.findall(r"\w+", text))
-    for process in (*IDENTIFY, *EMULATED):
-        kind = make_nodes.parameters_of(importlib.import_module(process.module))
-        for one in fields(kind):
-            assert words[one.name] >= 2, f"{process.executable}: {one.name} is declared and never used"
+                assert one.setting.unit, f"{where} has no unit ('-' for a pure number)"
+                assert one.setting.allowed, f"{where} has no range"
 
 
 def test_nodes_take_the_arguments_the_table_gives_them(make_nodes):
     names = {argument.name for argument in ARGUMENTS}
     for process in (*IDENTIFY, *EMULATED):
         kind = make_nodes.parameters_of(importlib.import_module(process.module))
-        parameters = {one.name for one in fields(kind)} | {"use_sim_time"}
+        parameters = {*declared(kind)} | {"use_sim_time"}
         for name in process.arguments:
             assert name in names
             assert name in parameters, f"{process.executable} has no parameter {name}"

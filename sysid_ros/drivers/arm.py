@@ -18,7 +18,8 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import JointNotFound, SysidError
+from sysid_ros.core.common.settings import Settings, setting
 
 Array = NDArray[np.float64]
 
@@ -202,34 +203,23 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class InjectedFaults:
-    """Everything that is made to go wrong; the default is nothing.
+class InjectedFaults(Settings):
+    """Everything that is made to go wrong; the default is nothing."""
 
-    Attributes:
-        drop_cycles: Next cycles without a fresh state.
-        drop_probability: Probability that a cycle has no fresh state [-], 0 to 1.
-        stuck_encoders: Names of joints whose position freezes; their velocity, derived from it, reads zero.
-        nan_torques: Names of joints whose effort is not a number.
-        nan_positions: Names of joints whose position is not a number.
-        command_delay: Cycles by which commands come late, 0 to 1000.
-        power_loss: Whether the power fails: brakes engage, the arm is lost until it is connected again.
-    """
-
-    drop_cycles: int = 0
-    drop_probability: float = 0.0
-    stuck_encoders: tuple[str, ...] = ()
-    nan_torques: tuple[str, ...] = ()
-    nan_positions: tuple[str, ...] = ()
-    command_delay: int = 0
-    power_loss: bool = False
-
-    def __post_init__(self) -> None:
-        if self.drop_cycles < 0:
-            raise ParameterOutOfRange("drop_cycles", self.drop_cycles, "0 or more")
-        if not 0.0 <= self.drop_probability <= 1.0:
-            raise ParameterOutOfRange("drop_probability", self.drop_probability, "0 to 1")
-        if not 0 <= self.command_delay <= 1000:
-            raise ParameterOutOfRange("command_delay [cycles]", self.command_delay, "0 to 1000")
+    drop_cycles: int = setting(0, "-", lower=0, upper=10**6)
+    """Next cycles without a fresh state; 0 before it is repeated."""
+    drop_probability: float = setting(0.0, "-", lower=0.0, upper=1.0)
+    """Probability that a cycle has no fresh state."""
+    stuck_encoders: tuple[str, ...] = setting(())
+    """Joints whose position freezes; their velocity, derived from it, reads zero."""
+    nan_torques: tuple[str, ...] = setting(())
+    """Joints whose effort is not a number."""
+    nan_positions: tuple[str, ...] = setting((), library_only=True)
+    """Joints whose position is not a number."""
+    command_delay: int = setting(0, "cycles", lower=0, upper=1000)
+    """How late commands come."""
+    power_loss: bool = setting(False)
+    """Power fails: brakes engage, the arm is lost until it is connected again."""
 
     def require_joints(self, joint_names: Sequence[str]) -> None:
         """Checks the joint names.

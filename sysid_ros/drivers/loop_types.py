@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from sysid_ros.core.common.errors import SysidError, require_ranges
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.drivers.arm import Array
 
 
@@ -158,63 +159,39 @@ class LoopStatus:
         return self.code is not LoopCode.OK
 
 
-_RANGES = {
-    "heartbeat_timeout": (0.01, 10.0),
-    "brake_time": (0.05, 5.0),
-    "blend_time": (0.02, 2.0),
-    "start_tolerance": (0.0, 0.1),
-    "invalid_cycles_to_brake": (1, 1000),
-    "invalid_cycles_to_fault": (1, 1000),
-    "following_error": (0.001, 1.0),
-    "overspeed_factor": (1.0, 5.0),
-    "stuck_displacement": (1e-4, 0.1),
-    "torque_mismatch_time": (0.0, 10.0),
-    "fault_damping_time": (0.0, 5.0),
-    "fault_blind_time": (0.0, 1.0),
-    "fault_damping": (0.0, 100.0),
-    "late_limit": (0.001, 10.0),
-}
-
-
 @dataclass(frozen=True)
-class LoopSettings:
-    """How the loop guards the arm.
+class LoopSettings(Settings):
+    """How the loop guards the arm."""
 
-    Attributes:
-        heartbeat_timeout: Longest silence of the commanding side while the arm moves [s].
-        brake_time: Time to rest of a brake where the certificate names none [s].
-        blend_time: Time over which torque is blended in at the start and after a change of the payload that the
-            controller takes for true, and a start position that differs from the reference is reached [s].
-        start_tolerance: Largest difference between the reference and the start of a trajectory [rad].
-        invalid_cycles_to_brake: Consecutive cycles without a usable measurement after which the arm brakes.
-        invalid_cycles_to_fault: ... after which the loop gives the arm up.
-        following_error: Tracking error at which the loop gives the arm up [rad].
-        overspeed_factor: Speed over its limit at which the loop gives the arm up [-].
-        stuck_displacement: Motion of the reference during which an encoder may repeat one value [rad]; the
-            tracking bound where that is less, and a few encoder steps where the joint surely follows.
-        torque_mismatch_time: How long measured and commanded torque may differ by more than the sensor's error, where
-            both are of the motor [s]; 0 does not compare them.
-        fault_damping: Velocity gain while the arm is given up, in fractions of torque limit over speed limit [-].
-        fault_damping_time: How long the arm is damped at most before it is handed to its own controller or brakes [s].
-        fault_blind_time: The same where the measurements cannot be used [s].
-        late_limit: Lateness of a cycle in real time at which the arm brakes [s]; a simulated arm waits meanwhile, for
-            hardware choose a few periods.
-    """
-
-    heartbeat_timeout: float = 0.2
-    brake_time: float = 0.3
-    blend_time: float = 0.2
-    start_tolerance: float = 0.002
-    invalid_cycles_to_brake: int = 3
-    invalid_cycles_to_fault: int = 10
-    following_error: float = 0.1
-    overspeed_factor: float = 1.5
-    stuck_displacement: float = 0.01
-    torque_mismatch_time: float = 0.05
-    fault_damping: float = 0.5
-    fault_damping_time: float = 0.3
-    fault_blind_time: float = 0.03
-    late_limit: float = 0.1
-
-    def __post_init__(self) -> None:
-        require_ranges(self, _RANGES)
+    heartbeat_timeout: float = setting(0.2, "s", lower=0.02, upper=10.0)
+    """Silence of the commanding side after which a moving arm brakes."""
+    brake_time: float = setting(0.3, "s", lower=0.05, upper=5.0)
+    """Time to rest of a brake where the certificate names none."""
+    blend_time: float = setting(0.2, "s", lower=0.02, upper=2.0, library_only=True)
+    """Time over which torque is blended in at the start and after a change of the controller's nominal payload, and a
+    start position that differs from the reference is reached."""
+    start_tolerance: float = setting(0.002, "rad", lower=1e-6, upper=0.1)
+    """Largest difference between the reference and the start of a trajectory; for a proven one 1e-6 at most."""
+    invalid_cycles_to_brake: int = setting(3, "-", lower=1, upper=1000, library_only=True)
+    """Consecutive cycles without a usable measurement after which the arm brakes."""
+    invalid_cycles_to_fault: int = setting(10, "-", lower=1, upper=1000, library_only=True)
+    """Consecutive cycles without a usable measurement after which the loop gives the arm up."""
+    following_error: float = setting(0.1, "rad", lower=0.001, upper=1.0)
+    """Tracking error at which the loop gives the arm up."""
+    overspeed_factor: float = setting(1.5, "-", lower=1.0, upper=5.0, library_only=True)
+    """Speed over its limit at which the loop gives the arm up."""
+    stuck_displacement: float = setting(0.01, "rad", lower=1e-4, upper=0.1, library_only=True)
+    """Motion of the reference during which an encoder may repeat one value; the tracking bound where that is less, and
+    a few encoder steps where the joint surely follows."""
+    torque_mismatch_time: float = setting(0.05, "s", lower=0.0, upper=10.0, library_only=True)
+    """How long measured and commanded torque may differ by more than the sensor's error, where both are of the motor;
+    0 does not compare them."""
+    fault_damping: float = setting(0.5, "-", lower=0.0, upper=100.0, library_only=True)
+    """Velocity gain while the arm is given up, in fractions of torque limit over speed limit."""
+    fault_damping_time: float = setting(0.3, "s", lower=0.0, upper=5.0, library_only=True)
+    """How long the arm is damped at most before it is handed to its own controller or brakes."""
+    fault_blind_time: float = setting(0.03, "s", lower=0.0, upper=1.0, library_only=True)
+    """The same where the measurements cannot be used."""
+    late_limit: float = setting(0.1, "s", lower=0.001, upper=10.0)
+    """Lateness of a cycle in real time at which the arm brakes; a simulated arm waits meanwhile, for hardware choose a
+    few periods."""

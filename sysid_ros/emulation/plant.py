@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 import pinocchio as pin
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
@@ -25,25 +25,17 @@ _HOLD_RATE = 40.0
 
 
 @dataclass(frozen=True)
-class PlantSettings:
-    """How an arm is simulated.
+class PlantSettings(Settings, library_only=True):
+    """How an arm is simulated."""
 
-    Attributes:
-        noise: How the sensors use their allowed errors.
-        seed: Of their errors.
-        measured_sign: Sign of the torque that is reported, 1 or -1; -1 is the reaction, as KUKA and Kinova report it.
-        command_sign: Sign with which torques are applied, 1 or -1.
-    """
-
-    noise: Noise = Noise.UNIFORM
-    seed: int = 0
-    measured_sign: float = -1.0
-    command_sign: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("measured_sign", "command_sign"):
-            if getattr(self, name) not in (-1.0, 1.0):
-                raise ParameterOutOfRange(name, getattr(self, name), "-1 or 1")
+    noise: Noise = setting(Noise.UNIFORM)
+    """How the sensors use their allowed errors."""
+    seed: int = setting(0, "-", lower=0)
+    """Of their errors."""
+    measured_sign: float = setting(-1.0, "-", choices=(-1.0, 1.0))
+    """Sign of the torque that is reported; -1 is the reaction, as KUKA and Kinova report it."""
+    command_sign: float = setting(1.0, "-", choices=(-1.0, 1.0))
+    """Sign with which torques are applied."""
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,27 +20,19 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import DriverStatus, SampleBatch, SimulationTruth
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
-from sysid_ros.adapters.arm_driver.ros2_control import MONITOR_MODES, ROS2_CONTROL_MODES, Ros2ControlParameters
+from sysid_ros.adapters.arm_driver.connection import ConnectionParameters
 from sysid_ros.adapters.arm_driver.samples import PayloadEpochs, split_samples
 from sysid_ros.adapters.arm_driver.scene import SceneGuard
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.control import CONTROLLERS
-from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import InjectedFaults
-from sysid_ros.drivers.kinova_kortex.build import KortexSetup, build_kortex_loop
-from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
-from sysid_ros.drivers.kuka_fri.build import FriSetup, build_fri_loop
-from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import Continuation, LoopModel
-from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopSettings, LoopStatus
-from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
-from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopStatus
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
-from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED, MonitorLoop
+from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED
 from sysid_ros.drivers.samples import LoopSamples
-from sysid_ros.drivers.truth import TRUTHS, load_payload
-from sysid_ros.drivers.velocity_estimate import require_velocity_error
+from sysid_ros.drivers.truth import load_payload
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     certified_from_message,
@@ -54,159 +45,31 @@ from sysid_ros.ros.conversions import (
 )
 from sysid_ros.ros.diagnostics import Level, diagnostic_message
 from sysid_ros.ros.node import spin_main
-from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.parameters import ParameterServer, parameter, parameters_from
 
-_LOOP = LoopSettings()
-_MODES = ("mock", "emulated", "hardware", *ROS2_CONTROL_MODES)
 _COMMANDER_PERIOD = 0.02
-_KORTEX_ADDRESS = KortexSettings().robot_ip
 
 
 @dataclass(frozen=True)
-class ArmDriverParameters(Ros2ControlParameters):
+class ArmDriverParameters(ConnectionParameters):
     """Parameters of the node ``arm_driver``."""
 
-    autostart: bool = parameter(True, "", "Take the arm over as soon as the node runs", read_only=True)
-    mode: str = parameter(
-        "mock", "", "Which arm: mock: simulated; hardware: a real one over FRI or Kortex; ros2_control: any that takes "
-        "effort commands; monitor_only: any, nothing is commanded; emulated, emulated_...: the same, emulated",
-        choices=_MODES, read_only=True,
-    )  # fmt: skip
-    controller: str = parameter("robust", "", "Control law", choices=CONTROLLERS, read_only=True)
-    batch_rate: float = parameter(
-        50.0, "Hz", "How often a batch of samples is published", lower=5.0, upper=200.0, read_only=True
-    )
-    joint_state_rate: float = parameter(
-        50.0, "Hz", "How often joint_states is published; at most the rate of samples", lower=1.0, upper=1000.0,
-        read_only=True,
-    )  # fmt: skip
-    status_rate: float = parameter(
-        10.0, "Hz", "How often the status is published", lower=1.0, upper=50.0, read_only=True
-    )
-    commander_timeout: float = parameter(
-        0.5, "s", "Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat", lower=0.0, upper=10.0
-    )
-    heartbeat_timeout: float = parameter(
-        _LOOP.heartbeat_timeout, "s", "Silence of this node after which the loop brakes", lower=0.02, upper=10.0,
-        read_only=True,
-    )  # fmt: skip
-    brake_time: float = parameter(
-        _LOOP.brake_time, "s", "Time to rest of a brake where the certificate names none", lower=0.05, upper=5.0,
-        read_only=True,
-    )  # fmt: skip
-    start_tolerance: float = parameter(
-        _LOOP.start_tolerance, "rad", "Largest difference between the reference and the start of a trajectory; for a "
-        "proven one 1e-6 at most", lower=1e-6, upper=0.1, read_only=True,
-    )  # fmt: skip
-    following_error: float = parameter(
-        _LOOP.following_error, "rad", "Tracking error at which the loop gives the arm up", lower=0.001, upper=1.0,
-        read_only=True,
-    )  # fmt: skip
-    late_limit: float = parameter(
-        _LOOP.late_limit, "s", "Lateness of a cycle at which the arm brakes", lower=0.001, upper=10.0, read_only=True
-    )
-    accept_sampled: bool = parameter(
-        False, "", "Whether certificates that were only checked at samples will do; such a motion is not proven safe"
-    )
-    truth: str = parameter(
-        "random", "", "mock: how the arm's own parameters are chosen in their box", choices=TRUTHS, read_only=True
-    )
-    payload: str = parameter(
-        "none", "", "mock: payload of config/payloads.yaml the arm holds at the start, or none", read_only=True
-    )
-    noise: str = parameter(
-        "uniform", "", "mock: how the sensors use their allowed errors", choices=tuple(n.value for n in Noise),
-        read_only=True,
-    )  # fmt: skip
-    seed: int = parameter(0, "-", "mock: seed of truth and noise", lower=0, upper=2**31 - 1, read_only=True)
-    fault_drop_cycles: int = parameter(
-        0, "-", "mock: next cycles without a fresh state; 0 before it is repeated", lower=0, upper=100000
-    )
-    fault_drop_probability: float = parameter(
-        0.0, "-", "mock: probability that a cycle has no fresh state", lower=0.0, upper=1.0
-    )
-    fault_stuck_encoders: tuple[str, ...] = parameter((), "", "mock: joints whose position freezes")
-    fault_nan_torques: tuple[str, ...] = parameter((), "", "mock: joints whose effort is not a number")
-    fault_command_delay: int = parameter(0, "cycles", "mock: how late commands come", lower=0, upper=1000)
-    fault_power_loss: bool = parameter(False, "", "mock: power fails, brakes engage")
-
-    def loop_settings(self) -> LoopSettings:
-        """The settings of the loop that these parameters stand for."""
-        names = {one.name for one in fields(LoopSettings)}
-        return LoopSettings(**{one.name: getattr(self, one.name) for one in fields(self) if one.name in names})
-
-    @property
-    def is_mock(self) -> bool:
-        """Whether the arm is simulated in the loop itself, and its truth known."""
-        return self.mode == "mock"
-
-    @property
-    def is_simulated(self) -> bool:
-        """Whether the arm is simulated, here or behind an emulated controller."""
-        return self.is_mock or self.mode.startswith("emulated")
-
-    @property
-    def is_monitor(self) -> bool:
-        """Whether nothing is ever commanded."""
-        return self.mode in MONITOR_MODES
-
-    @property
-    def is_ros2_control(self) -> bool:
-        """Whether the arm is reached over topics, commanded or not."""
-        return self.mode in ROS2_CONTROL_MODES
-
-    def build(
-        self, robot: RobotModel, resolve: Callable[[str], str] = lambda name: f"/{name}"
-    ) -> Callable[[], ControlLoop | MonitorLoop]:
-        """What builds the loop of the arm in its own process.
-
-        Args:
-            robot: The arm.
-            resolve: Makes the full name of a relative topic.
-
-        Raises:
-            ParameterOutOfRange: There is no driver for this arm in this mode.
-        """
-        loop = self.loop_settings()
-        if self.is_ros2_control:
-            return self.build_ros2_control(robot, self.controller, loop, self.late_limit, resolve, self.is_monitor)
-        if self.is_mock:
-            setup = MockSetup(self.model, self.controller, self.truth, self.payload, self.noise, self.seed, loop)
-            return partial(build_mock_loop, setup)
-        if robot.protocol == KORTEX:
-            address = self.robot_ip or ("127.0.0.1" if self.mode == "emulated" else _KORTEX_ADDRESS)
-            kortex = self.kortex_settings(self.late_limit, address)
-            if kortex.velocity is VelocitySource.POSITIONS:
-                require_velocity_error(robot, kortex.period)
-            return partial(build_kortex_loop, KortexSetup(self.model, self.controller, kortex, loop))
-        if robot.protocol != FRI:
-            raise ParameterOutOfRange(
-                f"mode of {robot.name}",
-                self.mode,
-                "mock, ros2_control or monitor_only, as its settings name no protocol of its controller (fri for "
-                "KUKA LBR, kortex for Kinova Gen3)",
-            )
-        settings = self.fri_settings(self.late_limit)
-        if self.mode == "emulated" and not self.robot_ip:
-            settings = replace(settings, robot_ip="127.0.0.1")
-        fri = FriSetup(self.model, self.controller, settings, self.controller_load, loop)
-        require_velocity_error(robot, settings.period)
-        load_payload(robot, self.controller_load)
-        return partial(build_fri_loop, fri)
-
-    def faults(self) -> InjectedFaults:
-        """The faults to inject into the simulated arm."""
-        return InjectedFaults(
-            drop_cycles=self.fault_drop_cycles,
-            drop_probability=self.fault_drop_probability,
-            stuck_encoders=self.fault_stuck_encoders,
-            nan_torques=self.fault_nan_torques,
-            command_delay=self.fault_command_delay,
-            power_loss=self.fault_power_loss,
-        )
+    autostart: bool = parameter(True, read_only=True)
+    """Take the arm over as soon as the node runs."""
+    batch_rate: float = parameter(50.0, "Hz", lower=5.0, upper=200.0, read_only=True)
+    """How often a batch of samples is published."""
+    joint_state_rate: float = parameter(50.0, "Hz", lower=1.0, upper=1000.0, read_only=True)
+    """How often joint_states is published; at most the rate of samples."""
+    status_rate: float = parameter(10.0, "Hz", lower=1.0, upper=50.0, read_only=True)
+    """How often the status is published."""
+    commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0)
+    """Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat."""
+    accept_sampled: bool = parameter(False)
+    """Whether certificates that were only checked at samples will do; such a motion is not proven safe."""
+    faults: InjectedFaults = parameters_from(InjectedFaults, prefix="fault_", note="mock: ")
 
     def check(self) -> None:
-        """Refuses a heartbeat the timers of this node could not keep."""
+        """Refuse a heartbeat the timers of this node could not keep."""
         super().check()
         if self.commander_timeout and self.commander_timeout < 0.2:
             raise ParameterOutOfRange("parameter 'commander_timeout' [s]", self.commander_timeout, "0, or 0.2 to 10")
@@ -243,7 +106,7 @@ class ArmDriverNode(LifecycleNode):
         try:
             self._robot = values.load_robot(self.get_logger())
             load_payload(self._robot, values.payload)
-            values.faults().require_joints(self._robot.joint_names)
+            values.faults.require_joints(self._robot.joint_names)
             self._loop = LoopProcess(values.build(self._robot, self.resolve_topic_name), self._robot.n)
             self._scene = SceneGuard(self._robot.n)
         except SysidError as error:
@@ -629,7 +492,7 @@ class ArmDriverNode(LifecycleNode):
         return SetParametersResult(successful=True)
 
     def _change_faults(self, values: ArmDriverParameters) -> None:
-        faults = values.faults()
+        faults = values.faults
         if not values.is_mock or faults == self._faults or self._loop is None or not self._loop.is_alive:
             return
         is_repeated = faults.drop_cycles == self._faults.drop_cycles

@@ -13,18 +13,16 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import KORTEX
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
-from sysid_ros.drivers.kuka_fri.messages import FriVersion
-from sysid_ros.drivers.kuka_fri.settings import PORTS
+from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.truth import TRUTHS, load_payload
 from sysid_ros.emulation.program import HAND_BACK_SECONDS
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import truth_to_message
 from sysid_ros.ros.node import spin_main
-from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.parameters import ParameterServer, parameter, parameter_like
 from sysid_ros.ros.robot import RobotParameters
 
-_KORTEX = KortexSettings()
 _WATCH_SECONDS = 0.2
 _END_SECONDS = HAND_BACK_SECONDS + 1.0
 
@@ -45,62 +43,49 @@ class EmulatorEnded(SysidError):
 class ArmEmulatorParameters(RobotParameters):
     """Parameters of the node ``arm_emulator``."""
 
-    fri_version: str = parameter(
-        "1.15", "", "LBR: version of FRI", choices=tuple(v.value for v in FriVersion), read_only=True
-    )
-    port_id: int = parameter(
-        PORTS[0], "-", "LBR: UDP port of the driver on this computer", lower=1024, upper=65535, read_only=True
-    )
-    send_period: float = parameter(
-        0.001, "s", "LBR: time between messages, in steps of 0.001", lower=0.001, upper=0.01, read_only=True
-    )
-    payload: str = parameter(
-        "none", "", "What the arm holds: a name from config/payloads.yaml, a mass [kg], or none", read_only=True
-    )
-    controller_load: str = parameter("none", "", "Load configured on the controller, in the same words", read_only=True)
-    truth: str = parameter(
-        "random", "", "How the arm's own parameters are chosen in their box", choices=TRUTHS, read_only=True
-    )
-    noise: str = parameter(
-        "uniform", "", "How the sensors use their allowed errors", choices=tuple(n.value for n in Noise), read_only=True
-    )
-    seed: int = parameter(0, "-", "Seed of truth and noise", lower=0, upper=2**31 - 1, read_only=True)
-    friction_compensation: float = parameter(
-        0.0, "-", "LBR: share of friction the controller compensates", lower=0.0, upper=1.0, read_only=True
-    )
-    port: int = parameter(_KORTEX.port, "-", "Kinova: TCP port of the base", lower=1, upper=65535, read_only=True)
-    port_realtime: int = parameter(
-        _KORTEX.port_realtime, "-", "Kinova: UDP port of the base", lower=1, upper=65535, read_only=True
-    )
-    username: str = parameter(_KORTEX.username, "", "Kinova: user of the base", read_only=True)
-    password: str = parameter(_KORTEX.password, "", "Kinova: its password", read_only=True)
     mode: str = parameter(
-        "emulated", "", "Which controller: emulated: the vendor's; emulated_ros2_control, emulated_monitor_only: those "
-        "of an arm under ros2_control, in the second case with a motion of its own",
-        choices=("emulated", "emulated_ros2_control", "emulated_monitor_only"), read_only=True,
-    )  # fmt: skip
-    update_rate: float = parameter(
-        1000.0, "Hz", "ros2_control: rate of states and commands; 1000 over a whole number", lower=50.0, upper=1000.0,
-        read_only=True,
-    )  # fmt: skip
-    torque_command: str = parameter(
-        "full", "", "ros2_control: what the arm adds to effort commands, as in arm_driver",
-        choices=("full", "overlay_gravity", "overlay"), read_only=True,
-    )  # fmt: skip
-    state_joints: tuple[str, ...] = parameter(
-        (), "", "ros2_control: joints in the order of joint_states, others among them; empty for the model's",
-        read_only=True,
-    )  # fmt: skip
-    command_joints: tuple[str, ...] = parameter(
-        (), "", "ros2_control: joints in the order of the commands; empty for the model's", read_only=True
+        "emulated", choices=("emulated", "emulated_ros2_control", "emulated_monitor_only"), read_only=True
     )
-    real_time_factor: float = parameter(
-        1.0, "-", "LBR, ros2_control: how fast emulated time passes; below 1 where processors are few", lower=0.01,
-        upper=1.0, read_only=True,
-    )  # fmt: skip
-    patience: float = parameter(
-        0.0, "s", "How long emulated time waits for a slow driver", lower=0.0, upper=10.0, read_only=True
-    )
+    """Which controller: emulated: the vendor's; emulated_ros2_control, emulated_monitor_only: those of an arm under
+    ros2_control, in the second case with a motion of its own."""
+    payload: str = parameter("none", read_only=True)
+    """What the arm holds: a name from config/payloads.yaml, a mass [kg], or none."""
+    controller_load: str = parameter("none", read_only=True)
+    """Load configured on the controller, in the same words."""
+    truth: str = parameter("random", choices=TRUTHS, read_only=True)
+    """How the arm's own parameters are chosen in their box."""
+    noise: str = parameter("uniform", choices=tuple(one.value for one in Noise), read_only=True)
+    """How the sensors use their allowed errors."""
+    seed: int = parameter(0, "-", lower=0, upper=2**31 - 1, read_only=True)
+    """Seed of truth and noise."""
+    patience: float = parameter(0.0, "s", lower=0.0, upper=10.0, read_only=True)
+    """How long emulated time waits for a slow driver."""
+    real_time_factor: float = parameter(1.0, "-", lower=0.01, upper=1.0, read_only=True)
+    """LBR, ros2_control: how fast emulated time passes; below 1 where processors are few."""
+    fri_version: str = parameter_like(FriSettings, "version", read_only=True)
+    """LBR: version of FRI."""
+    port_id: int = parameter_like(FriSettings, "port", read_only=True)
+    """LBR: UDP port of the driver on this computer."""
+    send_period: float = parameter_like(FriSettings, "period", read_only=True)
+    """LBR: time between messages, in steps of 0.001."""
+    friction_compensation: float = parameter(0.0, "-", lower=0.0, upper=1.0, read_only=True)
+    """LBR: share of friction the controller compensates."""
+    port: int = parameter_like(KortexSettings, "port", read_only=True)
+    """Kinova: TCP port of the base."""
+    port_realtime: int = parameter_like(KortexSettings, "port_realtime", read_only=True)
+    """Kinova: UDP port of the base."""
+    username: str = parameter_like(KortexSettings, "username", read_only=True)
+    """Kinova: user of the base."""
+    password: str = parameter_like(KortexSettings, "password", read_only=True)
+    """Kinova: password of that user."""
+    update_rate: float = parameter(1000.0, "Hz", lower=50.0, upper=1000.0, read_only=True)
+    """ros2_control: rate of states and commands; 1000 over a whole number."""
+    torque_command: str = parameter("full", choices=("full", "overlay_gravity", "overlay"), read_only=True)
+    """ros2_control: what the arm adds to effort commands, as in arm_driver."""
+    state_joints: tuple[str, ...] = parameter((), read_only=True)
+    """ros2_control: joints in the order of joint_states, others among them; empty for the model's."""
+    command_joints: tuple[str, ...] = parameter((), read_only=True)
+    """ros2_control: joints in the order of the commands; empty for the model's."""
 
     def command(self, namespace: str = "") -> list[str]:
         """The command that starts the emulated controller.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rclpy.node import Node
@@ -15,68 +15,23 @@ from sysid_ros.core.collision.clearance import build_collision_model
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import ExcitationPlan, plan_excitation
-from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
+from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.tracking_bound import allocate_tracking_errors
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
-from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.parameters import ParameterServer, parameters_from
 from sysid_ros.ros.robot import SceneParameters
 
-_DEFAULTS = ExcitationSettings()
 CLOSE_TIMEOUT = 2.0
 """How long the end of the node waits for a running search [s]."""
 
 
 @dataclass(frozen=True)
 class ExcitationPlannerParameters(SceneParameters):
-    """Parameters of the node ``excitation_planner``; they are those of ``ExcitationSettings``."""
+    """Parameters of the node ``excitation_planner``; a request that leaves a field 0 gets the value given here."""
 
-    duration: float = parameter(_DEFAULTS.duration, "s", "Duration where a request names none", lower=0.5, upper=60.0)
-    harmonics: int = parameter(_DEFAULTS.harmonics, "-", "Number of harmonics", lower=2, upper=20)
-    amplitude: float = parameter(
-        _DEFAULTS.amplitude, "rad", "Largest distance of a joint from the start position", lower=0.01, upper=3.14
-    )
-    velocity_fraction: float = parameter(
-        _DEFAULTS.velocity_fraction, "-", "Part of the velocity limits that may be used", lower=0.01, upper=1.0
-    )
-    acceleration_fraction: float = parameter(
-        _DEFAULTS.acceleration_fraction, "-", "Part of the acceleration limits that may be used", lower=0.01, upper=1.0
-    )
-    torque_fraction: float = parameter(
-        _DEFAULTS.torque_fraction, "-", "Part of the torque limits the worst model may need", lower=0.01, upper=1.0
-    )
-    clearance: float = parameter(
-        _DEFAULTS.clearance, "m", "Distance kept between collision spheres and to obstacles", lower=0.0, upper=1.0
-    )
-    brake_time: float = parameter(
-        _DEFAULTS.brake_time, "s", "Time to rest of the stops along the path", lower=0.05, upper=10.0
-    )
-    window: float = parameter(
-        _DEFAULTS.window, "s", "Length of the estimator's momentum windows", lower=0.005, upper=5.0
-    )
-    samples_per_period: int = parameter(
-        _DEFAULTS.samples_per_period, "-", "Samples per period of the highest harmonic at which limits are imposed",
-        lower=4, upper=100,
-    )  # fmt: skip
-    criterion: str = parameter(_DEFAULTS.criterion, "", "What is optimised", choices=CRITERIA)
-    starts: int = parameter(_DEFAULTS.starts, "-", "Largest number of random starts", lower=1, upper=1000)
-    max_iterations: int = parameter(
-        _DEFAULTS.max_iterations, "-", "Iterations of the solver per start", lower=1, upper=10000
-    )
-    time_budget: float = parameter(
-        _DEFAULTS.time_budget, "s", "Time after which no further start begins", lower=0.05, upper=3600.0
-    )
-
-    def settings(self) -> ExcitationSettings:
-        """The settings of the planner that these parameters stand for."""
-        names = {one.name for one in fields(ExcitationSettings)}
-        return ExcitationSettings(**{one.name: getattr(self, one.name) for one in fields(self) if one.name in names})
-
-    def check(self) -> None:
-        """Refuses what the planner itself refuses."""
-        super().check()
-        self.settings()
+    planner: ExcitationSettings = parameters_from(ExcitationSettings)
 
 
 class ExcitationPlannerNode(Node):
@@ -129,7 +84,9 @@ class ExcitationPlannerNode(Node):
         q_start = joint_vector_from_message(
             "PlanExcitation", "start_position", request.joint_names, request.start_position, robot.joint_names
         )
-        settings = replace(values.settings(), seed=int(request.seed), criterion=request.criterion or values.criterion)
+        settings = replace(values.planner, seed=int(request.seed))
+        if request.criterion:
+            settings = replace(settings, criterion=request.criterion)
         if request.duration != 0.0:
             settings = settings.with_duration(request.duration)
         if request.limit_share != 0.0:

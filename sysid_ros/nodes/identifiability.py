@@ -48,16 +48,13 @@ CLOSE_TIMEOUT = 2.0
 class IdentifiabilityParameters(RobotParameters):
     """Parameters of the node ``identifiability``."""
 
-    model: str = parameter(
-        "kinova_gen3_2f85", "",
-        "Robot: a name from config/ or the path of a robot YAML file; empty: whatever robot_description holds, without "
-        "data", read_only=True,
-    )  # fmt: skip
-    data_interval: float = parameter(
-        5.0, "s", "How often the report on data is renewed while data arrive and somebody listens", lower=0.5,
-        upper=3600.0,
-    )  # fmt: skip
-    advice: bool = parameter(True, "", "Whether the report on data names a motion that would tell what they do not")
+    model: str = parameter("kinova_gen3_2f85", read_only=True)
+    """Robot: a name from config/ or the path of a robot YAML file; empty: whatever robot_description holds, without
+    data."""
+    data_interval: float = parameter(5.0, "s", lower=0.5, upper=3600.0)
+    """How often the report on data is renewed while data arrive and somebody listens."""
+    advice: bool = parameter(True)
+    """Whether the report on data names a motion that would tell what they do not."""
 
 
 class IdentifiabilityNode(Node):

@@ -21,15 +21,14 @@ from sysid_ros.adapters.identification.goal import GoalRun
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.identification.move import MoveRun
 from sysid_ros.adapters.identification.session import GoalOptions, Suite, SuiteClients
-from sysid_ros.core.procedure import STRATEGIES, IdentificationSettings, PayloadModel, Phase, Progress
+from sysid_ros.core.procedure import IdentificationSettings, PayloadModel, Phase, Progress
 from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
-from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.parameters import ParameterServer, parameter, parameters_from
 from sysid_ros.ros.robot import RobotParameters
 
 R = TypeVar("R", Identify.Result, MoveTo.Result)
 
-_DEFAULTS = IdentificationSettings()
 HEARTBEAT_PERIOD = 0.1
 """Time between two signs of life to the driver while a goal runs [s]."""
 CLOSE_TIMEOUT = 10.0
@@ -42,76 +41,28 @@ ANSWER_TIME = 0.2
 class IdentificationParameters(RobotParameters):
     """Parameters of the node ``identification``; a goal that leaves a field 0 gets the value given here."""
 
-    strategy: str = parameter(
-        _DEFAULTS.strategy, "",
-        "receding: plans of the safe planner that take over from each other in motion; "
-        "periodic: trajectories of the excitation planner that end at rest, which are certified only where the "
-        "payload is known to about a tenth already; observe: none, somebody else moves the arm",
-        choices=STRATEGIES,
-    )  # fmt: skip
-    trajectories: int = parameter(
-        _DEFAULTS.trajectories, "-", "Largest number of exciting plans; 0: as many as the time allows", lower=0,
-        upper=100,
-    )  # fmt: skip
-    trajectory_duration: float = parameter(
-        _DEFAULTS.trajectory_duration, "s", "periodic: duration of one exciting trajectory", lower=1.0, upper=30.0
-    )
-    max_motion_time: float = parameter(
-        _DEFAULTS.max_motion_time, "s", "Largest total time of motion of one goal", lower=1.0, upper=600.0
-    )
-    target_mass_width: float = parameter(
-        _DEFAULTS.target_mass_width, "kg", "Stop as soon as the mass interval is this narrow; 0 never stops early",
-        lower=0.0, upper=1000.0,
-    )  # fmt: skip
-    shrink_threshold: float = parameter(
-        _DEFAULTS.shrink_threshold, "-", "Stop when a trajectory has shrunk no interval by more than this fraction",
-        lower=0.0, upper=0.99,
-    )  # fmt: skip
-    weighing_time: float = parameter(
-        _DEFAULTS.weighing_time, "s", "Time at rest before the first motion, to narrow the box by gravity alone",
-        lower=0.0, upper=60.0,
-    )  # fmt: skip
-    settle_time: float = parameter(
-        _DEFAULTS.settle_time, "s", "Time at rest after a motion that still counts as data", lower=0.0, upper=10.0
-    )
-    service_timeout: float = parameter(
-        10.0, "s", "How long another node may take to answer, planning excluded", lower=0.1, upper=600.0
-    )
-    planning_timeout: float = parameter(
-        60.0, "s", "How long the search for an exciting trajectory may take", lower=0.1, upper=3600.0
-    )
-    apply_estimate: bool = parameter(
-        True, "", "Give the identified payload to the controller at the end of a successful goal"
-    )
-    results_directory: str = parameter(
-        "", "", "Where a goal that names no folder makes one, named after the time; empty: no files"
-    )
-    return_to_start: bool = parameter(
-        True, "", "Move back to where the arm was, by certified plans with the payload as identified, after a success"
-    )
-    move_tolerance: float = parameter(
-        0.01, "rad", "~/move_to: largest distance of a joint from its goal at the end", lower=1e-4, upper=1.0
-    )
-    move_time: float = parameter(60.0, "s", "~/move_to: longest motion", lower=1.0, upper=3600.0)
-    record: bool = parameter(True, "", "Write recording.mcap with the other files")
-
-    def settings(self) -> IdentificationSettings:
-        """The settings of the procedure that these parameters stand for."""
-        return IdentificationSettings(
-            strategy=self.strategy,
-            trajectories=self.trajectories,
-            max_motion_time=self.max_motion_time,
-            trajectory_duration=self.trajectory_duration,
-            target_mass_width=self.target_mass_width,
-            shrink_threshold=self.shrink_threshold,
-            weighing_time=self.weighing_time,
-            settle_time=self.settle_time,
-        )
+    procedure: IdentificationSettings = parameters_from(IdentificationSettings)
+    service_timeout: float = parameter(10.0, "s", lower=0.1, upper=600.0)
+    """How long another node may take to answer, planning excluded."""
+    planning_timeout: float = parameter(60.0, "s", lower=0.1, upper=3600.0)
+    """How long the search for an exciting trajectory may take."""
+    apply_estimate: bool = parameter(True)
+    """Give the identified payload to the controller at the end of a successful goal."""
+    results_directory: str = parameter("")
+    """Where a goal that names no folder makes one, named after the time; empty: no files."""
+    return_to_start: bool = parameter(True)
+    """Move back to where the arm was, by certified plans with the payload as identified, after a success."""
+    move_tolerance: float = parameter(0.01, "rad", lower=1e-4, upper=1.0)
+    """~/move_to: largest distance of a joint from its goal at the end."""
+    move_time: float = parameter(60.0, "s", lower=1.0, upper=3600.0)
+    """~/move_to: longest motion."""
+    record: bool = parameter(True)
+    """Write recording.mcap with the other files."""
 
     def options(self) -> GoalOptions:
         """Return what these parameters say about goals."""
         return GoalOptions(
-            settings=self.settings(),
+            settings=self.procedure,
             service_timeout=self.service_timeout,
             planning_timeout=self.planning_timeout,
             apply_estimate=self.apply_estimate,
@@ -121,11 +72,6 @@ class IdentificationParameters(RobotParameters):
             move_time=self.move_time,
             record=self.record,
         )
-
-    def check(self) -> None:
-        """Refuse what the procedure itself refuses."""
-        super().check()
-        self.settings()
 
 
 class IdentificationNode(Node):

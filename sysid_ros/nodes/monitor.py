@@ -46,12 +46,14 @@ STATUS_SILENCE = 3.0
 class MonitorParameters(RobotParameters):
     """Parameters of the node ``monitor``."""
 
-    rate: float = parameter(10.0, "Hz", "How often the arm is drawn, and others if they changed", lower=0.5, upper=60.0)
-    show_spheres: bool = parameter(True, "", "Draw the collision spheres of the arm and of what it carries")
-    path_points: int = parameter(100, "-", "Points on the drawn paths of the tool", lower=10, upper=2000)
-    swept_postures: int = parameter(
-        12, "-", "Postures of a plan at which its spheres are drawn; 0 leaves them out", lower=0, upper=100
-    )
+    rate: float = parameter(10.0, "Hz", lower=0.5, upper=60.0)
+    """How often the arm is drawn, and others if they changed."""
+    show_spheres: bool = parameter(True)
+    """Draw the collision spheres of the arm and of what it carries."""
+    path_points: int = parameter(100, "-", lower=10, upper=2000)
+    """Points on the drawn paths of the tool."""
+    swept_postures: int = parameter(12, "-", lower=0, upper=100)
+    """Postures of a plan at which its spheres are drawn; 0 leaves them out."""
 
 
 class MonitorNode(Node):

@@ -49,7 +49,7 @@ from sysid_ros.emulation.ros2_control.hardware import EmulatedHardware, Hardware
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import stamp_to_message
 from sysid_ros.ros.inbox import Inbox
-from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter
+from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter, parameters_from
 
 _SERVE_SECONDS = 0.02
 """How often the parameter services of both nodes are served [s]: an executor costs a third of a period at 1 kHz."""
@@ -61,26 +61,9 @@ _REST_SECONDS = 2.0
 class BroadcasterParameters(NodeParameters):
     """Faults of the emulated states, to be set while it runs."""
 
-    fault_silent: bool = parameter(False, "", "Publish nothing")
-    fault_not_measured: tuple[str, ...] = parameter((), "", "Fields that are NaN", choices=("", *FIELDS))
-    fault_left_out: tuple[str, ...] = parameter((), "", "Fields that are left empty", choices=("", *FIELDS))
-    fault_nan_efforts: tuple[str, ...] = parameter((), "", "Joints whose effort is NaN")
-    fault_renamed: tuple[str, ...] = parameter((), "", "Joints that get another name")
-    fault_repeats: bool = parameter(False, "", "Publish every message twice")
-    fault_drop_every: int = parameter(0, "-", "Leave out every how manieth message; 0 none", lower=0, upper=1000)
-    fault_controller_dead: bool = parameter(False, "", "The effort controller takes no commands any more")
-
-    def faults(self) -> BroadcastFaults:
-        """The faults of the broadcaster."""
-        return BroadcastFaults(
-            is_silent=self.fault_silent,
-            not_measured=self.fault_not_measured,
-            left_out=self.fault_left_out,
-            nan_efforts=self.fault_nan_efforts,
-            renamed=self.fault_renamed,
-            repeats=self.fault_repeats,
-            drop_every=self.fault_drop_every,
-        )
+    faults: BroadcastFaults = parameters_from(BroadcastFaults, prefix="fault_", rename={"is_silent": "fault_silent"})
+    fault_controller_dead: bool = parameter(False)
+    """The effort controller takes no commands any more."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +191,7 @@ class Ros2ControlEmulator:
             self._served_at = time.monotonic()
 
     def _change_faults(self, values: BroadcasterParameters) -> None:
-        self._broadcaster.faults = values.faults()
+        self._broadcaster.faults = values.faults
         self._controller.is_dead = values.fault_controller_dead
 
 

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, PayloadKnowledge, PlannedPart
-from sysid_ros.core.planning.settings import COSTS, RecedingSettings
+from sysid_ros.core.planning.settings import RecedingSettings
 from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.drivers.scene_guard import SCENE_PERIOD
 from sysid_ros.nodes.safe_planner_scene import SceneBook, load_scene
@@ -45,11 +45,9 @@ from sysid_ros.ros.conversions import (
 )
 from sysid_ros.ros.conversions.obstacles import key_of
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
-from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.parameters import ParameterServer, parameter, parameters_from
 from sysid_ros.ros.robot import SceneParameters
 
-_PLANNER = RecedingSettings()
-_VERIFIER = VerifierSettings()
 CLOSE_TIMEOUT = 2.0
 """How long the end of the node waits for a running search [s]."""
 ANSWER_RESERVE = 0.1
@@ -69,54 +67,23 @@ NOT_CHECKED = ("what docs/theory/certificates.md names as assumptions",)
 class SafePlannerParameters(SceneParameters):
     """Parameters of the node ``safe_planner``."""
 
-    autostart: bool = parameter(True, "", "Certify as soon as the node runs", read_only=True)
-    scene: str = parameter(
-        "", "", "Obstacles: a name from config/scenes or the path of a YAML file; empty for none", read_only=True
-    )
-    clearance: float = parameter(
-        0.01, "m", "Distance to keep between spheres, to the ground and to obstacles; a scene may ask for more",
-        lower=0.0, upper=1.0, read_only=True,
-    )  # fmt: skip
-    obstacles_timeout: float = parameter(
-        0.0, "s", "Longest silence on the topic obstacles, from the start on; after it nothing is certified, and what "
-        "moves brakes. 0: it may be silent, and obstacles stay until they are deleted",
-        lower=0.0, upper=3600.0, read_only=True,
-    )  # fmt: skip
-    torque_fraction: float = parameter(
-        _VERIFIER.torque_fraction, "-", "Part of the torque limits that may be used", lower=0.01, upper=1.0,
+    autostart: bool = parameter(True, read_only=True)
+    """Certify as soon as the node runs."""
+    scene: str = parameter("", read_only=True)
+    """Obstacles: a name from config/scenes or the path of a YAML file; empty for none."""
+    clearance: float = parameter(0.01, "m", lower=0.0, upper=1.0, read_only=True)
+    """Distance to keep between spheres, to the ground and to obstacles; a scene may ask for more."""
+    obstacles_timeout: float = parameter(0.0, "s", lower=0.0, upper=3600.0, read_only=True)
+    """Longest silence on the topic obstacles, from the start on; after it nothing is certified, and what moves
+    brakes. 0: it may be silent, and obstacles stay until they are deleted."""
+    verifier: VerifierSettings = parameters_from(VerifierSettings, read_only=True)
+    planner: RecedingSettings = parameters_from(
+        RecedingSettings,
+        # Wide margins, so that a later plan with a less certain payload still finds room.
+        defaults={"position_margin": 0.05, "distance_margin": 0.03},
+        computed=("torque_fraction", "brake_time"),
         read_only=True,
-    )  # fmt: skip
-    brake_times: tuple[float, ...] = parameter(
-        _VERIFIER.brake_times, "s", "Times to rest that are tried for stops along the path, ascending", lower=0.1,
-        upper=10.0, read_only=True,
-    )  # fmt: skip
-    validity: float = parameter(
-        _VERIFIER.validity, "s", "How long a certificate is valid", lower=0.1, upper=86400.0, read_only=True
     )
-    duration: float = parameter(
-        _PLANNER.duration, "s", "Duration of a plan, its stop included", lower=0.2, upper=20.0, read_only=True
-    )
-    planning_time: float = parameter(
-        _PLANNER.planning_time, "s", "Time after which the next plan takes over; also the time to plan it in",
-        lower=0.05, upper=10.0, read_only=True,
-    )  # fmt: skip
-    k_range: float = parameter(
-        _PLANNER.k_range, "rad", "Largest distance a joint's end may be from that of its gentlest stop", lower=0.001,
-        upper=6.28, read_only=True,
-    )  # fmt: skip
-    position_margin: float = parameter(
-        0.05, "rad", "Distance plans keep from position limits besides the tracking error, so that a later plan with a "
-        "less certain payload still finds room", lower=0.0, upper=0.5, read_only=True,
-    )  # fmt: skip
-    distance_margin: float = parameter(
-        0.03, "m", "Distance plans keep to everything besides clearance and tracking error, for the same reason",
-        lower=0.0, upper=0.5, read_only=True,
-    )  # fmt: skip
-    cost: str = parameter(_PLANNER.cost, "", "What exciting plans are chosen for", choices=COSTS, read_only=True)
-    window: float = parameter(
-        _PLANNER.window, "s", "Length of the estimator's momentum windows", lower=0.005, upper=5.0, read_only=True
-    )
-    seed: int = parameter(_PLANNER.seed, "-", "Seed of the random motions", lower=0, upper=2**32 - 1, read_only=True)
 
     def fixed_scene(self) -> Scene:
         """What is around the arm whatever the topic says; a scene that names a ground knows better than the parameter.
@@ -128,31 +95,22 @@ class SafePlannerParameters(SceneParameters):
         ground = self.ground if scene.ground_height is None else scene.ground_height
         return replace(scene, ground_height=ground, clearance=max(scene.clearance, self.clearance))
 
-    def planner_settings(self) -> RecedingSettings:
-        """The settings of the search that these parameters stand for."""
-        return _pick(RecedingSettings, self)
+    @property
+    def search(self) -> RecedingSettings:
+        """Settings of the search, which keeps a little more of the torque limits than the proof asks for.
 
-    def verifier_settings(self) -> VerifierSettings:
-        """The settings of the proof that these parameters stand for."""
-        return _pick(VerifierSettings, self)
+        Raises:
+            ParameterOutOfRange: Nothing is left.
+        """
+        fraction = self.planner.torque_fraction * self.verifier.torque_fraction
+        return replace(self.planner, torque_fraction=fraction, brake_time=self.verifier.brake_times[-1])
 
     def check(self) -> None:
-        """Refuses what planner and verifier themselves refuse."""
+        """Refuse what leaves the search no torque or no stop."""
         super().check()
-        self.planner_settings()
-        self.verifier_settings()
-
-
-def _pick(kind: Any, parameters: SafePlannerParameters) -> Any:
-    """Settings of a kind: where a parameter has the name of a field and the same meaning, its value."""
-    names = {one.name for one in fields(kind)} & {one.name for one in fields(parameters)}
-    if kind is RecedingSettings:
-        names -= {"torque_fraction"}  # the search keeps a little more than the proof asks for
-    values = {name: getattr(parameters, name) for name in names}
-    if kind is RecedingSettings:
-        values["torque_fraction"] = _PLANNER.torque_fraction * parameters.torque_fraction
-        values["brake_time"] = parameters.brake_times[-1]
-    return kind(**values)
+        if not self.verifier.brake_times:
+            raise ParameterOutOfRange("parameter 'brake_times' [s]", (), "at least one time")
+        _ = self.search
 
 
 def _mark_of(message: MarkerArray, info: dict[str, Any]) -> tuple:
@@ -251,7 +209,7 @@ class SafePlannerNode(LifecycleNode):
 
     def _new_planner(self, control: RobustSettings | None = None) -> CertifiedPlanner:
         values = self._config.values
-        return CertifiedPlanner(self._robot, values.planner_settings(), values.verifier_settings(), control)
+        return CertifiedPlanner(self._robot, values.search, values.verifier, control)
 
     def _take_law(self, message: String) -> None:
         """Bounds are proven for the control law that the driver runs, its period included."""
@@ -350,7 +308,7 @@ class SafePlannerNode(LifecycleNode):
         if plan is not None:
             part = parts[0]
             response.plan = self._message(plan)
-            response.takeover_time = self._config.values.planning_time
+            response.takeover_time = self._config.values.planner.planning_time
             response.information = part.information.reshape(100)
             response.condition_number = response.status.condition_number = float(part.condition_number)
             seconds = ", ".join(f"{name} {value:.2f} s" for name, value in part.statistics.seconds.items())
@@ -410,7 +368,7 @@ class SafePlannerNode(LifecycleNode):
         values = self._config.values
         if request.purpose not in (PlanNext.Request.EXCITE, PlanNext.Request.MOVE):
             raise ParameterOutOfRange("PlanNext.purpose", request.purpose, "EXCITE = 0 or MOVE = 1")
-        limit = request.time_limit or values.planning_time
+        limit = request.time_limit or values.planner.planning_time
         if not ANSWER_RESERVE < limit <= 3600.0:
             raise ParameterOutOfRange("PlanNext.time_limit [s]", limit, f"above {ANSWER_RESERVE:g}, at most 3600")
         is_move = request.purpose == PlanNext.Request.MOVE

@@ -1,15 +1,21 @@
-"""Node parameters as dataclasses: one field each, with unit, range and description, declared and checked in one place.
+"""Node parameters, declared and checked in one place and derived from the settings they reach.
 
-A node's parameters are a frozen dataclass that derives from :class:`NodeParameters`; every field is made with
-:func:`parameter`. Building one checks it, with or without ROS; :class:`ParameterServer` declares the fields on a node.
+The parameters of a node are a frozen dataclass that derives from :class:`NodeParameters`. Its fields are made with
+
+- :func:`parameters_from`: all settings of a class become parameters and the field holds the settings themselves;
+- :func:`parameter_like`: one parameter that means what a setting means;
+- :func:`parameter`: one that only this node has.
+
+:class:`ParameterServer` declares them on a node.
 """
 
 from __future__ import annotations
 
 import sys
 import typing
-from collections.abc import Callable, Sequence
-from dataclasses import Field, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
@@ -17,8 +23,9 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.settings import Setting, describe_fields, per_class, settings_of
 
-_TYPES = {
+_TYPES: dict[Any, tuple[Parameter.Type, str]] = {
     bool: (Parameter.Type.BOOL, "true or false"),
     int: (Parameter.Type.INTEGER, "a whole number"),
     float: (Parameter.Type.DOUBLE, "a number with a decimal point, as in 2.0"),
@@ -28,6 +35,7 @@ _TYPES = {
 }
 _INT64 = 2**63 - 1
 _FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides.")
+_OWN, _GROUP = "parameter", "settings"
 
 
 class UnknownParameter(SysidError):
@@ -46,36 +54,162 @@ class UnknownParameter(SysidError):
         super().__init__(f"node '{node}' has no parameter '{name}'; it has {', '.join(self.valid_names)}")
 
 
+@dataclass(frozen=True)
+class NodeParameter:
+    """One parameter of a node, as ROS sees it.
+
+    Attributes:
+        name: Its name.
+        value_type: Its Python type, one that ROS has.
+        default: Its default.
+        setting: What it means and may be.
+        read_only: Whether it can only be given at the start of the node.
+        group: Field of the node's parameters that holds the settings it belongs to, None for one of the node's own.
+        target: Field of those settings.
+        enumeration: Enumeration of that field, None for none.
+    """
+
+    name: str
+    value_type: Any
+    default: Any
+    setting: Setting
+    read_only: bool
+    group: str | None = None
+    target: str = ""
+    enumeration: type[Enum] | None = None
+
+    @property
+    def allowed(self) -> str:
+        """What it may be, in words, as in 'a number from 0.1 to 10 s'."""
+        if self.setting.choices:
+            return "one of " + ", ".join(repr(choice) for choice in self.setting.choices)
+        words = _TYPES[self.value_type][1]
+        if self.setting.allowed:
+            words += f", {self.setting.allowed}"
+        return words + (f" [{self.setting.unit}]" if self.setting.unit not in ("", "-") else "")
+
+    @property
+    def descriptor(self) -> ParameterDescriptor:
+        """Its ROS descriptor: type, description with unit, range."""
+        info = self.setting
+        result = ParameterDescriptor(
+            name=self.name,
+            type=_TYPES[self.value_type][0].value,
+            description=info.description + (f" [{info.unit}]" if info.unit else ""),
+            additional_constraints=f"allowed: {self.allowed}",
+            read_only=self.read_only,
+        )
+        # Ranges of ROS include their ends; excluded ones are refused by the check of values.
+        lower = info.lower if info.above is None else info.above
+        upper = info.upper if info.below is None else info.below
+        if lower is None and upper is None:
+            return result
+        if self.value_type is float:
+            largest = sys.float_info.max
+            least, most = -largest if lower is None else float(lower), largest if upper is None else float(upper)
+            result.floating_point_range = [FloatingPointRange(from_value=least, to_value=most)]
+        elif self.value_type is int:
+            first, last = -_INT64 if lower is None else int(lower), _INT64 if upper is None else int(upper)
+            result.integer_range = [IntegerRange(from_value=first, to_value=last)]
+        return result
+
+    @property
+    def declared_default(self) -> Any:
+        """Its default as rclpy takes it: it cannot tell the type of an empty list."""
+        if not isinstance(self.default, tuple):
+            return self.default
+        if not self.default and self.value_type != tuple[str, ...]:
+            raise TypeError(f"parameter '{self.name}': ROS has no empty list of numbers; give a default with an entry")
+        return list(self.default) or [""]
+
+    def checked(self, value: Any) -> Any:
+        """Return a value that was given as a plain Python one.
+
+        Raises:
+            ParameterOutOfRange: It has the wrong type or is not allowed.
+        """
+        value = _plain(value)
+        inner = typing.get_args(self.value_type)
+        if inner:
+            fits = isinstance(value, tuple) and all(type(entry) is inner[0] for entry in value)
+        else:
+            fits = type(value) is self.value_type
+        if not fits or not self.setting.admits(value):
+            raise ParameterOutOfRange(self.setting.label(f"parameter '{self.name}'"), value, self.allowed)
+        return value
+
+
 def parameter(
     default: Any,
-    unit: str,
-    description: str,
+    unit: str = "",
     *,
     lower: float | None = None,
     upper: float | None = None,
     choices: Sequence[str] = (),
     read_only: bool = False,
 ) -> Any:
-    """A field of a :class:`NodeParameters`.
+    """Make a field for a parameter that only this node has; the docstring below the field describes it.
 
     Args:
         default: Default value; tuples for lists, empty ones only for texts (ROS has no empty list of numbers).
         unit: Its unit, ``-`` for a pure number, empty for texts and switches.
-        description: What it does, in one sentence.
         lower: Least allowed value (of every entry of a list) [unit].
         upper: Largest allowed value (of every entry of a list) [unit].
         choices: Allowed texts.
         read_only: Whether it can only be given at the start of the node.
     """
-    metadata = {
-        "unit": unit,
-        "description": description,
-        "lower": lower,
-        "upper": upper,
-        "choices": tuple(choices),
-        "read_only": read_only,
-    }
-    return field(default=default, metadata=metadata)
+    info = Setting(unit, lower, upper, choices=tuple(choices))
+    return field(default=default, metadata={_OWN: (info, read_only)})
+
+
+def parameter_like(kind: type[Any], name: str, *, read_only: bool = False) -> Any:
+    """Make a field for a parameter that means what a setting means, but is for another process.
+
+    A docstring below the field describes it; without one it is that of the setting.
+
+    Args:
+        kind: Class of the settings.
+        name: The setting.
+        read_only: Whether it can only be given at the start of the node.
+    """
+    default = next(one.default for one in fields(kind) if one.name == name)
+    plain = default.value if isinstance(default, Enum) else default
+    return field(default=plain, metadata={_OWN: (settings_of(kind)[name], read_only)})
+
+
+@dataclass(frozen=True)
+class _Group:
+    kind: type[Any]
+    rename: Mapping[str, str]
+    prefix: str
+    note: str
+    computed: tuple[str, ...]
+    read_only: bool
+
+
+def parameters_from(
+    kind: type[Any],
+    *,
+    rename: Mapping[str, str] | None = None,
+    prefix: str = "",
+    note: str = "",
+    defaults: Mapping[str, Any] | None = None,
+    computed: Sequence[str] = (),
+    read_only: bool = False,
+) -> Any:
+    """Make a field that holds settings and has a parameter for each of them but those of the library only.
+
+    Args:
+        kind: Class of the settings.
+        rename: Names of parameters that are not those of their settings, by the latter.
+        prefix: What the names of the others begin with.
+        note: What descriptions begin with, as in ``LBR: ``.
+        defaults: Defaults that differ from those of the settings.
+        computed: Settings the node computes from other parameters; they have none of their own.
+        read_only: Whether they can only be given at the start of the node.
+    """
+    group = _Group(kind, rename or {}, prefix, note, tuple(computed), read_only)
+    return field(default=kind(**(defaults or {})), metadata={_GROUP: group})
 
 
 @dataclass(frozen=True)
@@ -87,19 +221,107 @@ class NodeParameters:
     """
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            object.__setattr__(self, one.name, _checked(type(self), one, getattr(self, one.name)))
+        for one in declared(type(self)).values():
+            if one.group is None:
+                object.__setattr__(self, one.name, one.checked(getattr(self, one.name)))
         self.check()
 
     def check(self) -> None:
-        """Rules between fields; raise :class:`ParameterOutOfRange` where one is broken."""
+        """Check rules between fields; raise :class:`ParameterOutOfRange` where one is broken."""
+
+    def with_values(self: P, **values: Any) -> P:
+        """Return these parameters with some changed.
+
+        Args:
+            values: New values by name of the parameter, as ROS has them.
+
+        Raises:
+            UnknownParameter: There is no parameter of that name.
+            ParameterOutOfRange: A value has the wrong type, is outside its range or breaks a rule.
+        """
+        known = declared(type(self))
+        groups: dict[str, dict[str, Any]] = {}
+        changed: dict[str, Any] = {}
+        for name, value in values.items():
+            if name not in known:
+                raise UnknownParameter(type(self).__name__, name, tuple(known))
+            one = known[name]
+            plain = one.checked(value)
+            if one.group is None:
+                changed[name] = plain
+            else:
+                target = plain if one.enumeration is None else one.enumeration(plain)
+                groups.setdefault(one.group, {})[one.target] = target
+        try:
+            changed |= {group: replace(getattr(self, group), **given) for group, given in groups.items()}
+        except ParameterOutOfRange as error:
+            raise ParameterOutOfRange(f"parameter {error.name}", error.value, error.allowed) from error
+        return replace(self, **changed)
+
+    def value_of(self, name: str) -> Any:
+        """Return the value of a parameter as ROS has it."""
+        one = declared(type(self))[name]
+        value = getattr(self, name) if one.group is None else getattr(getattr(self, one.group), one.target)
+        return value.value if isinstance(value, Enum) else value
 
 
 P = TypeVar("P", bound=NodeParameters)
 
 
+@per_class
+def declared(kind: type[NodeParameters]) -> dict[str, NodeParameter]:
+    """Return the parameters of a node by name, in the order of the fields."""
+    hints, described = typing.get_type_hints(kind), describe_fields(kind)
+    found: list[NodeParameter] = []
+    for one in fields(kind):
+        if _OWN in one.metadata:
+            info, read_only = one.metadata[_OWN]
+            info = replace(info, description=described.get(one.name, info.description))
+            found.append(NodeParameter(one.name, hints[one.name], one.default, info, read_only))
+        else:
+            found += _declared_from(one.metadata[_GROUP], one.name, one.default)
+    names = [one.name for one in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise TypeError(
+            f"{kind.__name__} declares {', '.join(twice)} twice; give one a `rename`, or list it as `computed`"
+        )
+    return dict(zip(names, found, strict=True))
+
+
+def _declared_from(group: _Group, field_name: str, defaults: Any) -> list[NodeParameter]:
+    hints = typing.get_type_hints(group.kind)
+    known = settings_of(group.kind)
+    misspelt = sorted({*group.rename, *group.computed} - set(known))
+    if misspelt:
+        raise TypeError(f"{group.kind.__name__} has no settings {', '.join(misspelt)}")
+    found = []
+    for name, info in known.items():
+        if info.library_only or name in group.computed:
+            continue
+        default, value_type = getattr(defaults, name), hints[name]
+        enumeration = type(default) if isinstance(default, Enum) else None
+        if group.note:
+            text = info.description
+            text = text[0].lower() + text[1:] if text[1:2].islower() else text
+            info = replace(info, description=group.note + text)
+        found.append(
+            NodeParameter(
+                name=group.rename.get(name, group.prefix + name),
+                value_type=value_type if enumeration is None else str,
+                default=default if enumeration is None else default.value,
+                setting=info,
+                read_only=group.read_only,
+                group=field_name,
+                target=name,
+                enumeration=enumeration,
+            )
+        )
+    return found
+
+
 class ParameterServer(Generic[P]):
-    """Declares a node's parameters and keeps their current values.
+    """Declare a node's parameters and keep their current values.
 
     Args:
         node: The node.
@@ -114,26 +336,25 @@ class ParameterServer(Generic[P]):
     """
 
     def __init__(self, node: Node, kind: type[P]):
-        names = [one.name for one in fields(kind)]
+        self._declared = declared(kind)
         # rclpy keeps what launch files, parameter files and the command line gave here and ignores unknown names.
         given = {name: value.value for name, value in node._parameter_overrides.items()}
         for name in given:
-            if name not in names and not name.startswith(_FOREIGN):
-                raise UnknownParameter(node.get_name(), name, names)
-        self.values: P = kind(**{name: _plain(given[name]) for name in names if name in given})
+            if name not in self._declared and not name.startswith(_FOREIGN):
+                raise UnknownParameter(node.get_name(), name, tuple(self._declared))
+        self.values: P = kind().with_values(**{name: given[name] for name in self._declared if name in given})
         self._callbacks: list[Callable[[P], None]] = []
-        for one in fields(kind):
-            node.declare_parameter(one.name, _default(kind, one), descriptor(kind, one))
+        for name, one in self._declared.items():
+            node.declare_parameter(name, one.declared_default, one.descriptor)
         node.add_on_set_parameters_callback(self._check)
         node.add_post_set_parameters_callback(self._apply)
 
     def on_change(self, callback: Callable[[P], None]) -> None:
-        """Calls ``callback(values)`` after every accepted change."""
+        """Call ``callback(values)`` after every accepted change."""
         self._callbacks.append(callback)
 
     def _changed(self, parameters: Sequence[Parameter]) -> P:
-        names = {one.name for one in fields(self.values)}
-        return replace(self.values, **{item.name: _plain(item.value) for item in parameters if item.name in names})
+        return self.values.with_values(**{item.name: item.value for item in parameters if item.name in self._declared})
 
     def _check(self, parameters: Sequence[Parameter]) -> SetParametersResult:
         try:
@@ -148,94 +369,8 @@ class ParameterServer(Generic[P]):
             callback(self.values)
 
 
-def descriptor(kind: type[NodeParameters], one: Field) -> ParameterDescriptor:
-    """The ROS descriptor of a field: type, description with unit, range."""
-    value_type = typing.get_type_hints(kind)[one.name]
-    unit = one.metadata["unit"]
-    lower, upper = one.metadata["lower"], one.metadata["upper"]
-    result = ParameterDescriptor(
-        name=one.name,
-        type=_TYPES[value_type][0].value,
-        description=one.metadata["description"] + (f" [{unit}]" if unit else ""),
-        additional_constraints=f"allowed: {allowed_values(kind, one)}",
-        read_only=one.metadata["read_only"],
-    )
-    if lower is None and upper is None:
-        return result
-    if value_type is float:
-        largest = sys.float_info.max
-        span = FloatingPointRange(
-            from_value=-largest if lower is None else float(lower), to_value=largest if upper is None else float(upper)
-        )
-        result.floating_point_range = [span]
-    elif value_type is int:
-        span = IntegerRange(
-            from_value=-_INT64 if lower is None else int(lower), to_value=_INT64 if upper is None else int(upper)
-        )
-        result.integer_range = [span]
-    return result
-
-
-def allowed_values(kind: type[NodeParameters], one: Field) -> str:
-    """What a field may be, in words, as in 'a number from 0.1 to 10 s'."""
-    metadata = one.metadata
-    if metadata["choices"]:
-        return "one of " + ", ".join(repr(choice) for choice in metadata["choices"])
-    words = _TYPES[typing.get_type_hints(kind)[one.name]][1]
-    lower, upper, unit = metadata["lower"], metadata["upper"], metadata["unit"]
-    if lower is not None and upper is not None:
-        words += f", from {_number(lower)} to {_number(upper)}"
-    elif lower is not None:
-        words += f", at least {_number(lower)}"
-    elif upper is not None:
-        words += f", at most {_number(upper)}"
-    return words + (f" [{unit}]" if unit not in ("", "-") else "")
-
-
-def _checked(kind: type[NodeParameters], one: Field, value: Any) -> Any:
-    metadata = one.metadata
-    value_type = typing.get_type_hints(kind)[one.name]
-    value = _plain(value)
-    refused = ParameterOutOfRange(_label(one), value, allowed_values(kind, one))
-    if typing.get_origin(value_type) is tuple:
-        inner = typing.get_args(value_type)[0]
-        if not isinstance(value, tuple) or not all(type(entry) is inner for entry in value):
-            raise refused
-        entries = value
-    else:
-        if type(value) is not value_type:
-            raise refused
-        entries = (value,)
-    lower, upper = metadata["lower"], metadata["upper"]
-    for entry in entries:
-        if metadata["choices"] and entry not in metadata["choices"]:
-            raise refused
-        # Written so that NaN is refused too.
-        if (lower is not None and not entry >= lower) or (upper is not None and not entry <= upper):
-            raise refused
-    return value
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:g}"
-
-
-def _label(one: Field) -> str:
-    unit = one.metadata["unit"]
-    return f"parameter '{one.name}'" + (f" [{unit}]" if unit else "")
-
-
 def _plain(value: Any) -> Any:
-    """Lists and arrays of ROS as tuples; a list of one empty text is how ROS writes a list of no texts."""
+    """Return lists and arrays of ROS as tuples; a list of one empty text is how ROS writes a list of no texts."""
     if isinstance(value, (bool, int, float, str)):
         return value
     return () if list(value) == [""] else tuple(value)
-
-
-def _default(kind: type[NodeParameters], one: Field) -> Any:
-    """The default as rclpy takes it: it cannot tell the type of an empty list."""
-    if not isinstance(one.default, tuple):
-        return one.default
-    if not one.default and typing.get_type_hints(kind)[one.name] != tuple[str, ...]:
-        raise TypeError(f"parameter '{one.name}': ROS has no empty list of numbers; give a default with an entry")
-    return list(one.default) or [""]

@@ -14,9 +14,8 @@ from sysid_ros.ros.parameters import NodeParameters, parameter
 class RobotParameters(NodeParameters):
     """Parameters of a node that needs the robot's model."""
 
-    model: str = parameter(
-        "kinova_gen3_2f85", "", "Robot: a name from config/ or the path of a robot YAML file", read_only=True
-    )
+    model: str = parameter("kinova_gen3_2f85", read_only=True)
+    """Robot: a name from config/ or the path of a robot YAML file."""
 
     def load_robot(self, logger: Any) -> RobotModel:
         """Loads the robot; what was noticed on the way goes into the log.
@@ -34,8 +33,10 @@ class RobotParameters(NodeParameters):
 class SceneParameters(RobotParameters):
     """Parameters of a node that needs to know what is around the arm; planner and checker must agree on them."""
 
-    has_ground: bool = parameter(True, "", "Whether there is a ground below the arm")
-    ground_height: float = parameter(0.0, "m", "Height of the ground in the base frame", lower=-10.0, upper=10.0)
+    has_ground: bool = parameter(True)
+    """Whether there is a ground below the arm."""
+    ground_height: float = parameter(0.0, "m", lower=-10.0, upper=10.0)
+    """Height of the ground in the base frame."""
 
     @property
     def ground(self) -> float | None:

@@ -9,6 +9,7 @@ import yaml
 
 from sysid_ros.core.procedure import IdentificationErrorCode
 from sysid_ros.processes import IDENTIFY
+from sysid_ros.ros.parameters import NodeParameters, declared
 
 PAGE = (Path(__file__).parents[2] / "docs" / "nodes.md").read_text()
 COMMANDS = re.findall(r"^ros2 .*$", PAGE, re.MULTILINE)
@@ -36,4 +37,7 @@ def test_names_exist(command):
     source = Path(NODES[node].__file__).read_text()
     assert not thing or f'"~/{thing}"' in source
     for verb, parameter in re.findall(r"param (set|describe) /\w+ (\w+)", command):
-        assert re.search(rf"^    {parameter}: ", source, re.MULTILINE), (verb, parameter)
+        kinds = [
+            kind for kind in vars(NODES[node]).values() if isinstance(kind, type) and issubclass(kind, NodeParameters)
+        ]
+        assert any(parameter in declared(kind) for kind in kinds), (verb, parameter)

@@ -207,37 +207,36 @@ def test_an_arm_that_moves_by_itself_is_identified_and_never_commanded(robot, tm
 
 
 def names_of(**values):
-    parameters = ArmDriverParameters(mode="ros2_control", torque_command="full", **values)
-    return parameters
+    return ArmDriverParameters().with_values(**{"mode": "ros2_control", "torque_command": "full", **values})
 
 
 def test_names_are_those_that_users_of_ros2_control_know(robot):
     def resolve(name):
         return f"/lbr/{name}"
 
-    setup = names_of(hold_controller="joint_trajectory_controller").link_setup(robot, resolve, is_commanded=True)
+    setup = names_of(hold_controller="joint_trajectory_controller").link_setup(robot, resolve)
     assert (setup.states, setup.commands) == ("/lbr/joint_states", "/lbr/effort_controller/commands")
     assert setup.effort_controller == "/lbr/effort_controller" and setup.namespace == "/lbr"
     assert setup.hold_controller == "joint_trajectory_controller"
     assert setup.controller_manager == "/lbr/controller_manager"
 
-    setup = names_of(arm_interface="lbr_fri_idl").link_setup(robot, resolve, is_commanded=True)
+    setup = names_of(arm_interface="lbr_fri_idl").link_setup(robot, resolve)
     assert (setup.states, setup.commands) == ("/lbr/state", "/lbr/command/torque")
-    setup = names_of(hold_controller="x", command_topic="tau").link_setup(robot, resolve, is_commanded=False)
+    setup = names_of(mode="monitor_only", hold_controller="x", command_topic="tau").link_setup(robot, resolve)
     assert setup.commands == "" and setup.hold_controller == ""
 
 
 def test_settings_reach_the_connection(robot):
     parameters = names_of(
         update_rate=500.0, velocity_source="positions", session_timeout=0.2, connect_timeout=3.0, cycle_timeout=0.01,
-        command_joints=("a", "b"),
+        command_joints=("a", "b"), late_limit=0.05,
     )  # fmt: skip
-    settings = parameters.connection_settings(0.05)
+    settings = parameters.ros2_control_settings
     assert settings.period == 0.002 and settings.velocity.value == "positions"
     assert (settings.session_timeout, settings.connect_timeout, settings.wait_time) == (0.2, 3.0, 0.01)
     assert settings.late_limit == 0.05 and settings.command_joints == ("a", "b")
     assert settings.torque_command.value == "full"
-    assert names_of(arm_interface="lbr_fri_idl").connection_settings(0.05).velocity.value == "positions"
+    assert names_of(arm_interface="lbr_fri_idl").ros2_control_settings.velocity.value == "positions"
 
 
 @pytest.mark.parametrize(
@@ -252,14 +251,14 @@ def test_settings_reach_the_connection(robot):
 def test_what_cannot_work_is_refused_when_the_driver_is_configured(robot, values, error, words):
     if error is PackageNotInstalled and "arm_interface" in values:
         kuka = pytest.importorskip("sysid_ros.core.model.loader").load_robot("kuka_lbr_med7")
-        parameters = ArmDriverParameters(mode="ros2_control", model="kuka_lbr_med7", torque_command="overlay", **values)
+        parameters = names_of(model="kuka_lbr_med7", torque_command="overlay", **values)
         robot = kuka
     else:
-        parameters = ArmDriverParameters(**{"mode": "ros2_control", "torque_command": "full", **values})
+        parameters = names_of(**values)
     with pytest.raises(error, match=words):
         parameters.build(robot)
     if "torque_command" in values or "hold_controller" in values:  # needs neither: nothing is commanded
-        ArmDriverParameters(**{"mode": "monitor_only", **values}).build(robot)
+        ArmDriverParameters().with_values(mode="monitor_only", **values).build(robot)
 
 
 class Lbr:

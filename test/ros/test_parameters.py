@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from enum import Enum
 
 import pytest
 import rclpy
@@ -12,23 +13,76 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.ros.parameters import NodeParameters, ParameterServer, UnknownParameter, parameter
+from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.ros.parameters import (
+    NodeParameters,
+    ParameterServer,
+    UnknownParameter,
+    declared,
+    parameter,
+    parameter_like,
+    parameters_from,
+)
 
 
 @dataclass(frozen=True)
 class ExampleParameters(NodeParameters):
     """Parameters of a node that exists only here."""
 
-    duration: float = parameter(2.0, "s", "How long", lower=0.1, upper=5.0)
-    pause: float = parameter(0.5, "s", "Shorter than the duration", lower=0.0)
-    count: int = parameter(3, "-", "How many", lower=1)
-    mode: str = parameter("mock", "", "Which arm", choices=("mock", "hardware"), read_only=True)
-    weights: tuple[float, ...] = parameter((1.0, 2.0), "-", "One for each", lower=0.0)
-    joints: tuple[str, ...] = parameter((), "", "Names")
+    duration: float = parameter(2.0, "s", lower=0.1, upper=5.0)
+    """How long."""
+    pause: float = parameter(0.5, "s", lower=0.0)
+    """Shorter than the duration."""
+    count: int = parameter(3, "-", lower=1)
+    """How many."""
+    mode: str = parameter("mock", choices=("mock", "hardware"), read_only=True)
+    """Which arm."""
+    weights: tuple[float, ...] = parameter((1.0, 2.0), "-", lower=0.0)
+    """One for each."""
+    joints: tuple[str, ...] = parameter(())
+    """Names."""
 
     def check(self) -> None:
         if self.pause >= self.duration:
             raise ParameterOutOfRange("parameter 'pause' [s]", self.pause, f"below the duration, {self.duration}")
+
+
+class Side(Enum):
+    LEFT = "left"
+    RIGHT = "right"
+
+
+@dataclass(frozen=True)
+class Gains(Settings):
+    """Settings a node takes."""
+
+    stiffness: float = setting(10.0, "Nm/rad", above=0.0, upper=100.0)
+    """Torque over angle."""
+    damping: float = setting(1.0, "-", lower=0.0, upper=2.0)
+    """Over the critical one."""
+    side: Side = setting(Side.LEFT)
+    """Which arm."""
+    order: int = setting(4, "-", lower=1, library_only=True)
+    """Of the filter."""
+    period: float = setting(0.001, "s", lower=1e-4)
+    """Of the loop."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.damping > self.stiffness:
+            raise ParameterOutOfRange("damping [-]", self.damping, "at most the stiffness")
+
+
+@dataclass(frozen=True)
+class ControlParameters(NodeParameters):
+    """Parameters of a node that takes settings."""
+
+    rate: float = parameter(2.0, "Hz", lower=0.1)
+    """How often."""
+    gains: Gains = parameters_from(
+        Gains, prefix="gain_", rename={"side": "arm"}, note="PD: ", defaults={"damping": 0.7}, computed=("period",)
+    )
+    limit: float = parameter_like(Gains, "stiffness", read_only=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -134,7 +188,59 @@ def test_building_the_dataclass_checks_without_ros():
 def test_empty_list_of_numbers_has_no_type_in_ros(make_node):
     @dataclass(frozen=True)
     class Empty(NodeParameters):
-        weights: tuple[float, ...] = parameter((), "-", "None")
+        weights: tuple[float, ...] = parameter((), "-")
 
     with pytest.raises(TypeError, match="give a default with an entry"):
         ParameterServer(make_node(), Empty)
+
+
+def test_settings_of_a_node_become_parameters():
+    found = declared(ControlParameters)
+    assert list(found) == ["rate", "gain_stiffness", "gain_damping", "arm", "limit"]
+    assert found["gain_damping"].default == 0.7
+    assert found["arm"].default == "left" and found["arm"].setting.choices == ("left", "right")
+    assert found["gain_stiffness"].setting.description == "PD: torque over angle"
+    assert found["limit"].setting.description == "Torque over angle" and found["limit"].read_only
+
+
+def test_values_reach_the_settings_and_are_checked_there(make_node):
+    server = ParameterServer(make_node(gain_stiffness=5.0, arm="right"), ControlParameters)
+    assert server.values.gains == Gains(stiffness=5.0, damping=0.7, side=Side.RIGHT)
+    assert server.values.value_of("arm") == "right"
+    for wrong, message in (
+        ({"gain_stiffness": 0.0}, r"'gain_stiffness' \[Nm/rad\] is 0.0; allowed: .* above 0, at most 100"),
+        ({"gain_stiffness": 5}, "'gain_stiffness'.* a number with a decimal point"),
+        ({"arm": "middle"}, "'arm' is 'middle'; allowed: one of 'left', 'right'"),
+        ({"gain_stiffness": 0.5}, "damping .* at most the stiffness"),
+    ):
+        with pytest.raises(ParameterOutOfRange, match=message):
+            ParameterServer(make_node(**wrong), ControlParameters)
+    with pytest.raises(UnknownParameter, match="no parameter 'gain_order'"):
+        ParameterServer(make_node(gain_order=3), ControlParameters)
+
+
+def test_change_of_a_setting_reaches_the_node(make_node):
+    node = make_node()
+    server, seen = ParameterServer(node, ControlParameters), []
+    server.on_change(seen.append)
+    (result,) = node.set_parameters([Parameter("gain_damping", value=1.5)])
+    assert result.successful and seen[-1].gains.damping == 1.5
+    (result,) = node.set_parameters([Parameter("gain_stiffness", value=1.0)])
+    assert not result.successful and "at most the stiffness" in result.reason
+    assert server.values.gains.stiffness == 10.0
+
+
+def test_mistakes_of_a_declaration_are_named():
+    @dataclass(frozen=True)
+    class Twice(NodeParameters):
+        damping: float = parameter(1.0, "-", lower=0.0)
+        gains: Gains = parameters_from(Gains)
+
+    @dataclass(frozen=True)
+    class Misspelt(NodeParameters):
+        gains: Gains = parameters_from(Gains, computed=("perod",))
+
+    with pytest.raises(TypeError, match="Twice declares damping twice"):
+        declared(Twice)
+    with pytest.raises(TypeError, match="Gains has no settings perod"):
+        declared(Misspelt)

@@ -6,7 +6,7 @@ error code and a person can see what was given, what is allowed and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 
 class SysidError(Exception):
@@ -63,19 +63,3 @@ class ParameterOutOfRange(SysidError):
         self.value = value
         self.allowed = allowed
         super().__init__(f"{name} is {value!r}; allowed: {allowed}")
-
-
-def require_ranges(settings: object, ranges: Mapping[str, tuple[float, float]]) -> None:
-    """Check settings against finite ranges, ends included.
-
-    Args:
-        settings: Has an attribute for every name.
-        ranges: Smallest and largest value by name.
-
-    Raises:
-        ParameterOutOfRange: The first that is outside, or no number.
-    """
-    for name, (lower, upper) in ranges.items():
-        value = getattr(settings, name)
-        if not lower <= value <= upper:
-            raise ParameterOutOfRange(name, value, f"{lower} to {upper}")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics
 from sysid_ros.core.control.settings import describe_law
 from sysid_ros.core.model.robot import RobotModel
@@ -17,37 +18,19 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class PidSettings:
-    """Gains of :class:`GravityPid`, scaled by each joint's nominal inertia at the arm's home posture.
+class PidSettings(Settings, library_only=True):
+    """Gains of :class:`GravityPid`, scaled by each joint's nominal inertia at the arm's home posture."""
 
-    Attributes:
-        frequency: Natural frequency of each joint [rad/s].
-        damping: Damping ratio [-].
-        integral_gain: Rate of the integral action [1/s].
-        integral_share: Largest share of a torque limit the integral may take [-].
-        period: Sampling period [s].
-
-    Raises:
-        ParameterOutOfRange: A setting is out of range.
-    """
-
-    frequency: float = 20.0
-    damping: float = 1.0
-    integral_gain: float = 2.0
-    integral_share: float = 0.3
-    period: float = 1e-3
-
-    def __post_init__(self) -> None:
-        ranges = {
-            "frequency [rad/s]": (self.frequency, 1.0, 200.0),
-            "damping [-]": (self.damping, 0.1, 5.0),
-            "integral_gain [1/s]": (self.integral_gain, 0.0, 50.0),
-            "integral_share [-]": (self.integral_share, 0.0, 1.0),
-            "period [s]": (self.period, 1e-4, 0.02),
-        }
-        for name, (value, lower, upper) in ranges.items():
-            if not lower <= value <= upper:
-                raise ParameterOutOfRange(name, value, f"{lower} to {upper}")
+    frequency: float = setting(20.0, "rad/s", lower=1.0, upper=200.0)
+    """Natural frequency of each joint."""
+    damping: float = setting(1.0, "-", lower=0.1, upper=5.0)
+    """Damping ratio."""
+    integral_gain: float = setting(2.0, "1/s", lower=0.0, upper=50.0)
+    """Rate of the integral action."""
+    integral_share: float = setting(0.3, "-", lower=0.0, upper=1.0)
+    """Largest share of a torque limit the integral may take."""
+    period: float = setting(1e-3, "s", lower=1e-4, upper=0.02)
+    """Sampling period."""
 
     @property
     def law(self) -> str:

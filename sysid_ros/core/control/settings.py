@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
 
 Array = NDArray[np.float64]
 
@@ -64,47 +65,33 @@ def describe_law(name: str, settings: Any) -> str:
 
 
 @dataclass(frozen=True)
-class RobustSettings:
+class RobustSettings(Settings, library_only=True):
     """Gains of :class:`RobustController` and the timing its bound is proven for.
 
     The closed loop of the nominal model has the poles ``-position_gain`` and about ``-integral_gain`` and
     ``-(bandwidth - integral_gain)``, the same for all joints, because the feedback is shaped by the inertia.
-
-    Attributes:
-        bandwidth: c, damping of the sliding variable [1/s]. Torque chatter is about ``c H`` times the velocity error.
-        position_gain: K, rate at which the position error follows the sliding variable [1/s].
-        integral_gain: Rate at which the integral state follows constant disturbances [1/s].
-        friction_speed: Desired speed from which Coulomb friction is compensated in full; below half of it, where the
-            sign of the true velocity is not certain, not at all [rad/s].
-        blend_time: Time in which the controller changes to another model [s].
-        period: Sampling period [s].
-        delay: Longest time from a measurement to the torque computed from it [s]; constant, but not known.
-
-    Raises:
-        ParameterOutOfRange: A setting is out of range.
     """
 
-    bandwidth: float = 200.0
-    position_gain: float = 7.0
-    integral_gain: float = 7.0
-    friction_speed: float = 0.5
-    blend_time: float = 3.0
-    period: float = 1e-3
-    delay: float = 1e-3
+    bandwidth: float = setting(200.0, "1/s", lower=1.0, upper=1000.0)
+    """c, damping of the sliding variable. Torque chatter is about ``c H`` times the velocity error."""
+    position_gain: float = setting(7.0, "1/s", lower=0.1, upper=100.0)
+    """K, rate at which the position error follows the sliding variable."""
+    integral_gain: float = setting(7.0, "1/s", lower=0.1, upper=100.0)
+    """Rate at which the integral state follows constant disturbances."""
+    friction_speed: float = setting(0.5, "rad/s", lower=1e-3, upper=10.0)
+    """Desired speed from which Coulomb friction is compensated in full; below half of it, where the sign of the true
+    velocity is not certain, not at all."""
+    blend_time: float = setting(3.0, "s", lower=0.0, upper=60.0)
+    """Time in which the controller changes to another model."""
+    period: float = setting(1e-3, "s", lower=1e-4, upper=0.02)
+    """Sampling period."""
+    delay: float = setting(1e-3, "s", lower=0.0, upper=0.02)
+    """Longest time from a measurement to the torque computed from it, at most a period; constant, but not known."""
 
     def __post_init__(self) -> None:
-        ranges = {
-            "bandwidth [1/s]": (self.bandwidth, 1.0, 1000.0),
-            "position_gain [1/s]": (self.position_gain, 0.1, 100.0),
-            "integral_gain [1/s]": (self.integral_gain, 0.1, 100.0),
-            "friction_speed [rad/s]": (self.friction_speed, 1e-3, 10.0),
-            "blend_time [s]": (self.blend_time, 0.0, 60.0),
-            "period [s]": (self.period, 1e-4, 0.02),
-            "delay [s]": (self.delay, 0.0, self.period),
-        }
-        for name, (value, lower, upper) in ranges.items():
-            if not lower <= value <= upper:
-                raise ParameterOutOfRange(name, value, f"{lower} to {upper}")
+        super().__post_init__()
+        if self.delay > self.period:
+            raise ParameterOutOfRange("delay [s]", self.delay, f"from 0 to the period, {self.period:g}")
 
     @property
     def law(self) -> str:

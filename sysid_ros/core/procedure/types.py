@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-import numpy as np
-
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.procedure.plan import CertifiedPlan
 
@@ -65,47 +64,32 @@ STRATEGIES = ("receding", "periodic", "observe")
 
 
 @dataclass(frozen=True)
-class IdentificationSettings:
-    """What the user asks for.
+class IdentificationSettings(Settings):
+    """What the user asks for."""
 
-    Attributes:
-        strategy: How the arm is moved, one of :data:`STRATEGIES`: "receding" by plans that take over from each other in
-            motion (SAFE-ID Algorithm 2), "periodic" by trajectories that end at rest, "observe" not at all: somebody
-            else moves it, and is watched.
-        trajectories: Largest number of exciting trajectories; 0 for as many as the time allows.
-        max_motion_time: Largest total time of motion [s]; how long an arm is watched that somebody else moves.
-        trajectory_duration: Duration of one periodic trajectory [s].
-        target_mass_width: Stop as soon as the mass interval is this narrow [kg]; 0 asks for all trajectories.
-        shrink_threshold: Stop when a trajectory has shrunk no interval by more than this fraction [-].
-        weighing_time: Time at rest before the first motion [s]: what gravity alone tells of the payload already narrows
-            the box that the controller and the planners must be ready for; 0 starts at once.
-        settle_time: Time at rest after a motion that still counts as data [s]. A motion from rest has a tracking bound
-            only where the controller has settled, which takes about a second.
-    """
-
-    strategy: str = "receding"
-    trajectories: int = 0
-    max_motion_time: float = 15.0
-    trajectory_duration: float = 6.0
-    target_mass_width: float = 0.0
-    shrink_threshold: float = 0.02
-    weighing_time: float = 1.0
-    settle_time: float = 1.2
+    strategy: str = setting("receding", choices=STRATEGIES)
+    """How the arm is moved: receding: by plans of the safe planner that take over from each other in motion (SAFE-ID
+    Algorithm 2); periodic: by trajectories of the excitation planner that end at rest, which are certified only where
+    the payload is known to about a tenth already; observe: not at all, somebody else moves it."""
+    trajectories: int = setting(0, "-", lower=0, upper=100)
+    """Largest number of exciting trajectories; 0: as many as the time allows."""
+    max_motion_time: float = setting(15.0, "s", above=0.0, upper=600.0)
+    """Largest total time of motion of one goal; how long an arm is watched that somebody else moves."""
+    trajectory_duration: float = setting(6.0, "s", lower=1.0, upper=30.0)
+    """Duration of one periodic trajectory."""
+    target_mass_width: float = setting(0.0, "kg", lower=0.0, upper=1000.0)
+    """Stop as soon as the mass interval is this narrow; 0 never stops early."""
+    shrink_threshold: float = setting(0.02, "-", lower=0.0, below=1.0)
+    """Stop when a trajectory has shrunk no interval by more than this fraction."""
+    weighing_time: float = setting(1.0, "s", lower=0.0, upper=60.0)
+    """Time at rest before the first motion: what gravity alone tells of the payload already narrows the box that the
+    controller and the planners must be ready for; 0 starts at once."""
+    settle_time: float = setting(1.2, "s", lower=0.0, upper=10.0)
+    """Time at rest after a motion that still counts as data. A motion from rest has a tracking bound only where the
+    controller has settled, which takes about a second."""
 
     def __post_init__(self) -> None:
-        checks = (
-            ("strategy", self.strategy, self.strategy in STRATEGIES, f"one of {', '.join(STRATEGIES)}"),
-            ("trajectories", self.trajectories, 0 <= self.trajectories <= 100, "0 to 100"),
-            ("max_motion_time [s]", self.max_motion_time, 0.0 < self.max_motion_time <= 600.0, "above 0, at most 600"),
-            ("trajectory_duration [s]", self.trajectory_duration, 1.0 <= self.trajectory_duration <= 30.0, "1 to 30"),
-            ("target_mass_width [kg]", self.target_mass_width, 0.0 <= self.target_mass_width < np.inf, "0 or more"),
-            ("shrink_threshold [-]", self.shrink_threshold, 0.0 <= self.shrink_threshold < 1.0, "0 to below 1"),
-            ("weighing_time [s]", self.weighing_time, 0.0 <= self.weighing_time <= 60.0, "0 to 60"),
-            ("settle_time [s]", self.settle_time, 0.0 <= self.settle_time <= 10.0, "0 to 10"),
-        )
-        for name, value, is_allowed, allowed in checks:
-            if not is_allowed:
-                raise ParameterOutOfRange(name, value, allowed)
+        super().__post_init__()
         if self.strategy == "periodic" and self.trajectory_duration > self.max_motion_time:
             allowed = f"at most max_motion_time = {self.max_motion_time} s"
             raise ParameterOutOfRange("trajectory_duration [s]", self.trajectory_duration, allowed)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from sysid_ros.core.common.errors import ParameterOutOfRange, require_ranges
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 
 PORT, PORT_REALTIME = 10000, 10001
@@ -25,77 +26,58 @@ class StampSource(Enum):
     FRAMES = "frames"
 
 
-_RANGES = {
-    "port": (1, 65535),
-    "port_realtime": (1, 65535),
-    "session_inactivity_timeout": (1.0, 3600.0),
-    "connection_inactivity_timeout": (0.1, 60.0),
-    "connect_timeout": (0.1, 300.0),
-    "call_timeout": (0.05, 10.0),
-    "session_timeout": (0.005, 10.0),
-    "late_limit": (0.001, 10.0),
-    "rest_time": (0.02, 5.0),
-    "hold_time": (0.02, 5.0),
-    "hold_drift": (1e-4, 0.1),
-    "wait_time": (0.0, 10.0),
-    "probe_torque": (0.0, 0.5),
-    "close_time": (0.0, 5.0),
-}
-
-
 @dataclass(frozen=True)
-class KortexSettings:
-    """Settings of the client.
+class KortexSettings(Settings):
+    """Settings of the client."""
 
-    Attributes:
-        robot_ip: Address of the base.
-        port: TCP port of its services.
-        port_realtime: UDP port of its cyclic service.
-        username: User of the base.
-        password: Its password.
-        session_inactivity_timeout: Silence after which the base closes the session [s].
-        connection_inactivity_timeout: Silence after which the base takes the connection for dead [s].
-        velocity: Where velocities come from.
-        stamps: Where stamps come from.
-        connect_timeout: Longest time for each step of taking the arm over [s].
-        call_timeout: Longest time for an answer over TCP [s].
-        session_timeout: Silence of the cyclic service after which the arm counts as lost [s].
-        late_limit: Time between two fresh states beyond the period at which the arm brakes [s].
-        rest_time: How long the resting arm is measured before it is taken over [s].
-        hold_time: How long it must stay where it is under torque control before anything else [s].
-        hold_drift: How far it may drift meanwhile [rad].
-        wait_time: How long a cycle waits for the reply [s]; 0 for three quarters of a period, so that a lost one costs
-            no more than its own cycle. More for an emulated base, whose time stands still meanwhile.
-        probe_torque: Largest torque of the test of the commands' sign on the last joint, over its limit [-]; the test
-            ends when that joint has moved by 1 mrad. 0 leaves it out.
-        close_time: Rest between the end of low-level servoing and the end of the sessions [s].
-    """
-
-    robot_ip: str = "192.168.1.10"
-    port: int = PORT
-    port_realtime: int = PORT_REALTIME
-    username: str = "admin"
-    password: str = "admin"
-    session_inactivity_timeout: float = 60.0
-    connection_inactivity_timeout: float = 2.0
-    velocity: VelocitySource = VelocitySource.FEEDBACK
-    stamps: StampSource = StampSource.CLOCK
-    connect_timeout: float = 5.0
-    call_timeout: float = 1.0
-    session_timeout: float = 0.1
-    late_limit: float = 0.02
-    rest_time: float = 0.2
-    hold_time: float = 0.2
-    hold_drift: float = 0.02
-    wait_time: float = 0.0
-    probe_torque: float = 0.25
-    close_time: float = 0.5
+    robot_ip: str = setting("192.168.1.10")
+    """Address of the base."""
+    port: int = setting(PORT, "-", lower=1, upper=65535)
+    """TCP port of the base."""
+    port_realtime: int = setting(PORT_REALTIME, "-", lower=1, upper=65535)
+    """UDP port of the base, of its cyclic service."""
+    username: str = setting("admin")
+    """User of the base."""
+    password: str = setting("admin")
+    """Password of that user."""
+    session_inactivity_timeout: float = setting(60.0, "s", lower=1.0, upper=3600.0)
+    """Silence after which the base ends a session."""
+    connection_inactivity_timeout: float = setting(2.0, "s", lower=0.1, upper=60.0)
+    """Silence after which the base takes a connection for dead."""
+    velocity: VelocitySource = setting(VelocitySource.FEEDBACK)
+    """Where velocities come from: feedback: the arm sends them, within velocity_error of the robot file; positions:
+    they are computed."""
+    stamps: StampSource = setting(StampSource.CLOCK)
+    """Where stamps come from: clock: of this computer; frames: one period each, for an emulated arm, whose time
+    waits."""
+    connect_timeout: float = setting(5.0, "s", lower=0.1, upper=50.0)
+    """Longest time for each step of taking the arm over."""
+    call_timeout: float = setting(1.0, "s", lower=0.05, upper=10.0, library_only=True)
+    """Longest time for an answer over TCP."""
+    session_timeout: float = setting(0.1, "s", lower=0.005, upper=10.0)
+    """Silence of the cyclic service after which the arm counts as lost."""
+    late_limit: float = setting(0.02, "s", lower=0.001, upper=10.0)
+    """Time between two fresh states beyond the period at which the arm brakes."""
+    rest_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
+    """How long the resting arm is measured before it is taken over."""
+    hold_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
+    """How long it must stay where it is under torque control before anything else."""
+    hold_drift: float = setting(0.02, "rad", lower=1e-4, upper=0.1, library_only=True)
+    """How far it may drift meanwhile."""
+    wait_time: float = setting(0.0, "s", lower=0.0, upper=10.0)
+    """How long a cycle waits for the reply; 0 for three quarters of a period, so that a lost one costs no more than its
+    own cycle. More for an emulated base, whose time stands still meanwhile."""
+    probe_torque: float = setting(0.25, "-", lower=0.0, upper=0.5, library_only=True)
+    """Largest torque of the test of the commands' sign on the last joint, over its limit; the test ends when that joint
+    has moved by 1 mrad. 0 leaves it out."""
+    close_time: float = setting(0.5, "s", lower=0.0, upper=5.0, library_only=True)
+    """Rest between the end of low-level servoing and the end of the sessions."""
 
     period = 0.001
     """Time between two requests [s]; the base wants 1 kHz."""
 
     def __post_init__(self) -> None:
-        require_ranges(self, _RANGES)
+        super().__post_init__()
         if not self.robot_ip:
             raise ParameterOutOfRange("robot_ip", "", "the address of the base")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import mujoco
 import numpy as np
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import (
     ArmError,
@@ -34,28 +34,19 @@ from sysid_ros.drivers.velocity_estimate import VelocityEstimate, plan_velocity
 
 
 @dataclass(frozen=True)
-class MujocoSettings:
-    """How the arm is simulated.
+class MujocoSettings(Settings, library_only=True):
+    """How the arm is simulated."""
 
-    Attributes:
-        period: Duration of a cycle [s].
-        substeps: Runge-Kutta steps per cycle; docs/measurements/earlier.md has their accuracy.
-        noise: How the sensors use their allowed errors.
-        seed: Seed of the sensor errors and dropped cycles.
-        brake_torque_factor: Torque of the holding brakes over the torque limit [-].
-    """
-
-    period: float = 0.001
-    substeps: int = 2
-    noise: Noise = Noise.UNIFORM
-    seed: int = 0
-    brake_torque_factor: float = 2.0
-
-    def __post_init__(self) -> None:
-        if not 1e-5 <= self.period <= 0.01:
-            raise ParameterOutOfRange("period [s]", self.period, "1e-5 to 0.01")
-        if not 1 <= self.substeps <= 100:
-            raise ParameterOutOfRange("substeps", self.substeps, "1 to 100")
+    period: float = setting(0.001, "s", lower=1e-5, upper=0.01)
+    """Duration of a cycle."""
+    substeps: int = setting(2, "-", lower=1, upper=100)
+    """Runge-Kutta steps per cycle; docs/measurements/earlier.md has their accuracy."""
+    noise: Noise = setting(Noise.UNIFORM)
+    """How the sensors use their allowed errors."""
+    seed: int = setting(0, "-", lower=0)
+    """Seed of the sensor errors and dropped cycles."""
+    brake_torque_factor: float = setting(2.0, "-", lower=0.0)
+    """Torque of the holding brakes over the torque limit."""
 
 
 class MujocoArm(SimulatedArm):

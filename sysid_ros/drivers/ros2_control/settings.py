@@ -7,7 +7,8 @@ from enum import Enum
 
 import numpy as np
 
-from sysid_ros.core.common.errors import ParameterOutOfRange, require_ranges
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 
@@ -36,67 +37,49 @@ class TorqueCommand(Enum):
     OVERLAY = "overlay"
 
 
-_RANGES = {
-    "connect_timeout": (0.1, 300.0),
-    "session_timeout": (0.005, 10.0),
-    "late_limit": (0.001, 10.0),
-    "rest_time": (0.02, 5.0),
-    "hold_time": (0.02, 5.0),
-    "hold_drift": (1e-4, 0.1),
-    "wait_time": (0.0, 10.0),
-    "probe_torque": (0.0, 0.5),
-    "rate_tolerance": (0.0, 0.5),
-    "missing_share": (0.0, 0.5),
-}
-
-
 @dataclass(frozen=True)
-class Ros2ControlSettings:
-    """Settings of the connection.
+class Ros2ControlSettings(Settings):
+    """Settings of the connection."""
 
-    Attributes:
-        interface: Which messages the arm speaks.
-        period: Time between two states, and between two commands [s]; what is heard is compared with it.
-        velocity: Where velocities come from.
-        torque_command: What an effort command is.
-        command_joints: Joints in the order of the commands, as in the parameter ``joints`` of the effort controller;
-            empty to ask the controller for it.
-        controller_load: Load that the arm itself compensates, about the frame of the last joint, (10,); None for none.
-        connect_timeout: Longest time for each step of taking the arm over [s].
-        session_timeout: Silence of the arm after which it counts as lost [s].
-        late_limit: Time between two states beyond the period at which the arm brakes [s].
-        rest_time: How long the resting arm is measured before it is taken over [s].
-        hold_time: How long it must stay where it is under torque control before anything else [s].
-        hold_drift: How far it may drift meanwhile [rad].
-        wait_time: How long a cycle waits for its state [s]; 0 for two periods. More for an emulated arm, whose time
-            stands still meanwhile.
-        probe_torque: Largest torque of the test of the commands' sign on the last joint, over its limit [-]; the test
-            ends when that joint has moved by 1 mrad. 0 leaves it out.
-        rate_tolerance: How much the mean period that is heard may differ from ``period`` [-].
-        missing_share: Share of states that may be missing within a second [-].
-    """
-
-    interface: Interface = Interface.FORWARD
-    period: float = 0.001
-    velocity: VelocitySource = VelocitySource.FEEDBACK
-    torque_command: TorqueCommand = TorqueCommand.UNSET
-    command_joints: tuple[str, ...] = ()
+    interface: Interface = setting(Interface.FORWARD)
+    """Messages of the arm: forward_command_controller: JointState and Float64MultiArray; lbr_fri_idl: LBRState and
+    LBRTorqueCommand."""
+    period: float = setting(0.001, "s", lower=0.0005, upper=0.02)
+    """Time between two states, and between two commands; what is heard is compared with it."""
+    velocity: VelocitySource = setting(VelocitySource.FEEDBACK)
+    """Where velocities come from."""
+    torque_command: TorqueCommand = setting(TorqueCommand.UNSET)
+    """What an effort command is: full: the whole torque; overlay_gravity, overlay: the arm adds gravity, or gravity and
+    Coriolis torques; has to be set."""
+    command_joints: tuple[str, ...] = setting(())
+    """Joints in the order of the commands, as in the parameter joints of the effort controller; empty asks it."""
     controller_load: Array | None = None
-    connect_timeout: float = 10.0
-    session_timeout: float = 0.1
-    late_limit: float = 0.02
-    rest_time: float = 0.5
-    hold_time: float = 0.2
-    hold_drift: float = 0.02
-    wait_time: float = 0.0
-    probe_torque: float = 0.25
-    rate_tolerance: float = 0.02
-    missing_share: float = 0.05
+    """Load that the arm itself compensates, about the frame of the last joint, (10,); None for none."""
+    connect_timeout: float = setting(10.0, "s", lower=0.1, upper=50.0)
+    """Longest time for each step of taking the arm over."""
+    session_timeout: float = setting(0.1, "s", lower=0.005, upper=10.0)
+    """Silence of the arm after which it counts as lost."""
+    late_limit: float = setting(0.02, "s", lower=0.001, upper=10.0)
+    """Time between two states beyond the period at which the arm brakes."""
+    rest_time: float = setting(0.5, "s", lower=0.02, upper=5.0, library_only=True)
+    """How long the resting arm is measured before it is taken over."""
+    hold_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
+    """How long it must stay where it is under torque control before anything else."""
+    hold_drift: float = setting(0.02, "rad", lower=1e-4, upper=0.1, library_only=True)
+    """How far it may drift meanwhile."""
+    wait_time: float = setting(0.0, "s", lower=0.0, upper=10.0)
+    """How long a cycle waits for its state; 0 for two periods. More for an emulated arm, whose time stands still
+    meanwhile."""
+    probe_torque: float = setting(0.25, "-", lower=0.0, upper=0.5, library_only=True)
+    """Largest torque of the test of the commands' sign on the last joint, over its limit; the test ends when that joint
+    has moved by 1 mrad. 0 leaves it out."""
+    rate_tolerance: float = setting(0.02, "-", lower=0.0, upper=0.5, library_only=True)
+    """How much the mean period that is heard may differ from the one that is set."""
+    missing_share: float = setting(0.05, "-", lower=0.0, upper=0.5, library_only=True)
+    """Share of states that may be missing within a second."""
 
     def __post_init__(self) -> None:
-        require_ranges(self, _RANGES)
-        if not 0.0005 <= self.period <= 0.02:
-            raise ParameterOutOfRange("period [s]", self.period, "0.0005 to 0.02: states at 50 Hz to 2 kHz")
+        super().__post_init__()
         if self.controller_load is not None and np.shape(self.controller_load) != (10,):
             raise ParameterOutOfRange("controller_load", np.shape(self.controller_load), "ten parameters")
 

@@ -13,7 +13,7 @@ from enum import Enum
 import numpy as np
 import pinocchio as pin
 
-from sysid_ros.core.common.errors import require_ranges
+from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.emulation.plant import PERIOD, EmulatedArm, Measured
@@ -21,9 +21,6 @@ from sysid_ros.emulation.plant import PERIOD, EmulatedArm, Measured
 _FRICTION_SPEED = 0.02
 _SAME_POSITION = 1e-4
 """A position sent that is nearer to the measured one than this switches friction compensation off [rad]."""
-
-
-_RANGES = {"friction_compensation": (0.0, 1.0), "stiffness": (0.0, 5000.0), "damping_ratio": (0.0, 1.0)}
 
 
 class Compensation(Enum):
@@ -34,23 +31,17 @@ class Compensation(Enum):
 
 
 @dataclass(frozen=True)
-class InnerLoopSettings:
-    """The joint impedance of the controller.
+class InnerLoopSettings(Settings, library_only=True):
+    """The joint impedance of the controller."""
 
-    Attributes:
-        compensation: What the controller adds to the client's torques.
-        friction_compensation: Share of the friction it compensates while it is switched on [-], 0 to 1.
-        stiffness: Stiffness of the joint impedance [Nm/rad].
-        damping_ratio: Damping of the joint impedance over the critical one [-].
-    """
-
-    compensation: Compensation = Compensation.MODEL
-    friction_compensation: float = 0.0
-    stiffness: float = 0.0
-    damping_ratio: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_ranges(self, _RANGES)
+    compensation: Compensation = setting(Compensation.MODEL)
+    """What the controller adds to the client's torques."""
+    friction_compensation: float = setting(0.0, "-", lower=0.0, upper=1.0)
+    """Share of the friction it compensates while it is switched on."""
+    stiffness: float = setting(0.0, "Nm/rad", lower=0.0, upper=5000.0)
+    """Stiffness of the joint impedance."""
+    damping_ratio: float = setting(0.0, "-", lower=0.0, upper=1.0)
+    """Damping of the joint impedance over the critical one."""
 
 
 @dataclass(frozen=True)

@@ -3,46 +3,41 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
 
-from sysid_ros.core.common.errors import ParameterOutOfRange, require_ranges
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
 
 
 @dataclass(frozen=True)
-class NetworkFaults:
-    """Rates of faults in each direction; the default is a perfect network.
+class NetworkFaults(Settings, library_only=True):
+    """Rates of faults in each direction; the default is a perfect network."""
 
-    Attributes:
-        loss: Share of datagrams that are lost [-].
-        burst: Mean number of datagrams lost in a row [-]; 1 loses each independently (Gilbert's model beyond).
-        duplicate: Share that arrives twice [-].
-        reorder: Share that is held back until the next one has passed [-].
-        delay: Delay of every datagram [s].
-        delay_spread: Further delay, uniform up to this [s]; more than the period reorders too.
-        truncate: Share that is cut at a random length [-].
-        corrupt: Share with one to four flipped bits [-].
-        insert: Share that is followed by a datagram of random bytes [-].
-    """
-
-    loss: float = 0.0
-    burst: float = 1.0
-    duplicate: float = 0.0
-    reorder: float = 0.0
-    delay: float = 0.0
-    delay_spread: float = 0.0
-    truncate: float = 0.0
-    corrupt: float = 0.0
-    insert: float = 0.0
+    loss: float = setting(0.0, "-", lower=0.0, upper=1.0)
+    """Share of datagrams that are lost."""
+    burst: float = setting(1.0, "-", lower=1.0, upper=1e4)
+    """Mean number of datagrams lost in a row; 1 loses each independently (Gilbert's model beyond)."""
+    duplicate: float = setting(0.0, "-", lower=0.0, upper=1.0)
+    """Share that arrives twice."""
+    reorder: float = setting(0.0, "-", lower=0.0, upper=1.0)
+    """Share that is held back until the next one has passed."""
+    delay: float = setting(0.0, "s", lower=0.0, upper=1.0)
+    """Delay of every datagram."""
+    delay_spread: float = setting(0.0, "s", lower=0.0, upper=1.0)
+    """Further delay, uniform up to this; more than the period reorders too."""
+    truncate: float = setting(0.0, "-", lower=0.0, upper=1.0)
+    """Share that is cut at a random length."""
+    corrupt: float = setting(0.0, "-", lower=0.0, upper=1.0)
+    """Share with one to four flipped bits."""
+    insert: float = setting(0.0, "-", lower=0.0, upper=1.0)
+    """Share that is followed by a datagram of random bytes."""
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            lower, upper = (1.0, 1e4) if one.name == "burst" else (0.0, 1.0)
-            if not lower <= getattr(self, one.name) <= upper:
-                raise ParameterOutOfRange(one.name, getattr(self, one.name), f"{lower} to {upper}")
+        super().__post_init__()
         if self.loss == 1.0 and self.burst > 1.0:
             raise ParameterOutOfRange("burst", self.burst, "1 where everything is lost")
 
@@ -142,39 +137,26 @@ class Cut(Enum):
     SILENCE = "silence"
 
 
-_RANGES = {"delay": (0.0, 60.0), "pause": (0.0, 1.0), "gather": (0.0, 60.0), "piece": (0, 1 << 16)}
-
-
 @dataclass(frozen=True)
-class StreamFaults:
-    """Faults of one direction; the default is a perfect stream. Bytes are counted from when the faults begin.
+class StreamFaults(Settings, library_only=True):
+    """Faults of one direction; the default is a perfect stream. Bytes are counted from when the faults begin."""
 
-    Attributes:
-        delay: Delay of every byte [s].
-        piece: Largest number of bytes that are passed on together; 0 for as many as come.
-        pause: Time between two pieces [s].
-        gather: Bytes are held back and passed on together every so often [s]; 0 passes them on as they come.
-        corrupt_at: Number of the byte that is changed; None changes none.
-        corrupt_with: Its bits that are flipped, 1 to 255.
-        cut: How the stream ends.
-        cut_at: After how many bytes.
-    """
-
-    delay: float = 0.0
-    piece: int = 0
-    pause: float = 0.0
-    gather: float = 0.0
-    corrupt_at: int | None = None
-    corrupt_with: int = 0xFF
-    cut: Cut = Cut.NONE
-    cut_at: int = 0
-
-    def __post_init__(self) -> None:
-        require_ranges(self, _RANGES)
-        if not 1 <= self.corrupt_with <= 0xFF:
-            raise ParameterOutOfRange("corrupt_with", self.corrupt_with, "1 to 255")
-        if self.cut_at < 0 or (self.corrupt_at or 0) < 0:
-            raise ParameterOutOfRange("cut_at and corrupt_at", (self.cut_at, self.corrupt_at), "0 or more")
+    delay: float = setting(0.0, "s", lower=0.0, upper=60.0)
+    """Delay of every byte."""
+    piece: int = setting(0, "-", lower=0, upper=1 << 16)
+    """Largest number of bytes that are passed on together; 0 for as many as come."""
+    pause: float = setting(0.0, "s", lower=0.0, upper=1.0)
+    """Time between two pieces."""
+    gather: float = setting(0.0, "s", lower=0.0, upper=60.0)
+    """Bytes are held back and passed on together every so often; 0 passes them on as they come."""
+    corrupt_at: int | None = setting(None, "-", lower=0)
+    """Number of the byte that is changed; None changes none."""
+    corrupt_with: int = setting(0xFF, "-", lower=1, upper=0xFF)
+    """Its bits that are flipped."""
+    cut: Cut = setting(Cut.NONE)
+    """How the stream ends."""
+    cut_at: int = setting(0, "-", lower=0)
+    """After how many bytes."""
 
 
 class Piece(NamedTuple):

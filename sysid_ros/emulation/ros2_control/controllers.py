@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.ros2_control.states import JointStates
@@ -23,26 +24,23 @@ FIELDS = ("position", "velocity", "effort")
 
 
 @dataclass(frozen=True)
-class BroadcastFaults:
-    """What is wrong with the states that are published; the default is nothing.
+class BroadcastFaults(Settings):
+    """What is wrong with the states that are published; the default is nothing."""
 
-    Attributes:
-        is_silent: Whether nothing is published.
-        not_measured: Fields that the arm does not measure: NaN.
-        left_out: Fields that are left out altogether.
-        nan_efforts: Joints whose effort is not a number.
-        renamed: Joints that appear under another name.
-        repeats: Whether every message comes twice.
-        drop_every: Every how manieth message is lost; 0 for none.
-    """
-
-    is_silent: bool = False
-    not_measured: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    nan_efforts: tuple[str, ...] = ()
-    renamed: tuple[str, ...] = ()
-    repeats: bool = False
-    drop_every: int = 0
+    is_silent: bool = setting(False)
+    """Publish nothing."""
+    not_measured: tuple[str, ...] = setting((), choices=("", *FIELDS))
+    """Fields that are NaN, as of an arm that does not measure them."""
+    left_out: tuple[str, ...] = setting((), choices=("", *FIELDS))
+    """Fields that are left empty."""
+    nan_efforts: tuple[str, ...] = setting(())
+    """Joints whose effort is NaN."""
+    renamed: tuple[str, ...] = setting(())
+    """Joints that get another name."""
+    repeats: bool = setting(False)
+    """Publish every message twice."""
+    drop_every: int = setting(0, "-", lower=0, upper=1000)
+    """Leave out every n-th message; 0 leaves out none."""
 
 
 class Broadcaster:

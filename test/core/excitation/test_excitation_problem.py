@@ -143,16 +143,16 @@ def test_another_duration_keeps_the_highest_frequency():
     longer = settings.with_duration(7.5)
     assert (longer.duration, longer.harmonics, longer.seed) == (7.5, 8, 3)
     assert settings.with_duration(0.5).harmonics == 2
-    with pytest.raises(ParameterOutOfRange, match="duration is nan"):
+    with pytest.raises(ParameterOutOfRange, match=r"duration \[s\] is nan"):
         settings.with_duration(float("nan"))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"duration": 0.1}, "duration is 0.1; allowed: 0.5 to 60.0"),
-        ({"duration": float("nan")}, "duration is nan"),
-        ({"harmonics": 1}, "harmonics is 1; allowed: 2 to 20"),
+        ({"duration": 0.1}, r"duration \[s\] is 0.1; allowed: from 0.5 to 60"),
+        ({"duration": float("nan")}, r"duration \[s\] is nan"),
+        ({"harmonics": 1}, r"harmonics \[-\] is 1; allowed: from 2 to 20"),
         ({"amplitude": 4.0}, "amplitude"),
         ({"velocity_fraction": 1.1}, "velocity_fraction"),
         ({"torque_fraction": 0.0}, "torque_fraction"),

@@ -1,20 +1,19 @@
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.parameters.settings import _RANGES, ERROR_TERMS, EstimatorSettings
+from sysid_ros.core.common.settings import settings_of
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
+
+NUMBERS = {name: info for name, info in settings_of(EstimatorSettings).items() if info.lower is not None}
 
 
-def test_defaults_are_in_range_and_documented():
-    settings = EstimatorSettings()
-    assert settings.left_out_terms == ()
-    for name in settings.__dataclass_fields__:
-        assert f"        {name}: " in EstimatorSettings.__doc__
+def test_by_default_all_terms_count():
+    assert EstimatorSettings().left_out_terms == ()
 
 
-@pytest.mark.parametrize("name", _RANGES)
+@pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_out_of_range_are_refused(name):
-    lower, upper, unit = _RANGES[name]
-    for value in (lower - 1e-3, upper * 2 + 1, float("nan")):
+    for value in (NUMBERS[name].lower - 1e-3, NUMBERS[name].upper * 2 + 1, float("nan")):
         with pytest.raises(ParameterOutOfRange, match=name):
             EstimatorSettings(**{name: value})
 
@@ -29,7 +28,7 @@ def test_numbers_out_of_range_are_refused(name):
     ],
 )
 def test_unknown_choices_are_refused_with_the_valid_ones(change):
-    with pytest.raises(ParameterOutOfRange, match="allowed: (one|any) of"):
+    with pytest.raises(ParameterOutOfRange, match="allowed: one of"):
         EstimatorSettings(**change)
 
 

@@ -1,0 +1,248 @@
+"""Which arm ``arm_driver`` is for and how it is reached: parameters, and what builds its loop in its own process.
+
+Parameters of a Kinova have the names of ros2_kortex where it has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.control import CONTROLLERS
+from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
+from sysid_ros.drivers.kinova_kortex.build import KortexSetup, build_kortex_loop
+from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
+from sysid_ros.drivers.kuka_fri.build import FriSetup, build_fri_loop
+from sysid_ros.drivers.kuka_fri.settings import FriSettings
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
+from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
+from sysid_ros.drivers.ros2_control.build import Ros2ControlSetup, build_monitor_loop, build_ros2_control_loop
+from sysid_ros.drivers.ros2_control.monitor import MonitorLoop
+from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
+from sysid_ros.drivers.truth import TRUTHS, load_payload
+from sysid_ros.drivers.velocity_estimate import require_velocity_error
+from sysid_ros.ros.parameters import parameter, parameter_like, parameters_from
+from sysid_ros.ros.robot import RobotParameters
+
+MONITOR_MODES = ("monitor_only", "emulated_monitor_only")
+"""Modes in which nothing is ever commanded."""
+ROS2_CONTROL_MODES = ("ros2_control", "emulated_ros2_control", *MONITOR_MODES)
+"""Modes in which the arm publishes its own joint states."""
+_EMULATED_MODES = ("emulated", "emulated_ros2_control", "emulated_monitor_only")
+_SHARED = ("connect_timeout", "session_timeout", "late_limit", "wait_time")
+"""Settings of every connection."""
+
+BuildLoop = Callable[[], ControlLoop | MonitorLoop]
+
+
+@dataclass(frozen=True)
+class ConnectionParameters(RobotParameters):
+    """Which arm it is and how it is reached; this has to agree with the application on the arm's controller."""
+
+    mode: str = parameter("mock", choices=("mock", "emulated", "hardware", *ROS2_CONTROL_MODES), read_only=True)
+    """Which arm: mock: simulated; hardware: a real one over FRI or Kortex; ros2_control: any that takes effort
+    commands; monitor_only: any, nothing is commanded; emulated, emulated_...: the same, emulated."""
+    controller: str = parameter("robust", choices=CONTROLLERS, read_only=True)
+    """Control law."""
+    loop: LoopSettings = parameters_from(LoopSettings, read_only=True)
+    robot_ip: str = parameter_like(FriSettings, "robot_ip", read_only=True)
+    connect_timeout: float = parameter_like(FriSettings, "connect_timeout", read_only=True)
+    session_timeout: float = parameter_like(FriSettings, "session_timeout", read_only=True)
+    cycle_timeout: float = parameter_like(FriSettings, "wait_time", read_only=True)
+    """How long a cycle waits for the arm; 0 for two periods, of a Kinova three quarters of one."""
+    velocity_source: str = parameter_like(KortexSettings, "velocity", read_only=True)
+    """Kinova, ros2_control: feedback: velocities the arm sends, within velocity_error of the robot file; positions:
+    computed."""
+    controller_load: str = parameter("none", read_only=True)
+    """LBR, ros2_control: load that the arm itself compensates: a name from config/payloads.yaml, a mass [kg], or
+    none."""
+    fri: FriSettings = parameters_from(
+        FriSettings,
+        rename={
+            "version": "fri_version",
+            "port": "port_id",
+            "period": "send_period",
+            "setup": "torque_setup",
+            "position": "position_sent",
+        },
+        note="LBR: ",
+        computed=("robot_ip", *_SHARED),
+        read_only=True,
+    )
+    kortex: KortexSettings = parameters_from(
+        KortexSettings,
+        rename={"stamps": "stamp_source"},
+        note="Kinova: ",
+        computed=(
+            "robot_ip",
+            "velocity",
+            "session_inactivity_timeout",
+            "connection_inactivity_timeout",
+            *_SHARED,
+        ),
+        read_only=True,
+    )
+    session_inactivity_timeout_ms: int = parameter(60000, "ms", lower=1000, upper=3600000, read_only=True)
+    """Kinova: silence after which the base ends a session."""
+    connection_inactivity_timeout_ms: int = parameter(2000, "ms", lower=100, upper=60000, read_only=True)
+    """Kinova: silence after which the base takes a connection for dead."""
+    ros2_control: Ros2ControlSettings = parameters_from(
+        Ros2ControlSettings,
+        rename={"interface": "arm_interface"},
+        note="ros2_control: ",
+        computed=("period", "velocity", *_SHARED),
+        read_only=True,
+    )
+    update_rate: float = parameter(1000.0, "Hz", lower=50.0, upper=2000.0, read_only=True)
+    """ros2_control: rate of states and commands, that of the controller manager."""
+    joint_states_topic: str = parameter("", read_only=True)
+    """ros2_control: topic of the states; empty for joint_states, or state with lbr_fri_idl."""
+    command_topic: str = parameter("", read_only=True)
+    """ros2_control: topic of the commands; empty for <effort_controller>/commands, or command/torque with
+    lbr_fri_idl."""
+    effort_controller: str = parameter("effort_controller", read_only=True)
+    """ros2_control: name of the controller that takes effort commands."""
+    hold_controller: str = parameter("", read_only=True)
+    """ros2_control: controller of the controller manager that holds the arm when this driver does not; empty: this
+    driver holds it as long as it runs."""
+    controller_manager: str = parameter("controller_manager", read_only=True)
+    """ros2_control: name of the controller manager."""
+    truth: str = parameter("random", choices=TRUTHS, read_only=True)
+    """mock: how the arm's own parameters are chosen in their box."""
+    payload: str = parameter("none", read_only=True)
+    """mock: payload of config/payloads.yaml the arm holds at the start, or none."""
+    noise: str = parameter("uniform", choices=tuple(one.value for one in Noise), read_only=True)
+    """mock: how the sensors use their allowed errors."""
+    seed: int = parameter(0, "-", lower=0, upper=2**31 - 1, read_only=True)
+    """mock: seed of truth and noise."""
+
+    @property
+    def is_mock(self) -> bool:
+        """Whether the arm is simulated in the loop itself, and its truth known."""
+        return self.mode == "mock"
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the arm is simulated, here or behind an emulated controller."""
+        return self.is_mock or self.mode in _EMULATED_MODES
+
+    @property
+    def is_monitor(self) -> bool:
+        """Whether nothing is ever commanded."""
+        return self.mode in MONITOR_MODES
+
+    @property
+    def is_ros2_control(self) -> bool:
+        """Whether the arm is reached over topics, commanded or not."""
+        return self.mode in ROS2_CONTROL_MODES
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        return {
+            "connect_timeout": self.connect_timeout,
+            "session_timeout": self.session_timeout,
+            "late_limit": self.loop.late_limit,
+            "wait_time": self.cycle_timeout,
+        }
+
+    @property
+    def fri_settings(self) -> FriSettings:
+        """Settings of the FRI client; an emulated controller is on this computer unless an address is given."""
+        address = self.robot_ip or ("127.0.0.1" if self.mode == "emulated" else "")
+        return replace(self.fri, robot_ip=address, **self._shared)
+
+    @property
+    def kortex_settings(self) -> KortexSettings:
+        """Settings of the Kortex client; an emulated base is on this computer unless an address is given."""
+        return replace(
+            self.kortex,
+            robot_ip=self.robot_ip or ("127.0.0.1" if self.mode == "emulated" else self.kortex.robot_ip),
+            velocity=VelocitySource(self.velocity_source),
+            session_inactivity_timeout=1e-3 * self.session_inactivity_timeout_ms,
+            connection_inactivity_timeout=1e-3 * self.connection_inactivity_timeout_ms,
+            **self._shared,
+        )
+
+    @property
+    def ros2_control_settings(self) -> Ros2ControlSettings:
+        """Settings of the connection over topics; an LBRState has no velocities."""
+        velocity = VelocitySource.POSITIONS if self._is_lbr_fri_idl else VelocitySource(self.velocity_source)
+        return replace(self.ros2_control, period=1.0 / self.update_rate, velocity=velocity, **self._shared)
+
+    @property
+    def _is_lbr_fri_idl(self) -> bool:
+        return self.ros2_control.interface is Interface.LBR
+
+    def states_topic(self, resolve: Callable[[str], str]) -> str:
+        """Return the full name of the topic of the states; ``resolve`` makes it of a relative one."""
+        return resolve(self.joint_states_topic or ("state" if self._is_lbr_fri_idl else "joint_states"))
+
+    def link_setup(self, robot: RobotModel, resolve: Callable[[str], str]) -> LinkSetup:
+        """Return the names for the link, fully resolved."""
+        commands = self.command_topic or (
+            "command/torque" if self._is_lbr_fri_idl else f"{self.effort_controller}/commands"
+        )
+        return LinkSetup(
+            joint_names=robot.joint_names,
+            interface=self.ros2_control.interface,
+            namespace=resolve("x").rsplit("/", 1)[0] or "/",
+            states=self.states_topic(resolve),
+            commands="" if self.is_monitor else resolve(commands),
+            effort_controller=resolve(self.effort_controller),
+            hold_controller="" if self.is_monitor else self.hold_controller,
+            controller_manager=resolve(self.controller_manager),
+        )
+
+    def build(self, robot: RobotModel, resolve: Callable[[str], str] = lambda name: f"/{name}") -> BuildLoop:
+        """Return what builds the loop of the arm in its own process.
+
+        Args:
+            robot: The arm.
+            resolve: Makes the full name of a relative topic.
+
+        Raises:
+            ParameterOutOfRange: There is no driver for this arm in this mode.
+            SysidError: What is set cannot work; says what.
+        """
+        if self.is_ros2_control:
+            return self._build_ros2_control(robot, resolve)
+        if self.is_mock:
+            setup = MockSetup(self.model, self.controller, self.truth, self.payload, self.noise, self.seed, self.loop)
+            return partial(build_mock_loop, setup)
+        if robot.protocol == KORTEX:
+            kortex = self.kortex_settings
+            if kortex.velocity is VelocitySource.POSITIONS:
+                require_velocity_error(robot, kortex.period)
+            return partial(build_kortex_loop, KortexSetup(self.model, self.controller, kortex, self.loop))
+        if robot.protocol != FRI:
+            raise ParameterOutOfRange(
+                f"mode of {robot.name}",
+                self.mode,
+                "mock, ros2_control or monitor_only, as its settings name no protocol of its controller (fri for "
+                "KUKA LBR, kortex for Kinova Gen3)",
+            )
+        fri = self.fri_settings
+        require_velocity_error(robot, fri.period)
+        load_payload(robot, self.controller_load)
+        return partial(build_fri_loop, FriSetup(self.model, self.controller, fri, self.controller_load, self.loop))
+
+    def _build_ros2_control(self, robot: RobotModel, resolve: Callable[[str], str]) -> BuildLoop:
+        connection = self.ros2_control_settings
+        if connection.velocity is VelocitySource.POSITIONS:
+            require_velocity_error(robot, connection.period)
+        load_payload(robot, self.controller_load)
+        link = self.link_setup(robot, resolve)
+        link.require_packages()
+        setup = Ros2ControlSetup(self.model, self.controller, connection, self.controller_load, self.loop)
+        open_link = partial(RosJointLink, link)
+        if self.is_monitor:
+            return partial(build_monitor_loop, setup, open_link)
+        Ros2ControlArm(robot, connection, open_link)  # refuses what it cannot work with
+        return partial(build_ros2_control_loop, setup, open_link)
