@@ -1,4 +1,4 @@
-"""The tables of docs/papers.md name functions and tests that exist."""
+"""The tables of docs/reference/papers.md name functions and tests that exist."""
 
 import ast
 import importlib

@@ -1,6 +1,6 @@
 """Streaming estimation of a payload, any body or the whole arm, with guaranteed bounds.
 
-The packages in the order of the data; docs/bounds.md has the proofs:
+The packages in the order of the data; docs/theory/bounds.md has the proofs:
 
 1. :mod:`parameters`: settings, target and nuisance parameters, bounds, the estimate;
 2. :mod:`windows`: samples, momentum windows, error budget, rows ``Y theta_e + B delta = u + e``;
