@@ -17,7 +17,7 @@ from sysid_ros.resources import PACKAGE, resource
 
 
 def generate_launch_description() -> LaunchDescription:
-    """The launch arguments, and the nodes once their values are known."""
+    """Return the launch arguments, and the nodes once their values are known."""
     arguments = [
         DeclareLaunchArgument(
             argument.name,
@@ -31,7 +31,7 @@ def generate_launch_description() -> LaunchDescription:
 
 
 def start_nodes(context: LaunchContext) -> list[Node]:
-    """The nodes for the given launch arguments; when one of ours ends, all do."""
+    """Return the nodes for the given launch arguments; when one of ours ends, all do."""
     values = {argument.name: LaunchConfiguration(argument.name).perform(context) for argument in ARGUMENTS}
     nodes = [
         Node(

@@ -141,7 +141,7 @@ def settings_of(kind: type[Any]) -> dict[str, Setting]:
 
 @per_class
 def _bare(kind: type[Any]) -> dict[str, Setting]:
-    """The same without descriptions, which takes no source code."""
+    """Return the same without descriptions, which takes no source code."""
     return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}
 
 
