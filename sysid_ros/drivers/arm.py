@@ -109,19 +109,21 @@ class Arm(ABC):
         joint_names: Names of the n joints, in the order of every array.
         pacing: Who paces the loop.
         period: Nominal duration of a cycle [s].
-        late_answers: Commands that left later than a period after the state they answer, where the controller paces
-            the loop; since the construction.
     """
 
     joint_names: tuple[str, ...]
     pacing: Pacing
     period: float
-    late_answers: int = 0
 
     @property
     def n(self) -> int:
         """Number of joints."""
         return len(self.joint_names)
+
+    @property
+    def late_answers(self) -> int:
+        """Commands that left later than a period after the state they answer, where the controller paces the loop."""
+        return 0
 
     @abstractmethod
     def connect(self) -> None:

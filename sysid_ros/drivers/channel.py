@@ -7,15 +7,22 @@ import select
 import socket
 import struct
 import time
-from typing import TypeVar
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
 
 from sysid_ros.core.common.errors import SysidError
 
-Result = TypeVar("Result")
-
-
 _LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 16
+
+
+class Outcome(Enum):
+    """What became of a call to the other process."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
 
 
 class ChannelClosed(SysidError):
@@ -66,7 +73,7 @@ class Channel:
             del self._outgoing[:sent]
         return True
 
-    def poll(self) -> list[object]:
+    def poll(self) -> list[Any]:
         """The complete messages that have arrived, without waiting.
 
         Raises:
@@ -85,7 +92,7 @@ class Channel:
         self._incoming += data
         return list(self._take_messages())
 
-    def wait(self, timeout: float) -> list[object]:
+    def wait(self, timeout: float) -> list[Any]:
         """The next messages, after waiting for at most ``timeout`` [s]; none if there were none.
 
         Raises:
@@ -103,7 +110,7 @@ class Channel:
         """Closes this end."""
         self._socket.close()
 
-    def _take_messages(self):  # noqa: ANN202
+    def _take_messages(self) -> Iterator[Any]:
         buffer = self._incoming
         while len(buffer) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]

@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 import time
+from dataclasses import dataclass
 
 _SPIN_NS = 50_000
 """Last part of a wait that is spun instead of slept, at most."""
@@ -52,21 +53,38 @@ class Pacer:
         return lateness * 1e-9
 
 
-def request_real_time() -> str:
-    """Asks for real-time scheduling, exact timers and no garbage collection for this process.
+@dataclass(frozen=True)
+class Scheduling:
+    """How a process is scheduled.
+
+    Attributes:
+        has_priority: Whether it has real-time priority.
+        text: What was granted, in words.
+    """
+
+    has_priority: bool
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def request_real_time() -> Scheduling:
+    """Ask for real-time scheduling, exact timers and no garbage collection for this process.
 
     Returns:
-        What was granted, in words; starts with ``SCHED_FIFO`` only if real-time priority was.
+        What was granted.
     """
     gc.collect()
     gc.freeze()
     gc.disable()
     if not sys.platform.startswith("linux"):
-        return "normal scheduling (real-time priority is only requested on Linux)"
+        return Scheduling(False, "normal scheduling (real-time priority is only requested on Linux)")
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # wake up to the nanosecond, not to 50 us
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
     except OSError as error:
-        return f"normal scheduling (SCHED_FIFO was refused: {error.strerror}; grant rtprio to this user)"
-    return f"SCHED_FIFO {_PRIORITY}"
+        refused = f"normal scheduling (SCHED_FIFO was refused: {error.strerror}; grant rtprio to this user)"
+        return Scheduling(False, refused)
+    return Scheduling(True, f"SCHED_FIFO {_PRIORITY}")

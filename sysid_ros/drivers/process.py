@@ -21,10 +21,12 @@ from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Array, InjectedFaults, Truth
-from sysid_ros.drivers.channel import Channel, ChannelClosed
+from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import Continuation, LoopModel
 from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopStatus
+from sysid_ros.drivers.pacing import Scheduling
+from sysid_ros.drivers.ros2_control.monitor import MonitorLoop
 from sysid_ros.drivers.samples import LoopSamples, LoopTiming, SampleRing
 
 _REPLY_TIMEOUT = 5.0
@@ -54,7 +56,7 @@ class LoopProcess:
         capacity: Samples kept for :meth:`read_samples`; 16 s at 1 kHz.
     """
 
-    def __init__(self, build: Callable[[], ControlLoop], n: int, capacity: int = 16384):
+    def __init__(self, build: Callable[[], ControlLoop | MonitorLoop], n: int, capacity: int = 16384):
         self._build = build
         self._n = n
         self._capacity = capacity
@@ -63,7 +65,7 @@ class LoopProcess:
         self._process: subprocess.Popen | None = None
         self._channel: Channel | None = None
         self._ring: SampleRing | None = None
-        self.scheduling = "not started"
+        self.scheduling = Scheduling(False, "not started")
 
     def start(self, timeout: float = _CONNECT_TIMEOUT) -> None:
         """Starts the process and takes the arm over.
@@ -242,36 +244,39 @@ class LoopProcess:
     def _call(self, name: str, *arguments: object, timeout: float = _REPLY_TIMEOUT) -> Any:
         with self._lock:
             number = next(self._numbers)
-            self._send((number, name, arguments))
-            reply = self._wait_for_reply(number, name, time.monotonic() + timeout)
-        kind, content = reply
-        if kind == "refused":
+            channel = self._send((number, name, arguments))
+            reply = self._wait_for_reply(channel, number, name, time.monotonic() + timeout)
+        outcome, content = reply
+        if outcome is Outcome.REFUSED:
             raise LoopRefusal(*content)
-        if kind == "failed":
+        if outcome is Outcome.FAILED:
             raise LoopProcessError(f"failed in '{name}': {content}")
         return content
 
-    def _send(self, message: object) -> None:
+    def _send(self, message: object) -> Channel:
         if self._channel is None:
             raise LoopProcessError("is not running; call start() first")
         try:
             self._channel.send(message)
         except ChannelClosed as closed:
             raise self._ended() from closed
+        return self._channel
 
-    def _wait_for_reply(self, number: int, name: str, deadline: float) -> tuple[str, Any]:
+    def _wait_for_reply(self, channel: Channel, number: int, name: str, deadline: float) -> tuple[Outcome, Any]:
         while (remaining := deadline - time.monotonic()) > 0.0:
             try:
-                self._channel.flush()
-                messages = self._channel.wait(min(remaining, 0.1))
+                channel.flush()
+                messages = channel.wait(min(remaining, 0.1))
             except ChannelClosed as closed:
                 raise self._ended() from closed
-            for reply_number, *reply in messages:
+            for reply_number, outcome, content in messages:
                 if reply_number == number:
-                    return tuple(reply)
+                    return outcome, content
         raise LoopProcessError(f"did not answer '{name}' in time")
 
     def _ended(self) -> LoopProcessError:
+        if self._process is None:
+            return LoopProcessError("was never started")
         try:
             code = self._process.wait(1.0)
         except subprocess.TimeoutExpired:
@@ -283,6 +288,8 @@ class LoopProcess:
             if self._channel is not None:
                 self._channel.close()
                 self._channel = None
+        if self._process is None:
+            return
         try:
             self._process.wait(kill_after)
         except subprocess.TimeoutExpired:

@@ -20,7 +20,7 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.admission import admit_trajectory
 from sysid_ros.drivers.arm import Pacing, SimulatedArm
-from sysid_ros.drivers.channel import Channel, ChannelClosed
+from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import Continuation
 from sysid_ros.drivers.loop_types import LoopRefusal
@@ -81,7 +81,7 @@ class LoopServer:
         loop.release(self._stop_reason)
         self._checker.shutdown(wait=False, cancel_futures=True)
         for number in self._stop_requests:
-            self._reply(number, "done", None)
+            self._reply(number, Outcome.DONE, None)
 
     def _may_end(self) -> bool:
         if not self._stop_reason:
@@ -133,7 +133,7 @@ class LoopServer:
     ) -> None:
         if self._pending is not None or self._stop_reason:
             reason = self._stop_reason or "another trajectory is being checked"
-            self._reply(number, "refused", ("trajectory", reason))
+            self._reply(number, Outcome.REFUSED, ("trajectory", reason))
             return
         loop = self._loop
         work = self._checker.submit(
@@ -162,17 +162,17 @@ class LoopServer:
 
     def _answer(self, number: int, name: str, action) -> None:  # noqa: ANN001
         try:
-            self._reply(number, "done", action())
+            self._reply(number, Outcome.DONE, action())
         except LoopRefusal as refusal:
-            self._reply(number, "refused", (refusal.what, refusal.reason))
+            self._reply(number, Outcome.REFUSED, (refusal.what, refusal.reason))
         except SysidError as error:
-            self._reply(number, "refused", (name, str(error)))
+            self._reply(number, Outcome.REFUSED, (name, str(error)))
         except Exception as error:  # a fault in serving must not take the loop down with the arm
-            self._reply(number, "failed", repr(error))
+            self._reply(number, Outcome.FAILED, repr(error))
 
-    def _reply(self, number: int, kind: str, content: object) -> None:
+    def _reply(self, number: int, outcome: Outcome, content: object) -> None:
         try:
-            self._channel.send((number, kind, content))
+            self._channel.send((number, outcome, content))
         except ChannelClosed:
             self.request_stop("the commanding process is gone")
 
@@ -200,14 +200,14 @@ def main() -> None:
         if isinstance(loop.arm, SimulatedArm):
             loop.arm.start_clock(time.time_ns())
         loop.connect()
-        channel.send((number, "done", scheduling))
+        channel.send((number, Outcome.DONE, scheduling))
         server.run()
     except Exception as error:
         if not isinstance(error, SysidError):
             traceback.print_exc()
         if loop is not None:
             loop.release(f"internal error: {error!r}")
-        channel.send((number, "failed", repr(error) if not isinstance(error, SysidError) else str(error)))
+        channel.send((number, Outcome.FAILED, repr(error) if not isinstance(error, SysidError) else str(error)))
         sys.exit(1)
 
 

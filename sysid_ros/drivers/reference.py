@@ -91,18 +91,18 @@ class Reference:
         self.path, self.v, self.a = self.trajectory.evaluate(self._time)
         self.q = self.path
         if self._offset is not None:
-            self._add_offset(period)
+            self._add_offset(self._offset, period)
 
-    def _add_offset(self, period: float) -> None:
+    def _add_offset(self, offset: Array, period: float) -> None:
         self._offset_time += period
         x = self._offset_time / self._blend_time
         if x >= 1.0:
             self._offset = None
             return
         rest, slope, curvature = fade_out(x)
-        self.q = self.path + rest * self._offset
-        self.v = self.v + slope / self._blend_time * self._offset
-        self.a = self.a + curvature / self._blend_time**2 * self._offset
+        self.q = self.path + rest * offset
+        self.v = self.v + slope / self._blend_time * offset
+        self.a = self.a + curvature / self._blend_time**2 * offset
 
 
 def fade_out(x: float) -> tuple[float, float, float]:

@@ -167,7 +167,8 @@ class SampleRing:
         """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s]."""
         head = int(self._header[0])
         count = min(cycles, head, self.capacity - _GUARD)
-        return 1e-9 * self._integers[np.arange(head - count, head) % self.capacity][:, [_PERIOD, _COMPUTE]]
+        rows = self._integers[np.arange(head - count, head) % self.capacity]
+        return 1e-9 * rows[:, [_PERIOD, _COMPUTE]].astype(float)
 
     def timing(self, cycles: int = 1000) -> LoopTiming:
         """Timing of the latest cycles; zeros before the first."""

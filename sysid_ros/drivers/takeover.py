@@ -288,9 +288,12 @@ class HoldSettings(Protocol):
         probe_torque: Largest torque of the test of the sign, over the limit of the last joint [-]; 0 leaves it out.
     """
 
-    hold_time: float
-    hold_drift: float
-    probe_torque: float
+    @property
+    def hold_time(self) -> float: ...  # noqa: D102 - described by the class
+    @property
+    def hold_drift(self) -> float: ...  # noqa: D102
+    @property
+    def probe_torque(self) -> float: ...  # noqa: D102
 
 
 def require_holdable(robot: RobotModel, effort: Array) -> None:

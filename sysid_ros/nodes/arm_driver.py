@@ -313,7 +313,7 @@ class ArmDriverNode(LifecycleNode):
             "period p99 [s]": timing.period_p99,
             "period max [s]": timing.period_max,
             "compute p99 [s]": timing.compute_p99,
-            "scheduling": self._loop.scheduling,
+            "scheduling": self._loop.scheduling.text,
             **self._arm_health(),
         }
         self._diagnose(status.stamp_ns, level, text, values)
@@ -321,7 +321,7 @@ class ArmDriverNode(LifecycleNode):
     @property
     def _has_priority(self) -> bool:
         """Whether the loop was given real-time priority."""
-        return self._loop.scheduling.startswith("SCHED_FIFO")
+        return self._loop.scheduling.has_priority
 
     def _judge(self, status: LoopStatus) -> tuple[Level, str]:
         """How good or bad it is, and why."""

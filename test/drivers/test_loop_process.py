@@ -79,7 +79,7 @@ def test_a_whole_life(robot):
         process.read_samples()
     process.start()
     assert process.is_alive and os.getsid(process.pid) != os.getsid(0)  # no Ctrl-C of our terminal reaches it
-    assert process.scheduling.startswith(("SCHED_FIFO", "normal"))
+    assert process.scheduling.text.startswith("SCHED_FIFO" if process.scheduling.has_priority else "normal")
     with pytest.raises(LoopProcessError, match="runs already"):
         process.start()
     plan = start_move(process, robot)

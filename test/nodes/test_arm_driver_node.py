@@ -20,6 +20,7 @@ from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.drivers.pacing import Scheduling
 from sysid_ros.drivers.truth import load_payload
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.ros import qos
@@ -430,13 +431,13 @@ def test_an_error_of_the_node_hands_the_arm_back_and_it_can_start_again(bench, d
 
 
 @pytest.mark.parametrize(
-    ("mode", "scheduling", "level"),
-    [("mock", "normal", Level.OK), ("hardware", "SCHED_FIFO 80", Level.OK), ("hardware", "normal", Level.WARN)],
+    ("mode", "has_priority", "level"),
+    [("mock", False, Level.OK), ("hardware", True, Level.OK), ("hardware", False, Level.WARN)],
 )
-def test_diagnostics_warn_where_a_real_arm_has_no_real_time_priority(mode, scheduling, level):
+def test_diagnostics_warn_where_a_real_arm_has_no_real_time_priority(mode, has_priority, level):
     node = object.__new__(ArmDriverNode)  # not one that is spun: its timers need a whole loop
     node._config = SimpleNamespace(values=ArmDriverParameters(mode=mode, robot_ip="192.0.2.1"))
-    node._loop = SimpleNamespace(scheduling=scheduling)
+    node._loop = SimpleNamespace(scheduling=Scheduling(has_priority, "normal"))
     found, text = node._judge(SimpleNamespace(has_failed=False, reason="holding"))
     assert found is level
     assert text == ("holding; no real-time priority: normal" if level is Level.WARN else "holding")

@@ -136,7 +136,7 @@ class FriArm(Arm):
             state, self._first = self._first, None
             return state
         message = link.next(self._wait)
-        while message is not None and not self._is_due(message):
+        while message is not None and not self._is_due(link, message):
             message = link.next(self._wait)
         if message is None:
             return self._miss_cycle(link)
@@ -144,18 +144,18 @@ class FriArm(Arm):
             self._require_torque_mode(link, message)
         if message.q is None:  # in IDLE a message need not say where the arm is
             return self._miss_cycle(link)
-        state = self._measure(message)
+        state = self._measure(link, message)
         if not self._is_commanding and not message.state.is_commanding:
             link.answer()  # keeps the session alive; in a commanding state silence ends the motion
         return state
 
     def command(self, tau: Array) -> None:
         """See :meth:`Arm.command`. Sends nothing where the last ``read`` brought no message: FRI answers only."""
-        link = self._require_link("command()")
-        if not self._is_commanding:
+        link, last = self._require_link("command()"), self._last
+        if not self._is_commanding or last is None:
             raise ArmNotConnected("command()")
         require_finite_command(tau, self.joint_names)
-        link.answer(self._position.follow(self._last.q), self._torque_to_send(tau))
+        link.answer(self._position.follow(last.q), self._torque_to_send(tau, last))
 
     def stop(self, reason: str) -> None:
         """See :meth:`Arm.stop`. A last command that balances gravity, then silence: the controller ends the motion.
@@ -202,20 +202,21 @@ class FriArm(Arm):
         self._offset_ns = self._sequence = self._last = None
         self._missed = 0
         self._velocity.reset()
-        self._position.restart(message.q)
+        state = self._measure(link, message)
+        self._position.restart(state.q)
         self._is_commanding = True
         # The loop answers the message that the test ends with: between two answers there must be no pause.
         question = (
             f"does the controller compensate gravity as the set-up '{settings.setup.value}' says, are stiffness and "
             "damping zero, is the sign of the torques right?"
         )
-        self._first = hold_and_probe(self, robot, settings, self._measure(message), effort, question)
+        self._first = hold_and_probe(self, robot, settings, state, effort, question)
 
     # Messages
 
-    def _is_due(self, message: Monitoring) -> bool:
+    def _is_due(self, link: FriLink, message: Monitoring) -> bool:
         """Whether this message starts a cycle; with a receive multiplier the others only count."""
-        return self._link.session.is_answer_due or not message.state.is_commanding
+        return link.session.is_answer_due or not message.state.is_commanding
 
     def _require_torque_mode(self, link: FriLink, message: Monitoring) -> None:
         if message.state is not SessionState.COMMANDING_ACTIVE:
@@ -230,17 +231,19 @@ class FriArm(Arm):
             self._is_commanding = False
             raise ArmLost("; ".join(("the controller has left torque mode", *message.stops)))
 
-    def _measure(self, message: Monitoring) -> ArmState:
-        now_ns = time.time_ns()
+    def _measure(self, link: FriLink, message: Monitoring) -> ArmState:
+        q, tau, now_ns = message.q, message.tau, time.time_ns()
+        if q is None or tau is None:  # the session lets no such message through but in IDLE
+            raise ArmLost("a message without positions or torques")
         stamp = now_ns if message.stamp_ns is None else message.stamp_ns
         if self._offset_ns is None:
             self._offset_ns = now_ns - stamp
         stamp += self._offset_ns
         lost = self._count_lost(message)
         missed, self._missed = max(0, int(np.ceil(lost)) - self._missed), 0
-        velocity = self._velocity.update(stamp, message.q, is_next=lost == 0.0)
+        velocity = self._velocity.update(stamp, q, is_next=lost == 0.0)
         self._last = ArmState(
-            stamp, message.q, velocity, self._sign * message.tau, True, self._faults(message), missed,
+            stamp, q, velocity, self._sign * tau, True, self._faults(link, message), missed,
             self._velocity.is_exact,
         )  # fmt: skip
         return self._last
@@ -253,13 +256,13 @@ class FriArm(Arm):
         steps = min((message.sequence - last) % SEQUENCE_MODULUS, LARGEST_GAP)  # counters may have begun again
         return steps / max(1, message.receive_multiplier) - 1.0
 
-    def _faults(self, message: Monitoring) -> tuple[str, ...]:
+    def _faults(self, link: FriLink, message: Monitoring) -> tuple[str, ...]:
         if not self._is_commanding:
             return ()
         faults = list(message.stops)
         if message.quality < Quality.GOOD:
             faults.append(f"the connection's quality is {message.quality.name}")
-        delay = self._link.arrivals.latest - self.period
+        delay = link.arrivals.latest - self.period
         if delay > self.settings.late_limit:
             faults.append(f"a message came {1e3 * delay:.1f} ms late")
         return tuple(faults)
@@ -274,11 +277,10 @@ class FriArm(Arm):
 
     # Commands
 
-    def _torque_to_send(self, tau: Array) -> Array:
+    def _torque_to_send(self, tau: Array, state: ArmState) -> Array:
         if self.settings.setup is TorqueSetup.FULL:
             return tau
-        q, v = self._last.q, self._last.v
-        return tau - self._compensation.torque(q, v, np.zeros(JOINTS))
+        return tau - self._compensation.torque(state.q, state.v, np.zeros(JOINTS))
 
     def _require_link(self, call: str) -> FriLink:
         if self._link is None:

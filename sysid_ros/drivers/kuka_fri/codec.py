@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -108,9 +108,9 @@ _SINCE_2 = {
     ),
 }
 
-_SINCE_2_7 = {"MessageMonitorData": ("6 optional CartesianVector externalForce",)}
+_SINCE_2_7: dict[str, tuple[str, ...]] = {"MessageMonitorData": ("6 optional CartesianVector externalForce",)}
 
-_PARTS = {
+_PARTS: dict[FriVersion, tuple[dict[str, tuple[str, ...]], ...]] = {
     FriVersion.V1_15: (_COMMON, _END_OF_MESSAGE, _ONLY_1),
     FriVersion.V2_5: (_COMMON, _END_OF_MESSAGE, _SINCE_2),
     FriVersion.V2_7: (_COMMON, _SINCE_2, _SINCE_2_7),
@@ -400,7 +400,9 @@ def _write_joints(message: Any, values: Array) -> None:
 
 
 def _member(kind: type[_Enum], value: int, name: str, size: int) -> _Enum:
-    member = kind._value2member_map_.get(value)  # a fifth of the time of kind(value), 12 times per message
+    member = cast(
+        "_Enum | None", kind._value2member_map_.get(value)
+    )  # a fifth of the time of kind(value), 12 times per message
     if member is None:
         raise FriDecodeError(f"{name} is {value}, which no version of FRI has", size)
     return member

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -224,7 +225,8 @@ class FriLink:
             self._unsent += 1
         reaction = time.monotonic() - self._received
         self.reactions.append(reaction)
-        self.late_answers += reaction > self.session.last.period
+        message = self.session.last
+        self.late_answers += message is not None and reaction > message.period
 
     @property
     def is_commanded(self) -> bool:
@@ -289,8 +291,8 @@ def _describe_controller(message: Monitoring | None) -> dict[str, object]:
     if message is None:
         return {}
     drives = (message.inactive_drives or "all active") if message.drives else _UNKNOWN
-    named = {"safety state": message.safety, "control mode": message.control_mode}
+    named: dict[str, Enum | None] = {"safety state": message.safety, "control mode": message.control_mode}
     named["client command mode"] = message.command_mode
     modes = OperationMode._value2member_map_  # a number that is none of these is no reason to refuse the message
     named["operation mode"] = modes.get(message.operation_mode)
-    return {"drives": drives} | {name: _UNKNOWN if one is None else one.name for name, one in named.items()}
+    return {"drives": drives, **{name: _UNKNOWN if one is None else one.name for name, one in named.items()}}

@@ -11,6 +11,7 @@ comes to rest or reverses; at rest it applies what holds the joint, at most F_c.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 
 import mujoco
@@ -174,7 +175,7 @@ class SensorSimulation:
         self._resolution = np.where(self._is_quantised, sensors.position_resolution, 1.0)
         # One sign per joint for the gain, the offset and the velocity error.
         self._signs = self._rng.choice((-1.0, 1.0), size=(3, self._n))
-        self._random = iter(())
+        self._random: Iterator[Array] = iter(())
 
     def measure(self, stamp_ns: int, q: Array, v: Array, tau: Array) -> tuple[int, Array, Array, Array]:
         """One measurement.

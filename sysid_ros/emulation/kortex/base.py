@@ -215,7 +215,7 @@ class KortexBase:
             return None
         response = frame._replace(kind=FrameType.RESPONSE, payload=b"")
         try:
-            response = response._replace(**self._serve(transport, client, frame))
+            response = self._serve(transport, client, frame, response)
         except _Refused as refused:
             response = self._refuse(response, refused)
         except KortexDecodeError as error:
@@ -228,7 +228,7 @@ class KortexBase:
         if self.sessions.close_client(TCP, client):
             self._leave_low_level("the TCP connection of a session is gone")
 
-    def _serve(self, transport: str, client: object, frame: Frame) -> dict[str, object]:
+    def _serve(self, transport: str, client: object, frame: Frame, response: Frame) -> Frame:
         try:
             function = Function(frame.function)
         except ValueError:
@@ -239,7 +239,7 @@ class KortexBase:
             number, sub_error = self.sessions.create(transport, client, frame.payload, self.time)
             if sub_error:
                 raise _Refused(sub_error, "", ErrorCode.PROTOCOL_SERVER)
-            return {"session": number}
+            return response._replace(session=number)
         if not self.sessions.touch(frame.session, transport, client, self.time):
             raise _Refused(SubError.INVALID_SESSION, "", ErrorCode.PROTOCOL_SERVER)
         if function not in _EVERYWHERE and (transport == UDP) != (function in _CYCLIC):
@@ -247,10 +247,10 @@ class KortexBase:
         if function is Function.CLOSE_SESSION:
             self.sessions.close(frame.session)
         elif function in _CYCLIC:
-            return {"payload": self._cycle(function, frame.payload)}
+            return response._replace(payload=self._cycle(function, frame.payload))
         else:
-            return {"payload": self._call(function, frame)}
-        return {}
+            return response._replace(payload=self._call(function, frame))
+        return response
 
     def _call(self, function: Function, frame: Frame) -> bytes:
         """Serves what comes over TCP; returns the payload of the response."""

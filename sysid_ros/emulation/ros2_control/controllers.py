@@ -82,7 +82,8 @@ class Broadcaster:
             if columns["effort"].size:
                 columns["effort"][self._order.index(name)] = np.nan
         names = tuple(f"{name}_renamed" if name in faults.renamed else name for name in self._order)
-        message = JointStates(measured.stamp_ns, names, *columns.values())
+        position, velocity, effort = (columns[field].tolist() for field in FIELDS)
+        message = JointStates(measured.stamp_ns, names, position, velocity, effort)
         return [message, message] if faults.repeats else [message]
 
 
