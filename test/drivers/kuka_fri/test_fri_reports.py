@@ -70,4 +70,4 @@ def test_what_is_no_fault_does_not_brake_and_without_torque_nothing_is_one(movin
         assert loop.mode is LoopMode.TRACK and loop.status().code is LoopCode.OK
     loop.arm.stop("test")
     message = loop.arm._link.session.last
-    assert loop.arm._faults(message._replace(safety=SafetyState.SAFETY_STOP_LEVEL_1)) == ()
+    assert loop.arm._faults(loop.arm._link, message._replace(safety=SafetyState.SAFETY_STOP_LEVEL_1)) == ()
