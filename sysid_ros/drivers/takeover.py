@@ -280,20 +280,19 @@ class HoldingTorque:
 
 
 class HoldSettings(Protocol):
-    """What :func:`hold_and_probe` needs to be told.
-
-    Attributes:
-        hold_time: How long the arm must stay where it is [s].
-        hold_drift: How far it may drift [rad].
-        probe_torque: Largest torque of the test of the sign, over the limit of the last joint [-]; 0 leaves it out.
-    """
+    """Settings of :func:`hold_and_probe`."""
 
     @property
-    def hold_time(self) -> float: ...  # noqa: D102 - described by the class
+    def hold_time(self) -> float:
+        """How long the arm must stay where it is [s]."""
+
     @property
-    def hold_drift(self) -> float: ...  # noqa: D102
+    def hold_drift(self) -> float:
+        """How far it may drift [rad]."""
+
     @property
-    def probe_torque(self) -> float: ...  # noqa: D102
+    def probe_torque(self) -> float:
+        """Largest torque of the test of the sign, over the limit of the last joint [-]; 0 leaves it out."""
 
 
 def require_holdable(robot: RobotModel, effort: Array) -> None:
