@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sysid_ros.cli.suite import EXIT_NODE_DIED, Suite, suite_environment
+from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.suite import Suite, suite_environment
 from sysid_ros.processes import Process, StartedProcess
 from sysid_ros.ros.environment import loopback_environment
 from sysid_ros.ros.shared_memory import existing_files, files_in_use, files_of_domain
@@ -102,7 +103,7 @@ def test_status_of_the_client_is_that_of_the_run(make_suite, tmp_path, environme
 
 def test_crash_of_a_node_shows_the_end_of_its_log(make_suite, tmp_path, environment, capfd):
     before = existing_files()
-    assert make_suite(["driver", "crashing"], "client_waiting").run() == EXIT_NODE_DIED
+    assert make_suite(["driver", "crashing"], "client_waiting").run() == ExitStatus.NODE_DIED
     shown = capfd.readouterr().err
     assert "crashing ended with exit status 1 before the end" in shown
     assert "    RuntimeError: the cable is loose" in shown
@@ -132,7 +133,7 @@ def test_shared_memory_of_a_killed_node_is_removed(make_suite, tmp_path, environ
     for name in ("_SCAN_SECONDS", "_LONGEST_SCAN_SECONDS"):
         monkeypatch.setattr(f"sysid_ros.cli.suite.{name}", 0.3)
     before = existing_files()
-    assert make_suite(["killed_talking"], "client_waiting").run() == EXIT_NODE_DIED
+    assert make_suite(["killed_talking"], "client_waiting").run() == ExitStatus.NODE_DIED
     assert "killed_talking was ended by SIGKILL" in capfd.readouterr().err
     assert_nothing_left(tmp_path, environment, before)
     left = {Path(line.split()[-1]) for line in notes(tmp_path) if " file " in line}

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.offline import identify_recording
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
@@ -39,7 +40,6 @@ from sysid_ros.reports.identifiability_text import (
 )
 from sysid_ros.reports.recordings.readers import Recording, read_recording
 
-EXIT_OK, EXIT_BAD_INPUT = 0, 2
 _UNKNOWN = ("arm", "payload")
 
 
@@ -108,8 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"written: {path}")
     except (SysidError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
-    return EXIT_OK
+        return ExitStatus.BAD_INPUT
+    return ExitStatus.OK
 
 
 def _analyze(options: argparse.Namespace) -> IdentifiabilityResult:

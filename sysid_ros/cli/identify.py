@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.suite import Suite, say, suite_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, resolve
@@ -20,8 +21,6 @@ from sysid_ros.ros.environment import LOOPBACK_PROFILE
 
 CLIENT_MODULE = "sysid_ros.nodes.identify_client"
 """Sends the goal and shows progress and result; its exit status is that of the runner."""
-
-EXIT_BAD_ARGUMENTS = 2
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -75,7 +74,7 @@ def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENT
         environment = suite_environment(results / "log", options.domain_id)
     except SysidError as error:
         say(str(error))
-        return EXIT_BAD_ARGUMENTS
+        return ExitStatus.BAD_INPUT
     client = None if options.nodes_only else client_command(options, results)
     is_simulated = options.mode == "mock" or is_emulated(options.mode)
     simulation = {"payload": options.payload, "seed": options.seed} if is_simulated else {}

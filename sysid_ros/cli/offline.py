@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.terminal import ProgressDisplay, result_table
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import METHODS, PAYLOAD, TARGETS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.target import Target
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -33,7 +34,6 @@ from sysid_ros.reports.writer import write_results
 
 PORTION = 0.05
 """Length of what is handed to the estimator at once where a file has no portions of its own [s]."""
-EXIT_OK, EXIT_ALARM, EXIT_BAD_INPUT = 0, 1, 2
 
 
 def identify_recording(
@@ -65,7 +65,7 @@ def identify_recording(
     estimate = run.estimator.estimate()
     run.history.append((run.seconds, estimate))
     is_usable = estimate.is_consistent and bool(np.all(np.isfinite(estimate.values)))
-    # an alarm ends the estimator's work, but the windows after it show best what is wrong
+    # An alarm ends the estimator's work, but the windows after it show best what is wrong
     rows = run.rows if is_usable else collect_rows(robot, settings, recording.batches)
     times, estimates = zip(*run.history, strict=True)
     result = IdentificationResult(
@@ -247,7 +247,9 @@ def run(options: argparse.Namespace) -> int:
         for sentence in written.left_out:
             print(f"note: {sentence}")
         print(f"Files: {written.directory}")
-    return EXIT_OK if result.is_usable else EXIT_ALARM
+    if result.is_identified:
+        return ExitStatus.OK
+    return ExitStatus.NOT_IDENTIFIED if result.estimate.is_consistent else ExitStatus.FAILED
 
 
 def _run_bodies(
@@ -263,18 +265,21 @@ def _run_bodies(
         known = dataclasses.asdict(settings)
         path.write_text(body_text(target, estimate, robot.name, recording.source, warnings, known), encoding="utf-8")
         print(f"Files: {path}")
-    return EXIT_OK if estimate.is_consistent else EXIT_ALARM
+    if not estimate.is_consistent:
+        return ExitStatus.FAILED
+    has_bounds = estimate.status in (EstimateStatus.PARTIAL, EstimateStatus.IDENTIFIED)
+    return ExitStatus.OK if has_bounds else ExitStatus.NOT_IDENTIFIED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status: 0 identified, 1 alarm, 2 the input cannot be used, 130 Ctrl-C."""
+    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
     try:
         return run(build_parser().parse_args(argv))
     except SysidError as error:
         print(f"error: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return ExitStatus.BAD_INPUT
     except KeyboardInterrupt:
-        return 130
+        return ExitStatus.STOPPED
 
 
 if __name__ == "__main__":

@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.process_group import ProcessGroup, kill_groups, stop_groups, wait_for_end
 from sysid_ros.processes import ParameterValue, StartedProcess
 from sysid_ros.ros.environment import loopback_environment
 from sysid_ros.ros.shared_memory import existing_files, files_in_use, files_of_domain, remove_unused
-
-EXIT_NODE_DIED = 3
-"""A node ended although nobody asked it to."""
 
 _POLL_SECONDS = 0.1
 _SCAN_SECONDS, _LONGEST_SCAN_SECONDS = 2.0, 10.0
@@ -128,7 +126,7 @@ class Suite:
             if dead is not None:
                 say(f"{dead.name} {ending(dead.returncode)} before the end; the last lines of {dead.log}:")
                 print(indented(dead.last_lines()), file=sys.stderr, flush=True)
-                return EXIT_NODE_DIED
+                return ExitStatus.NODE_DIED
             if self._client is not None and self._client.returncode is not None:
                 code = self._client.returncode
                 return code if code >= 0 else 128 - code

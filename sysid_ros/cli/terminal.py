@@ -152,10 +152,10 @@ def _what(result: IdentificationResult) -> str:
 
 def _alarm_lines(result: IdentificationResult) -> list[str]:
     estimate = result.estimate
-    alarm = estimate.alarm or "the data do not determine the parameters yet"
+    head = "NOT IDENTIFIED" if estimate.is_consistent else "ALARM"
     return [
-        f"ALARM: no usable estimate for {result.robot.name}",
-        *_wrapped("", alarm),
+        f"{head}: no usable estimate for {result.robot.name}",
+        *_wrapped("", result.reason_unusable),
         f"windows: {estimate.number_of_windows}, data: {estimate.data_seconds:.1f} s, method: {estimate.method}",
         *(line for warning in notices(result) for line in _wrapped("warning: ", warning)),
     ]
@@ -221,7 +221,11 @@ def _closing_lines(result: IdentificationResult) -> list[str]:
     if result.truth is not None:
         inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))
         lines.append(f"Truth (simulation) inside the bounds: {inside} of 10")
-    for text, prefix in [(estimate.alarm, "ALARM: "), *((warning, "warning: ") for warning in notices(result))]:
+    for text, prefix in [
+        (estimate.alarm, "ALARM: "),
+        (estimate.shortfall, "NOT IDENTIFIED: "),
+        *((warning, "warning: ") for warning in notices(result)),
+    ]:
         lines += _wrapped(prefix, text) if text else []
     return lines
 

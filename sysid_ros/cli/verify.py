@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.certification.plan import CertifiedPlan, check_sequence, recheck
 from sysid_ros.core.certification.recheck import BoundRechecker
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.recordings.plans import read_plans
 
-EXIT_OK, EXIT_NOT_PROVEN, EXIT_BAD_INPUT = 0, 1, 2
 _HEADINGS = ("plan", "issued [s]", "method", "brake [s]", "tightest margin", "where, when", "result")
 
 
@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
         rows, problems = verify_plans(read_plans(options.file), options.model, options.stops)
     except SysidError as error:
         print(error, file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return ExitStatus.BAD_INPUT
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
     for row in (_HEADINGS, tuple("-" * width for width in widths), *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -102,7 +102,7 @@ def main(argv: list[str] | None = None) -> int:
         print(sentence)
     held = sum(row[-1] == "HOLDS" for row in rows)
     print(f"{held} of {len(rows)} certificates hold")
-    return EXIT_OK if not problems else EXIT_NOT_PROVEN
+    return ExitStatus.OK if not problems else ExitStatus.FAILED
 
 
 if __name__ == "__main__":

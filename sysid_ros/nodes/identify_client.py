@@ -24,6 +24,7 @@ from rclpy.utilities import remove_ros_args
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_ros.adapters.identification.monitor import find_timing_doubt
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.terminal import ProgressDisplay, result_table
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
@@ -38,9 +39,9 @@ SERVER_TIMEOUT = 60.0
 """How long to wait for the action server [s]."""
 CANCEL_TIMEOUT = 15.0
 """How long a cancelled goal may take to bring the arm to rest [s]."""
-EXIT_FAILED = 1
-EXIT_BAD_ARGUMENTS = 2
-EXIT_STOPPED = 130
+
+
+_NOT_IDENTIFIED = (Identify.Result.NO_WINDOWS, Identify.Result.NOT_IDENTIFIED)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -125,9 +126,9 @@ def run(options: argparse.Namespace, stop: StopRequest) -> int:
     try:
         if not _spin_until(executor, lambda: client.is_ready or stop.is_set, SERVER_TIMEOUT):
             display.message("nobody offers the action identification/identify; see the logs of the nodes")
-            return EXIT_FAILED
+            return ExitStatus.FAILED
         if stop.is_set:
-            return EXIT_STOPPED
+            return ExitStatus.STOPPED
         return _follow(client, executor, display, _goal(options), stop)
     finally:
         executor.shutdown(timeout_sec=1.0)
@@ -155,19 +156,19 @@ def _follow(
     # A goal that is on its way must be answered before it can be cancelled.
     if not _spin_until(executor, lambda: sent.done() or not client.is_ready, SERVER_TIMEOUT) or not sent.done():
         display.message("the goal was not answered; see the log of identification")
-        return EXIT_STOPPED if stop.is_set else EXIT_FAILED
+        return ExitStatus.STOPPED if stop.is_set else ExitStatus.FAILED
     handle = sent.result()
     result = handle.get_result_async()
     _spin_until(executor, lambda: result.done() or stop.is_set or not client.is_ready, np.inf)
     if not result.done() and not client.is_ready:
         display.message("identification has gone; the driver hears nobody and brakes by itself")
-        return EXIT_FAILED
+        return ExitStatus.FAILED
     if not result.done():
         display.message("stopping: the arm is brought to rest first")
         handle.cancel_goal_async()
         if not _spin_until(executor, lambda: result.done() or not client.is_ready, CANCEL_TIMEOUT) or not result.done():
             display.message("the goal did not end; the driver stops the arm when its node ends")
-            return EXIT_STOPPED
+            return ExitStatus.STOPPED
     display.finish()
     return _show_result(client, result.result().result, was_stopped=stop.is_set)
 
@@ -176,7 +177,11 @@ def _show_result(client: IdentifyClient, result: Identify.Result, was_stopped: b
     has_result = (Identify.Result.NONE, Identify.Result.INCONSISTENT, Identify.Result.RESULTS_NOT_WRITTEN)
     if result.error_code not in has_result:
         print(f"not identified (error {result.error_code}): {result.error_text}")
-        return EXIT_STOPPED if was_stopped else EXIT_FAILED
+        if result.results_directory:
+            print(f"Files: {result.results_directory}")
+        if was_stopped:
+            return ExitStatus.STOPPED
+        return ExitStatus.NOT_IDENTIFIED if result.error_code in _NOT_IDENTIFIED else ExitStatus.FAILED
     summary = client.summarize(result)
     print()
     print(result_table(summary) if summary is not None else result.error_text)
@@ -185,7 +190,7 @@ def _show_result(client: IdentifyClient, result: Identify.Result, was_stopped: b
         print(result.error_text)
     if result.results_directory:
         print(f"Files: {result.results_directory}")
-    return 0 if result.error_code == Identify.Result.NONE else EXIT_FAILED
+    return ExitStatus.OK if result.error_code == Identify.Result.NONE else ExitStatus.FAILED
 
 
 def _spin_until(executor: SingleThreadedExecutor, condition: Any, seconds: float) -> bool:
@@ -207,7 +212,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run(options, stop)
         except SysidError as error:
             print(error, file=sys.stderr)
-            return EXIT_BAD_ARGUMENTS
+            return ExitStatus.BAD_INPUT
         finally:
             rclpy.try_shutdown()
 

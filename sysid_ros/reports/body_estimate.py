@@ -8,7 +8,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.parameters.estimate import CombinationEstimate, ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import CombinationEstimate, EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.target import Target
 
 FORMAT = "sysid_ros bodies 1"
@@ -26,6 +26,8 @@ def body_table(target: Target, estimate: ParameterEstimate) -> str:
     lines = [f"{target.label}" + (f", about the frame of {target.frame}" if target.frame else "")]
     if not estimate.is_consistent:
         return "\n".join([*lines, f"ALARM: {estimate.alarm}"])
+    if estimate.status in (EstimateStatus.NO_DATA, EstimateStatus.PRIOR_ONLY):
+        return "\n".join([*lines, f"NOT IDENTIFIED: {estimate.shortfall}"])
     if target.body:
         prior = target.prior
         lines += ["", _head("parameter", 12)]
@@ -53,7 +55,7 @@ def body_text(
         notices: What was noticed on the way.
         settings: Settings of the estimator.
     """
-    is_usable = estimate.is_consistent
+    is_usable = estimate.status in (EstimateStatus.PARTIAL, EstimateStatus.IDENTIFIED)
     document = {
         "format": FORMAT,
         "robot": robot,
@@ -61,6 +63,8 @@ def body_text(
         "body": target.label,
         "frame": target.frame,
         "is_usable": is_usable,
+        "status": estimate.status.name,
+        "shortfall": estimate.shortfall,
         "alarm": estimate.alarm,
         "method": estimate.method,
         "guarantee": estimate.guarantee,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import yaml
 
+from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.intervals import Bounded
 from sysid_ros.reports.payload import PayloadSummary, notices, payload_parameters, summarize_payload
@@ -35,6 +36,9 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
         "robot": robot.name,
         "source": result.source,
         "is_usable": result.is_usable,
+        "status": estimate.status.name,
+        "narrower_than_prior": {quantity.name.lower(): quantity in estimate.narrower for quantity in Quantity},
+        "shortfall": estimate.shortfall,
         "alarm": estimate.alarm,
         "target": estimate.target,
         "method": estimate.method,

@@ -186,8 +186,12 @@ def _header(result: IdentificationResult) -> str:
 def _state(result: IdentificationResult) -> str:
     estimate = result.estimate
     boxes = []
-    if not result.is_usable or estimate.alarm:
-        boxes.append(("bad", "Alarm", estimate.alarm or "The data do not determine the parameters."))
+    if not estimate.is_consistent or estimate.alarm:
+        boxes.append(("bad", "Alarm", estimate.alarm))
+    elif not result.is_usable:
+        boxes.append(("bad", "Not identified", result.reason_unusable))
+    elif not result.is_identified:
+        boxes.append(("warn", "Identified in part", estimate.shortfall))
     if result.is_usable and result.is_rigorous:
         boxes.append(("good", f"Guaranteed bounds ({estimate.method.replace('_', ' ')})", estimate.guarantee))
     elif result.is_usable:

@@ -14,7 +14,7 @@ from sysid_ros.core.certification.certificate import MarginRow
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.bounds.consistency import largest_residual
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.windows.model import WindowModel
@@ -226,8 +226,23 @@ class IdentificationResult:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the estimate may be used: some parameters agree with the data, and there is a point estimate."""
+        """Whether the estimate may be used: it agrees with the data, which know the mass better than the prior did."""
+        return self.has_point_estimate and Quantity.MASS in self.estimate.narrower
+
+    @property
+    def has_point_estimate(self) -> bool:
+        """Whether some parameters agree with all the data, and the fit to them converged."""
         return bool(self.estimate.is_consistent and np.all(np.isfinite(self.estimate.values)))
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether mass, CoM and inertia are all known better than before the data."""
+        return self.is_usable and self.estimate.status is EstimateStatus.IDENTIFIED
+
+    @property
+    def reason_unusable(self) -> str:
+        """What the data lack or contradict, in a sentence."""
+        return self.estimate.alarm or self.estimate.shortfall or "the fit of the parameters did not converge"
 
     @property
     def is_rigorous(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model.robot import frame_placement
 from sysid_ros.reports import vendors
 from sysid_ros.reports.estimate_yaml import estimate_text
@@ -17,6 +18,14 @@ from sysid_ros.reports.urdf import add_payload
 
 ESTIMATE, URDF, REPORT, RECORDING = "estimate.yaml", "robot_with_payload.urdf", "report.html", "recording.mcap"
 KINOVA, KUKA, UR, MOVEIT = "payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml"
+NEEDED = {
+    URDF: frozenset(Quantity),
+    KINOVA: frozenset({Quantity.MASS, Quantity.COM}),
+    KUKA: frozenset(Quantity),
+    UR: frozenset(Quantity),
+    MOVEIT: frozenset(Quantity),
+}
+"""Quantities a file hands to a controller: it is written only if the data know each better than the prior."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
     """Writes estimate, URDF, payload settings and report of one identification.
 
     Without a usable estimate only ``estimate.yaml`` and the report are written: both say so, and nothing that a robot
-    could be fed with is left behind.
+    could be fed with is left behind. The same holds for each file with a quantity that is no narrower than its prior.
 
     Args:
         result: What was found.
@@ -48,9 +57,15 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
         SysidError: A file cannot be written.
     """
     folder = Path(directory)
+    known = result.estimate.narrower
     files: list[str] = []
     left_out: list[str] = []
     for name, contents in _builders(result).items():
+        missing = [quantity.value for quantity in Quantity if quantity in NEEDED.get(name, frozenset()) - known]
+        if missing:
+            reason = f"the bounds of {' and '.join(missing)} are no narrower than before the data"
+            left_out.append(f"{name} was not written: {reason}")
+            continue
         try:
             text = contents()
         except SysidError as error:
@@ -59,7 +74,8 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
         _write(folder / name, text)
         files.append(name)
     if not result.is_usable:
-        left_out.append("the URDF and the payload settings were not written: there is no usable estimate")
+        reason = result.reason_unusable
+        left_out.append(f"the URDF and the payload settings were not written: no usable estimate, {reason}")
     return WrittenFiles(folder, tuple(files), tuple(left_out))
 
 

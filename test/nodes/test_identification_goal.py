@@ -17,7 +17,7 @@ from sysid_ros.adapters.identification.goal import settings_of
 from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
 from sysid_ros.cli.terminal import result_table
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
 from sysid_ros.core.procedure import (
     Identification,
     IdentificationErrorCode,
@@ -179,7 +179,7 @@ def outcome(robot):
     estimate = ParameterEstimate(
         values=robot.payload_prior.nominal, lower=box.lower, upper=box.upper, method="left_inverse",
         guarantee="", is_consistent=True, alarm="", target="payload", frame=robot.joint_names[-1],
-        number_of_windows=1, data_seconds=1.0, condition_number=1.0,
+        number_of_windows=1, data_seconds=1.0, condition_number=1.0, narrower=frozenset(Quantity),
     )  # fmt: skip
     return Identification(estimate, (), 3.0, "a test")
 

@@ -1,12 +1,14 @@
 """A synthetic identification: known payload, noisy torques, bounds that shrink around the truth."""
 
 import dataclasses
+import sys
 from datetime import datetime, timezone
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
@@ -14,6 +16,7 @@ from sysid_ros.core.trajectories.serialization import FourierTrajectory
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord
 from sysid_ros.reports.torque_fit import predict_torque
 
+sys.path.insert(0, str(Path(__file__).parent))  # the helpers of these tests
 DURATION = 6.0
 PERIOD_NS = 2_000_000
 START_NS = 1_700_000_000_000_000_000
@@ -74,6 +77,7 @@ def estimate(robot, half_width):
         data_seconds=DURATION,
         condition_number=11.3,
         error_budget={k: part * half_width for k, part in parts.items()},
+        narrower=frozenset(Quantity),
     )
 
 

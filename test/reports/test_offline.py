@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from sysid_ros.cli import offline
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -117,7 +118,7 @@ def test_the_command_prints_writes_and_succeeds(robot, samples, tmp_path, capsys
     path = _save(tmp_path / "a.npz", robot, samples.slice(0, 1500))
     status = offline.main([path, "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"])
     printed = capsys.readouterr().out
-    assert status == offline.EXIT_OK
+    assert status == ExitStatus.OK
     assert "s of data" in printed and "Payload of kinova_gen3_2f85" in printed and "warning" in printed
     (folder,) = (tmp_path / "results").iterdir()
     assert f"Files: {folder}" in printed
@@ -135,7 +136,7 @@ def test_a_payload_outside_its_prior_is_an_alarm_that_names_joint_and_window(rob
     path = _save(tmp_path / "a.npz", robot, samples.slice(0, 500), tau=tau)
     status = offline.main([path, "--model", MODEL, "--output", str(tmp_path / "results")])
     printed = capsys.readouterr().out
-    assert status == offline.EXIT_ALARM and "ALARM: no usable estimate" in printed and "joint_" in printed
+    assert status == ExitStatus.FAILED and "ALARM: no usable estimate" in printed and "joint_" in printed
     (folder,) = (tmp_path / "results").iterdir()
     assert sorted(file.name for file in folder.iterdir()) == ["estimate.yaml", "report.html"]
     page = (folder / "report.html").read_text()
@@ -157,7 +158,7 @@ def test_a_payload_outside_its_prior_is_an_alarm_that_names_joint_and_window(rob
     ],
 )
 def test_bad_arguments_are_told_and_end_with_status_2(arguments, message, capsys):
-    assert offline.main(arguments) == offline.EXIT_BAD_INPUT
+    assert offline.main(arguments) == ExitStatus.BAD_INPUT
     assert message in capsys.readouterr().err
 
 

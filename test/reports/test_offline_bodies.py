@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from sysid_ros.cli import offline
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -34,7 +35,7 @@ def run(file, tmp_path, capsys, *words):
 def test_all_bodies(file, robot, result, tmp_path, capsys):
     """The samples are those of the nominal arm with the payload of `result` in its hand."""
     status, printed, data = run(file, tmp_path, capsys, "--body", "all", "--set", "payload_in_hand=true")
-    assert status == offline.EXIT_OK
+    assert status == ExitStatus.OK
     assert "What joint torques tell:" in printed and "joint_2.Ixx − joint_2.Iyy" in printed
     assert data["format"] == "sysid_ros bodies 1" and data["body"] == "all bodies" and data["frame"] == ""
     assert len(data["combinations"]) == 43 and len(data["parameters"]) == 70
@@ -63,7 +64,7 @@ def named(robot):
 def test_a_body_by_its_link_gives_the_numbers_of_the_online_estimator(file, robot, samples, tmp_path, capsys):
     words = ("--body", "forearm_link", "--set", "payload_in_hand=true", "--set", "body_mass=1.5")
     status, printed, data = run(file, tmp_path, capsys, *words)
-    assert status == offline.EXIT_OK and "object on joint_4, about the frame of joint_4" in printed
+    assert status == ExitStatus.OK and "object on joint_4, about the frame of joint_4" in printed
     settings = EstimatorSettings(body="joint_4", payload_in_hand=True, body_mass=1.5)
     online = StreamingEstimator(robot, settings)
     online.add(samples.slice(0, 1600))
@@ -77,12 +78,12 @@ def test_a_body_by_its_link_gives_the_numbers_of_the_online_estimator(file, robo
 def test_a_contradiction_is_an_alarm(file, tmp_path, capsys):
     """Without the payload in the hand that is there."""
     status, printed, data = run(file, tmp_path, capsys, "--body", "all")
-    assert status == offline.EXIT_ALARM and "ALARM: no parameters are consistent with all the data" in printed
+    assert status == ExitStatus.FAILED and "ALARM: no parameters are consistent with all the data" in printed
     assert not data["is_usable"] and data["combinations"] == [] and "window" in data["alarm"]
 
 
 def test_unknown_bodies_and_the_wrong_function_are_refused(file, robot, samples, capsys):
-    assert offline.main([file, "--model", MODEL, "--body", "elbow"]) == offline.EXIT_BAD_INPUT
+    assert offline.main([file, "--model", MODEL, "--body", "elbow"]) == ExitStatus.BAD_INPUT
     assert "a joint or moving link: joint_1" in capsys.readouterr().err
     recording = Recording("test", (samples.slice(0, 10),), (0,))
     with pytest.raises(ParameterOutOfRange, match="other bodies are for identify_bodies"):

@@ -7,7 +7,8 @@ import json
 import pytest
 import yaml
 
-from sysid_ros.cli.verify import EXIT_BAD_INPUT, EXIT_NOT_PROVEN, EXIT_OK, main
+from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.verify import main
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, PayloadKnowledge
@@ -48,7 +49,7 @@ def test_a_recording_holds(plans, robot, tmp_path, capsys):
     record(file, [*messages, messages[1]])
     received = read_plans(file)
     assert [plan.to_dict() for plan in received] == [plan.to_dict() for plan in plans]
-    assert main([str(file)]) == EXIT_OK
+    assert main([str(file)]) == ExitStatus.OK
     text = capsys.readouterr().out
     assert "2 of 2 certificates hold" in text and text.count(" HOLDS") == 2 and "interval" in text
     # The parts the driver reads are the same ones.
@@ -76,7 +77,7 @@ def test_a_recording_with_one_changed_number_does_not(plans, robot, tmp_path, ca
     messages = [certified_plan_to_message(plan, robot.joint_names) for plan in plans]
     change(messages[1])
     record(tmp_path / "r.mcap", messages)
-    assert main([str(tmp_path / "r.mcap")]) == EXIT_NOT_PROVEN
+    assert main([str(tmp_path / "r.mcap")]) == ExitStatus.FAILED
     printed = capsys.readouterr().out
     assert text in printed and "1 of 2 certificates hold" in printed and "DOES NOT HOLD" in printed
 
@@ -85,8 +86,8 @@ def test_files_and_another_robot(plans, tmp_path, capsys):
     entries = [plan.to_dict() for plan in plans]
     (tmp_path / "plans.json").write_text(json.dumps(entries, allow_nan=False))
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(entries[0]))
-    assert main([str(tmp_path / "plans.json")]) == main([str(tmp_path / "plan.yaml")]) == EXIT_OK
-    assert main([str(tmp_path / "plan.yaml"), "--model", "kinova_gen3"]) == EXIT_NOT_PROVEN
+    assert main([str(tmp_path / "plans.json")]) == main([str(tmp_path / "plan.yaml")]) == ExitStatus.OK
+    assert main([str(tmp_path / "plan.yaml"), "--model", "kinova_gen3"]) == ExitStatus.FAILED
     assert "for a robot" in capsys.readouterr().out
 
 
@@ -103,7 +104,7 @@ def test_input_that_cannot_be_used(plans, robot, tmp_path, capsys):
         "absent.mcap": "missing",
     }
     for name, text in cases.items():
-        assert main([str(tmp_path / name)]) == EXIT_BAD_INPUT
+        assert main([str(tmp_path / name)]) == ExitStatus.BAD_INPUT
         assert text in capsys.readouterr().err
     short = certified_plan_to_message(plans[0], robot.joint_names)
     short.certificate.margins = short.certificate.margins[:-1]

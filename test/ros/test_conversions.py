@@ -8,7 +8,7 @@ from rclpy.serialization import deserialize_message, serialize_message
 
 from sysid_msgs import msg as messages
 from sysid_ros.core.certification.certificate import AssumedControl, Certificate
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, from_com_form
 from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory, FourierTrajectory
 from sysid_ros.ros import conversions as c
@@ -130,6 +130,31 @@ def test_estimate_there_and_back():
     np.testing.assert_array_equal(received.error_budget["friction"], estimate.error_budget["friction"])
     np.testing.assert_array_equal(c.information_from_message(message), gram)
     assert (c.stamp_from_message(message.header.stamp), message.payload_epoch) == (STAMP, 2)
+
+
+def test_what_an_estimate_proves_is_data_and_cannot_be_claimed():
+    flags = np.arange(10) % 3 == 0
+    proven = make_estimate(is_narrower=flags, narrower=frozenset(Quantity))
+    partly = make_estimate(is_narrower=flags, narrower=frozenset({Quantity.COM}), shortfall="record for longer")
+    cases = {
+        EstimateStatus.IDENTIFIED: proven,
+        EstimateStatus.PARTIAL: partly,
+        EstimateStatus.PRIOR_ONLY: make_estimate(),
+        EstimateStatus.NO_DATA: make_estimate(number_of_windows=0),
+        EstimateStatus.INCONSISTENT: make_estimate(is_consistent=False),
+    }
+    for status, estimate in cases.items():
+        message = over_the_wire(c.estimate_to_message(estimate, STAMP))
+        received = c.estimate_from_message(message)
+        assert message.status == received.status == estimate.status == status
+        assert received.narrower == estimate.narrower and received.shortfall == estimate.shortfall
+        if status is not EstimateStatus.IDENTIFIED:
+            message.status = message.IDENTIFIED
+            with pytest.raises(c.InvalidMessage, match=f"is IDENTIFIED, but its other fields say {status.name}"):
+                c.estimate_from_message(message)
+    assert [int(status) for status in EstimateStatus] == [
+        getattr(messages.ParameterEstimate, status.name) for status in EstimateStatus
+    ]
 
 
 def test_estimate_in_another_order_is_sorted():

@@ -35,6 +35,14 @@ from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.reports.writer import RECORDING
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 
+_WITH_FILES = (
+    Identify.Result.NONE,
+    Identify.Result.INCONSISTENT,
+    Identify.Result.NO_WINDOWS,
+    Identify.Result.NOT_IDENTIFIED,
+)
+"""Ends of a goal that leave files; all but the first only a report that says why there is no payload."""
+
 
 class GoalRun:
     """Runs one goal. :meth:`run` never raises and always leaves the arm at rest.
@@ -145,7 +153,7 @@ class GoalRun:
             faults.append(str(error))
         if self._folder is not None:
             result.results_directory = str(self._folder.absolute())
-            if result.error_code in (Identify.Result.NONE, Identify.Result.INCONSISTENT):
+            if result.error_code in _WITH_FILES:
                 faults += self._write(self._folder, outcome)
         for fault in faults:
             self._logger.error(fault)
@@ -161,6 +169,8 @@ class GoalRun:
             left_out = write_files(folder, self._robot, outcome, records, self._settings)
         except Exception as error:  # noqa: BLE001 - what was identified must still be answered
             return [str(error) if isinstance(error, SysidError) else f"the files were not written: {error!r}"]
+        if outcome is not None:
+            return list(left_out)
         for reason in left_out:
             self._logger.warning(reason)
         return []

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.bounds.cone_cuts import add_cuts
 from sysid_ros.core.estimation.bounds.consistency import (
     JointConsistency,
@@ -26,7 +27,8 @@ from sysid_ros.core.estimation.bounds.consistency import (
 from sysid_ros.core.estimation.bounds.methods import describe_guarantee
 from sysid_ros.core.estimation.bounds.state import BoundState, BoundUpdate
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, ParameterEstimate
+from sysid_ros.core.estimation.parameters.bounds import find_narrower
+from sysid_ros.core.estimation.parameters.estimate import NARROWER, Alarm, AlarmCode, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.parameters.target import Target
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns
@@ -203,6 +205,8 @@ class StreamingEstimator:
             InvalidSamples: The block has another number of joints than the robot.
         """
         windows, notices = self._stream.add(block)
+        if not self._excitation.windows:
+            self._latest = None  # it says what the samples lack
         for window in windows:
             if self._alarm is None and not self._stream.is_redundant(window):
                 notices.extend(self._add_window(window))
@@ -292,8 +296,20 @@ class StreamingEstimator:
             lower, upper, combinations = update.bounds.lower, update.bounds.upper, None
         elif not known.target.body:
             shares = {}
+        target, is_narrower = known.target, np.zeros(values.size, dtype=bool)
+        narrower: frozenset[Quantity] = frozenset()
+        if self._excitation.windows:
+            is_narrower = upper - lower <= NARROWER * target.prior.width
+            if target.body:
+                narrower = find_narrower(Box(lower, upper), target.prior, target.shape)
+        missing = [quantity.value for quantity in Quantity if target.body and quantity not in narrower]
+        if combinations is not None and not np.all(combinations.is_narrower):
+            missing.append(f"{np.count_nonzero(~combinations.is_narrower)} combinations")
         return replace(
             self._no_estimate(alarm),
+            is_narrower=is_narrower,
+            narrower=narrower,
+            shortfall=self._stream.describe_shortfall(" and ".join(missing)) if missing else "",
             values=values,
             lower=lower,
             upper=upper,

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.procedure.model_policy import ModelPolicy, PayloadModel
 from sysid_ros.core.procedure.plan import CertifiedPlan
 from sysid_ros.core.procedure.ports import ModelRefused, MotionState, Ports
@@ -29,6 +29,19 @@ POLL_PERIOD = 0.1
 """Time between two looks at the arm while it moves [s]."""
 MOTION_GRACE = 2.0
 """How much longer than planned a motion may take before it counts as failed [s], unless the arm still moves on."""
+
+
+def require_identified(estimate: ParameterEstimate) -> None:
+    """Refuse an estimate that says no more of the mass than its prior.
+
+    Raises:
+        IdentificationFailed: With the code ``NO_WINDOWS`` or ``NOT_IDENTIFIED``; the text says what was missing.
+    """
+    if estimate.status is EstimateStatus.NO_DATA:
+        text = f"no momentum window could be made of the samples: {estimate.shortfall}"
+        raise IdentificationFailed(IdentificationErrorCode.NO_WINDOWS, text)
+    if Quantity.MASS not in estimate.narrower:
+        raise IdentificationFailed(IdentificationErrorCode.NOT_IDENTIFIED, estimate.shortfall)
 
 
 class Procedure(ABC):
@@ -83,6 +96,7 @@ class Procedure(ABC):
         self._weigh()
         stop_reason = self._move()
         estimate = self._final_estimate()
+        require_identified(estimate)
         self._give_final_model(estimate)
         return Identification(estimate, tuple(self._plans), self._motion_time, stop_reason)
 

@@ -27,6 +27,8 @@ class IdentificationErrorCode(IntEnum):
     INTERNAL = 10
     INVALID_GOAL = 11
     RESULTS_NOT_WRITTEN = 12
+    NO_WINDOWS = 13
+    NOT_IDENTIFIED = 14
 
 
 class StopUnconfirmed(SysidError):

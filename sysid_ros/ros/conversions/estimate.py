@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from std_msgs.msg import Header
 
 from sysid_msgs import msg as messages
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_com_form
 from sysid_ros.ros.conversions.common import Array, InvalidMessage, parameter_order, stamp_to_message, to_array
 
@@ -36,6 +36,12 @@ def estimate_to_message(
         upper=np.array(estimate.upper, dtype=float),
         method=estimate.method,
         guarantee=estimate.guarantee,
+        status=int(estimate.status),
+        is_narrower=estimate.is_narrower.tolist(),
+        mass_is_narrower=Quantity.MASS in estimate.narrower,
+        com_is_narrower=Quantity.COM in estimate.narrower,
+        inertia_is_narrower=Quantity.INERTIA in estimate.narrower,
+        shortfall=estimate.shortfall,
         is_consistent=bool(estimate.is_consistent),
         alarm=estimate.alarm,
         target=estimate.target,
@@ -53,7 +59,8 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
     """A received estimate in our parameter order; None when the message says that none is given.
 
     Raises:
-        InvalidMessage: Names, units or the number of error shares do not fit.
+        InvalidMessage: Names, units or the number of error shares do not fit, or the status claims more than the other
+            fields say.
     """
     if not any(message.names):
         return None
@@ -69,7 +76,12 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
             "ParameterEstimate", "error_shares", f"has {len(message.error_shares)} entries for {len(terms)} terms of 10"
         )
     shares = np.asarray(message.error_shares, dtype=float).reshape(-1, 10)[:, order]
-    return ParameterEstimate(
+    narrower = {
+        Quantity.MASS: message.mass_is_narrower,
+        Quantity.COM: message.com_is_narrower,
+        Quantity.INERTIA: message.inertia_is_narrower,
+    }
+    estimate = ParameterEstimate(
         values=np.asarray(message.values, dtype=float)[order],
         lower=np.asarray(message.lower, dtype=float)[order],
         upper=np.asarray(message.upper, dtype=float)[order],
@@ -83,7 +95,15 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
         data_seconds=float(message.data_seconds),
         condition_number=float(message.condition_number),
         error_budget=dict(zip(terms, shares, strict=True)),
+        is_narrower=np.asarray(message.is_narrower, dtype=bool)[order],
+        narrower=frozenset(quantity for quantity, is_narrower in narrower.items() if is_narrower),
+        shortfall=message.shortfall,
     )
+    if message.status == EstimateStatus.IDENTIFIED and estimate.status != EstimateStatus.IDENTIFIED:
+        raise InvalidMessage(
+            "ParameterEstimate", "status", f"is IDENTIFIED, but its other fields say {estimate.status.name}"
+        )
+    return estimate
 
 
 def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | None:

@@ -3,17 +3,19 @@
 import numpy as np
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.procedure import ModelPolicy, PayloadModel
 
 
-def make_estimate(half_width, alarm="", center=1.0, target="payload"):
+def make_estimate(half_width, alarm="", center=1.0, target="payload", status=EstimateStatus.IDENTIFIED, shortfall=""):
     """Ten intervals of the same width; with an alarm none."""
+    narrower = {EstimateStatus.IDENTIFIED: tuple(Quantity), EstimateStatus.PARTIAL: (Quantity.COM,)}.get(status, ())
     value, radius = (np.nan, np.nan) if alarm else (center, half_width)
     return ParameterEstimate(
         values=np.full(10, value), lower=np.full(10, value - radius), upper=np.full(10, value + radius), method="test",
-        guarantee="", is_consistent=not alarm, alarm=alarm, target=target, frame="", number_of_windows=1,
-        data_seconds=1.0, condition_number=1.0,
+        guarantee="", is_consistent=not alarm, alarm=alarm, target=target, frame="joint_1",
+        number_of_windows=int(status is not EstimateStatus.NO_DATA), data_seconds=1.0, condition_number=1.0,
+        narrower=frozenset(narrower), shortfall=shortfall,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from procedure_doubles import FixedPolicy, make_estimate
 
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus
 from sysid_ros.core.procedure import (
     IdentificationErrorCode,
     IdentificationFailed,
@@ -17,8 +18,9 @@ from sysid_ros.core.procedure import (
 class Watched:
     """An arm that can only be watched: any other call is an error. Its estimate narrows with time."""
 
-    def __init__(self, alarm_at=np.inf, is_silent=False):
+    def __init__(self, alarm_at=np.inf, is_silent=False, status=EstimateStatus.IDENTIFIED):
         self.calls, self.time = [], 0.0
+        self.status = status
         self._alarm_at, self._is_silent = alarm_at, is_silent
 
     def wait_until_ready(self):
@@ -48,9 +50,8 @@ class Watched:
     def latest(self):
         if not self.time or self._is_silent:
             return None
-        return make_estimate(
-            0.5 / (1.0 + self.time), "no payload agrees with the data" if self.time >= self._alarm_at else ""
-        )
+        alarm = "no payload agrees with the data" if self.time >= self._alarm_at else ""
+        return make_estimate(0.5 / (1.0 + self.time), alarm, status=self.status, shortfall=f"only {self.time:g} s")
 
 
 def identify(arm, settings, **options):
@@ -92,3 +93,21 @@ def test_alarm_silence_and_cancelling_end_it(arm, cancelled_at, code):
         identify(arm, settings(), is_cancelled=lambda: arm.time >= cancelled_at)
     assert caught.value.code == code
     assert not {"plan", "plan_excitation", "execute"} & set(arm.calls)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (EstimateStatus.NO_DATA, IdentificationErrorCode.NO_WINDOWS),
+        (EstimateStatus.PRIOR_ONLY, IdentificationErrorCode.NOT_IDENTIFIED),
+        (EstimateStatus.PARTIAL, IdentificationErrorCode.NOT_IDENTIFIED),  # of it the mass is not
+    ],
+)
+def test_what_says_no_more_than_the_prior_is_no_success(status, code):
+    arm = Watched(status=status)
+    with pytest.raises(IdentificationFailed, match="only 5 s") as failure:
+        identify(arm, settings())
+    assert failure.value.code is code and arm.calls[-1] == "brake" and "set model" not in arm.calls
+    with pytest.raises(IdentificationFailed) as failure:  # a prior that is narrow enough is no result either
+        identify(Watched(status=status), settings(target_mass_width=10.0))
+    assert failure.value.code is code

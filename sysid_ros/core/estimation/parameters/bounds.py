@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.parameters.estimate import CombinationEstimate, ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import NARROWER, CombinationEstimate, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.target import Target
 from sysid_ros.core.identifiability.report import Report, report_bounds
 from sysid_ros.core.model.robot import INERTIAL, PayloadShape
@@ -221,6 +221,46 @@ def tighten_to_shape(box: Box, shape: PayloadShape) -> Box | None:
         ranges = (_product(moment[a], com[b]), _product(moment[b], com[a]))
         keep(index, -min(high for _, high in ranges) - 0.5 * spin, -max(low for low, _ in ranges) + 0.5 * spin)
     return None if np.any(lower > upper) else Box(lower, upper)
+
+
+def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset[Quantity]:
+    """Return which quantities bounds know better than the prior: by 1 % of its width in every coordinate.
+
+    What holds for every body, or for every body of the shape, is part of the prior and no knowledge from data.
+
+    Args:
+        box: Bounds of the ten parameters.
+        prior: The same before any data.
+        shape: What is known of the payload as an object, None if nothing is.
+    """
+    known = tighten(prior)
+    if known is not None and shape is not None:
+        known = tighten_to_shape(known, shape)
+    known = prior if known is None else known
+    widths = {
+        Quantity.MASS: (box.width[:1], known.width[:1]),
+        Quantity.COM: (
+            np.append(box.width[1:4], _com_width(box, shape)),  # a CoM that could be anywhere is no measure
+            np.append(known.width[1:4], _com_width(known, shape)),
+        ),
+        Quantity.INERTIA: (box.width[4:], known.width[4:]),
+    }
+    return frozenset(
+        quantity
+        for quantity, (found, before) in widths.items()
+        if np.all(np.isfinite(found) & (found <= NARROWER * before))
+    )
+
+
+def _com_width(box: Box, shape: PayloadShape | None) -> Array:
+    """Widths of the coordinates of the CoM that a box of ten parameters allows, (3,) [m]."""
+    lower, upper = np.full(3, -np.inf), np.full(3, np.inf)
+    if box.lower[0] > 0.0:
+        corners = np.array([box.lower[1:4], box.upper[1:4]])[:, None] / np.array([box.lower[0], box.upper[0]])[:, None]
+        lower, upper = corners.min(axis=(0, 1)), corners.max(axis=(0, 1))
+    if shape is not None:
+        lower, upper = np.maximum(lower, shape.com.lower), np.minimum(upper, shape.com.upper)
+    return np.maximum(upper - lower, 0.0)
 
 
 def _product(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,6 +53,28 @@ class Alarm:
         return self.text
 
 
+NARROWER = 0.99
+"""Bounds count as narrower than the prior from this share of its width on."""
+
+
+class Quantity(Enum):
+    """What users ask of a payload."""
+
+    MASS = "mass"
+    COM = "centre of mass"
+    INERTIA = "inertia"
+
+
+class EstimateStatus(IntEnum):
+    """What an estimate proves; the same numbers as in the message."""
+
+    NO_DATA = 0
+    PRIOR_ONLY = 1
+    PARTIAL = 2
+    IDENTIFIED = 3
+    INCONSISTENT = 4
+
+
 @dataclass(frozen=True)
 class CombinationEstimate:
     """K identifiable combinations of parameters with bounds; arrays are read-only.
@@ -94,6 +116,11 @@ class CombinationEstimate:
         """Radii of the bounds, half their widths, (K,)."""
         return 0.5 * (self.upper - self.lower)
 
+    @property
+    def is_narrower(self) -> NDArray[np.bool_]:
+        """Which combinations have narrower bounds than their prior, (K,)."""
+        return self.upper - self.lower <= NARROWER * self.prior.width
+
     def contains(self, theta: ArrayLike) -> bool:
         """Return whether combinations of parameters (P,) lie inside the bounds; false where there is no estimate."""
         values = self.matrix @ np.asarray(theta, dtype=float)
@@ -132,6 +159,9 @@ class ParameterEstimate:
         names: Names of the parameters.
         units: Units of the parameters.
         combinations: The identifiable combinations of the parameters with bounds; None where each parameter is.
+        is_narrower: Which parameters have narrower bounds than their prior, (P,).
+        narrower: Quantities whose bounds are narrower than the prior's; empty for all bodies.
+        shortfall: What the data lack to identify everything, in a sentence; empty where they lack nothing.
     """
 
     values: Array
@@ -150,12 +180,32 @@ class ParameterEstimate:
     names: tuple[str, ...] = PARAMETER_NAMES
     units: tuple[str, ...] = PARAMETER_UNITS
     combinations: CombinationEstimate | None = None
+    is_narrower: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    narrower: frozenset[Quantity] = frozenset()
+    shortfall: str = ""
 
     def __post_init__(self) -> None:
         for name in ("values", "lower", "upper"):
             object.__setattr__(self, name, _frozen(getattr(self, name), len(self.names)))
+        is_narrower = np.array(self.is_narrower if len(self.is_narrower) else np.zeros(len(self.names)), dtype=bool)
+        is_narrower.setflags(write=False)
+        object.__setattr__(self, "is_narrower", is_narrower)
         budget = {name: _frozen(share, len(self.names)) for name, share in self.error_budget.items()}
         object.__setattr__(self, "error_budget", budget)
+
+    @property
+    def status(self) -> EstimateStatus:
+        """What the estimate proves; all bodies are identified by their combinations, one body by its quantities."""
+        if not self.is_consistent:
+            return EstimateStatus.INCONSISTENT
+        if not self.number_of_windows:
+            return EstimateStatus.NO_DATA
+        found = [quantity in self.narrower for quantity in Quantity] if self.frame else []
+        if self.combinations is not None:
+            found += self.combinations.is_narrower.tolist()
+        if all(found):
+            return EstimateStatus.IDENTIFIED
+        return EstimateStatus.PARTIAL if any(found) or np.any(self.is_narrower) else EstimateStatus.PRIOR_ONLY
 
     @property
     def is_guaranteed(self) -> bool:

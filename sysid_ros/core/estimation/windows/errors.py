@@ -18,6 +18,8 @@ from sysid_ros.core.model.robot import FRICTION, INERTIAL, SensorModel
 
 Array = NDArray[np.float64]
 
+SMOOTH_STEP = 0.015
+"""Longest step for which ``acceleration_change`` bounds the whole change of the acceleration [s]."""
 ROUNDING = 1e-12
 """Bound on the relative rounding error of a computed row: some thousand operations of 1.1e-16 each."""
 
@@ -313,11 +315,14 @@ def quadrature_error(
     """Bound the error of the quadrature for any motion with bounded acceleration, (n,) [Nms].
 
     Within a step the velocity departs from the straight line between its ends by an area of at most ``change h^2 / 8``
-    if the acceleration changes by at most ``change``; it may jump at any time.
+    if the acceleration changes by at most ``change``; it may jump at any time. ``acceleration_change`` bounds that for
+    steps of up to ``SMOOTH_STEP``; in a longer one it bounds the change in each such part of it that has begun.
     """
     steps = signals.steps + 2.0 * model.sensors.stamp_jitter
     span = float(np.sum(steps))
-    change = np.where(is_steady[:, None], model.acceleration_change, 2.0 * model.acceleration)
+    parts = np.maximum(np.ceil(signals.steps[:, None] / SMOOTH_STEP - 1e-9), 1.0)
+    change = np.minimum(parts * model.acceleration_change, 2.0 * model.acceleration)
+    change = np.where(is_steady[:, None], change, 2.0 * model.acceleration)
     mean_v = steps**2 @ change / 8.0 / span
     mean_q = np.sum(steps**3) * model.acceleration / 12.0 / span
     chord = np.sum(steps**3) / 12.0 * derivatives.chord_curvature

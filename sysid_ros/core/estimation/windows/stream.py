@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
+from sysid_ros.core.estimation.windows.errors import SMOOTH_STEP
 from sysid_ros.core.estimation.windows.model import WindowModel
 from sysid_ros.core.estimation.windows.rows import Rows, build_rows
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
@@ -18,6 +19,19 @@ from sysid_ros.core.model.robot import RobotModel
 
 _REST_WINDOWS = 5
 """Windows at rest that count before most of them are left out."""
+
+
+LONGEST_STEP = 0.05
+"""Samples further apart than this are never joined, unless ``max_gap`` says so [s]: a window of 0.1 s has two steps.
+
+Within one step a smooth torque leaves the range of the samples at its ends; over two the ranges cover it.
+"""
+_GAP_FACTOR = 1.5
+"""A step of so many median steps is a gap: one sample missing without a jump of the counter makes two."""
+_MEDIAN_STEPS = 21
+"""The median is that of the last so many steps."""
+_OF_THE_RATE = ("quadrature", "torque_interpolation", "jitter", "coulomb")
+"""Error terms that a higher sampling rate makes smaller."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +56,18 @@ class SampleStream:
 
     Late and duplicate samples are left out. A missing sample, a long step, a step with more acceleration than
     assumed or a restart of counter or clock ends a run of contiguous samples; a rest too short for a window is lost.
+    A step is long if it takes more than ``max_gap``; where that is 0, more than 1.5 times the median of the last 21
+    steps, but at least ``SMOOTH_STEP`` and at most ``LONGEST_STEP``.
 
     Args:
         robot: The arm; its sensors and acceleration limits decide which steps are plausible.
         settings: Window length, longest step, lag.
+
+    Attributes:
+        count: Samples taken so far.
+        gaps: Places at which a run ended so far.
+        longest_run: Duration of the longest run [s].
+        fastest: Largest measured speed of each joint, (n,) [rad/s].
     """
 
     def __init__(self, robot: RobotModel, settings: EstimatorSettings):
@@ -58,10 +80,38 @@ class SampleStream:
         self._run = SampleBlock.empty(robot.n)
         self._last: tuple[int, int] | None = None
         self._number = 0
+        self._recent_steps = np.zeros(0, dtype=np.int64)
+        self.restart()
 
-    def clear(self) -> None:
-        """Discard the samples that are not yet part of a window; the numbering continues."""
-        self._run = self._run.slice(len(self._run))
+    def restart(self) -> None:
+        """Discard the samples that are not yet part of a window and all counts; the numbering continues."""
+        self._end_run()
+        self.count, self.gaps, self.longest_run = 0, 0, 0.0
+        self.fastest = np.zeros(self._n)
+
+    @property
+    def period(self) -> float:
+        """Median of the last steps between samples [s]; infinite before the second sample."""
+        return 1e-9 * float(np.median(self._recent_steps)) if self._recent_steps.size else np.inf
+
+    @property
+    def largest_gap(self) -> float:
+        """No longer step is ever joined [s]."""
+        return self._settings.max_gap or LONGEST_STEP
+
+    def describe_shortfall(self) -> str:
+        """Return why there is no window, in one sentence."""
+        if self.count < 2:
+            return "no samples have come" if not self.count else "only one sample has come"
+        rate = f"samples come every {self.period:.3g} s ({1.0 / self.period:.3g} Hz)"
+        if self.period > self.largest_gap:
+            return f"{rate}; a window takes steps of at most {self.largest_gap:g} s: sample faster"
+        gaps = f", with {self.gaps} gaps between {self.count} samples" if self.gaps else ""
+        needed = 1e-9 * (self._length + self._beyond) + self.period
+        return (
+            f"the longest recording without a gap lasts {self.longest_run:.3g} s{gaps}; {rate}, and the first window "
+            f"takes {needed:.3g} s: record for longer"
+        )
 
     def add(self, block: SampleBlock) -> tuple[list[Window], list[str]]:
         """Add a block; return the windows it completes and a sentence for each kind of event.
@@ -79,9 +129,14 @@ class SampleStream:
         breaks = self._find_breaks(block, notices)
         for first, last in itertools.pairwise(sorted({0, *breaks, len(block)})):
             if first in breaks:
-                self.clear()
+                self.gaps += 1
+                self._end_run()
             self._run = SampleBlock.concatenate([self._run, block.slice(first, last)])
+            self._run_start = int(block.stamps[first]) if self._run_start is None else self._run_start
+            self.longest_run = max(self.longest_run, 1e-9 * (int(block.stamps[last - 1]) - self._run_start))
             windows.extend(self._cut())
+        self.count += len(block)
+        self.fastest = np.maximum(self.fastest, np.max(np.abs(block.v), axis=0))
         self._last = int(block.stamps[-1]), int(block.sequence[-1])
         return windows, notices
 
@@ -106,7 +161,12 @@ class SampleStream:
             notices.append(f"the counter restarted at {block.sequence[0]} after {counter}; windows end there")
         else:
             return
-        self.clear()
+        self.gaps += 1
+        self._end_run()
+
+    def _end_run(self) -> None:
+        self._run = self._run.slice(len(self._run))
+        self._run_start: int | None = None
 
     def _find_breaks(self, block: SampleBlock, notices: list[str]) -> list[int]:
         """Return the samples of the block that do not follow their predecessor."""
@@ -114,12 +174,12 @@ class SampleStream:
         joined = SampleBlock.concatenate([last, block])
         steps = np.diff(joined.stamps)
         missing = np.diff(joined.sequence) - 1
-        too_long = steps > round(self._settings.max_gap * 1e9)
+        too_long = self._find_long_steps(steps, missing > 0)
         limit = self._acceleration * (steps[:, None] * 1e-9) + 2.0 * self._velocity_error
         too_fast = np.any(np.abs(np.diff(joined.v, axis=0)) > limit, axis=1) & (missing == 0) & ~too_long
         kinds = (
             (missing > 0, f"{int(missing[missing > 0].sum())} samples missing"),
-            (too_long & (missing == 0), f"steps longer than {self._settings.max_gap:g} s"),
+            (too_long & (missing == 0), f"steps longer than {self._gap_limit:.3g} s"),
             (too_fast, "steps with more acceleration than acceleration_factor allows"),
         )
         for is_kind, text in kinds:
@@ -129,6 +189,24 @@ class SampleStream:
                 notices.append(f"{text} ({where}); windows end there")
         places = np.flatnonzero((missing > 0) | too_long | too_fast) + 1 - len(last)
         return [int(place) for place in places]
+
+    def _find_long_steps(self, steps: NDArray[np.int64], is_lost: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which steps are too long to join, (K,); steps over lost samples say nothing about the rate."""
+        largest = round(self.largest_gap * 1e9)
+        known = np.concatenate([self._recent_steps, steps[~is_lost]])
+        too_long = steps > (largest if self._settings.max_gap else round(SMOOTH_STEP * 1e9))
+        if not self._settings.max_gap:
+            position = self._recent_steps.size + np.cumsum(~is_lost)
+            for k in np.flatnonzero(too_long & ~is_lost):
+                recent = known[max(0, position[k] - _MEDIAN_STEPS) : position[k]]
+                too_long[k] = steps[k] > min(_GAP_FACTOR * float(np.median(recent)), largest)
+        self._recent_steps = known[-_MEDIAN_STEPS:]
+        return too_long
+
+    @property
+    def _gap_limit(self) -> float:
+        """What the next step may take [s]."""
+        return self._settings.max_gap or min(max(_GAP_FACTOR * self.period, SMOOTH_STEP), LONGEST_STEP)
 
     def _cut(self) -> Iterator[Window]:
         stamps = self._run.stamps
@@ -171,12 +249,14 @@ class RowStream:
         self.origin = 0
         self._stream = SampleStream(robot, settings)
         self._is_empty = True
-        self._rest_windows, self._rest_stamp = 0, 0
+        self.clear()
 
     def clear(self) -> None:
-        """Discard the samples that are not yet part of a window; the count of windows at rest starts again."""
-        self._stream.clear()
+        """Discard the samples that are not yet part of a window and all counts, that of windows at rest too."""
+        self._stream.restart()
         self._rest_windows, self._rest_stamp = 0, 0
+        self._errors = np.zeros(len(ERROR_TERMS))
+        self._rows, self._seconds = 0, 0.0
 
     def add(self, block: SampleBlock) -> tuple[list[Window], list[str]]:
         """Add a block; return the windows it completes and a sentence for each kind of event.
@@ -205,4 +285,28 @@ class RowStream:
 
     def build_rows(self, window: Window) -> Rows:
         """Build the rows of a window."""
-        return build_rows(self.model, window.block, window.start, window.stop, window.number)
+        rows = build_rows(self.model, window.block, window.start, window.stop, window.number)
+        self._errors += rows.errors.sum(axis=0)
+        self._rows += 1
+        self._seconds += float(rows.duration[0])
+        return rows
+
+    def describe_shortfall(self, what: str) -> str:
+        """Return what the samples lack, in one sentence.
+
+        Args:
+            what: Of what the bounds are no narrower than the prior's.
+        """
+        if not self._rows:
+            return self._stream.describe_shortfall()
+        period, speed = self._stream.period, self._stream.fastest
+        joint = int(np.argmax(speed))
+        text = (
+            f"the bounds of {what} are no narrower than before the data: {self._rows} windows, {self._seconds:.3g} s "
+            f"at {1.0 / period:.3g} Hz, the fastest joint {self.model.joint_names[joint]} at {speed[joint]:.3g} rad/s"
+        )
+        if speed[joint] <= float(self.model.sensors.velocity_error[joint]) + self.model.settings.stiction_speed:
+            return f"{text}; the arm has to move"
+        if ERROR_TERMS[int(np.argmax(self._errors))] in _OF_THE_RATE and period > SMOOTH_STEP:
+            return f"{text}; most of the error comes from what happens between samples: sample faster"
+        return f"{text}; move more joints, faster or for longer"

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,63 @@ def test_a_long_step_splits_the_windows(robot):
     assert spans(windows) == [(0, 50), (115, 165), (165, 215)]
     assert "steps longer than 0.015 s" in notices[0]
     assert len(windows_of(robot, [first, second], max_gap=0.1, acceleration_factor=100.0)[1]) == 0
+
+
+def slow_block(period_ns, count, jitter=0.0, lost=()):
+    """Samples of a source without a counter: what is lost leaves a long step."""
+    rng = np.random.default_rng(7)
+    k = np.setdiff1d(np.arange(count), lost)
+    stamps = np.round((k + jitter * rng.uniform(-0.5, 0.5, len(k))) * period_ns).astype(np.int64)
+    q = np.zeros((len(k), 7))
+    return SampleBlock(stamps, np.arange(len(k)), q, q, q)
+
+
+@pytest.mark.parametrize("rate", [25.0, 30.0, 50.0, 100.0, 1000.0])
+def test_the_longest_step_follows_the_rate(robot, rate):
+    period = round(1e9 / rate)
+    whole = slow_block(period, 200, jitter=0.2)
+    windows, notices = windows_of(robot, [whole])
+    assert notices == [] and len(windows) > 0.6 * (whole.seconds[-1] / max(0.05 + 1.2 / rate, 2.0 / rate))
+    rng = np.random.default_rng(1)
+    cuts = np.sort(rng.choice(np.arange(1, 199), 40, replace=False))
+    parts = [whole.slice(a, b) for a, b in zip([0, *cuts], [*cuts, None], strict=True)]
+    assert windows_of(robot, parts) == (windows, [])  # however the samples are cut into blocks
+    lost = np.arange(100, 100 + max(1, round(0.03 * rate)))
+    windows, notices = windows_of(robot, [slow_block(period, 200, lost=lost)])
+    assert len(notices) == 1 and "steps longer than" in notices[0] and "after counter 99" in notices[0]
+    assert not any(start < 1e9 * 99.5 / rate < stop for start, stop in (window[1:] for window in windows))
+
+
+def test_a_given_longest_step_is_kept(robot):
+    block = slow_block(20_000_000, 100)
+    assert windows_of(robot, [block], max_gap=0.015)[0] == []
+    assert len(windows_of(robot, [block], max_gap=0.021)[0]) == 33
+    assert windows_of(robot, [slow_block(60_000_000, 100)])[0] == []
+    assert len(windows_of(robot, [slow_block(60_000_000, 100)], max_gap=0.1)[0]) == 99
+
+
+def test_another_rate_is_learnt(robot):
+    fast, slow = slow_block(1_000_000, 300), slow_block(30_000_000, 100)
+    later = SampleBlock(slow.stamps + fast.stamps[-1] + 30_000_000, slow.sequence + 300, slow.q, slow.v, slow.tau)
+    windows, _ = windows_of(robot, [fast, later])
+    assert len(windows) > 5 + 35
+
+
+def test_the_text_says_why_there_is_no_window(robot):
+    settings = EstimatorSettings()
+    cases = [
+        ([], "no samples have come"),
+        ([slow_block(1_000_000, 60)], "the longest recording without a gap lasts 0.059 s; samples come every 0.001 s"),
+        (
+            [slow_block(100_000_000, 60)],
+            r"every 0.1 s \(10 Hz\); a window takes steps of at most 0.05 s: sample faster",
+        ),
+        ([slow_block(1_000_000, 600, lost=np.flatnonzero(np.arange(600) % 60 < 20))], "lasts 0.039 s, with 9 gaps"),
+    ]
+    for blocks, text in cases:
+        stream = SampleStream(robot, settings)
+        assert [window for block in blocks for window in stream.add(block)[0]] == [] or "gaps" in text
+        assert re.search(text, stream.describe_shortfall()), stream.describe_shortfall()
 
 
 def test_a_jump_of_the_velocity_splits_the_windows(robot):

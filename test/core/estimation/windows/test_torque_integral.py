@@ -60,6 +60,23 @@ def test_a_torque_between_its_samples_stays_inside_the_hull(sampled):
     np.testing.assert_allclose(extreme - result.value, result.interpolation, atol=1e-12)
 
 
+@pytest.mark.parametrize("rate", [20.0, 30.0, 50.0])
+def test_the_peaks_of_a_smooth_torque_between_slow_samples_are_covered(sampled, rate):
+    rng = np.random.default_rng(3)
+    times = np.arange(0.0, 2.0, 1.0 / rate)
+    worst = 0.0
+    for _ in range(20):
+        omega, phase = 2 * np.pi * rng.uniform(0.3, 3.0), rng.uniform(-np.pi, np.pi, 7)
+        tau = np.sin(omega * times[:, None] + phase)
+        for k in range(5, len(times) - 8):
+            result = integrate_torque(times, tau, times[k], times[k + 2], sampled)
+            true = (np.cos(omega * times[k] + phase) - np.cos(omega * times[k + 2] + phase)) / omega
+            error = np.abs(true - result.value)
+            assert np.all(error <= result.interpolation + 1e-12)
+            worst = max(worst, float(np.max(error / result.interpolation)))
+    assert worst > 0.1
+
+
 def test_summation_by_parts_bounds_any_stamp_errors():
     rng = np.random.default_rng(2)
     values = rng.normal(size=(40, 3)).cumsum(axis=0)

@@ -122,6 +122,59 @@ def test_acceleration_jumps_between_samples(setup, tools):
     check(residual[steady], {name: term[steady] for name, term in terms.items()}, ["quadrature"], 0.02)
 
 
+@pytest.mark.parametrize("rate", [30.0, 50.0, 100.0])
+def test_acceleration_jumps_between_slow_samples(setup, tools, rate):
+    """The same at lower rates: in every 15 ms begun the acceleration may change as much as the settings allow."""
+    robot, theta, payload, motion = setup
+    settings = EstimatorSettings(acceleration_change=0.05, acceleration_factor=1.0)
+    period = 1.0 / rate
+    swing = 0.5 * np.ceil(period / 0.015) * settings.acceleration_change * robot.limits.a_max
+
+    def flipping(t):
+        q, v, a = motion(t)
+        phase = np.mod(np.asarray(t)[..., None] / period, 1.0)
+        whole = np.floor(np.asarray(t)[..., None] / period + 1e-9)
+        dv = swing * period * np.minimum(phase, 1.0 - phase)
+        dq = swing * period**2 * (0.25 * whole + np.where(phase < 0.5, 0.5 * phase**2, 0.25 - 0.5 * (1 - phase) ** 2))
+        return q + dq, v + dv, a + swing * np.where(phase < 0.5, 1.0, -1.0)
+
+    def at_samples(t):
+        q, _, a = flipping(np.asarray(t) + 1e-12)
+        return q, motion(t)[1], a
+
+    count = round(DURATION * rate)
+    block = tools.record(robot, theta, payload, at_samples, DURATION, rate=rate)
+    model = tools.true_model(robot, theta, payload)
+    torque = tools.mean_torque(robot, model, theta, flipping, np.arange(2 * count + 1) * period / 2)
+    tau = np.concatenate([np.zeros((1, 7)), torque.reshape(-1, 2, 7).mean(axis=1)])
+    residual, terms = residuals(robot, replaced(block, tau=tau), theta, payload, settings)
+    allowed = sum(terms[name] for name in ("quadrature", "coulomb", "rounding"))
+    assert np.all(np.abs(residual) <= allowed)
+    assert np.max(np.abs(residual) / allowed) > 0.005
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+@pytest.mark.parametrize("rate", [30.0, 50.0, 100.0])
+def test_slow_samples_of_random_motions_stay_within_the_budget(robot, tools, rate, is_held):
+    """Arms, payloads and motions drawn at random, without errors of the sensors to hide behind."""
+    perfect = tools.with_sensors(tools.perfect_sensors(robot), effort_is_held=is_held)
+    prior = robot.payload_prior
+    rng = np.random.default_rng(int(rate) + is_held)
+    worst = 0.0
+    for trial in range(12):
+        theta = sample_parameters(robot, rng, corner=bool(trial % 2))
+        share = rng.uniform()
+        payload = share * prior.nominal + (1.0 - share) * prior.box.center
+        motion = tools.FourierMotion(robot, trial, rng.uniform(0.1, 0.6), rng.uniform(0.1, 0.35))
+        block = tools.record(perfect, theta, payload, motion, 2.0, rate=rate)
+        residual, terms = residuals(perfect, block, theta, payload, EstimatorSettings())
+        names = ("quadrature", "coulomb", "rounding", "torque_interpolation")
+        allowed = sum(terms[name] for name in names)
+        assert np.all(np.abs(residual) <= allowed), f"trial {trial}: {np.max(np.abs(residual) / allowed):.2f}"
+        worst = max(worst, float(np.max(np.abs(residual) / allowed)))
+    assert worst > 1e-3
+
+
 @pytest.mark.parametrize("name", ["torque_relative", "torque_absolute"])
 def test_torque_errors(setup, tools, name):
     robot, theta, payload, motion = setup

@@ -1,0 +1,25 @@
+"""How the commands end, for scripts that call them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitStatus(IntEnum):
+    """How the commands of this package end.
+
+    Attributes:
+        OK: Done: identified, proven, shown.
+        FAILED: No result: the data contradict the assumptions, a plan is not proven, or a goal failed.
+        BAD_INPUT: An argument or a file cannot be used; nothing was started.
+        NOT_IDENTIFIED: Nothing contradicts, but the data know mass, CoM or inertia no better than the prior.
+        NODE_DIED: A process of the suite ended by itself.
+        STOPPED: Ctrl-C.
+    """
+
+    OK = 0
+    FAILED = 1
+    BAD_INPUT = 2
+    NODE_DIED = 3
+    NOT_IDENTIFIED = 4
+    STOPPED = 130

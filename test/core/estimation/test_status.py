@@ -1,0 +1,86 @@
+"""What an estimate proves: from the bounds and the prior, not from what somebody says."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.bounds import find_narrower, tighten, tighten_to_shape
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, Quantity
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.core.model.sampling import sample_parameters
+
+MASS, COM, INERTIA = Quantity
+
+
+@pytest.fixture(scope="module")
+def prior(robot):
+    return robot.payload_prior.box
+
+
+def shrunk(box, entries, factor):
+    radius = box.radius.copy()
+    radius[entries] *= factor
+    return Box.around(box.center, radius)
+
+
+def test_only_what_is_narrower_counts(robot, prior):
+    shape = robot.payload_prior.shape
+    assert find_narrower(prior, prior, shape) == find_narrower(prior, prior, None) == frozenset()
+    assert find_narrower(shrunk(prior, [0], 0.98), prior, None) == {MASS}
+    assert find_narrower(shrunk(prior, [0], 0.995), prior, None) == frozenset()
+    assert find_narrower(shrunk(prior, range(4, 10), 0.9), prior, None) == {INERTIA}
+    assert find_narrower(shrunk(prior, range(4, 9), 0.9), prior, None) == frozenset()  # of Izz nothing is known
+    body = from_com_form(1.8, [0.0, 0.0, -0.1], 0.004 * np.eye(3))
+    assert find_narrower(Box.around(body, 0.01 * np.abs(body) + 1e-4), prior, shape) == frozenset(Quantity)
+
+
+def test_the_mass_alone_says_nothing_of_where_it_is(robot, prior):
+    """First moments narrow with the mass; the CoM does not."""
+    shape = robot.payload_prior.shape
+    known = tighten_to_shape(tighten(Box([1.9, *prior.lower[1:]], [2.0, *prior.upper[1:]])), shape)
+    assert np.all(known.width[1:4] < 0.9 * prior.width[1:4])
+    assert COM not in find_narrower(known, prior, shape) and MASS in find_narrower(known, prior, shape)
+
+
+def test_what_holds_for_every_body_is_no_knowledge_from_data(robot, prior):
+    shape = robot.payload_prior.shape
+    wide = Box(prior.lower - 0.5 * prior.width, prior.upper + 0.5 * prior.width)
+    for one in (None, shape):
+        everybody = tighten(wide) if one is None else tighten_to_shape(tighten(wide), one)
+        assert np.any(everybody.width < 0.9 * wide.width)
+        assert find_narrower(everybody, wide, one) == frozenset()
+
+
+def test_status_of_a_run(robot, tools):
+    robot = tools.perfect_sensors(robot)
+    theta = sample_parameters(robot, np.random.default_rng(0))
+    block = tools.record(robot, theta, robot.payload_prior.nominal, tools.FourierMotion(robot, 3), 6.0, rate=250.0)
+    estimator = StreamingEstimator(robot, EstimatorSettings())
+    before = estimator.estimate()
+    assert before.status is EstimateStatus.NO_DATA and before.shortfall == "no samples have come"
+    estimator.add(block.slice(0, 20))
+    assert estimator.estimate().status is EstimateStatus.NO_DATA
+    assert "takes 0.104 s: record for longer" in estimator.estimate().shortfall
+    estimator.add(block.slice(20))
+    after = estimator.estimate()
+    assert after.status is EstimateStatus.IDENTIFIED and after.narrower == frozenset(Quantity)
+    assert after.shortfall == "" and after.is_narrower.all()
+    estimator.reset("another payload")
+    assert estimator.estimate().status is EstimateStatus.NO_DATA
+    assert estimator.estimate().shortfall == "no samples have come"
+
+
+def test_status_follows_from_the_other_fields(robot, tools):
+    estimator = StreamingEstimator(robot, EstimatorSettings())
+    blank = dataclasses.replace(estimator.estimate(), number_of_windows=5)
+    assert blank.status is EstimateStatus.PRIOR_ONLY
+    assert dataclasses.replace(blank, narrower=frozenset({COM})).status is EstimateStatus.PARTIAL
+    assert dataclasses.replace(blank, is_narrower=np.arange(10) == 3).status is EstimateStatus.PARTIAL
+    assert dataclasses.replace(blank, narrower=frozenset(Quantity)).status is EstimateStatus.IDENTIFIED
+    assert dataclasses.replace(blank, is_consistent=False).status is EstimateStatus.INCONSISTENT
+    known = dataclasses.replace(blank, narrower=frozenset(Quantity), number_of_windows=0)
+    assert known.status is EstimateStatus.NO_DATA
