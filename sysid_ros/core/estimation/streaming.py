@@ -27,7 +27,7 @@ from sysid_ros.core.estimation.bounds.consistency import (
 from sysid_ros.core.estimation.bounds.methods import describe_guarantee
 from sysid_ros.core.estimation.bounds.state import BoundState, BoundUpdate
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.core.estimation.parameters.bounds import find_narrower
+from sysid_ros.core.estimation.parameters.bounds import find_narrower, without_data
 from sysid_ros.core.estimation.parameters.estimate import NARROWER, Alarm, AlarmCode, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.parameters.target import Target
@@ -299,7 +299,8 @@ class StreamingEstimator:
         target, is_narrower = known.target, np.zeros(values.size, dtype=bool)
         narrower: frozenset[Quantity] = frozenset()
         if self._excitation.windows:
-            is_narrower = upper - lower <= NARROWER * target.prior.width
+            before = without_data(target.prior, target.shape) if target.body else target.prior
+            is_narrower = upper - lower <= NARROWER * before.width
             if target.body:
                 narrower = find_narrower(Box(lower, upper), target.prior, target.shape)
         missing = [quantity.value for quantity in Quantity if target.body and quantity not in narrower]

@@ -233,10 +233,7 @@ def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset
         prior: The same before any data.
         shape: What is known of the payload as an object, None if nothing is.
     """
-    known = tighten(prior)
-    if known is not None and shape is not None:
-        known = tighten_to_shape(known, shape)
-    known = prior if known is None else known
+    known = without_data(prior, shape)
     widths = {
         Quantity.MASS: (box.width[:1], known.width[:1]),
         Quantity.COM: (
@@ -250,6 +247,14 @@ def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset
         for quantity, (found, before) in widths.items()
         if np.all(np.isfinite(found) & (found <= NARROWER * before))
     )
+
+
+def without_data(prior: Box, shape: PayloadShape | None) -> Box:
+    """Return what a prior of ten parameters says of a body, of a known shape where there is one: no wider box."""
+    known = tighten(prior)
+    if known is not None and shape is not None:
+        known = tighten_to_shape(known, shape)
+    return prior if known is None else known
 
 
 def _com_width(box: Box, shape: PayloadShape | None) -> Array:
