@@ -36,12 +36,12 @@ from _network import (
 from _network_events import KILL, PATIENCE, Event, print_events
 from _table import print_table
 
-from sysid_ros.drivers.kuka_fri.build import FriSetup, build_fri_loop
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.messages import Command, FriDecodeError, FriVersion, Monitoring, Quality, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.network import free_port
+from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
 from sysid_ros.emulation.fri.server import EmulatorServer, build_controller
 from sysid_ros.emulation.program import EmulatorSetup
@@ -66,7 +66,7 @@ def emulate(pipe: Connection, port: int, version: FriVersion, period: float) -> 
 
 def running_loop(port: int, version: FriVersion, period: float, **settings: float) -> RunningLoop:
     fri = FriSettings(version=version, robot_ip="127.0.0.1", port=port, period=period, **settings)
-    return RunningLoop(partial(build_fri_loop, FriSetup(MODEL, "robust", fri)))
+    return RunningLoop(partial(build_loop, LoopSetup(MODEL, Driver.FRI, (fri,))))
 
 
 def timing_row(name: str, version: FriVersion, period: float, model: LoopModel, seconds: float) -> list[object]:

@@ -38,7 +38,6 @@ from _network_tcp import PATIENCE as TCP_PATIENCE
 from _network_tcp import print_tcp
 from _table import print_table
 
-from sysid_ros.drivers.kinova_kortex.build import KortexSetup, build_kortex_loop
 from sysid_ros.drivers.kinova_kortex.enums import (
     ArmState,
     DeviceType,
@@ -70,6 +69,7 @@ from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import error_of, session_request
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.network import free_port
+from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 from sysid_ros.emulation.kortex.base import TCP, UDP, BaseSettings, KortexBase
 from sysid_ros.emulation.kortex.server import EmulatorServer, build_base
 from sysid_ros.emulation.plant import PERIOD
@@ -93,7 +93,7 @@ def running_loop(
     port: int, port_realtime: int, controller: str = "robust", attempts: int = 4, **settings: float
 ) -> RunningLoop:
     kortex = KortexSettings("127.0.0.1", port, port_realtime, connect_timeout=3.0, **settings)
-    return RunningLoop(partial(build_kortex_loop, KortexSetup(MODEL, controller, kortex)), attempts)
+    return RunningLoop(partial(build_loop, LoopSetup(MODEL, Driver.KORTEX, (kortex,), controller)), attempts)
 
 
 def timing_row(controller: str, model: LoopModel, seconds: float) -> list[object]:

@@ -22,9 +22,9 @@ from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopMode
-from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
 from sysid_ros.drivers.pacing import Pacer, request_real_time
 from sysid_ros.drivers.process import LoopProcess
+from sysid_ros.drivers.registry import LoopSetup, build_loop
 
 PERIOD = 0.001
 LATE = 0.5 * PERIOD
@@ -58,9 +58,9 @@ def processor_time(pid: int) -> float:
 
 def run_process(controller: str, seconds: float) -> tuple[np.ndarray, float]:
     """Cycle times (cycles, 2) [s] and processor share of the loop process, moving to and fro."""
-    setup = MockSetup(controller=controller)
-    model = LoopModel.nominal(build_mock_loop(setup).robot)
-    with LoopProcess(partial(build_mock_loop, setup), len(model.theta) // 14, capacity=1 << 16) as process:
+    setup = LoopSetup.mock(controller=controller)
+    model = LoopModel.nominal(build_loop(setup).robot)
+    with LoopProcess(partial(build_loop, setup), len(model.theta) // 14, capacity=1 << 16) as process:
         time.sleep(0.5)
         first, cpu, started, direction = process.status().cycles, processor_time(process.pid), time.monotonic(), 1.0
         while time.monotonic() - started < seconds:
@@ -93,13 +93,13 @@ def jitter_row(name: str, periods: np.ndarray, compute: np.ndarray | None, share
 def lockstep_rows(controllers: list[str], cycles: int = 1500, rounds: int = 3) -> list[list[object]]:
     """Time per cycle without a clock, of the fastest round: the arm alone, then the whole loop."""
     rows = []
-    loop = build_mock_loop(MockSetup(controller=controllers[0]))
+    loop = build_loop(LoopSetup.mock(controller=controllers[0]))
     arm = loop.arm
     arm.connect()
     torque = arm.read().tau
     rows.append(["simulated arm alone", fastest(lambda: (arm.read(), arm.command(torque)), cycles, rounds)])
     for controller in controllers:
-        loop = build_mock_loop(MockSetup(controller=controller))
+        loop = build_loop(LoopSetup.mock(controller=controller))
         loop.connect()
         rows.append([f"loop with simulated arm, {controller}", fastest(loop.step, cycles, rounds)])
     return rows

@@ -24,7 +24,7 @@ from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.process import LoopProcess
-from sysid_ros.drivers.ros2_control.build import Ros2ControlSetup, build_monitor_loop, build_ros2_control_loop
+from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings, TorqueCommand
 from sysid_ros.ros.environment import loopback_environment
 
@@ -68,10 +68,10 @@ def loop_row(name: str, rate: float, seconds: float, controller: str = "robust",
     robot = load_robot(MODEL)
     connection = Ros2ControlSettings(period=1.0 / rate, torque_command=TorqueCommand.FULL)
     link = LinkSetup(robot.joint_names, commands="" if is_monitor else "/effort_controller/commands")
-    build = build_monitor_loop if is_monitor else build_ros2_control_loop
-    setup = Ros2ControlSetup(MODEL, controller, connection)
+    driver = Driver.MONITOR if is_monitor else Driver.ROS2_CONTROL
+    setup = LoopSetup(MODEL, driver, (connection, partial(RosJointLink, link)), controller)
     with Arm(rate, *(["--motion"] if is_monitor else [])):
-        process = LoopProcess(partial(build, setup, partial(RosJointLink, link)), robot.n)
+        process = LoopProcess(partial(build_loop, setup), robot.n)
         try:
             process.start()
         except SysidError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.drivers.modes import Mode
 from sysid_ros.resources import PACKAGE, resource
 
 ParameterValue = bool | int | float | str
@@ -160,7 +161,7 @@ class StartedProcess:
 
 def is_emulated(mode: str) -> bool:
     """Whether an emulated arm is started with a mode."""
-    return mode.startswith("emulated")
+    return Mode(mode).is_emulated
 
 
 def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) -> list[StartedProcess]:
@@ -191,7 +192,7 @@ def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) 
             parameter_files=(*(resource(name.format(mode=texts["mode"])) for name in process.parameter_files), *own),
             parameters={name: typed[name] for name in process.arguments},
         )
-        for process in ((*EMULATED, *processes) if is_emulated(typed["mode"]) else processes)
+        for process in ((*EMULATED, *processes) if is_emulated(str(typed["mode"])) else processes)
         if not process.condition or typed[process.condition]
     ]
 

@@ -22,11 +22,9 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Array, InjectedFaults, Truth
 from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome
-from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_model import Continuation, LoopModel
 from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopStatus
 from sysid_ros.drivers.pacing import Scheduling
-from sysid_ros.drivers.ros2_control.monitor import MonitorLoop
 from sysid_ros.drivers.samples import LoopSamples, LoopTiming, SampleRing
 
 _REPLY_TIMEOUT = 5.0
@@ -51,12 +49,13 @@ class LoopProcess:
     """Starts, commands and stops a control loop in another process. Its methods may be called from several threads.
 
     Args:
-        build: Makes the loop, in the other process; must be picklable (a module-level function or a ``partial``).
+        build: Makes the loop (a :class:`ControlLoop`, or one that only monitors), in the other process; must be
+            picklable (a module-level function or a ``partial``).
         n: Number of joints of the arm it makes.
         capacity: Samples kept for :meth:`read_samples`; 16 s at 1 kHz.
     """
 
-    def __init__(self, build: Callable[[], ControlLoop | MonitorLoop], n: int, capacity: int = 16384):
+    def __init__(self, build: Callable[[], object], n: int, capacity: int = 16384):
         self._build = build
         self._n = n
         self._capacity = capacity

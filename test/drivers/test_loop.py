@@ -15,7 +15,8 @@ from sysid_ros.drivers.arm import ArmError, ArmState, InjectedFaults
 from sysid_ros.drivers.loop_model import Continuation
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoSettings
-from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
+from sysid_ros.drivers.registry import LoopSetup
+from sysid_ros.drivers.registry import build_loop as build_loop_of
 from sysid_ros.emulation.lockstep import run_for, run_trajectory
 
 # Largest change of reference [rad] and of commanded torque [Nm] between two cycles of the moves below.
@@ -103,7 +104,7 @@ def test_follows_a_trajectory_and_holds_its_end(loop):
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_the_real_controllers_with_a_hidden_truth_and_a_payload(controller):
-    loop = build_mock_loop(MockSetup(controller=controller, truth="corner", payload="dumbbell_4lb", seed=3))
+    loop = build_loop_of(LoopSetup.mock(controller=controller, truth="corner", payload="dumbbell_4lb", seed=3))
     loop.connect()
     samples = run(loop, 0.3)
     start_move(loop, bound=0.09)
@@ -533,7 +534,7 @@ def test_an_effort_that_is_not_a_number_brakes_and_refuses_until_it_is_back(loop
 
 @pytest.mark.parametrize("gain", [0.93, 1.07, -1.0])
 def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses(robot, gain):
-    loop = build_mock_loop(MockSetup(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5))
+    loop = build_loop_of(LoopSetup.mock(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5))
     loop.connect()
     run(loop, 0.3)
     start_move(loop, bound=0.09)
@@ -546,7 +547,7 @@ def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses
     assert re.search(r"torque of joint_\d is .* commanded were .* apart for 50 ms", loop.status().reason)
     with pytest.raises(LoopRefusal, match="commanded were"):
         start_move(loop, -0.1, bound=0.09)
-    at_rest = build_mock_loop(MockSetup(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5))
+    at_rest = build_loop_of(LoopSetup.mock(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5))
     at_rest.connect()
     read_at_rest = at_rest.arm.read
     at_rest.arm.read = lambda: replace(state := read_at_rest(), tau=gain * state.tau)
@@ -558,7 +559,7 @@ def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses
 
 
 def test_a_motor_that_does_not_obey_is_not_asked_for_more_and_more(robot):
-    loop = build_mock_loop(MockSetup(noise="none"))
+    loop = build_loop_of(LoopSetup.mock(noise="none"))
     loop.connect()
     run(loop, 1.0)
     # Friction holds the arm, a little away from where it should be, whatever is commanded.

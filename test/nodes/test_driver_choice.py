@@ -21,7 +21,8 @@ def test_a_copy_with_tighter_limits_keeps_its_driver(tmp_path, source, driver):
     robot = load_robot(copy)
     assert robot.protocol == driver
     build = ArmDriverParameters(model=str(copy), mode="hardware", robot_ip="192.0.2.1").build(robot)
-    assert build.func.__name__ == f"build_{driver}_loop"
+    (setup,) = build.args
+    assert setup.driver.value == driver
 
 
 def test_an_arm_without_a_protocol_has_no_driver_of_its_own():

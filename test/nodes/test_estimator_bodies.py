@@ -11,7 +11,7 @@ from sysid_ros.adapters.arm_driver.samples import PayloadEpochs, split_samples
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
-from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
+from sysid_ros.drivers.registry import LoopSetup, build_loop
 from sysid_ros.emulation.lockstep import run_for
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.ros import qos
@@ -24,7 +24,7 @@ BATCH = 20
 @pytest.fixture(scope="module")
 def recording(robot):
     """2 s of a mock arm with an empty hand that holds still, as messages, and its true parameters."""
-    loop, epochs = build_mock_loop(MockSetup(payload="none", truth="corner", seed=5)), PayloadEpochs()
+    loop, epochs = build_loop(LoopSetup.mock(payload="none", truth="corner", seed=5)), PayloadEpochs()
     loop.connect()
     epochs.restart()
     samples = run_for(loop, 2.0)

@@ -11,7 +11,7 @@ from sysid_msgs.srv import ResetEstimator
 from sysid_ros.adapters.arm_driver.samples import PayloadEpochs, split_samples
 from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
-from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
+from sysid_ros.drivers.registry import LoopSetup, build_loop
 from sysid_ros.drivers.truth import load_payload
 from sysid_ros.emulation.lockstep import run_for, run_trajectory
 from sysid_ros.nodes.estimator import EstimatorNode
@@ -36,7 +36,7 @@ class Arm:
         self._robot, self._epochs = robot, PayloadEpochs()
         self._epochs.restart()
         self._publisher = bench.node.create_publisher(SampleBatch, "arm_driver/samples", qos.SAMPLES)
-        self.loop = build_mock_loop(MockSetup(payload="dumbbell_4lb", truth="corner", seed=5))
+        self.loop = build_loop(LoopSetup.mock(payload="dumbbell_4lb", truth="corner", seed=5))
         self.loop.connect()
         self._last = run_for(self.loop, 0.3)
 

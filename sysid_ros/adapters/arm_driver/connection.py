@@ -11,31 +11,22 @@ from functools import partial
 from typing import Any
 
 from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink
-from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS
-from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
-from sysid_ros.drivers.kinova_kortex.build import KortexSetup, build_kortex_loop
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
-from sysid_ros.drivers.kuka_fri.build import FriSetup, build_fri_loop
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.mujoco.build import MockSetup, build_mock_loop
+from sysid_ros.drivers.modes import Mode
+from sysid_ros.drivers.mujoco.arm import MockSettings
 from sysid_ros.drivers.mujoco.simulation import Noise
-from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
-from sysid_ros.drivers.ros2_control.build import Ros2ControlSetup, build_monitor_loop, build_ros2_control_loop
+from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop, find_driver
 from sysid_ros.drivers.ros2_control.monitor import MonitorLoop
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
 from sysid_ros.drivers.truth import TRUTHS, load_payload
-from sysid_ros.drivers.velocity_estimate import require_velocity_error
 from sysid_ros.ros.parameters import parameter, parameter_like, parameters_from
 from sysid_ros.ros.robot import RobotParameters
 
-MONITOR_MODES = ("monitor_only", "emulated_monitor_only")
-"""Modes in which nothing is ever commanded."""
-ROS2_CONTROL_MODES = ("ros2_control", "emulated_ros2_control", *MONITOR_MODES)
-"""Modes in which the arm publishes its own joint states."""
-_EMULATED_MODES = ("emulated", "emulated_ros2_control", "emulated_monitor_only")
 _SHARED = ("connect_timeout", "session_timeout", "late_limit", "wait_time")
 """Settings of every connection."""
 
@@ -46,7 +37,7 @@ BuildLoop = Callable[[], ControlLoop | MonitorLoop]
 class ConnectionParameters(RobotParameters):
     """Which arm it is and how it is reached; this has to agree with the application on the arm's controller."""
 
-    mode: str = parameter("mock", choices=("mock", "emulated", "hardware", *ROS2_CONTROL_MODES), read_only=True)
+    mode: str = parameter("mock", choices=tuple(one.value for one in Mode), read_only=True)
     """Which arm: mock: simulated; hardware: a real one over FRI or Kortex; ros2_control: any that takes effort
     commands; monitor_only: any, nothing is commanded; emulated, emulated_...: the same, emulated."""
     controller: str = parameter("robust", choices=CONTROLLERS, read_only=True)
@@ -124,24 +115,28 @@ class ConnectionParameters(RobotParameters):
     """mock: seed of truth and noise."""
 
     @property
+    def _mode(self) -> Mode:
+        return Mode(self.mode)
+
+    @property
     def is_mock(self) -> bool:
         """Whether the arm is simulated in the loop itself, and its truth known."""
-        return self.mode == "mock"
+        return self._mode is Mode.MOCK
 
     @property
     def is_simulated(self) -> bool:
         """Whether the arm is simulated, here or behind an emulated controller."""
-        return self.is_mock or self.mode in _EMULATED_MODES
+        return self._mode.is_simulated
 
     @property
     def is_monitor(self) -> bool:
         """Whether nothing is ever commanded."""
-        return self.mode in MONITOR_MODES
+        return self._mode.is_monitor
 
     @property
     def is_ros2_control(self) -> bool:
         """Whether the arm is reached over topics, commanded or not."""
-        return self.mode in ROS2_CONTROL_MODES
+        return self._mode.is_ros2_control
 
     @property
     def _shared(self) -> dict[str, Any]:
@@ -155,7 +150,7 @@ class ConnectionParameters(RobotParameters):
     @property
     def fri_settings(self) -> FriSettings:
         """Settings of the FRI client; an emulated controller is on this computer unless an address is given."""
-        address = self.robot_ip or ("127.0.0.1" if self.mode == "emulated" else "")
+        address = self.robot_ip or ("127.0.0.1" if self._mode is Mode.EMULATED else "")
         return replace(self.fri, robot_ip=address, **self._shared)
 
     @property
@@ -163,7 +158,7 @@ class ConnectionParameters(RobotParameters):
         """Settings of the Kortex client; an emulated base is on this computer unless an address is given."""
         return replace(
             self.kortex,
-            robot_ip=self.robot_ip or ("127.0.0.1" if self.mode == "emulated" else self.kortex.robot_ip),
+            robot_ip=self.robot_ip or ("127.0.0.1" if self._mode is Mode.EMULATED else self.kortex.robot_ip),
             velocity=VelocitySource(self.velocity_source),
             session_inactivity_timeout=1e-3 * self.session_inactivity_timeout_ms,
             connection_inactivity_timeout=1e-3 * self.connection_inactivity_timeout_ms,
@@ -211,38 +206,20 @@ class ConnectionParameters(RobotParameters):
             ParameterOutOfRange: There is no driver for this arm in this mode.
             SysidError: What is set cannot work; says what.
         """
-        if self.is_ros2_control:
-            return self._build_ros2_control(robot, resolve)
-        if self.is_mock:
-            setup = MockSetup(self.model, self.controller, self.truth, self.payload, self.noise, self.seed, self.loop)
-            return partial(build_mock_loop, setup)
-        if robot.protocol == KORTEX:
-            kortex = self.kortex_settings
-            if kortex.velocity is VelocitySource.POSITIONS:
-                require_velocity_error(robot, kortex.period)
-            return partial(build_kortex_loop, KortexSetup(self.model, self.controller, kortex, self.loop))
-        if robot.protocol != FRI:
-            raise ParameterOutOfRange(
-                f"mode of {robot.name}",
-                self.mode,
-                "mock, ros2_control or monitor_only, as its settings name no protocol of its controller (fri for "
-                "KUKA LBR, kortex for Kinova Gen3)",
-            )
-        fri = self.fri_settings
-        require_velocity_error(robot, fri.period)
-        load_payload(robot, self.controller_load)
-        return partial(build_fri_loop, FriSetup(self.model, self.controller, fri, self.controller_load, self.loop))
+        driver = find_driver(robot, self._mode)
+        setup = LoopSetup(self.model, driver, self._connection(driver, robot, resolve), self.controller, self.loop)
+        setup.build_arm(robot)  # refuses what it cannot work with
+        return partial(build_loop, setup)
 
-    def _build_ros2_control(self, robot: RobotModel, resolve: Callable[[str], str]) -> BuildLoop:
-        connection = self.ros2_control_settings
-        if connection.velocity is VelocitySource.POSITIONS:
-            require_velocity_error(robot, connection.period)
-        load_payload(robot, self.controller_load)
+    def _connection(self, driver: Driver, robot: RobotModel, resolve: Callable[[str], str]) -> tuple[object, ...]:
+        """Return what the arm of a driver takes beside the robot."""
+        if driver is Driver.MOCK:
+            return (MockSettings(self.truth, self.payload, self.noise, self.seed),)
+        if driver is Driver.KORTEX:
+            return (self.kortex_settings,)
+        load = load_payload(robot, self.controller_load)
+        if driver is Driver.FRI:
+            return (replace(self.fri_settings, controller_load=load),)
         link = self.link_setup(robot, resolve)
         link.require_packages()
-        setup = Ros2ControlSetup(self.model, self.controller, connection, self.controller_load, self.loop)
-        open_link = partial(RosJointLink, link)
-        if self.is_monitor:
-            return partial(build_monitor_loop, setup, open_link)
-        Ros2ControlArm(robot, connection, open_link)  # refuses what it cannot work with
-        return partial(build_ros2_control_loop, setup, open_link)
+        return replace(self.ros2_control_settings, controller_load=load), partial(RosJointLink, link)

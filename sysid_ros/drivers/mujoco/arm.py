@@ -30,6 +30,7 @@ from sysid_ros.drivers.arm import (
 )
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation, build_mujoco_model, set_inertial_parameters
+from sysid_ros.drivers.truth import draw_truth, load_payload
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, plan_velocity
 
 
@@ -237,3 +238,34 @@ class MujocoArm(SimulatedArm):
     def _clip(self, tau: Array) -> Array:
         limit = self._robot.limits.tau_max
         return np.minimum(np.maximum(tau, -limit), limit)
+
+
+@dataclass(frozen=True)
+class MockSettings:
+    """The simulated arm of ``mode:=mock``.
+
+    Attributes:
+        truth: How the arm's own parameters are chosen, one of :data:`sysid_ros.drivers.truth.TRUTHS`.
+        payload: Name of a payload in ``config/payloads.yaml``, a mass [kg], or ``none``.
+        noise: Name of a :class:`Noise`.
+        seed: Seed of truth and noise.
+    """
+
+    truth: str = "random"
+    payload: str = "none"
+    noise: str = Noise.UNIFORM.value
+    seed: int = 0
+
+
+def build_mock_arm(robot: RobotModel, settings: MockSettings) -> MujocoArm:
+    """Build a simulated arm with a hidden truth.
+
+    Raises:
+        SysidError: The settings name something that does not exist.
+    """
+    return MujocoArm(
+        robot,
+        theta=draw_truth(robot, settings.truth, settings.seed),
+        payload=load_payload(robot, settings.payload),
+        settings=MujocoSettings(noise=Noise(settings.noise), seed=settings.seed),
+    )

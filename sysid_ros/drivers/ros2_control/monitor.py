@@ -31,6 +31,7 @@ from sysid_ros.drivers.monitors import MeasurementCheck
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, OpenLink
 from sysid_ros.drivers.ros2_control.takeover import judge_gravity, measure_rest
+from sysid_ros.drivers.velocity_estimate import VelocitySource, require_velocity_error
 
 ONLY_MONITORED = "the arm is only monitored: this driver commands nothing, another controller moves the arm"
 """Why everything that would move the arm is refused."""
@@ -52,6 +53,8 @@ class MonitoredArm(Arm):
     pacing = Pacing.CONTROLLER
 
     def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, open_link: OpenLink):
+        if settings.velocity is VelocitySource.POSITIONS:
+            require_velocity_error(robot, settings.period)
         self.settings = settings
         self.joint_names = robot.joint_names
         self.period = settings.period

@@ -11,12 +11,12 @@ from kortex_bench import ROBOT
 
 from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
-from sysid_ros.drivers.kinova_kortex.build import KortexSetup, build_kortex_loop
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal, LoopSettings
 from sysid_ros.drivers.network import free_port
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
+from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 
 TIMES = "wait_time", "session_timeout", "late_limit", "call_timeout", "connect_timeout"
 PATIENT = dict.fromkeys(TIMES, 10.0)
@@ -41,7 +41,9 @@ def emulator(ports):
 
 def setup_of(ports, **settings):
     kortex = KortexSettings("127.0.0.1", **ports, stamps=StampSource.FRAMES, rest_time=0.05, **settings)
-    return KortexSetup("kinova_gen3_2f85", "robust", kortex, LoopSettings(heartbeat_timeout=10.0, late_limit=10.0))
+    return LoopSetup(
+        "kinova_gen3_2f85", Driver.KORTEX, (kortex,), loop=LoopSettings(heartbeat_timeout=10.0, late_limit=10.0)
+    )
 
 
 def wait_for(condition, seconds=60.0):
@@ -54,7 +56,7 @@ def wait_for(condition, seconds=60.0):
 def test_takes_over_moves_and_notices_the_end_of_the_base(emulator, ports):
     setup = setup_of(ports, **{**PATIENT, "wait_time": 1.5, "session_timeout": 3.0})
     model = LoopModel.nominal(ROBOT)
-    with LoopProcess(partial(build_kortex_loop, setup), 7) as loop:
+    with LoopProcess(partial(build_loop, setup), 7) as loop:
         wait_for(lambda: not loop.status().is_taking_over)
         start, zero = loop.status().reference, np.zeros(7)
         plan = BezierTrajectory(start, zero, zero, start + 0.05, 1.0)
@@ -76,7 +78,7 @@ def test_takes_over_moves_and_notices_the_end_of_the_base(emulator, ports):
 
 def test_a_loop_that_ends_hands_the_arm_back(emulator, ports):
     setup = setup_of(ports, **PATIENT)
-    with LoopProcess(partial(build_kortex_loop, setup), 7) as loop:
+    with LoopProcess(partial(build_loop, setup), 7) as loop:
         assert loop.status().mode is LoopMode.HOLD
     said = [emulator.stderr.readline() for _ in range(4)]
     assert "the base holds the arm: asked for" in said[-1], said
@@ -85,7 +87,7 @@ def test_a_loop_that_ends_hands_the_arm_back(emulator, ports):
 def test_the_emulator_outlives_its_parent_until_the_arm_is_handed_back(emulator, ports):
     """Ctrl-C reaches the parent of the emulator and the driver together."""
     setup = setup_of(ports, **PATIENT)
-    with LoopProcess(partial(build_kortex_loop, setup), 7) as loop:
+    with LoopProcess(partial(build_loop, setup), 7) as loop:
         emulator.stdin.close()
         time.sleep(0.7)
         assert emulator.poll() is None and loop.status().mode is LoopMode.HOLD
@@ -95,4 +97,4 @@ def test_the_emulator_outlives_its_parent_until_the_arm_is_handed_back(emulator,
 
 def test_a_refusal_to_take_over_reaches_the_caller_in_words(ports):
     with pytest.raises(LoopProcessError, match=f"TCP 127.0.0.1:{ports['port']}.*refused"):
-        LoopProcess(partial(build_kortex_loop, setup_of(ports, connect_timeout=0.2)), 7).start()
+        LoopProcess(partial(build_loop, setup_of(ports, connect_timeout=0.2)), 7).start()

@@ -12,12 +12,12 @@ from fri_bench import ROBOT
 from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.control import RobustSettings, build_controller
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
-from sysid_ros.drivers.kuka_fri.build import FriSetup, build_fri_loop
 from sysid_ros.drivers.kuka_fri.messages import FriVersion
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal, LoopSettings
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
+from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 from sysid_ros.emulation.fri.__main__ import main
 
 
@@ -44,9 +44,9 @@ def test_takes_over_moves_and_notices_the_end_of_the_controller(emulator, port):
     fri = FriSettings(
         FriVersion.V2_7, "127.0.0.1", port, 0.002, wait_time=1.5, session_timeout=3.0, late_limit=10.0, rest_time=0.05
     )  # fmt: skip
-    setup = FriSetup("kuka_lbr_med7", "robust", fri, "none", LoopSettings(heartbeat_timeout=10.0, late_limit=10.0))
+    setup = LoopSetup("kuka_lbr_med7", Driver.FRI, (fri,), loop=LoopSettings(heartbeat_timeout=10.0, late_limit=10.0))
     model = LoopModel.nominal(ROBOT)
-    with LoopProcess(partial(build_fri_loop, setup), 7) as loop:
+    with LoopProcess(partial(build_loop, setup), 7) as loop:
         wait_for(lambda: not loop.status().is_taking_over)
         start, zero = loop.status().reference, np.zeros(7)
         plan = BezierTrajectory(start, zero, zero, start + 0.05, 1.0)
@@ -71,8 +71,8 @@ def test_the_emulator_outlives_its_parent_until_the_arm_is_handed_back(emulator,
     fri = FriSettings(
         FriVersion.V2_7, "127.0.0.1", port, 0.002, wait_time=10.0, session_timeout=10.0, late_limit=10.0, rest_time=0.05
     )  # fmt: skip
-    setup = FriSetup("kuka_lbr_med7", "robust", fri, "none", LoopSettings(heartbeat_timeout=10.0, late_limit=10.0))
-    with LoopProcess(partial(build_fri_loop, setup), 7) as loop:
+    setup = LoopSetup("kuka_lbr_med7", Driver.FRI, (fri,), loop=LoopSettings(heartbeat_timeout=10.0, late_limit=10.0))
+    with LoopProcess(partial(build_loop, setup), 7) as loop:
         emulator.stdin.close()
         time.sleep(0.7)
         assert emulator.poll() is None and loop.status().mode is LoopMode.HOLD
@@ -81,9 +81,9 @@ def test_the_emulator_outlives_its_parent_until_the_arm_is_handed_back(emulator,
 
 
 def test_a_refusal_to_take_over_reaches_the_caller_in_words(port):
-    setup = FriSetup("kuka_lbr_med7", fri=FriSettings(port=port, connect_timeout=0.2))
+    setup = LoopSetup("kuka_lbr_med7", Driver.FRI, (FriSettings(port=port, connect_timeout=0.2),))
     with pytest.raises(LoopProcessError, match=f"not taken over: no message of an FRI 1.15.*port {port}"):
-        LoopProcess(partial(build_fri_loop, setup), 7).start()
+        LoopProcess(partial(build_loop, setup), 7).start()
 
 
 def test_laws_for_other_periods_have_other_names():

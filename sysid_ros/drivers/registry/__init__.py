@@ -1,0 +1,115 @@
+"""All arms there are drivers for, in one table: from mode and protocol to the arm, and from the arm to its loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.control import build_controller
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
+from sysid_ros.drivers.arm import Arm
+from sysid_ros.drivers.kinova_kortex.arm import KortexArm
+from sysid_ros.drivers.kuka_fri.arm import FriArm
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.modes import Mode
+from sysid_ros.drivers.mujoco.arm import MockSettings, build_mock_arm
+from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
+from sysid_ros.drivers.ros2_control.monitor import MonitoredArm, MonitorLoop
+
+
+class Driver(Enum):
+    """Ways to reach an arm."""
+
+    MOCK = "mock"
+    FRI = FRI
+    KORTEX = KORTEX
+    ROS2_CONTROL = "ros2_control"
+    MONITOR = "monitor_only"
+
+
+ARMS: Mapping[Driver, Callable[..., Arm]] = {
+    Driver.MOCK: build_mock_arm,
+    Driver.FRI: FriArm,
+    Driver.KORTEX: KortexArm,
+    Driver.ROS2_CONTROL: Ros2ControlArm,
+    Driver.MONITOR: MonitoredArm,
+}
+"""What makes the arm of a driver, of the robot and the settings of its connection; over topics, of the link too."""
+_BY_MODE = {
+    Mode.MOCK: Driver.MOCK,
+    Mode.ROS2_CONTROL: Driver.ROS2_CONTROL,
+    Mode.EMULATED_ROS2_CONTROL: Driver.ROS2_CONTROL,
+    Mode.MONITOR_ONLY: Driver.MONITOR,
+    Mode.EMULATED_MONITOR_ONLY: Driver.MONITOR,
+}
+_BY_PROTOCOL = {FRI: Driver.FRI, KORTEX: Driver.KORTEX}
+
+
+def find_driver(robot: RobotModel, mode: Mode) -> Driver:
+    """Find the driver of a robot in a mode.
+
+    Raises:
+        ParameterOutOfRange: There is none.
+    """
+    driver = _BY_MODE.get(mode) or _BY_PROTOCOL.get(robot.protocol)
+    if driver is None:
+        raise ParameterOutOfRange(
+            f"mode of {robot.name}",
+            mode.value,
+            "mock, ros2_control or monitor_only, as its settings name no protocol of its controller (fri for "
+            "KUKA LBR, kortex for Kinova Gen3)",
+        )
+    return driver
+
+
+@dataclass(frozen=True)
+class LoopSetup:
+    """What the loop of an arm is built from; picklable, so that it can be built in a process of its own.
+
+    Attributes:
+        model: Robot, as :func:`load_robot` takes it.
+        driver: How it is reached.
+        connection: Settings of the connection, and over topics what opens the link: what :data:`ARMS` takes beside
+            the robot.
+        controller: Name of the control law.
+        loop: Settings of the loop.
+    """
+
+    model: str
+    driver: Driver
+    connection: tuple[object, ...]
+    controller: str = "robust"
+    loop: LoopSettings = LoopSettings()
+
+    @classmethod
+    def mock(cls, model: str = "kinova_gen3_2f85", controller: str = "robust", **settings: Any) -> LoopSetup:
+        """Set up a simulated arm; ``settings`` are those of :class:`MockSettings`."""
+        return cls(model, Driver.MOCK, (MockSettings(**settings),), controller)
+
+    def build_arm(self, robot: RobotModel) -> Arm:
+        """Make the arm, not yet connected.
+
+        Raises:
+            SysidError: Robot and settings do not fit each other.
+        """
+        return ARMS[self.driver](robot, *self.connection)
+
+
+def build_loop(setup: LoopSetup) -> ControlLoop | MonitorLoop:
+    """Build the loop of an arm; nothing is connected yet.
+
+    Raises:
+        SysidError: The setup names something that does not exist, or robot and settings do not fit each other.
+    """
+    robot = load_robot(setup.model)
+    arm = setup.build_arm(robot)
+    if isinstance(arm, MonitoredArm):
+        return MonitorLoop(arm, robot, setup.loop)
+    loop = ControlLoop(arm, build_controller(setup.controller, robot, arm.period), robot, setup.loop)
+    loop.warm_up()
+    return loop
