@@ -275,11 +275,11 @@ def test_states_of_both_kinds_become_the_same():
     message.header.stamp.sec, message.header.stamp.nanosec = 12, 34
     states = from_joint_state(message)
     assert states.stamp_ns == 12_000_000_034 and states.names == ("a", "b")
-    assert list(states.position) == [1.0, 2.0] and len(states.velocity) == 0 and states.alarm == ""
+    assert list(states.position) == [1.0, 2.0] and len(states.velocity) == 0 and states.alarm is None
 
     names = tuple(f"lbr_A{k}" for k in range(1, 8))
     states = from_lbr_state(Lbr(), names)
-    assert states.stamp_ns == 12_000_000_034 and states.names == names and states.alarm == ""
+    assert states.stamp_ns == 12_000_000_034 and states.names == names and states.alarm is None
     assert states.position == [0.1] * 7 and states.effort == [1.0] * 7
     fallen = Lbr()
     fallen.session_state = 2
@@ -311,7 +311,7 @@ def test_switching_asks_for_one_controller_in_the_place_of_the_other(monkeypatch
     link._call = lambda kind, name, request, timeout, resends: (
         asked.append((name, request)) or type("Response", (), answers)()
     )
-    assert link.switch(is_torque, 1.0) == ""
+    assert link.switch(is_torque, 1.0) is None
     name, request = asked[0]
     assert name == "/lbr/controller_manager/switch_controller"
     assert request.activate_controllers == [active] and request.strictness == 2
