@@ -16,7 +16,7 @@ _MODULUS = 1 << 32
 _RESTART_RUN = 3
 """So many datagrams in a row that count on from a step back mean that the sender has started anew."""
 LARGEST_GAP = 10_000
-"""A larger step is not believed at once: it can be a corrupted counter."""
+"""A larger step is not accepted at once: it can be a corrupted counter."""
 
 
 class Arrival(Enum):
@@ -48,7 +48,7 @@ class SequenceCounts:
     restarts: int = 0
 
 
-class SequenceWatch:
+class SequenceMonitor:
     """Judges the counters of one sender, modulo 2^32."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ _LATE = 0.5
 """Part of a period by which a datagram may be late before it is counted."""
 
 
-class ArrivalWatch:
+class ArrivalMonitor:
     """Times of arrival against the period of the sender.
 
     Attributes:
@@ -134,7 +134,7 @@ class ArrivalWatch:
         self._last, self._is_first = now, False
 
     @property
-    def silence(self) -> float:
+    def age(self) -> float:
         """Time since the last datagram, or since the start [s]."""
         return time.monotonic() - self._last
 
@@ -168,7 +168,7 @@ class UdpEndpoint:
     Args:
         host: Local address; empty for all interfaces.
         port: Local port; 0 for any.
-        peer_host: If given, datagrams of other hosts are not heard.
+        peer_host: If given, datagrams of other hosts are ignored.
         peer: Where :meth:`send` goes before anything was received.
 
     Raises:

@@ -122,7 +122,7 @@ class LoopProcess:
         self._call("set_model", model, is_reset)
 
     def heartbeat(self) -> None:
-        """Tells the loop that the commanding side is alive; due at least every ``heartbeat_timeout`` while moving."""
+        """Send a heartbeat of the commanding side; due at least every ``heartbeat_timeout`` while moving."""
         with self._lock:
             self._send((None, "heartbeat", ()))
 

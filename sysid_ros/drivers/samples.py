@@ -186,7 +186,7 @@ class SampleRing:
         wanted = np.arange(first, head)
         slots = wanted % self.capacity
         integers, floats = self._integers[slots], self._floats[slots]
-        # The writer may have overtaken the copy: what it could have touched is given up.
+        # The writer may have overtaken the copy: what it could have touched is dropped.
         oldest = int(self._header[0]) - self.capacity + 1
         intact = (integers[:, _INDEX] == wanted) & (wanted >= oldest)
         self.dropped += first - self._next + int(np.count_nonzero(~intact))

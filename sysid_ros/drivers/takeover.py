@@ -128,7 +128,7 @@ _HOLD_DAMPING = 0.25
 _LARGEST_SHARE = 0.9
 """Largest effort at rest, over the torque limit. What is left is for the error of the effort and for damping."""
 _PROBE_DISTANCE = 1e-3
-"""Motion of the last joint that tells the sign of the commands [rad]."""
+"""Motion of the last joint that shows the sign of the commands [rad]."""
 _PROBE_TIME = 0.5
 """Time in which the torque of that test rises to its largest value [s]."""
 
@@ -323,7 +323,7 @@ def require_holdable(robot: RobotModel, effort: Array) -> None:
 def hold_and_probe(
     arm: Arm, robot: RobotModel, settings: HoldSettings, state: ArmState, effort: Array, question: str
 ) -> ArmState:
-    """Balances the arm with the torques it was measured to need, damped, and watches that it does what it should.
+    """Balance the arm with the torques it was measured to need, damped, and check that it does what it should.
 
     First it has to stay. Then a torque that rises slowly on the last joint has to move that joint the right way.
 

@@ -19,7 +19,7 @@ PERIOD = 0.001
 """Period of an emulated controller's own loop [s]."""
 _SUBSTEPS = 2
 _STOP_MARGIN = np.radians(3.0)
-"""How far the mechanical stops are beyond the limits of position [rad]: controllers watch those."""
+"""How far the mechanical stops are beyond the limits of position [rad]: controllers monitor those."""
 _HOLD_RATE = 40.0
 """Natural frequency of the position controller [rad/s]."""
 

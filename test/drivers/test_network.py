@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from sysid_ros.drivers.network import Arrival, SequenceWatch
+from sysid_ros.drivers.network import Arrival, SequenceMonitor
 
 
 def test_random_losses_repetitions_and_delays_are_counted_as_they_were_made():
     rng = np.random.default_rng(7)
-    watch, lost, duplicated, late, new = SequenceWatch(), 0, 0, 0, 0
+    watch, lost, duplicated, late, new = SequenceMonitor(), 0, 0, 0, 0
     held = None
     for k in range(1, 20_000):
         if rng.random() < 0.05:
@@ -30,7 +30,7 @@ def test_random_losses_repetitions_and_delays_are_counted_as_they_were_made():
 
 
 def test_a_restart_is_believed_only_in_a_row():
-    watch = SequenceWatch()
+    watch = SequenceMonitor()
     for k in (1000, 1001, 5, 1002, 6, 1003):
         assert watch.judge(k) is (Arrival.NEW if k >= 1000 else Arrival.OLD)
     assert [watch.judge(k) for k in (7, 8, 9, 10)] == [Arrival.OLD, Arrival.OLD, Arrival.RESTART, Arrival.NEW]

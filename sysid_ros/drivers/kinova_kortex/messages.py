@@ -1,6 +1,6 @@
 """The cyclic messages: torques to the actuators, and what they measure; SI units on this side, degrees on the wire.
 
-Everything comes from the network, so nothing is believed: whatever is not exactly one finite value per joint is a
+Everything comes from the network, so nothing is trusted: whatever is not exactly one finite value per joint is a
 :class:`KortexDecodeError`, and no other exception leaves the decoders.
 """
 
@@ -48,7 +48,7 @@ class Feedback(NamedTuple):
         q: Positions from 0 to 360 [deg].
         v: Velocities [deg/s].
         tau: Torques with the vendor's sign [Nm].
-        commands: Command ids the actuators have heard last, (n,).
+        commands: Command ids the actuators have received last, (n,).
         faults: Bank A of the faults of every actuator, (n,).
         warnings: The same of the warnings, (n,).
         base_faults: Bank A of the faults of the base.

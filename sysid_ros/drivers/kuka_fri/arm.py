@@ -146,7 +146,7 @@ class FriArm(Arm):
             return self._miss_cycle(link)
         state = self._measure(link, message)
         if not self._is_commanding and not message.state.is_commanding:
-            link.answer()  # keeps the session alive; in a commanding state silence ends the motion
+            link.answer()  # keeps the session alive; in a commanding state a timeout ends the motion
         return state
 
     def command(self, tau: Array) -> None:
@@ -158,7 +158,7 @@ class FriArm(Arm):
         link.answer(self._position.follow(last.q), self._torque_to_send(tau, last))
 
     def stop(self, reason: str) -> None:
-        """See :meth:`Arm.stop`. A last command that balances gravity, then silence: the controller ends the motion.
+        """See :meth:`Arm.stop`. A last command that balances gravity, then none: the controller ends the motion.
 
         What follows within the session is answered again as soon as it only monitors.
         """
@@ -269,10 +269,10 @@ class FriArm(Arm):
 
     def _miss_cycle(self, link: FriLink) -> ArmState:
         self._missed += 1
-        silence = link.arrivals.silence
-        if self._last is None or silence > self.settings.session_timeout:
+        age = link.arrivals.age
+        if self._last is None or age > self.settings.session_timeout:
             self._is_commanding = False
-            raise ArmLost(f"no message of the controller for {silence:.3f} s ({link.describe_silence()})")
+            raise ArmLost(f"no message of the controller for {age:.3f} s ({link.describe_timeout()})")
         return replace(self._last, ok=False, missed=0)
 
     # Commands

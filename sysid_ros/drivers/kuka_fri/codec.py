@@ -1,6 +1,6 @@
 """Datagrams to messages and back, for every version of FRI.
 
-Everything comes from the network, so nothing is believed: whatever is not exactly a message of this version with seven
+Everything comes from the network, so nothing is trusted: whatever is not exactly a message of this version with seven
 finite values per joint array is a :class:`FriDecodeError`, and no other exception leaves the decoders.
 """
 

@@ -22,7 +22,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SessionState,
 )
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
-from sysid_ros.drivers.network import Arrival, ArrivalWatch, SequenceCounts, SequenceWatch, UdpEndpoint
+from sysid_ros.drivers.network import Arrival, ArrivalMonitor, SequenceCounts, SequenceMonitor, UdpEndpoint
 
 SEQUENCE_MODULUS = 1 << 32
 """Counters of messages begin again at 0 there."""
@@ -56,7 +56,7 @@ class FriSession:
 
     def __init__(self, codec: FriCodec):
         self._codec = codec
-        self._watch = SequenceWatch()
+        self._sequences = SequenceMonitor()
         self._sequence = 0
         self._since_answer = 0
         self._events: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class FriSession:
         """What has happened so far."""
         events = self._events
         return SessionCounts(
-            self._watch.counts, events["malformed"], events["answered"], events["fallbacks"], self._rejected
+            self._sequences.counts, events["malformed"], events["answered"], events["fallbacks"], self._rejected
         )
 
     def receive(self, datagram: bytes) -> Monitoring | None:
@@ -94,7 +94,7 @@ class FriSession:
             self._events["malformed"] += 1
             self._rejected = str(error)
             return None
-        arrival = self._watch.judge(message.sequence)
+        arrival = self._sequences.judge(message.sequence)
         if arrival is Arrival.OLD:
             return None
         if arrival is Arrival.RESTART:
@@ -123,7 +123,7 @@ class FriSession:
                 modes no torque, or zero, leaves this function.
 
         Returns:
-            The datagram; None where the client has to be silent.
+            The datagram; None where the client must not answer.
         """
         message = self.last
         if message is None or not self.is_answer_due:
@@ -183,7 +183,7 @@ class FriLink:
     def __init__(self, settings: FriSettings, endpoint: UdpEndpoint):
         self._endpoint = endpoint
         self.session = FriSession(FriCodec(settings.version))
-        self.arrivals = ArrivalWatch()
+        self.arrivals = ArrivalMonitor()
         self.skipped = 0
         self.reactions: deque[float] = deque(maxlen=_REACTIONS)
         self._received = 0.0
@@ -264,7 +264,7 @@ class FriLink:
             "tracking performance": 0.0 if message is None else message.tracking_performance,
         }
 
-    def describe_silence(self) -> str:
+    def describe_timeout(self) -> str:
         """Why no usable message came, in words."""
         counts = self.session.counts
         if counts.malformed:
@@ -287,7 +287,7 @@ class FriLink:
 
 
 def _describe_controller(message: Monitoring | None) -> dict[str, object]:
-    """What the latest message says of the controller's stops and modes, in words."""
+    """Describe stops and modes of the controller in its latest message."""
     if message is None:
         return {}
     drives = (message.inactive_drives or "all active") if message.drives else _UNKNOWN

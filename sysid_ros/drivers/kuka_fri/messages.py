@@ -1,4 +1,4 @@
-"""What the two FRI messages say, independent of version and encoding."""
+"""Contents of the two FRI messages, independent of version and encoding."""
 
 from __future__ import annotations
 

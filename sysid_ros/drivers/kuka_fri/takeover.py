@@ -28,15 +28,15 @@ def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
     """Waits until the controller monitors, and answers it.
 
     Raises:
-        TakeoverRefused: It is silent, stays IDLE, sends what is no message of this version, or at another period.
+        TakeoverRefused: It sends nothing, stays IDLE, sends what is no message of this version, or at another period.
     """
     before = link.session.last
     message = _follow(link, settings, lambda m: m.state is not SessionState.IDLE)
     if message is None:
-        if link.session.last is before:  # what is known of the session is from before it fell silent, if anything
+        if link.session.last is before:  # what is known of the session is old, if anything
             raise TakeoverRefused(
                 f"no message of an FRI {settings.version.value} controller came for {settings.connect_timeout:g} s "
-                f"({link.describe_silence()}); is its application running, with this computer's address and port?"
+                f"({link.describe_timeout()}); is its application running, with this computer's address and port?"
             )
         raise TakeoverRefused(f"the session stayed in {link.session.state.name}; restart the controller's application")
     if abs(message.period - settings.period) > _PERIOD_TOLERANCE:
@@ -67,7 +67,7 @@ def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> 
 
     if _follow(link, settings, rests) is None:
         if not rest.is_full:
-            raise TakeoverRefused(f"the controller sends no more messages ({link.describe_silence()})")
+            raise TakeoverRefused(f"the controller sends no more messages ({link.describe_timeout()})")
         raise TakeoverRefused(f"{rest.find_motion()}")
     link.answer()
     return rest.check()
@@ -84,7 +84,7 @@ def check_compensation(link: FriLink, settings: FriSettings, robot: RobotModel, 
         settings: Set-up and tolerance.
         robot: Names of the joints.
         effort: Efforts in joint direction, (7,) [Nm].
-        modelled: What this driver takes for the compensation, (7,) [Nm].
+        modelled: What this driver expects to be compensated, (7,) [Nm].
 
     Raises:
         TakeoverRefused: They differ by more than the tolerance.

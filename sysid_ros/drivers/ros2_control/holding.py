@@ -60,7 +60,7 @@ class PositionHold:
             self._store_unmodelled()
             self._latest.clear()
         else:
-            # A joint that still creeps is pushed against its friction, which must not go on once it is not watched.
+            # A joint that still creeps is pushed against its friction, which must not go on once it is not measured.
             coulomb, viscous = self._friction
             self._latest.append(tau - coulomb * np.tanh(state.v / self._creep_speed) - viscous * state.v)
             self._posture = state.q

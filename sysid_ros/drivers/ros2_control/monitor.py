@@ -1,4 +1,4 @@
-"""Watching an arm that somebody else moves: samples as from any other arm, and never a command.
+"""Monitoring of an arm that somebody else moves: samples as from any other arm, and never a command.
 
 :class:`MonitorLoop` stands where a :class:`sysid_ros.drivers.loop.ControlLoop` would: it has the methods that the
 process of the loop and its ROS side call, and refuses those that would move the arm.
@@ -35,7 +35,7 @@ from sysid_ros.drivers.velocity_estimate import VelocitySource, require_velocity
 
 ONLY_MONITORED = "the arm is only monitored: this driver commands nothing, another controller moves the arm"
 """Why everything that would move the arm is refused."""
-_WATCHING = "monitoring; nothing is commanded"
+_MONITORING = "monitoring; nothing is commanded"
 _KEPT_TRANSITIONS = 20
 _WAIT = 0.02
 """How long a cycle waits at least [s]: nobody waits for an answer, so a state may be late in coming."""
@@ -170,7 +170,7 @@ class MonitorLoop:
         self.arm.connect()
         self._is_connected = True
         self._check = MeasurementCheck(self.robot, self.settings, self.arm.period)
-        self._note(LoopCode.OK, f"{_WATCHING} (static gravity check: {self.arm.health()['static gravity check']})")
+        self._note(LoopCode.OK, f"{_MONITORING} (static gravity check: {self.arm.health()['static gravity check']})")
 
     def step(self) -> LoopSample | None:
         """Takes one state; None where none came."""
@@ -239,7 +239,7 @@ class MonitorLoop:
 
     @property
     def is_given_up(self) -> bool:
-        """Never: there is nothing to give up."""
+        """Never: there is nothing to hand over."""
         return False
 
     @property
@@ -283,7 +283,7 @@ class MonitorLoop:
         if fault and self._code is LoopCode.OK:
             self._note(LoopCode.INVALID_MEASUREMENT, f"monitoring; {fault}")
         elif not fault and self._code is not LoopCode.OK:
-            self._note(LoopCode.OK, _WATCHING)
+            self._note(LoopCode.OK, _MONITORING)
 
     def _note(self, code: LoopCode, reason: str) -> None:
         self._transitions.append(Transition(self._now_ns or time.time_ns(), LoopMode.IDLE, LoopMode.IDLE, code, reason))

@@ -206,9 +206,9 @@ OpenLink = Callable[[], JointLink]
 
 _CLOCK_STEP_NS = 1_000_000_000
 """A stamp that is older than the latest by more than this is of a clock that was set back, not a late one."""
-_BELIEVED = 3
-"""So many stamps of a clock that was set back are needed to believe it."""
-_WATCHED_SECONDS = 1.0
+_RESTART_STAMPS = 3
+"""So many stamps of a clock that was set back are needed to accept it."""
+_STATISTICS_SECONDS = 1.0
 
 
 class Arrival(Enum):
@@ -236,7 +236,7 @@ class StampMonitor:
         self._period_ns = round(period * 1e9)
         self._latest: int | None = None
         self._older: list[int] = []
-        self._gaps: deque[int] = deque(maxlen=max(20, round(_WATCHED_SECONDS / period)))
+        self._gaps: deque[int] = deque(maxlen=max(20, round(_STATISTICS_SECONDS / period)))
         self.counts = {**{kind.value: 0 for kind in Arrival}, "missing": 0, "gaps": 0}
         self.missed, self.gap = 0, period
 
@@ -264,7 +264,7 @@ class StampMonitor:
             return Arrival.LATE
         if not self._older or stamp_ns > self._older[-1]:
             self._older.append(stamp_ns)
-        return Arrival.RESTART if len(self._older) >= _BELIEVED else Arrival.LATE
+        return Arrival.RESTART if len(self._older) >= _RESTART_STAMPS else Arrival.LATE
 
     def _take(self, stamp_ns: int, is_restart: bool) -> None:
         self._older.clear()

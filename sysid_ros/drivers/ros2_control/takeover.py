@@ -144,7 +144,7 @@ def require_rest(rest: RestMeasurement, robot: RobotModel, seconds: float) -> No
 
 
 def judge_gravity(rest: RestMeasurement, robot: RobotModel) -> str:
-    """What the static gravity check says of an arm that nobody is going to command.
+    """Do the static gravity check of an arm that nobody is going to command.
 
     Returns:
         A sentence: passed, or why it tells nothing.

@@ -31,7 +31,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SafetyState,
     SessionState,
 )
-from sysid_ros.drivers.network import Arrival, SequenceWatch
+from sysid_ros.drivers.network import Arrival, SequenceMonitor
 from sysid_ros.emulation.fri.inner_loop import InnerLoop, LbrState, Overlay
 from sysid_ros.emulation.plant import PERIOD
 
@@ -187,7 +187,7 @@ class FriController:
         """The application is started anew: counters from zero, IDLE, the arm held where it is."""
         self.state = SessionState.IDLE
         self._sequence = -1
-        self._watch = SequenceWatch()
+        self._sequences = SequenceMonitor()
         self._quality.reset()
         self._held = self.arm.q
         self._command = Command(0, 0)
@@ -274,7 +274,7 @@ class FriController:
                 self.malformed += 1
                 self.last_error = str(error)
                 continue
-            if self._watch.judge(command.sequence) is not Arrival.OLD:
+            if self._sequences.judge(command.sequence) is not Arrival.OLD:
                 newest = command
         return newest
 
@@ -399,7 +399,7 @@ class FriController:
         position = self._held if self._command.q is None or not is_commanding else self._command.q
         return Monitoring(
             sequence=self._sequence,
-            reflected=self._watch.last,
+            reflected=self._sequences.last,
             state=state,
             quality=self.quality,
             send_period=settings.send_period,

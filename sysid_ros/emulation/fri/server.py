@@ -104,7 +104,7 @@ class EmulatorServer:
         if not answers and self.patience and self._was_answered and self._controller.is_answer_expected:
             answers = self._wait_for_answer()
         self._was_answered = bool(answers) or (self._was_answered and not self._controller.is_answer_expected)
-        # KUKA's example clients end when they hear IDLE, so it is not sent; a session begins with MONITORING_WAIT.
+        # KUKA's example clients end on IDLE, so it is not sent; a session begins with MONITORING_WAIT.
         datagram = self._controller.begin(answers)
         if self._controller.state is not SessionState.IDLE:
             self._endpoint.peer = self._client

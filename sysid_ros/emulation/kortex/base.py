@@ -32,7 +32,7 @@ from sysid_ros.emulation.plant import PERIOD, EmulatedArm
 
 _FIRST_ID = 0x1001
 _AT_ONCE = 1e-9
-"""A silence that everybody keeps [s]."""
+"""A timeout that every session exceeds [s]."""
 
 
 @dataclass
@@ -42,9 +42,9 @@ class Session:
     Attributes:
         transport: ``tcp`` or ``udp``.
         client: Who opened it: a connection on TCP, an address on UDP.
-        inactivity: Silence after which it ends [s].
-        connection: Silence after which its connection counts as dead [s].
-        last: When something was heard last [s].
+        inactivity: Time without a frame after which it ends [s].
+        connection: Time without a frame after which its connection counts as dead [s].
+        last: When the last frame came [s].
     """
 
     transport: str
@@ -87,7 +87,7 @@ class Sessions:
         return number, SubError.NONE
 
     def touch(self, number: int, transport: str, client: object, now: float) -> bool:
-        """Whether this client has this session; notes the sign of life."""
+        """Whether this client has this session; notes its frame."""
         session = self._sessions.get(number)
         if session is None or (session.transport, session.client) != (transport, client):
             return False
@@ -106,7 +106,7 @@ class Sessions:
         return len(gone)
 
     def expire(self, now: float) -> list[Session]:
-        """Ends the sessions that have been silent for too long, and returns them."""
+        """Ends the sessions that have timed out, and return them."""
         expired = []
         for number, session in list(self._sessions.items()):
             timeouts = [time for time in (session.inactivity, session.connection) if time > 0.0]
@@ -115,7 +115,7 @@ class Sessions:
         return expired
 
     def time_out(self, transport: str) -> None:
-        """The sessions of a transport end at the next look, as if they had been silent for too long."""
+        """The sessions of a transport end at the next look, as if they had timed out."""
         for session in self._sessions.values():
             if session.transport == transport:
                 session.inactivity = _AT_ONCE
@@ -319,7 +319,7 @@ class KortexBase:
         if faults:
             self._leave_low_level(faults)
         for session in self.sessions.expire(self.time):
-            self._report(f"{session.transport} session ended: silent for too long")
+            self._report(f"{session.transport} session ended: timeout")
             self._leave_low_level(f"a {session.transport} session has ended")
 
     def _set_servoing(self, number: int) -> None:

@@ -119,7 +119,7 @@ def test_a_session_that_expires_loses_the_arm_which_is_held_and_taken_over_again
             base.advance()
             loop.arm.exchange.client._tcp.keep_alive()
         run(loop, 0.01)
-    assert f"{transport} session ended: silent for too long" in base.reports, base.reports
+    assert f"{transport} session ended: timeout" in base.reports, base.reports
     assert loop.mode is LoopMode.FAULT and words in loop.status().reason, loop.status().reason
     q = base.arm.q.copy()
     for _ in range(200):

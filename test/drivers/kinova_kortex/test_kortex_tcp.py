@@ -153,7 +153,7 @@ def test_signs_of_life_keep_the_session_open(monkeypatch, is_kept_alive):
         arm.exchange.client._tcp.keep_alive = lambda: None
         with pytest.raises(ArmError, match="WRONG_SERVOING_MODE"):
             hold(memory, arm, 400)
-        assert "tcp session ended: silent for too long" in memory.base.reports
+        assert "tcp session ended: timeout" in memory.base.reports
     arm.close()
     expect_held(memory)
 
