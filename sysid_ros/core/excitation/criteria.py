@@ -1,4 +1,4 @@
-"""What makes a trajectory exciting: numbers computed from the torque regressor at its samples, with their gradients.
+"""Excitation criteria: functions of the torque regressor at the samples of a trajectory, with their gradients.
 
 All criteria are to be minimised. They see the regressor ``W`` of the whole arm at N evenly spread samples,
 (N, n, 14 n + 10); its last ten columns belong to the payload. A sample stands for the momentum windows around it: the
@@ -37,7 +37,7 @@ class Criterion(Protocol):
 
 @dataclass(frozen=True)
 class ErrorModel:
-    """What is unknown about robot, payload and torque sensor, as the criteria need it.
+    """Uncertainty of robot, payload and torque sensor for the criteria.
 
     Attributes:
         theta: Nominal parameters of arm and payload, (14 n + 10,).
@@ -87,7 +87,7 @@ class BoundsCriterion:
     widths of a linear program do (see docs/theory/certificates.md).
 
     Args:
-        errors: What is unknown.
+        errors: Uncertainty.
         collected: Gram matrix of the windows collected so far, (10, 10).
     """
 
@@ -125,7 +125,7 @@ class InformationCriterion:
     """A function of the information about the payload alone, the Gram matrix G of the windows (as mean torques).
 
     Args:
-        errors: What is unknown; only its scales and weights are used.
+        errors: Uncertainty; only its scales and weights are used.
         collected: Gram matrix of the windows collected so far, (10, 10).
         kind: "d_optimal": -log det of G with columns scaled by the payload's box; "a_optimal": log of the trace of its
             inverse, scaled alike; "condition_number": log of the condition number of the stacked ``W_e`` (SAFE-ID

@@ -1,4 +1,4 @@
-"""What a trajectory will tell about the payload, before it is executed: momentum windows, condition numbers, widths."""
+"""Forecast of the information in a planned trajectory: momentum windows, condition numbers, radii of the bounds."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def plan_excitation(
     Args:
         model: The arm and its boxes; ``ExcitationModel.of(robot)`` for the defaults.
         q_start: Start and end position, (n,) [rad].
-        settings: What is wanted; the defaults without it.
+        settings: Settings of trajectory and search; the defaults without it.
         collected: Gram matrix of the momentum windows collected so far in terms of mean torques, (10, 10), as
             ``StreamingEstimator.information`` gives it; the windows must be as long as ``settings.window``. What they
             already show is not shown again.

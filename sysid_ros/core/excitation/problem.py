@@ -114,9 +114,9 @@ class ExcitationProblem:
     torque limit that the worst model needs (in the motion and in stops along its path), the smallest clearance.
 
     Args:
-        model: What is known.
+        model: Arm, boxes and tracking errors.
         q_start: Start position, (n,) [rad].
-        settings: What is wanted.
+        settings: Settings of trajectory and search.
         collected: Gram matrix of the windows collected so far, (10, 10), see :func:`plan_excitation`; None for nothing.
 
     Raises:

@@ -73,7 +73,7 @@ def build_clearance(robot: RobotModel, collision: CollisionModel, error: Array |
 
     Args:
         robot: Arm with n revolute joints in series.
-        collision: What must not touch what.
+        collision: Spheres, pairs and obstacles.
         error: Largest position errors, (n,) [rad], that are taken off the distances; none without it.
 
     Returns:

@@ -1,7 +1,7 @@
-"""Which motion would tell what the data do not: found by evaluating the regressors of candidate motions.
+"""Advice on the next motion: a random search for one that determines the combinations the data leave undetermined.
 
 A candidate swings a few joints while the others stand still in some posture. The best of many random candidates is then
-stripped of what it does not need: joints that need not move, and still joints whose posture does not matter.
+simplified: joints that contribute little stop, and still joints whose posture matters little go to their home position.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SAMPLES = 24
 _CANDIDATES = 150
 _AMPLITUDE = 0.8  # [rad]
 _SPEED_SHARE = 0.5
-"""Part of the joints' speed and acceleration limits a candidate uses: the rest is for the planner."""
-_CIRCLE = np.pi  # [rad], where a joint has no limits
+"""Share of the joints' speed and acceleration limits a candidate uses; the rest is left to the planner."""
+_CIRCLE = np.pi  # [rad], range of a joint without limits
 _KEPT = 0.9
-"""A simpler motion is taken if it keeps this part of the gain."""
-_NOTHING = 1e-3
-"""A combination known less than this many times better than before is not worth a number."""
+"""Share of the gain that a simpler motion must keep."""
+_NEGLIGIBLE = 1e-3
+"""Smallest singular value that is worth a number in the text."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,16 @@ class Swing:
 
 @dataclass(frozen=True)
 class Advice:
-    """A motion that tells what the data do not.
+    """A motion that determines combinations the data leave undetermined.
 
     Attributes:
         motion: The motion.
-        moving: Joints that have to move.
+        moving: Joints that move.
         postures: Still joints whose posture matters, with the position [rad].
-        directions: How many combinations were not determined: those it was chosen for.
-        before: How many times better than the prior the data know the weakest combination [-].
+        directions: Number of undetermined combinations, for which the motion was chosen.
+        before: Singular value of the weakest combination from the data [-].
         after: The same with this motion in addition [-].
-        determined: How many combinations would be determined then.
+        determined: Number of combinations that would be determined then.
         text: The advice in words.
     """
 
@@ -101,14 +101,14 @@ def advise(
 ) -> Advice | None:
     """Search for a motion that determines what the data do not.
 
-    Collisions and torques are not checked: that is the planner's work.
+    Collisions and torques are left to the planner.
 
     Args:
         robot: The arm.
-        analysis: What the data know.
-        source: Makes information of motions, for the same unknown parameters.
-        information: The information the analysis was made of, (P, P).
-        recorded_speeds: Largest speeds in the data, (n,) [rad/s], to say which joints should move faster.
+        analysis: Analysis of the data.
+        source: Information of motions on the same unknown parameters.
+        information: Information the analysis was computed from, (P, P).
+        recorded_speeds: Largest speeds in the data, (n,) [rad/s], to name the joints that should move faster.
         seed: Seed of the candidates.
 
     Returns:
@@ -141,7 +141,7 @@ def advise(
 
 
 class _Gain:
-    """What motions add along the weakest directions, and over all of them."""
+    """Information gain of motions along the weakest directions, and over all directions."""
 
     def __init__(self, analysis: DataAnalysis, source: ArmInformation, information: Array, count: int):
         self._chosen = list(analysis.structure.chosen)
@@ -216,7 +216,7 @@ def _sentence(robot: RobotModel, analysis: DataAnalysis, advice: Advice, recorde
     extra = advice.determined - analysis.determined
     text += f" for {advice.motion.duration:g} s would "
     text += f"determine {extra} more of them" if extra > 0 else "tell more, but not enough to determine another one"
-    if advice.after > max(_NOTHING, 1.01 * advice.before):
+    if advice.after > max(_NEGLIGIBLE, 1.01 * advice.before):
         text += (
             f"; the weakest would be known {advice.after:.2g} instead of {advice.before:.2g} times as well as before"
         )

@@ -1,9 +1,8 @@
-"""What this data knows: which base parameters and which of their combinations the data determine, and how well.
+"""Data-driven identifiability: which base parameters and combinations of them the data determine, and how well.
 
-Everything is compared with what was known before. With the prior covariance ``C = P diag(scale)^2 P^T`` of the base
-parameters and the information ``G`` of the data, the eigenvalues of ``L^T G L``, ``C = L L^T``, say for independent
-combinations how many times better the data know them than the prior did; they do not depend on units or on which
-parameters were chosen as base parameters.
+Everything is relative to the prior. With the prior covariance ``C = P diag(scale)^2 P^T`` of the base parameters and
+the information ``G`` of the data, the square roots of the eigenvalues of ``L^T G L``, ``C = L L^T``, are the ratios of
+prior to data deviation of independent combinations; they depend neither on units nor on the choice of base parameters.
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ from sysid_ros.core.identifiability.structure import Structure
 Array = NDArray[np.float64]
 
 DETERMINED = 1.0
-"""A combination is determined if the data know it at least this many times better than the prior."""
+"""A combination is determined if its prior deviation is at least this many times that from the data."""
 _SAME_MECHANISM = 1e-6
-"""How far information may stray from what base parameters alone explain, relative to its size."""
+"""Largest relative part of the information that the base parameters may leave unexplained."""
 
 
 @dataclass(frozen=True)
 class DataAnalysis:
-    """What data know of nb base parameters; arrays are read-only.
+    """Analysis of data on nb base parameters; arrays are read-only.
 
     Attributes:
-        structure: The structural answer it is compared with.
-        singular_values: How many times better the data know each combination than the prior did, falling, (nb,) [-].
+        structure: Result of the structural analysis.
+        singular_values: Ratio of prior to data deviation of each combination, falling, (nb,) [-].
         directions: Changes of the base parameters along those combinations, one prior deviation long, (nb, nb), one in
             each row, [units of the base parameters].
-        shares: How much each base parameter takes part in each combination, (nb, nb) [-], rows add up to one.
+        shares: Share of each base parameter in each combination, (nb, nb) [-], rows add up to one.
         prior_deviations: Standard deviations of the base parameters before the data, (nb,).
-        deviations: Expected standard deviations from the data alone, (nb,); inf where the data say nothing.
+        deviations: Expected standard deviations from the data alone, (nb,); inf where the data contain no information.
         deviations_with_prior: Expected standard deviations from data and prior together, (nb,).
         lower: Guaranteed lower bounds of the base parameters, (nb,), where an estimator gave bounds; otherwise None.
         upper: Guaranteed upper bounds, (nb,), or None.
-        limit: A combination is determined from this singular value on.
+        limit: Smallest singular value of a determined combination.
     """
 
     structure: Structure
@@ -74,7 +73,7 @@ class DataAnalysis:
 
     @property
     def is_determined(self) -> NDArray[np.bool_]:
-        """Whether the data alone know each base parameter better than the prior did, (nb,)."""
+        """Whether the data alone determine each base parameter better than the prior, (nb,)."""
         return self.deviations <= self.prior_deviations / self.limit
 
     def weakest(self, count: int) -> Array:
@@ -88,11 +87,10 @@ def analyze_data(
     """Compare the information of data with what is identifiable at all.
 
     Args:
-        structure: The structural answer for P unknown parameters.
+        structure: Structural analysis of P unknown parameters.
         information: Gram matrix of the regressor's columns for these parameters, rows counted in standard deviations of
             their error, (P, P).
-        scale: What was unknown of each parameter before, as a standard deviation, (P,), for instance the half widths of
-            a prior box.
+        scale: Prior standard deviation of each parameter, (P,), for instance the radii of a prior box.
         box: Guaranteed bounds of the parameters (P,), from an estimator.
         limit: See :class:`DataAnalysis`.
 
@@ -107,7 +105,7 @@ def analyze_data(
     if gathered.shape != (size, size) or not np.all(np.isfinite(gathered)):
         raise ParameterOutOfRange("information", gathered.shape, f"finite, of shape ({size}, {size})")
     if spread.shape != (size,) or not np.all(np.isfinite(spread)) or np.any(spread <= 0.0):
-        raise ParameterOutOfRange("scale", spread.tolist(), f"{size} positive numbers; leave out what is known")
+        raise ParameterOutOfRange("scale", spread.tolist(), f"{size} positive numbers; leave out known parameters")
     if box is not None and box.lower.shape != (size,):
         raise ParameterOutOfRange("box", box.lower.shape, f"bounds of {size} parameters")
     base = 0.5 * (gathered + gathered.T)[np.ix_(chosen, chosen)]
@@ -124,7 +122,7 @@ def analyze_data(
     directions = (root @ vectors).T
     prior_deviations = np.sqrt(np.diag(prior))
     with np.errstate(divide="ignore", invalid="ignore"):
-        # A base parameter that no unknown combination changes is known whatever the others are.
+        # Combinations without information only count for base parameters they change.
         part = directions**2
         significant = part > 1e-16 * prior_deviations**2
         alone = np.where(significant, part / values[:, None], 0.0).sum(axis=0)
@@ -170,8 +168,8 @@ def _interval(matrix: Array, box: Box | None) -> tuple[Array | None, Array | Non
 def prior_scale(structure: Structure, names: tuple[str, ...], radius: ArrayLike) -> Array:
     """Select the radii (P,) of the unknown parameters of an analysis from those (k,) of named parameters.
 
-    Parameters that a prior takes for known exactly are given a thousandth of the largest of the same unit, because the
-    analysis compares with what was unknown before.
+    Parameters with radius zero are given a thousandth of the largest one of the same unit, because the analysis is
+    relative to the prior.
 
     Raises:
         ParameterOutOfRange: A parameter is not among the names, or nothing is unknown.
@@ -186,15 +184,15 @@ def prior_scale(structure: Structure, names: tuple[str, ...], radius: ArrayLike)
 
 
 class WeakestDirections:
-    """How much a motion would add to what is known along the directions that are known least.
+    """Cost of a motion: minus the information it adds along the least determined directions.
 
     It has the form of the criteria of :mod:`sysid_ros.core.excitation.criteria`: a number to be minimised and its
     gradient. The number is ``-log det(1 + D (G + w W^T diag(deviation)^-2 W) D^T)``, with the weakest directions D as
-    rows, each one prior deviation long. Knowledge along other directions does not count.
+    rows, each one prior deviation long. Information along other directions does not count.
 
     Args:
-        directions: Changes of the parameters the columns belong to, one in each row, each as long as one deviation of
-            what was known before, (d, k).
+        directions: Changes of the parameters the columns belong to, one in each row, each one prior deviation long,
+            (d, k).
         known: Information along them so far, (d, d) [-].
         columns: Columns of the regressor that belong to these k parameters, (k,).
         deviation: Standard deviation of a mean torque, (n,) [Nm].
@@ -225,7 +223,7 @@ class WeakestDirections:
         """Build the cost of the least determined combinations of an analysis.
 
         Args:
-            analysis: What the data know so far.
+            analysis: Analysis of the data so far.
             columns: Columns of the regressor that belong to the P parameters of the analysis, (P,).
             deviation: Standard deviation of a mean torque, (n,) [Nm].
             weight: Windows of momentum one sample of the regressor stands for [-].

@@ -1,4 +1,4 @@
-"""What data tell: Gram matrices of regressors whose rows are counted in standard deviations of their error.
+"""Information of data: Gram matrices of regressors with rows in standard deviations of their error.
 
 A row is the mean torque of one joint over a window of momentum, so information of recordings and of planned motions is
 in the same unit: one over the square of the parameters' units.
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 WINDOW = 0.1
 """Length of a momentum window [s]."""
 _SMALLEST_ERROR = 1e-6
-"""A torque sensor without any error would count for everything [Nm]."""
+"""Smallest error of a torque sensor: one without any would outweigh all others [Nm]."""
 
 
 def gram(regressor: ArrayLike, deviation: ArrayLike) -> Array:
@@ -47,12 +47,12 @@ def felt_joint_parameters(robot: RobotModel) -> tuple[str, ...]:
 
 
 class ArmInformation:
-    """Turns recorded or planned motion of an arm into information on the unknown parameters of an analysis.
+    """Information of recorded or planned motions of an arm on the unknown parameters of an analysis.
 
     Args:
         robot: The arm.
-        structure: The structural answer; its unknown parameters are looked for in the arm's ``theta`` by name. Those
-            of a payload are the last body's.
+        structure: Result of the structural analysis; its unknown parameters are entries of the arm's ``theta`` by name,
+            those of a payload the last body's.
         window: Length of a momentum window [s].
 
     Raises:
@@ -67,7 +67,7 @@ class ArmInformation:
         self.columns = structure.columns(parameter_names(robot))
         known = np.ones(robot.theta_nominal.size, dtype=bool)
         known[self.columns] = False
-        # What the sensor does not feel adds nothing to the error either.
+        # Parameters that the sensor does not measure add no error either.
         self._nuisance = np.where(known, robot.theta_box.radius, 0.0)
         if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
             self._nuisance[10 * robot.n :] = 0.0
@@ -108,7 +108,7 @@ class ArmInformation:
             duration: Length of the motion [s].
 
         Returns:
-            What its windows will tell; a sample stands for ``duration / (N window)`` of them.
+            Information of its windows; a sample stands for ``duration / (N window)`` of them.
         """
         rows = self._torque.evaluate(q, v, a)
         return duration / (len(rows) * self.window) * gram(rows[..., self.columns], self._deviation(rows))

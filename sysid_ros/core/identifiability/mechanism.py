@@ -1,11 +1,11 @@
-"""The structural answer for a mechanism from where mechanisms come from: the URDF of any robot, or an arm's model."""
+"""Structural analysis from a URDF or from an arm's model, and identifiability of a payload."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -22,13 +22,13 @@ from sysid_ros.core.model.robot import RobotModel
 
 @dataclass(frozen=True)
 class MechanismOptions:
-    """What a URDF does not say about the mechanism.
+    """Options of a mechanism that a URDF does not contain.
 
     Attributes:
         gravity: Gravity in the frame of the root link, (3,) [m/s^2]; None for the usual one, or that of the arm.
         is_floating: Whether the root link floats freely.
         locked: Joints that do not move (at zero).
-        massless: What bodies without mass are, see
+        massless: Meaning of bodies without mass, see
             :func:`sysid_ros.core.identifiability.tree_readers.tree_from_model`.
         rotors: YAML with the rotors, see :func:`~sysid_ros.core.identifiability.tree_readers.read_rotors`; empty for
             none.
@@ -56,7 +56,7 @@ def compare_urdf(
     Args:
         text: The URDF, with xacro macros expanded; meshes are not needed.
         settings: What is measured, in which motions, and which parameters are unknown.
-        options: What the URDF does not say.
+        options: Options that the URDF does not contain.
 
     Returns:
         The answer for the geometry as written, and for rounded angles and offsets made exact.
@@ -120,14 +120,13 @@ def _with_rotors(text: str, *trees: KinematicTree) -> tuple[KinematicTree, ...]:
 
 
 class PayloadIdentifiability:
-    """What can be known of a payload in the hand of an arm, and what the data know of it.
+    """Structural and data-driven identifiability of a payload in the hand of an arm.
 
-    The arm's own parameters count as known up to their box: what the box leaves open is part of the error of each row.
+    The arm's own parameters are known up to their box; its radii are part of the error of each row.
 
     Args:
         robot: The arm and the prior of its payload.
-        prior: What was known of the ten parameters before, if it is not that prior: of last body and payload together,
-            for instance.
+        prior: Another prior box of the ten parameters, for instance of last body and payload together.
     """
 
     def __init__(self, robot: RobotModel, prior: Box | None = None):
@@ -137,7 +136,7 @@ class PayloadIdentifiability:
         )
         self._source = ArmInformation(robot, self.structure)
         radius = (prior or robot.payload_prior.box).radius
-        # What a prior box leaves no room for needs no data; the analysis counts in units of what was unknown.
+        # The analysis is in units of the radii, which must not be zero.
         self._scale = np.maximum(radius, 1e-6 * max(float(radius.max()), 1e-6))
 
     @property
@@ -167,17 +166,17 @@ class PayloadIdentifiability:
         """Search for a motion that determines what the data do not.
 
         Args:
-            analysis: What :meth:`analyze` made of the same Gram matrix.
+            analysis: Result of :meth:`analyze` for the same Gram matrix.
             gram: The Gram matrix.
             speeds: Largest speeds in the data, (n,) [rad/s], if known.
 
         Returns:
-            The advice; None if nothing is missing or nothing helps.
+            The advice; None if everything is determined or nothing found helps.
         """
         recorded = None if speeds is None else np.asarray(speeds, dtype=float)
         return advise(self._robot, analysis, self._source, self._information(gram), recorded)
 
-    def _information(self, gram: ArrayLike) -> np.ndarray:
+    def _information(self, gram: ArrayLike) -> NDArray[np.float64]:
         matrix = np.asarray(gram, dtype=float)
         if matrix.shape != (10, 10) or not np.all(np.isfinite(matrix)):
             raise ParameterOutOfRange("information", matrix.shape, "finite, of shape (10, 10)")

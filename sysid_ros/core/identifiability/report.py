@@ -29,8 +29,8 @@ def describe_direction(analysis: DataAnalysis, index: int) -> str:
     """List the base parameters that change along a combination, with their change over one prior deviation.
 
     Args:
-        analysis: What the data know.
-        index: Index of the combination, 0 the one known best.
+        analysis: Analysis of the data.
+        index: Index of the combination, 0 the best determined one.
 
     Returns:
         Such as ``lbr_A6.m by 0.21 kg, lbr_A7.mcx by −0.03 kg m``, most important first.
@@ -47,7 +47,7 @@ def describe_data(analysis: DataAnalysis, advice: Advice | None = None) -> str:
     """Summarise the answer in a few sentences.
 
     Args:
-        analysis: What the data know.
+        analysis: Analysis of the data.
         advice: A motion that would help.
 
     Returns:
@@ -112,19 +112,19 @@ _NARROWER = 0.999
 
 @dataclass(frozen=True)
 class Report:
-    """Which of P parameters can be known, by the structure of the robot or from the data at hand.
+    """Identifiability of P parameters, by the structure of the robot or from data.
 
     Attributes:
         method: ``structural`` or ``data``.
         names: The unknown parameters, P.
         units: Unit of each.
-        classes: What can be known of each: 0 on its own, 1 in combination, 2 not at all.
+        classes: Identifiability of each: 0 on its own, 1 in combination, 2 not at all.
         combinations: One sentence on each: the combination it is seen in, or why it cannot be known.
         base_parameters: The nb combinations that can be known, written out.
         base_names: The parameter each of them is named after.
         base_units: Unit of each of them.
-        determined: How many independent combinations the data know better than the prior did; 0 if structural.
-        singular_values: How many times better than the prior the data know independent combinations, falling, (nb,)
+        determined: Number of independent combinations the data determine better than the prior; 0 if structural.
+        singular_values: Ratio of prior to data deviation of independent combinations, falling, (nb,)
             [-]; empty for a structural report.
         condition_number: Of the regressor of the base parameters, in units of the prior [-]; NaN if structural.
         prior_deviations: Standard deviations of the base parameters before the data, (nb,); empty if structural, as
@@ -192,7 +192,7 @@ def report_bounds(
         upper: Upper bounds, (nb,).
         prior: Their bounds before the data; those that are narrower now count as determined.
         condition_number: Of the regressor of the base parameters [-].
-        text: What the bounds are worth, in words.
+        text: Description of the bounds.
     """
     is_narrower = np.asarray(upper) - np.asarray(lower) < _NARROWER * prior.width
     return replace(

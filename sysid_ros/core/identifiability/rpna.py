@@ -1,4 +1,4 @@
-"""The Recursive Parameter Nullspace Algorithm: which changes of parameters no measurement can ever see.
+"""The Recursive Parameter Nullspace Algorithm: changes of parameters that change no measurement.
 
 Every such change is a sum of transfers between a body and its parent, and each transfer is found from conditions on the
 body alone: it must not change the momentum along the joint, and it must reach the parent in a fixed way. From the base
@@ -221,7 +221,7 @@ _STANDARD_GRAVITY = 9.81  # [m/s^2], unit of acceleration where there is no grav
 
 @dataclass(frozen=True)
 class BodyNullspace:
-    """What the algorithm finds out about one body; P extended parameters (see :class:`JointUnit`), in scaled units.
+    """Result of the algorithm for one body; P extended parameters (see :class:`JointUnit`), in scaled units.
 
     Attributes:
         unit: The body's matrices.

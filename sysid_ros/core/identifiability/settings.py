@@ -1,4 +1,4 @@
-"""What is measured, in which motions, and which parameters are asked for."""
+"""Settings of the structural analysis: measurement, motions and unknown parameters."""
 
 from __future__ import annotations
 

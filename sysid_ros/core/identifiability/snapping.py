@@ -18,22 +18,22 @@ from sysid_ros.core.identifiability.tree import KinematicTree, TreeBody
 Array = NDArray[np.float64]
 
 ANGLE_TOLERANCE = 2.5e-3
-"""Rotations and axes closer than this to an exact one are taken for it [rad]: 3.14 is 1.6e-3 from half a turn, and 1.57
-8e-4 from a right angle; two or three of them in one placement add up to 2.4e-3."""
+"""Rotations and axes closer than this to an exact one are replaced by it [rad]: 3.14 is 1.6e-3 from half a turn, and
+1.57 8e-4 from a right angle; two or three of them in one placement add up to 2.4e-3."""
 LENGTH_TOLERANCE = 1e-4
-"""Offsets below this part of the typical link length are taken for zero."""
+"""Offsets below this share of the typical link length are set to zero."""
 _EXACT = 1e-12
-"""Below this a difference is the rounding of the machine, and nothing is said about it."""
+"""Differences below this are rounding errors and not reported."""
 _STEPS = 24  # of 15 degrees in a turn
 
 
 @dataclass(frozen=True)
 class Snapped:
-    """Something that was taken for exact.
+    """A change of the geometry to an exact value.
 
     Attributes:
-        element: What, such as ``placement of joint_2``.
-        change: By how much [rad, or m for an offset].
+        element: Changed element, such as ``placement of joint_2``.
+        change: Size of the change [rad, or m for an offset].
         unit: ``rad`` or ``m``.
     """
 
@@ -44,12 +44,12 @@ class Snapped:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The structural answer for a mechanism as it is given and as it was probably meant.
+    """Structural analysis of a mechanism as given and with exact geometry.
 
     Attributes:
         raw: As given.
         snapped: With the rounded geometry exact; the same as ``raw`` if nothing was rounded.
-        changes: What was taken for exact.
+        changes: The changes made.
     """
 
     raw: Structure
@@ -89,7 +89,7 @@ def compare_with_exact(structure: Structure, exact: KinematicTree | None = None)
             number of digits written); its other differences are kept.
 
     Returns:
-        Both answers and what was changed.
+        Both results and the changes.
     """
     snapped, changes = snap_tree(structure.mechanism, exact)
     if not changes:

@@ -18,7 +18,7 @@ It must lie well above the noise that a direction just accepted leaves behind wh
 
 
 class Spans:
-    """Computes bases and remembers how clear its decisions were.
+    """Bases with one tolerance, and how clear the decisions about rank were.
 
     Args:
         tolerance: Singular values below this times the largest count as zero.

@@ -1,4 +1,4 @@
-"""Structural identifiability: what an endless, perfect experiment could tell about the parameters of a robot."""
+"""Structural identifiability: which parameters of a robot perfect data of any motion could determine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def build_base_map(
     """
     counts = [len(body.unit.names) for body in nullspaces]
     starts = np.concatenate([[0], np.cumsum(counts)])
-    # What the tree beyond a body has handed down to it, per parameter of that subtree.
+    # Transfers from the subtree beyond a body, per parameter of that subtree.
     received: dict[int, Array] = {k: np.zeros((10, starts[-1])) for k in range(WORLD, len(counts))}
     rows, chosen = [], []
     for index in reversed(range(len(counts))):
@@ -111,7 +111,7 @@ _FRICTION = ("F_c", "F_v")
 
 
 class Class(Enum):
-    """What can be known of a parameter; the values are those of ``IdentifiabilityReport``."""
+    """Identifiability of a parameter; the values are those of ``IdentifiabilityReport``."""
 
     IDENTIFIABLE = 0
     IN_COMBINATION = 1
@@ -153,11 +153,11 @@ class Structure:
         names: Names of the unknown parameters, ``<joint>.<parameter>``, body by body, P of them.
         units: Their units.
         body_of: Index of the body each belongs to, (P,).
-        classes: What can be known of each, P of them.
+        classes: Identifiability of each, P of them.
         matrix: Base parameters are ``matrix @ parameters``, (nb, P).
         chosen: Index of the parameter each base parameter is named after, (nb,).
-        weakest: Smallest value that was taken for not zero, relative to the largest. Below about 1e-3 some parameters
-            are identifiable only because of a small offset or angle.
+        weakest: Smallest singular value that counted as not zero, relative to the largest. Below about 1e-3 some
+            parameters are identifiable only because of a small offset or angle.
     """
 
     mechanism: KinematicTree
@@ -197,7 +197,7 @@ class Structure:
         return result
 
     def count_of_body(self, index: int) -> int:
-        """List the base parameters named after parameters of a body."""
+        """Count the base parameters named after parameters of a body."""
         return sum(self.body_of[k] == index for k in self.chosen)
 
     def base_from_full(self, parameters: ArrayLike) -> Array:
@@ -219,7 +219,7 @@ class Structure:
             base: Values of the base parameters, (nb,).
             near: Values (P,) to stay near to, for instance of a CAD model; without them, only the parameters that
                 base parameters are named after differ from zero.
-            scale: What counts as an equally large change of each parameter, (P,); all one by default.
+            scale: Unit of change of each parameter, (P,); all one by default.
 
         Returns:
             The values; ``base_from_full`` of them is ``base``. They need not be physically consistent.
@@ -261,7 +261,7 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
         settings: What is measured, in which motions, and which parameters are unknown.
 
     Returns:
-        Base parameters, the maps to and from them, and what can be known of each parameter.
+        Base parameters, the maps to and from them, and the identifiability of each parameter.
 
     Raises:
         InvalidTree: The settings name a joint that does not exist.

@@ -21,8 +21,8 @@ class InvalidTree(ModelError):
     """A kinematic tree that cannot be analysed.
 
     Args:
-        element: What is at fault, such as ``joint 'elbow'``.
-        problem: What is wrong, and what to do.
+        element: Element at fault, such as ``joint 'elbow'``.
+        problem: Fault and remedy.
     """
 
     def __init__(self, element: str, problem: str):
@@ -34,7 +34,7 @@ class InvalidTree(ModelError):
 WORLD = -1
 """Parent index of a body whose parent stands still."""
 ROTOR_PARAMETERS = ("axial", "symmetric", "full")
-"""What may be unknown about a rotor: 1, 4 or 10 parameters."""
+"""Sets of unknown parameters of a rotor: 1, 4 or 10 of them."""
 
 _ROTATION_TOLERANCE = 1e-6
 """Entries of ``R R^T - 1`` may be this large: a matrix that was written with six digits."""
@@ -117,7 +117,7 @@ class KinematicTree:
         name: Name of the robot.
         bodies: The bodies.
         gravity: Gravity in the frame of the world, (3,) [m/s^2]; zero for none.
-        notes: What a reader should know about how the tree was made.
+        notes: Remarks on the construction of the tree.
 
     Raises:
         InvalidTree: A loop or a parent that comes later, a zero axis, a number that is not finite, a matrix that is no

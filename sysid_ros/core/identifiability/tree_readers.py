@@ -27,7 +27,7 @@ def tree_from_model(model: pin.Model, *, massless: str = "as_modelled") -> Kinem
 
     Args:
         model: The model. Composite and universal joints become a chain of joints with bodies without mass between.
-        massless: What a body without mass in the model is: ``as_modelled``: a frame without parameters (unless no body
+        massless: Meaning of a massless body in the model: ``as_modelled``: a frame without parameters (unless no body
             has mass, which means that the model says nothing about masses); ``unknown``: a body like any other.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The structural answer in words and symbols."""
+"""Results of the structural analysis in words and symbols."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TERMS = 8
 
 
 class Symbol(Enum):
-    """Symbols of the tables (RPNA table 3), with what they mean."""
+    """Symbols of the tables (RPNA table 3) and their meaning."""
 
     IDENTIFIABLE = "★"
     CHOSEN = "●"
@@ -29,7 +29,7 @@ class Symbol(Enum):
 
     @property
     def meaning(self) -> str:
-        """What the symbol stands for."""
+        """Meaning of the symbol."""
         return {
             Symbol.IDENTIFIABLE: "identifiable on its own",
             Symbol.CHOSEN: "identifiable in combination with others, base parameter",

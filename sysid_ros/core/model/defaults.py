@@ -1,4 +1,4 @@
-"""Settings for an arm of which only the URDF is known.
+"""Settings of an arm derived from its URDF alone.
 
 They have the form of a settings file, so a user can write them out (``yaml.safe_dump``) and go on from there.
 """

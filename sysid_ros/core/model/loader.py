@@ -17,7 +17,7 @@ from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.urdf import read_urdf
 
 _PREFIXES = ("", "kuka_", "kuka_lbr_")
-"""What may be left out of a name: users of lbr_fri_ros2_stack know their arm as ``iiwa14``."""
+"""Prefixes that a name may omit: users of lbr_fri_ros2_stack know their arm as ``iiwa14``."""
 
 
 def config_directories() -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""What is known of a payload before anything is measured, from the settings of a robot.
+"""Payload priors from the settings of a robot.
 
 A prior is written in one of two forms. As an *object*: ranges of mass, CoM and radius of gyration in the tool frame,
 from which the box of the ten parameters follows. Or as a *box* of the ten parameters themselves.

@@ -31,7 +31,7 @@ FRICTION_UNITS = ("Nm", "Nm s/rad", "kg m^2", "Nm")
 
 
 class EffortMeaning(Enum):
-    """What the robot's effort signal measures.
+    """Side of the gear at which the effort signal is measured.
 
     ``MOTOR_SIDE``: torque before friction and armature, so ``H a + C v + g + friction + I_a a = effort``
         (SAFE-ID (5), (6)).
@@ -63,10 +63,10 @@ class JointLimits:
 
 @dataclass(frozen=True)
 class SensorModel:
-    """What the joint sensors guarantee; every entry enters the error budget of the bounds and the simulated arm.
+    """Guaranteed errors of the joint sensors, used in the error budget of the bounds and by the simulated arm.
 
     Attributes:
-        effort_meaning: What the effort signal measures.
+        effort_meaning: Side of the gear at which the effort is measured.
         effort_sign: Multiply the vendor's effort by this (+1 or -1) to get the torque in joint direction. For hardware
             drivers only: samples, and the simulated arm, are in joint direction already.
         effort_relative_error: Largest relative torque error, (n,) [-].
@@ -110,7 +110,7 @@ class Sphere:
 
 @dataclass(frozen=True)
 class PayloadShape:
-    """What is known of a payload as an object: together with its mass much less than the box of its parameters allows.
+    """Shape of a payload as an object: with its mass, a much smaller set than the box of its parameters.
 
     Attributes:
         com: Box of its CoM in the frame of the last joint, (3,) [m].
@@ -123,13 +123,13 @@ class PayloadShape:
 
 @dataclass(frozen=True)
 class PayloadPrior:
-    """What is known of a payload before anything has been measured.
+    """Prior of a payload, before any measurement.
 
     Attributes:
         box: Box of its ten parameters about the frame of the last joint.
         nominal: A physically consistent point of the box, (10,).
         name: Which prior this is, for reports.
-        target: What the ten parameters describe: ``payload``, or ``end_effector`` (last body and payload together, the
+        target: Body of the ten parameters: ``payload``, or ``end_effector`` (last body and payload together, the
             theta_e of SAFE-ID).
         spheres: Collision spheres that cover the unknown object itself, fixed to the last body.
         shape: The same payload as an object, where the prior was given as one.
@@ -168,7 +168,7 @@ class RobotModel:
         rated_payload: Payload the arm is rated for [kg].
         home: Posture identification starts from, (n,) [rad].
         urdf: The URDF text (meshes may be missing).
-        warnings: What was noticed and mended while loading.
+        warnings: Faults of the description mended while loading.
         payload_priors: All priors by name; see :meth:`prior`.
         never_touch: Pairs of links that cannot touch each other although their spheres may overlap.
         assumptions: Sentences on numbers that are assumed, not measured, for reports and hardware drivers.

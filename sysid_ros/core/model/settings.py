@@ -1,4 +1,4 @@
-"""Reads nested settings (a robot's YAML) and refuses everything unknown, missing or out of range, by name."""
+"""Nested settings (a robot's YAML), with errors for everything unknown, missing or out of range, by name."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class InvalidUrdf(ModelError):
 
     Args:
         element: The element at fault, such as ``joint 'joint_3'``.
-        problem: What is wrong and what to do.
+        problem: Fault and remedy.
     """
 
     def __init__(self, element: str, problem: str):
@@ -40,7 +40,7 @@ class InvalidUrdf(ModelError):
 
 
 class MissingLimit(ModelError):
-    """An arm joint without a limit that has to be known.
+    """An arm joint without a required limit.
 
     Args:
         joint: Name of the joint.
@@ -223,10 +223,10 @@ class UrdfDescription:
 
     Attributes:
         text: The URDF text, with rounded angles snapped.
-        robot: What urdf_parser_py read from its skeleton (links with inertia, joints).
+        robot: Skeleton (links with inertia, joints) as read by urdf_parser_py.
         skeleton: XML tree of that skeleton.
         root: Name of the link nothing moves.
-        warnings: What was mended.
+        warnings: Faults mended.
     """
 
     text: str
