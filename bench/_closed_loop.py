@@ -396,7 +396,7 @@ def run_trial(
     check_motion(running)
     check_estimates(running)
     if not is_broken:
-        texts = [f"alarm: {one.alarm[:200]}" for _, one in backend.records.estimates if not one.is_consistent][:1]
+        texts = [f"alarm: {one.alarm_text[:200]}" for _, one in backend.records.estimates if not one.is_consistent][:1]
         outcome.violations += [
             f"seed {trial.seed}: {text}" for text in (*texts, *(f"stop: {s}" for s in outcome.stops))
         ]

@@ -90,7 +90,7 @@ def weigh(robot: RobotModel, q: np.ndarray, payload: np.ndarray, seed: int) -> P
     estimator.add(block)
     estimate = estimator.estimate()
     if not estimate.is_consistent:
-        raise RuntimeError(estimate.alarm)
+        raise RuntimeError(estimate.alarm_text)
     return PayloadKnowledge(estimate.box, PayloadKnowledge.of(robot).nominal)
 
 

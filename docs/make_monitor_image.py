@@ -75,7 +75,8 @@ def markers() -> list[Marker]:
             builder.add_sphere(name, origins[sphere.body] + rotations[sphere.body] @ sphere.center, sphere.radius)
     estimate = ParameterEstimate(
         values=prior.nominal, lower=box.lower, upper=box.upper, method="set_membership", guarantee="",
-        is_consistent=True, alarm="", target="payload", frame=robot.joint_names[-1], number_of_windows=1,
+        is_guaranteed=True, is_consistent=True, alarm=None,
+        target="payload", frame=robot.joint_names[-1], number_of_windows=1,
         data_seconds=1.0, condition_number=1.0,
     )  # fmt: skip
     builder.add_payload(estimate, rotations[-1], origins[-1])

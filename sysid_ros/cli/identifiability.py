@@ -191,7 +191,7 @@ def _guaranteed(
         return None, "Guaranteed bounds are there only for a payload alone, with no joint parameters unknown."
     result = identify_recording(recording, robot, EstimatorSettings())
     if not result.is_usable or not result.is_rigorous:
-        why = result.estimate.alarm or " ".join(result.caveats) or result.estimate.guarantee
+        why = result.estimate.alarm_text or " ".join(result.caveats) or result.estimate.guarantee
         return None, f"No guaranteed bounds of the payload: {why}"
     return result.estimate.box, ""
 

@@ -81,7 +81,7 @@ def identify_recording(
         timing={"estimation": time.perf_counter() - started},
         settings=dataclasses.asdict(settings),
         versions=software_versions(),
-        warnings=tuple(text for text in dict.fromkeys([*recording.notices, *notices]) if text != estimate.alarm),
+        warnings=tuple(text for text in dict.fromkeys([*recording.notices, *notices]) if text != estimate.alarm_text),
         caveats=recording.caveats,
         source=recording.source,
     )
@@ -257,7 +257,7 @@ def _run_bodies(
 ) -> int:
     target, estimate, notices = identify_bodies(recording, robot, settings)
     print(body_table(target, estimate))
-    warnings = [text for text in [*notices, *recording.caveats] if text != estimate.alarm]
+    warnings = [text for text in [*notices, *recording.caveats] if text != estimate.alarm_text]
     for sentence in warnings:
         print(f"warning: {sentence}")
     if options.output:

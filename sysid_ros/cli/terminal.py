@@ -222,7 +222,7 @@ def _closing_lines(result: IdentificationResult) -> list[str]:
         inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))
         lines.append(f"Truth (simulation) inside the bounds: {inside} of 10")
     for text, prefix in [
-        (estimate.alarm, "ALARM: "),
+        (estimate.alarm_text, "ALARM: "),
         (estimate.shortfall, "NOT IDENTIFIED: "),
         *((warning, "warning: ") for warning in notices(result)),
     ]:

@@ -102,7 +102,7 @@ class EstimatorNode(Node):
         ended = time.monotonic()
         self._next_publish = ended + 3.0 * (ended - started)
         if not estimate.is_consistent:
-            self.get_logger().error(estimate.alarm, throttle_duration_sec=2.0)
+            self.get_logger().error(estimate.alarm_text, throttle_duration_sec=2.0)
         self._send(estimate)
 
     def _send(self, estimate: ParameterEstimate) -> None:

@@ -101,7 +101,7 @@ class PayloadAnswers:
 def _no_bounds(estimate: ParameterEstimate) -> str:
     """Why there are no guaranteed bounds; empty where there are."""
     if not estimate.is_consistent:
-        return f"This is what has been excited, but no payload agrees with the data: {estimate.alarm}"
+        return f"This is what has been excited, but no payload agrees with the data: {estimate.alarm_text}"
     if not estimate.is_guaranteed:
         return f"No guaranteed bounds: {estimate.guarantee}"
     return ""

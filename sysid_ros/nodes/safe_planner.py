@@ -413,7 +413,7 @@ class SafePlannerNode(LifecycleNode):
         if estimate is None:
             return PayloadKnowledge.of(self._robot, nominal=nominal)
         if not estimate.is_consistent or estimate.target != "payload":
-            given = estimate.alarm or f"of target {estimate.target}"
+            given = estimate.alarm_text or f"of target {estimate.target}"
             raise ParameterOutOfRange("estimate", given, "a consistent estimate of a payload, or none")
         return PayloadKnowledge.of(self._robot, estimate.box, np.array(estimate.values), nominal)
 

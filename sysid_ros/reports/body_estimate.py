@@ -25,7 +25,7 @@ def body_table(target: Target, estimate: ParameterEstimate) -> str:
     """The result for a terminal: the parameters of a body, then the combinations."""
     lines = [f"{target.label}" + (f", about the frame of {target.frame}" if target.frame else "")]
     if not estimate.is_consistent:
-        return "\n".join([*lines, f"ALARM: {estimate.alarm}"])
+        return "\n".join([*lines, f"ALARM: {estimate.alarm_text}"])
     if estimate.status in (EstimateStatus.NO_DATA, EstimateStatus.PRIOR_ONLY):
         return "\n".join([*lines, f"NOT IDENTIFIED: {estimate.shortfall}"])
     if target.body:
@@ -65,7 +65,7 @@ def body_text(
         "is_usable": is_usable,
         "status": estimate.status.name,
         "shortfall": estimate.shortfall,
-        "alarm": estimate.alarm,
+        "alarm": estimate.alarm_text,
         "method": estimate.method,
         "guarantee": estimate.guarantee,
         "data": {"seconds": float(estimate.data_seconds), "windows": int(estimate.number_of_windows)},

@@ -39,7 +39,7 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
         "status": estimate.status.name,
         "narrower_than_prior": {quantity.name.lower(): quantity in estimate.narrower for quantity in Quantity},
         "shortfall": estimate.shortfall,
-        "alarm": estimate.alarm,
+        "alarm": estimate.alarm_text,
         "target": estimate.target,
         "method": estimate.method,
         "guarantee": estimate.guarantee,

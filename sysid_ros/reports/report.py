@@ -186,8 +186,8 @@ def _header(result: IdentificationResult) -> str:
 def _state(result: IdentificationResult) -> str:
     estimate = result.estimate
     boxes = []
-    if not estimate.is_consistent or estimate.alarm:
-        boxes.append(("bad", "Alarm", estimate.alarm))
+    if estimate.alarm is not None:
+        boxes.append(("bad", "Alarm", estimate.alarm_text))
     elif not result.is_usable:
         boxes.append(("bad", "Not identified", result.reason_unusable))
     elif not result.is_identified:

@@ -242,7 +242,7 @@ class IdentificationResult:
     @property
     def reason_unusable(self) -> str:
         """What the data lack or contradict, in a sentence."""
-        return self.estimate.alarm or self.estimate.shortfall or "the fit of the parameters did not converge"
+        return self.estimate.alarm_text or self.estimate.shortfall or "the fit of the parameters did not converge"
 
     @property
     def is_rigorous(self) -> bool:

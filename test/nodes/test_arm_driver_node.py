@@ -367,8 +367,9 @@ def apply_narrow_estimate(bench, robot):
     prior = robot.payload_prior
     box = Box.around(prior.box.center, 0.5 * prior.box.radius)
     estimate = ParameterEstimate(
-        values=box.center, lower=box.lower, upper=box.upper, method="left_inverse", guarantee="", is_consistent=True,
-        alarm="", target="payload", frame=robot.joint_names[-1], number_of_windows=1, data_seconds=1.0,
+        values=box.center, lower=box.lower, upper=box.upper, method="left_inverse", guarantee="",
+        is_guaranteed=True, is_consistent=True,
+        alarm=None, target="payload", frame=robot.joint_names[-1], number_of_windows=1, data_seconds=1.0,
         condition_number=1.0,
     )  # fmt: skip
     wrong = replace(estimate, target="end_effector")

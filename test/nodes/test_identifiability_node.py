@@ -12,6 +12,7 @@ from std_msgs.msg import String
 from sysid_msgs.msg import IdentifiabilityReport, ParameterEstimate
 from sysid_msgs.srv import AnalyzeIdentifiability
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
 from sysid_ros.core.regressors import TorqueRegressor
 from sysid_ros.nodes.identifiability import IdentifiabilityNode, main
@@ -65,8 +66,8 @@ def estimate_message(robot, gram, stamp_ns, **changes):
     box = Box.around(prior.nominal, 0.1 * prior.box.radius).intersect(prior.box)
     fields = {
         "values": prior.nominal, "lower": box.lower, "upper": box.upper, "method": "set_membership", "guarantee": "",
-        "is_consistent": True, "alarm": "", "target": "payload", "frame": robot.joint_names[-1],
-        "number_of_windows": 60, "data_seconds": 6.0, "condition_number": 100.0,
+        "is_guaranteed": True, "is_consistent": True, "alarm": None, "target": "payload",
+        "frame": robot.joint_names[-1], "number_of_windows": 60, "data_seconds": 6.0, "condition_number": 100.0,
     }  # fmt: skip
     return estimate_to_message(Estimate(**{**fields, **changes}), stamp_ns, gram)
 
@@ -212,12 +213,13 @@ def test_what_the_data_know(bench, ask, robot):
     assert "guaranteed bounds are between" in moving.text and "do not average out" in moving.text
 
     # Bounds that are not guaranteed, and none at all, are not shown as guaranteed.
-    loose = report_on(estimate_message(robot, gram, 4_000_000_000, method="sensitivity", guarantee="a hope"))
+    loose = report_on(
+        estimate_message(robot, gram, 4_000_000_000, method="sensitivity", guarantee="a hope", is_guaranteed=False)
+    )
     assert not loose.lower and not loose.upper and "No guaranteed bounds: a hope" in loose.text
     nothing = dict.fromkeys(("values", "lower", "upper"), np.full(10, NAN))
-    alarm = report_on(
-        estimate_message(robot, gram, 5_000_000_000, is_consistent=False, alarm="it was changed", **nothing)
-    )
+    changed = Alarm(AlarmCode.JOINTLY_INCONSISTENT, "it was changed")
+    alarm = report_on(estimate_message(robot, gram, 5_000_000_000, is_consistent=False, alarm=changed, **nothing))
     assert not alarm.lower and "no payload agrees with the data: it was changed" in alarm.text
     both = report_on(estimate_message(robot, gram, 6_000_000_000, target="end_effector"))
     assert both.prior_deviations[0] > moving.prior_deviations[0]  # the last body is unknown too

@@ -178,7 +178,7 @@ def outcome(robot):
     box = robot.payload_prior.box
     estimate = ParameterEstimate(
         values=robot.payload_prior.nominal, lower=box.lower, upper=box.upper, method="left_inverse",
-        guarantee="", is_consistent=True, alarm="", target="payload", frame=robot.joint_names[-1],
+        guarantee="", is_guaranteed=True, is_consistent=True, alarm=None, target="payload", frame=robot.joint_names[-1],
         number_of_windows=1, data_seconds=1.0, condition_number=1.0, narrower=frozenset(Quantity),
     )  # fmt: skip
     return Identification(estimate, (), 3.0, "a test")

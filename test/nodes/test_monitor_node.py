@@ -86,7 +86,7 @@ def test_everything_that_is_known_is_drawn(bench, markers, robot):
     prior = robot.payload_prior
     estimate = ParameterEstimate(
         values=prior.nominal, lower=0.9 * prior.nominal, upper=1.1 * prior.nominal, method="left_inverse",
-        guarantee="", is_consistent=True, alarm="", target="payload", frame=robot.joint_names[-1],
+        guarantee="", is_guaranteed=True, is_consistent=True, alarm=None, target="payload", frame=robot.joint_names[-1],
         number_of_windows=1, data_seconds=1.0, condition_number=1.0,
     )  # fmt: skip
     estimates.publish(estimate_to_message(estimate, 1))

@@ -32,7 +32,8 @@ def known(robot):
     return estimate_to_message(
         Estimate(
             values=prior.nominal, lower=box.lower, upper=box.upper, method="left_inverse", guarantee="",
-            is_consistent=True, alarm="", target="payload", frame=robot.joint_names[-1], number_of_windows=1,
+            is_guaranteed=True, is_consistent=True, alarm=None,
+            target="payload", frame=robot.joint_names[-1], number_of_windows=1,
             data_seconds=1.0, condition_number=1.0,
         ), 1,
     )  # fmt: skip

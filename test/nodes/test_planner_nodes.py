@@ -10,6 +10,7 @@ from sysid_msgs.msg import CertifiedTrajectory, ParameterEstimate, PlanStatus, S
 from sysid_msgs.srv import CertifyTrajectory, PlanExcitation, PlanNext, PlanTo
 from sysid_ros.core.certification.certificate import box_hash
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
 from sysid_ros.core.model.kinematics import BodyPoses
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
@@ -60,8 +61,10 @@ def alarm(robot):
     nothing = np.full(10, NAN)
     return estimate_to_message(
         Estimate(
-            values=nothing, lower=nothing, upper=nothing, method="left_inverse", guarantee="", is_consistent=False,
-            alarm="no payload agrees", target="payload", frame=robot.joint_names[-1], number_of_windows=1,
+            values=nothing, lower=nothing, upper=nothing, method="left_inverse", guarantee="",
+            is_guaranteed=True, is_consistent=False,
+            alarm=Alarm(AlarmCode.WINDOW_INCONSISTENT, "no payload is consistent"),
+            target="payload", frame=robot.joint_names[-1], number_of_windows=1,
             data_seconds=1.0, condition_number=1.0,
         ), 1,
     )  # fmt: skip
@@ -79,7 +82,8 @@ def known(robot):
     return estimate_to_message(
         Estimate(
             values=robot.payload_prior.nominal, lower=box.lower, upper=box.upper, method="left_inverse", guarantee="",
-            is_consistent=True, alarm="", target="payload", frame=robot.joint_names[-1], number_of_windows=1,
+            is_guaranteed=True, is_consistent=True, alarm=None,
+            target="payload", frame=robot.joint_names[-1], number_of_windows=1,
             data_seconds=1.0, condition_number=1.0,
         ), 1,
     )  # fmt: skip
@@ -172,7 +176,7 @@ def test_trajectories_that_break_a_limit_or_do_not_fit_get_no_certificate(bench,
         "the unknown joint 'a0'": (renamed, ParameterEstimate()),
         "in another order than the robot's": (turned, ParameterEstimate()),
         "but the content has": (forged, ParameterEstimate()),
-        "no payload agrees": (good, alarm),
+        "no payload is consistent": (good, alarm),
     }
     for words, (trajectory, estimate) in cases.items():
         request = CertifyTrajectory.Request(trajectory=trajectory, estimate=estimate)

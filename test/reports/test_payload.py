@@ -113,7 +113,7 @@ def test_an_unknown_frame_is_refused(result):
 
 def test_notices_name_what_the_numbers_give_rise_to(result):
     assert notices(result) == result.warnings
-    estimate = dataclasses.replace(result.estimate, method="sensitivity")
+    estimate = dataclasses.replace(result.estimate, method="sensitivity", is_guaranteed=False)
     heavy = dataclasses.replace(result, robot=dataclasses.replace(result.robot, rated_payload=1.0), estimate=estimate)
     texts = "\n".join(notices(heavy))
     assert "not guaranteed to contain the truth" in texts and "is above the arm's rated payload of 1 kg" in texts

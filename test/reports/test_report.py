@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.certification.certificate import MarginRow
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.reports import figures, svg
 from sysid_ros.reports.report import report_html
 from sysid_ros.reports.result import EstimateHistory
@@ -102,7 +103,7 @@ def test_names_of_the_run_are_escaped(result):
 
 
 def test_bounds_without_guarantee_are_not_called_certain(result):
-    estimate = dataclasses.replace(result.estimate, method="sensitivity", guarantee="none")
+    estimate = dataclasses.replace(result.estimate, method="sensitivity", guarantee="none", is_guaranteed=False)
     page = report_html(dataclasses.replace(result, estimate=estimate, samples=None, truth=None))
     assert "Bounds without guarantee" in page and "certain" not in page and "not guaranteed" in page
     assert "Truth inside" not in page
@@ -116,10 +117,10 @@ def test_an_alarm_shows_no_number_as_an_answer(result):
         lower=nothing,
         upper=nothing,
         is_consistent=False,
-        alarm="joint_2 contradicts it",
+        alarm=Alarm(AlarmCode.WINDOW_INCONSISTENT, "joint_2 is inconsistent"),
     )
     page = report_html(dataclasses.replace(result, estimate=estimate, predicted_tau=None, samples=None))
-    assert "No usable estimate" in page and "joint_2 contradicts it." in page and "weighs" not in page
+    assert "No usable estimate" in page and "joint_2 is inconsistent." in page and "weighs" not in page
 
 
 def test_without_data_there_are_no_empty_figures(result):

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.payload import summarize_payload, tool_parameters
@@ -55,16 +56,17 @@ def test_the_load_behind_the_flange_is_tool_and_payload(result, written):
 
 def test_without_a_usable_estimate_nothing_is_left_to_feed_a_robot_with(result, tmp_path):
     nothing = np.full(10, np.nan)
+    alarm = Alarm(AlarmCode.WINDOW_INCONSISTENT, "joint_2 is inconsistent")
     estimate = dataclasses.replace(
-        result.estimate, values=nothing, lower=nothing, upper=nothing, is_consistent=False, alarm="joint_2 contradicts"
+        result.estimate, values=nothing, lower=nothing, upper=nothing, is_consistent=False, alarm=alarm
     )
     written = write_results(dataclasses.replace(result, estimate=estimate, predicted_tau=None), tmp_path)
     assert written.files == ("estimate.yaml", "report.html")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["estimate.yaml", "report.html"]
     assert "no usable estimate" in written.left_out[0]
     data = yaml.safe_load((tmp_path / "estimate.yaml").read_text())
-    assert data["is_usable"] is False and data["alarm"] == "joint_2 contradicts" and "payload" not in data
-    assert "joint_2 contradicts" in (tmp_path / "report.html").read_text()
+    assert data["is_usable"] is False and data["alarm"] == "joint_2 is inconsistent" and "payload" not in data
+    assert "joint_2 is inconsistent" in (tmp_path / "report.html").read_text()
 
 
 def test_a_payload_no_body_can_have_is_left_out_with_its_reason(result, tmp_path):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.cli.terminal import WIDTH, ProgressDisplay, interval_bar, result_table
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 
 
 class _Terminal(io.StringIO):
@@ -119,7 +120,7 @@ def test_an_alarm_is_not_a_table(result):
     nothing = np.full(10, np.nan)
     estimate = dataclasses.replace(
         result.estimate, values=nothing, lower=nothing, upper=nothing, is_consistent=False,
-        alarm="no payload agrees with the data: " + "joint_2 contradicts the bounds; " * 8,
+        alarm=Alarm(AlarmCode.WINDOW_INCONSISTENT, "no payload is consistent: " + "joint_2 is off; " * 16),
     )  # fmt: skip
     lines = result_table(dataclasses.replace(result, estimate=estimate)).splitlines()
     assert lines[0] == "ALARM: no usable estimate for kinova_gen3_2f85"

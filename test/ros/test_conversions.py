@@ -8,7 +8,7 @@ from rclpy.serialization import deserialize_message, serialize_message
 
 from sysid_msgs import msg as messages
 from sysid_ros.core.certification.certificate import AssumedControl, Certificate
-from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, from_com_form
 from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory, FourierTrajectory
 from sysid_ros.ros import conversions as c
@@ -36,8 +36,9 @@ def make_estimate(**changes):
     values = from_com_form(1.81, [0.01, -0.02, 0.1], np.diag([0.01, 0.02, 0.015]))
     fields = dict(
         values=values, lower=values - 0.1, upper=values + 0.2, method="left_inverse", guarantee="contains the truth",
-        is_consistent=True, alarm="", target="payload", frame="joint_7", number_of_windows=17, data_seconds=6.5,
-        condition_number=12.5, error_budget={"torque": np.arange(10.0), "friction": np.arange(10.0) ** 2},
+        is_guaranteed=True, is_consistent=True, alarm=None, target="payload", frame="joint_7", number_of_windows=17,
+        data_seconds=6.5, condition_number=12.5,
+        error_budget={"torque": np.arange(10.0), "friction": np.arange(10.0) ** 2},
     )  # fmt: skip
     return ParameterEstimate(**{**fields, **changes})
 
@@ -174,10 +175,32 @@ def test_estimate_in_another_order_is_sorted():
 
 def test_alarm_without_estimate_survives():
     nothing = np.full(10, np.nan)
-    alarm = make_estimate(values=nothing, lower=nothing, upper=nothing, is_consistent=False, alarm="joint_2 disagrees")
-    received = c.estimate_from_message(over_the_wire(c.estimate_to_message(alarm, STAMP)))
-    assert np.isnan(received.values).all()
-    assert (received.is_consistent, received.alarm) == (False, "joint_2 disagrees")
+    for alarm in (
+        Alarm(AlarmCode.SENSOR_MISMATCH, "joint_2 disagrees", "joint_2", 0, 0.05),
+        Alarm(AlarmCode.JOINTLY_INCONSISTENT, "windows are infeasible"),
+    ):
+        sent = make_estimate(values=nothing, lower=nothing, upper=nothing, is_consistent=False, alarm=alarm)
+        received = c.estimate_from_message(over_the_wire(c.estimate_to_message(sent, STAMP)))
+        assert np.isnan(received.values).all() and not received.is_consistent
+        assert repr(received.alarm) == repr(alarm)  # NaN included
+
+
+@pytest.mark.parametrize("is_guaranteed", [True, False])
+def test_whether_bounds_are_guaranteed_survives_whatever_the_sentence_says(is_guaranteed):
+    estimate = make_estimate(guarantee="NOT guaranteed" if is_guaranteed else "yes", is_guaranteed=is_guaranteed)
+    assert c.estimate_from_message(over_the_wire(c.estimate_to_message(estimate, STAMP))).is_guaranteed is is_guaranteed
+
+
+def test_codes_of_alarms_are_those_of_the_message():
+    assert all(getattr(messages.ParameterEstimate, code.name) == code for code in AlarmCode)
+    assert c.estimate_to_message(make_estimate(), STAMP).alarm_code == messages.ParameterEstimate.NO_ALARM == 0
+
+
+def test_an_unknown_code_of_an_alarm_is_refused():
+    message = c.estimate_to_message(make_estimate(), STAMP)
+    message.alarm_code = 99
+    with pytest.raises(c.InvalidMessage, match="alarm_code is 99; known are 1 SENSOR_MISMATCH"):
+        c.estimate_from_message(message)
 
 
 def test_empty_estimate_means_none():

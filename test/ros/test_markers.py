@@ -25,7 +25,8 @@ def estimate_of(values, width=0.05, **changes):
     half = width * np.maximum(np.abs(values), 1e-3)
     fields = {
         "values": values, "lower": values - half, "upper": values + half, "method": "left_inverse", "guarantee": "",
-        "is_consistent": True, "alarm": "", "target": "payload", "frame": "joint_7", "number_of_windows": 1,
+        "is_guaranteed": True, "is_consistent": True, "alarm": None,
+        "target": "payload", "frame": "joint_7", "number_of_windows": 1,
         "data_seconds": 1.0, "condition_number": 1.0,
     }  # fmt: skip
     return ParameterEstimate(**{**fields, **changes})

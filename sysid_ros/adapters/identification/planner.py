@@ -93,7 +93,7 @@ class RosPlanner:
                 raise IdentificationFailed(failed, str(failure)) from failure
             estimate = session.monitor.estimate
             if estimate is not None and not estimate.is_consistent:
-                raise IdentificationFailed(IdentificationErrorCode.INCONSISTENT, estimate.alarm) from failure
+                raise IdentificationFailed(IdentificationErrorCode.INCONSISTENT, estimate.alarm_text) from failure
             raise
         self._answers += 1
         session.monitor.records.timing[f"planning {self._answers}"] = time.monotonic() - started

@@ -37,7 +37,7 @@ class WindowResiduals:
     @property
     def rms(self) -> Array:
         """Root mean square of measured minus explained per joint, (n,) [Nm]."""
-        return np.sqrt(np.mean((self.measured - self.explained) ** 2, axis=0))
+        return np.asarray(np.sqrt(np.mean((self.measured - self.explained) ** 2, axis=0)))
 
 
 def estimate_from_samples(
@@ -86,7 +86,7 @@ def _residuals(
     allowed = np.abs(rows.b) @ delta_radius + rows.error
     middle = (0.5 * ((rows.start - origin) + (rows.stop - origin)) * 1e-9).reshape(shape)[:, 0]
     return WindowResiduals(
-        times=middle,
+        times=np.asarray(middle, dtype=np.float64),
         measured=(rows.u / seconds).reshape(shape),
         explained=(rows.y @ estimate.values / seconds).reshape(shape),
         allowed=(allowed / seconds).reshape(shape),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from sysid_ros.core.estimation.bounds.consistency import (
     find_inconsistent_rows,
     with_causes,
 )
-from sysid_ros.core.estimation.bounds.methods import describe_guarantee
+from sysid_ros.core.estimation.bounds.methods import describe_guarantee, is_guaranteed
 from sysid_ros.core.estimation.bounds.state import BoundState, BoundUpdate
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import find_narrower, without_data
@@ -124,15 +124,6 @@ class ConsistencyMonitor:
         return with_causes(describe_inconsistency(problem, labels, proof), subject)
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """An estimate, the bounds behind it (None if there are none, or infeasible rows) and its alarm."""
-
-    estimate: ParameterEstimate
-    update: BoundUpdate | None = None
-    alarm: Alarm | None = None
-
-
 class StreamingEstimator:
     """Estimates a payload, another body or all of them from samples as they arrive.
 
@@ -181,7 +172,7 @@ class StreamingEstimator:
 
     def information(self) -> Array:
         """Return the Gram matrix (P, P) of the observation matrix in terms of mean torques [Nm^2 per parameter^2]."""
-        return self._excitation.gram.copy()
+        return np.asarray(self._excitation.gram.copy())
 
     @property
     def target(self) -> Target:
@@ -218,7 +209,7 @@ class StreamingEstimator:
             return self._no_estimate(self._alarm)
         if self._latest is None:
             # A copy of the warm start: reading the estimate must not change the next one.
-            self._latest = self._evaluate(copy(self._point)).estimate
+            self._latest, _ = self._evaluate(copy(self._point))
         return self._latest
 
     def _add_window(self, window: Window) -> list[str]:
@@ -238,44 +229,44 @@ class StreamingEstimator:
 
     def _update(self) -> list[str]:
         """Renew bounds and point estimate."""
-        outcome = self._evaluate(self._point)
-        if outcome.alarm is not None and not outcome.estimate.is_consistent:
-            return self._handle_inconsistency(outcome.alarm)
+        estimate, update = self._evaluate(self._point)
+        if estimate.alarm is not None and not estimate.is_consistent:
+            return self._handle_inconsistency(estimate.alarm)
         notice = None
-        if outcome.update is not None:
-            self._bounds.accept(outcome.update)
-            notice = outcome.update.bounds.notice
+        if update is not None:
+            self._bounds.accept(update)
+            notice = update.bounds.notice
         self._bounds.compact()
-        self._latest = outcome.estimate
+        self._latest = estimate
         if self._on_update:
-            self._on_update(outcome.estimate)
-        return [str(text) for text in (outcome.alarm, notice) if text is not None]
+            self._on_update(estimate)
+        return [str(text) for text in (estimate.alarm, notice) if text is not None]
 
-    def _evaluate(self, point: PointEstimator | LinearEstimator) -> _Outcome:
+    def _evaluate(self, point: PointEstimator | LinearEstimator) -> tuple[ParameterEstimate, BoundUpdate | None]:
         """Compute estimate and bounds from all rows; changes nothing but the warm start of ``point``."""
         if not self._bounds.rows:
             shares = {"prior": self._bounds.known.ranges.radius}
-            return _Outcome(self._make_estimate(self._unknowns.nominal, None, shares))
+            return self._make_estimate(self._unknowns.nominal, None, shares), None
         update = None
         try:
             update = self._bounds.evaluate(point.start)
             if update.known is None:
                 alarm = self._consistency.explain(update.problem, update.rows, update.bounds.infeasibility)
-                return _Outcome(self._no_estimate(alarm), None, alarm)
+                return self._no_estimate(alarm), None
             if update.bounds.values is not None:
-                return _Outcome(self._make_estimate(update.bounds.values, update, update.bounds.shares), update)
+                return self._make_estimate(update.bounds.values, update, update.bounds.shares), update
             fitted = self._bounds.build_problem(update.rows.select(update.rows.window != BOUNDS_ONLY))
             values = point.estimate(fitted, update.known.box)
         except NoBodyInBox as failure:
             rows = Rows.stack(self._bounds.rows)
             alarm = self._consistency.explain(self._bounds.build_problem(rows), rows)
             alarm = replace(alarm, code=AlarmCode.NO_CONSISTENT_BODY, text=f"{failure}; {alarm}")
-            return _Outcome(self._no_estimate(alarm), None, alarm)
+            return self._no_estimate(alarm), None
         except FitNotConverged as failure:
             nothing = np.full(self._unknowns.nominal.size, np.nan)
             alarm = Alarm(AlarmCode.FIT_NOT_CONVERGED, str(failure))
-            return _Outcome(self._make_estimate(nothing, update, {}, alarm), update, alarm)
-        return _Outcome(self._make_estimate(values, update, update.bounds.shares), update)
+            return self._make_estimate(nothing, update, {}, alarm), update
+        return self._make_estimate(values, update, update.bounds.shares), update
 
     def _handle_inconsistency(self, alarm: Alarm) -> list[str]:
         if self._settings.detect_payload_change and self._excitation.windows:
@@ -327,8 +318,9 @@ class StreamingEstimator:
             upper=nothing,
             method=self._settings.method,
             guarantee=describe_guarantee(self._settings),
+            is_guaranteed=is_guaranteed(self._settings),
             is_consistent=False,
-            alarm="" if alarm is None else alarm.text,
+            alarm=alarm,
             target=target.label,
             frame=target.frame,
             number_of_windows=self._excitation.windows,

@@ -121,7 +121,7 @@ class ModelPolicy:
         if estimate is None:
             return
         if not estimate.is_consistent:
-            raise IdentificationFailed(IdentificationErrorCode.INCONSISTENT, estimate.alarm)
+            raise IdentificationFailed(IdentificationErrorCode.INCONSISTENT, estimate.alarm_text)
         if estimate.target != PAYLOAD:
             return
         box = self.in_use.box

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from std_msgs.msg import Header
 
 from sysid_msgs import msg as messages
-from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_com_form
 from sysid_ros.ros.conversions.common import Array, InvalidMessage, parameter_order, stamp_to_message, to_array
 
@@ -36,6 +36,7 @@ def estimate_to_message(
         upper=np.array(estimate.upper, dtype=float),
         method=estimate.method,
         guarantee=estimate.guarantee,
+        is_guaranteed=estimate.is_guaranteed,
         status=int(estimate.status),
         is_narrower=estimate.is_narrower.tolist(),
         mass_is_narrower=Quantity.MASS in estimate.narrower,
@@ -43,7 +44,7 @@ def estimate_to_message(
         inertia_is_narrower=Quantity.INERTIA in estimate.narrower,
         shortfall=estimate.shortfall,
         is_consistent=bool(estimate.is_consistent),
-        alarm=estimate.alarm,
+        **_alarm_fields(estimate.alarm),
         target=estimate.target,
         number_of_windows=int(estimate.number_of_windows),
         data_seconds=float(estimate.data_seconds),
@@ -59,8 +60,8 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
     """A received estimate in our parameter order; None when the message says that none is given.
 
     Raises:
-        InvalidMessage: Names, units or the number of error shares do not fit, or the status claims more than the other
-            fields say.
+        InvalidMessage: Names, units or the number of error shares do not fit, the status claims more than the other
+            fields say, or the code of the alarm is unknown.
     """
     if not any(message.names):
         return None
@@ -87,8 +88,9 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
         upper=np.asarray(message.upper, dtype=float)[order],
         method=message.method,
         guarantee=message.guarantee,
+        is_guaranteed=bool(message.is_guaranteed),
         is_consistent=bool(message.is_consistent),
-        alarm=message.alarm,
+        alarm=_alarm_from_message(message),
         target=message.target,
         frame=message.header.frame_id,
         number_of_windows=int(message.number_of_windows),
@@ -104,6 +106,30 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
             "ParameterEstimate", "status", f"is IDENTIFIED, but its other fields say {estimate.status.name}"
         )
     return estimate
+
+
+def _alarm_fields(alarm: Alarm | None) -> dict[str, int | float | str]:
+    """Return the fields of the message that describe an alarm."""
+    if alarm is None:
+        return {"alarm_code": messages.ParameterEstimate.NO_ALARM, "alarm_window": -1, "alarm_excess": np.nan}
+    return {
+        "alarm_code": int(alarm.code),
+        "alarm": alarm.text,
+        "alarm_joint": alarm.joint or "",
+        "alarm_window": -1 if alarm.window is None else alarm.window,
+        "alarm_excess": float(alarm.excess),
+    }
+
+
+def _alarm_from_message(message: messages.ParameterEstimate) -> Alarm | None:
+    if message.alarm_code == messages.ParameterEstimate.NO_ALARM:
+        return None
+    if message.alarm_code not in list(AlarmCode):
+        codes = ", ".join(f"{code.value} {code.name}" for code in AlarmCode)
+        raise InvalidMessage("ParameterEstimate", "alarm_code", f"is {message.alarm_code}; known are {codes}")
+    window = None if message.alarm_window < 0 else int(message.alarm_window)
+    joint, excess = message.alarm_joint or None, float(message.alarm_excess)
+    return Alarm(AlarmCode(message.alarm_code), message.alarm, joint, window, excess)
 
 
 def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | None:

@@ -109,7 +109,7 @@ class TestAnyBody:
         assert estimate_from_samples(robot, [block], ON_LINK)[0].contains(truth)
         truth, block = simulate(robot, tools, ON_LINK, np.random.default_rng(3), 1.3, 10.0 * CAMERA)
         estimate, _, _ = estimate_from_samples(robot, [block], ON_LINK)
-        assert not estimate.is_consistent and "no parameters are consistent with all the data" in estimate.alarm
+        assert not estimate.is_consistent and "no parameters are consistent with all the data" in estimate.alarm.text
 
     def test_what_joint_torques_cannot_tell_stays_the_prior(self, robot, tools):
         settings = dataclasses.replace(ON_LINK, body="joint_1", use_cone=False)

@@ -38,9 +38,9 @@ def test_an_alarm_leaves_the_measured_torques_for_the_plot(robot, tools, dumbbel
 def test_an_estimate_is_frozen_and_answers_questions(robot, values):
     from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 
-    texts = ("left_inverse", "", True, "", "payload", "joint_7")
+    facts = ("left_inverse", "", True, True, None, "payload", "joint_7")
     shares = {"velocity": np.ones(10)}
-    estimate = ParameterEstimate(values, values - 1, values + 2, *texts, 1, 0.1, 2.0, shares)
+    estimate = ParameterEstimate(values, values - 1, values + 2, *facts, 1, 0.1, 2.0, shares)
     np.testing.assert_array_equal(estimate.radius, np.full(10, 1.5))
     assert estimate.contains(values + 2) and not estimate.contains(values + 2.1)
     with pytest.raises(ValueError, match="read-only"):

@@ -6,12 +6,14 @@ import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.offline import estimate_from_samples
+from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.streaming import EstimatorSettings, StreamingEstimator
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
 FAST = EstimatorSettings(update_windows=8, max_windows=150, bound_tolerance=1e-3)
+SENSORS = AlarmCode.SENSOR_MISMATCH
 LIGHT = from_com_form(0.5, [0.01, 0.0, -0.2], 0.002 * np.eye(3))
 
 
@@ -159,13 +161,13 @@ def test_terms_left_out_void_the_guarantee_in_words(robot, recording):
 class TestAlarms:
     """Data inconsistent with the assumptions give an alarm that names joint and window, never a number."""
 
-    def check(self, robot, block, joints, text="no payload is consistent with all the data", settings=FAST):
+    def check(self, robot, block, joints, code=AlarmCode.WINDOW_INCONSISTENT, text="no payload is consistent with"):
         notices = []
-        estimate, _, _ = estimate_from_samples(robot, [block], settings, on_notice=notices.append)
+        estimate, _, _ = estimate_from_samples(robot, [block], FAST, on_notice=notices.append)
         assert not estimate.is_consistent and np.all(np.isnan(estimate.values)) and np.all(np.isnan(estimate.upper))
-        assert text in estimate.alarm and "window" in estimate.alarm and estimate.alarm in notices
-        assert any(f"joint_{joint}" in estimate.alarm for joint in joints), estimate.alarm
-        return estimate
+        alarm = estimate.alarm
+        assert alarm.code is code and text in alarm.text and alarm.text in notices
+        assert alarm.joint in [f"joint_{joint}" for joint in joints] and f"window {alarm.window}" in alarm.text
 
     def test_payload_outside_the_prior(self, robot, tools):
         heavy = from_com_form(6.0, [0.0, 0.0, -0.3], 0.02 * np.eye(3))
@@ -182,11 +184,13 @@ class TestAlarms:
     def test_stuck_encoder(self, robot, recording):
         q = recording.q.copy()
         q[800:, 3] = q[800, 3]
-        self.check(robot, dataclasses.replace(recording, q=q), (4,), "positions and velocities of joint_4 disagree")
+        self.check(
+            robot, dataclasses.replace(recording, q=q), (4,), SENSORS, "positions and velocities of joint_4 disagree"
+        )
 
     def test_positions_in_degrees(self, robot, recording):
         block = dataclasses.replace(recording, q=np.rad2deg(recording.q))
-        self.check(robot, block, range(1, 8), "stuck encoder, wrong units or joints mixed up")
+        self.check(robot, block, range(1, 8), SENSORS, "stuck encoder, wrong units or joints mixed up")
 
     def test_the_alarm_stays_until_a_reset(self, robot, recording):
         estimator = StreamingEstimator(robot, FAST)
@@ -213,7 +217,7 @@ class TestPayloadChange:
 
     def test_is_an_alarm_by_default(self, robot, tools, dumbbell):
         estimate, _, _ = estimate_from_samples(robot, self.blocks(robot, tools, dumbbell), FAST)
-        assert not estimate.is_consistent and "The payload has changed" in estimate.alarm
+        assert not estimate.is_consistent and "The payload has changed" in estimate.alarm.text
 
     def test_restarts_the_estimate_where_asked(self, robot, tools, dumbbell):
         notices = []

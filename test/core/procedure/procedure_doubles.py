@@ -3,7 +3,7 @@
 import numpy as np
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.procedure import ModelPolicy, PayloadModel
 
 
@@ -13,7 +13,8 @@ def make_estimate(half_width, alarm="", center=1.0, target="payload", status=Est
     value, radius = (np.nan, np.nan) if alarm else (center, half_width)
     return ParameterEstimate(
         values=np.full(10, value), lower=np.full(10, value - radius), upper=np.full(10, value + radius), method="test",
-        guarantee="", is_consistent=not alarm, alarm=alarm, target=target, frame="joint_1",
+        guarantee="", is_guaranteed=True, is_consistent=not alarm,
+        alarm=Alarm(AlarmCode.JOINTLY_INCONSISTENT, alarm) if alarm else None, target=target, frame="joint_1",
         number_of_windows=int(status is not EstimateStatus.NO_DATA), data_seconds=1.0, condition_number=1.0,
         narrower=frozenset(narrower), shortfall=shortfall,
     )  # fmt: skip

@@ -97,7 +97,7 @@ def choose_inverse(problem: Problem, reweightings: int, previous: Array | None =
         costs = search.costs(inverse)
         is_better = costs < best_cost
         best[is_better], best_cost[is_better] = inverse[is_better], costs[is_better]
-    return best
+    return np.asarray(best)
 
 
 class _Search:

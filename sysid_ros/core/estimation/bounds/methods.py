@@ -113,6 +113,11 @@ def compute_bounds(
     raise ParameterOutOfRange("method", settings.method, "one of " + ", ".join(METHODS))
 
 
+def is_guaranteed(settings: EstimatorSettings) -> bool:
+    """Return whether the bounds are guaranteed: by a rigorous method, with all error terms."""
+    return settings.method != "sensitivity" and not settings.left_out_terms
+
+
 def describe_guarantee(settings: EstimatorSettings) -> str:
     """Say in one sentence what the bounds guarantee."""
     if settings.method == "sensitivity":

@@ -139,7 +139,7 @@ def report_combinations(target: Target, estimate: ParameterEstimate) -> Report:
         lower, upper = estimate.lower[known.chosen], estimate.upper[known.chosen]
     else:
         lower = upper = np.full(len(known), np.nan)
-    text = f"{target.label}: {estimate.alarm or estimate.guarantee}"
+    text = f"{target.label}: {estimate.alarm_text or estimate.guarantee}"
     return report_bounds(target.structure, lower, upper, prior, estimate.condition_number, text)
 
 
@@ -265,7 +265,7 @@ def _com_width(box: Box, shape: PayloadShape | None) -> Array:
         lower, upper = corners.min(axis=(0, 1)), corners.max(axis=(0, 1))
     if shape is not None:
         lower, upper = np.maximum(lower, shape.com.lower), np.minimum(upper, shape.com.upper)
-    return np.maximum(upper - lower, 0.0)
+    return np.asarray(np.maximum(upper - lower, 0.0))
 
 
 def _product(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:

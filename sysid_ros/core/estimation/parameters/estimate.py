@@ -15,18 +15,18 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 Array = NDArray[np.float64]
 
 
-class AlarmCode(Enum):
-    """What an alarm is about."""
+class AlarmCode(IntEnum):
+    """What an alarm is about; the same numbers as in the message, where 0 means none."""
 
-    SENSOR_MISMATCH = "sensor_mismatch"
+    SENSOR_MISMATCH = 1
     """Positions and velocities of a joint do not belong together."""
-    WINDOW_INCONSISTENT = "window_inconsistent"
+    WINDOW_INCONSISTENT = 2
     """The torques of a window are infeasible for every parameter within the bounds so far."""
-    JOINTLY_INCONSISTENT = "jointly_inconsistent"
+    JOINTLY_INCONSISTENT = 3
     """Every window is feasible by itself, all of them together are not."""
-    NO_CONSISTENT_BODY = "no_consistent_body"
+    NO_CONSISTENT_BODY = 4
     """No physically consistent body has parameters within the bounds."""
-    FIT_NOT_CONVERGED = "fit_not_converged"
+    FIT_NOT_CONVERGED = 5
     """The bounds hold, but the point estimate was not found."""
 
 
@@ -142,9 +142,10 @@ class ParameterEstimate:
         upper: Upper bounds, (P,) [same units]. NaN where ``is_consistent`` is false.
         method: How the bounds were computed (``left_inverse``, ``sensitivity``, ...).
         guarantee: One sentence: what the bounds guarantee and under which assumptions.
+        is_guaranteed: Whether bounds, where there are any, are guaranteed: by their method, with all error terms.
         is_consistent: Whether any parameters are consistent with all data and assumptions. If not, there is no
             estimate, only the alarm.
-        alarm: Why there is no estimate, or only its bounds, as :class:`Alarm` says it; empty if all is well.
+        alarm: Why there is no estimate, or only its bounds; None if all is well.
         target: ``payload`` (what the last body carries), ``end_effector`` (last body and payload together), or in
             words what else it is.
         frame: Frame the parameters are expressed in: that of the body's joint; empty for all bodies, each of which has
@@ -169,8 +170,9 @@ class ParameterEstimate:
     upper: Array
     method: str
     guarantee: str
+    is_guaranteed: bool
     is_consistent: bool
-    alarm: str
+    alarm: Alarm | None
     target: str
     frame: str
     number_of_windows: int
@@ -208,9 +210,9 @@ class ParameterEstimate:
         return EstimateStatus.PARTIAL if any(found) or np.any(self.is_narrower) else EstimateStatus.PRIOR_ONLY
 
     @property
-    def is_guaranteed(self) -> bool:
-        """Whether bounds, where there are any, are guaranteed: by their method, with all error terms."""
-        return self.method != "sensitivity" and "not guaranteed" not in self.guarantee.lower()
+    def alarm_text(self) -> str:
+        """The alarm in words; empty if there is none."""
+        return "" if self.alarm is None else self.alarm.text
 
     @property
     def radius(self) -> Array:

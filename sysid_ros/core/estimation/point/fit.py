@@ -56,13 +56,13 @@ class ConePoint:
     @cached_property
     def theta(self) -> Array:
         """Inertial parameters, (10,)."""
-        return PARAMETER_MAP.reshape(10, 16) @ (self.factor @ self.factor.T).ravel()
+        return np.asarray(PARAMETER_MAP.reshape(10, 16) @ (self.factor @ self.factor.T).ravel())
 
     @cached_property
     def tangent(self) -> Array:
         """``d theta / d z``, (10, 10); constant, since theta is affine in z."""
         moved = self.factor @ _BASIS @ self.factor.T
-        return PARAMETER_MAP.reshape(10, 16) @ moved.reshape(10, 16).T
+        return np.asarray(PARAMETER_MAP.reshape(10, 16) @ moved.reshape(10, 16).T)
 
     @property
     def eta(self) -> Array:

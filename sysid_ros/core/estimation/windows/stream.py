@@ -78,6 +78,7 @@ class SampleStream:
         self._length = round(settings.window_duration * 1e9)
         self._beyond = round((settings.torque_lag + settings.torque_lag_tolerance) * 1e9)
         self._run = SampleBlock.empty(robot.n)
+        self._run_start: int | None = None
         self._last: tuple[int, int] | None = None
         self._number = 0
         self._recent_steps = np.zeros(0, dtype=np.int64)
@@ -166,7 +167,7 @@ class SampleStream:
 
     def _end_run(self) -> None:
         self._run = self._run.slice(len(self._run))
-        self._run_start: int | None = None
+        self._run_start = None
 
     def _find_breaks(self, block: SampleBlock, notices: list[str]) -> list[int]:
         """Return the samples of the block that do not follow their predecessor."""
