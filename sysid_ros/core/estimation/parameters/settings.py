@@ -84,7 +84,7 @@ class EstimatorSettings(Settings):
     rest_interval: float = setting(1.0, "s", lower=0.0, upper=60.0)
     """While the arm rests, one window in this time counts, for they all say the same; 0 takes all. A change of the
     payload at rest is noticed that late."""
-    sensitivity_spacing: float = setting(0.02, "s", lower=1e-3, upper=1.0)
+    derivative_spacing: float = setting(0.02, "s", lower=1e-3, upper=1.0)
     """Spacing of the samples at which derivatives of the regressors are taken."""
     update_windows: int = setting(15, "windows", lower=1, upper=1000)
     """Bounds are renewed and intersected with the earlier ones after this many."""

@@ -118,7 +118,7 @@ class WindowSignals:
         """Evaluate the signals of the window from sample ``start`` to sample ``stop`` of contiguous samples."""
         seconds = (block.stamps - block.stamps[start]).astype(float) * 1e-9
         times, q, v = (array[start : stop + 1] for array in (seconds, block.q, block.v))
-        points = choose_points(times, model.settings.sensitivity_spacing)
+        points = choose_points(times, model.settings.derivative_spacing)
         derivatives = differentiate_regressors(model.regressor.evaluate, q[points], v[points])
         change = derivatives.momentum[-1] - derivatives.momentum[0]
         weights = quadrature_weights(times, model.settings.quadrature)

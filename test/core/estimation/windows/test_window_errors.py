@@ -94,7 +94,7 @@ def test_forward_euler(setup, tools):
 def test_acceleration_jumps_between_samples(setup, tools):
     """A motion whose acceleration flips between two samples as far as the settings allow, invisible to the samples."""
     robot, theta, payload, motion = setup
-    settings = EstimatorSettings(sensitivity_spacing=0.01)
+    settings = EstimatorSettings(derivative_spacing=0.01)
     swing = 0.5 * settings.acceleration_change * robot.limits.a_max
     period = 1e-3
 
