@@ -47,7 +47,7 @@ setup(
     license=PACKAGE.findtext("license"),
     python_requires=">=3.10",
     packages=find_packages(include=["sysid_ros", "sysid_ros.*"]),
-    package_data={"sysid_ros": ["py.typed"], "sysid_ros.ros": ["*.xml"]},
+    package_data={"sysid_ros.reports": ["templates/*"], "sysid_ros": ["py.typed"], "sysid_ros.ros": ["*.xml"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
@@ -62,6 +62,7 @@ setup(
     # The ROS packages come with ROS, or as wheels with requirements.txt.
     install_requires=[
         "casadi>=3.6",
+        "Jinja2>=3.0",
         "matplotlib>=3.6",
         "mcap-ros2-support>=0.5",
         "mujoco>=3.17",

@@ -17,6 +17,7 @@ ROSDEP = {
     # Python package: key for rosdep
     "casadi": "casadi-pip",
     "matplotlib": "python3-matplotlib",
+    "jinja2": "python3-jinja2",
     "mcap-ros2-support": "mcap-ros2-support",
     "mujoco": "python3-mujoco-pip",
     "numpy": "python3-numpy",
@@ -187,6 +188,13 @@ def test_everything_that_belongs_to_share_is_installed(setup_arguments):
 def test_every_package_is_installed(setup_arguments):
     folders = {path.parent for path in (ROOT / "sysid_ros").rglob("*.py")}
     assert {str(folder.relative_to(ROOT)).replace("/", ".") for folder in folders} == set(setup_arguments["packages"])
+
+
+def test_templates_of_pages_are_installed(setup_arguments):
+    patterns = setup_arguments["package_data"]["sysid_ros.reports"]
+    folder = ROOT / "sysid_ros" / "reports"
+    found = {path for pattern in patterns for path in folder.glob(pattern)}
+    assert {path for path in (folder / "templates").rglob("*") if path.is_file()} == found and len(found) >= 5
 
 
 def test_types_are_installed(setup_arguments):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
@@ -171,8 +172,9 @@ def test_envelope_keeps_the_extremes():
 def plan_rows(page, title):
     """The rows of the table under a title, as lists of (class, text)."""
     table = page.split(f"<h3>{title}</h3>")[1].split("</table>")[0].split("<tbody>")[1]
-    cells = [re.findall(r"<td(?: class='([^']*)')?>(.*?)</td>", row) for row in table.split("<tr>")[1:]]
-    return [[(css, re.sub("<[^>]*>", " ", text).replace("&nbsp;", " ")) for css, text in row] for row in cells]
+    cells = [re.findall(r'<td(?: class="([^"]*)")?>(.*?)</td>', row) for row in table.split("<tr>")[1:]]
+    plain = lambda text: unescape(re.sub("<[^>]*>", " ", text)).replace("\N{NO-BREAK SPACE}", " ")  # noqa: E731
+    return [[(css, plain(text)) for css, text in row] for row in cells]
 
 
 def test_plans_that_take_over_are_shown_with_the_part_that_was_followed(result, motion):
@@ -194,8 +196,8 @@ def test_plans_that_take_over_are_shown_with_the_part_that_was_followed(result, 
     ]
     (_, one), (_, other), (_, none) = plan_rows(page, "Smallest margins")
     # The smallest is bold; it is grey, too, for the arm never came there.
-    assert one == ("text wide unit strong", "3.0 %  joint &#x27;joint_2&#x27;, 2.900 s ")
-    assert other == ("text wide", "5.0 %  joint &#x27;joint_2&#x27;, 1.000 s ") and none[1] == "–"
+    assert one == ("text wide unit strong", "3.0 %  joint 'joint_2', 2.900 s ")
+    assert other == ("text wide", "5.0 %  joint 'joint_2', 1.000 s ") and none[1] == "–"
     assert "<li>Plans 1, 2: a&lt;b</li><li>Plan 3: another</li>" in page
 
 
