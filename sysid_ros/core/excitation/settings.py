@@ -34,7 +34,7 @@ class ExcitationSettings(Settings):
     clearance: float = setting(0.02, "m", lower=0.0, upper=1.0)
     """Distance kept between collision spheres, and to ground and obstacles."""
     criterion: str = setting("bounds", choices=CRITERIA)
-    """What is optimised, see docs/excitation.md."""
+    """What is optimised, see docs/theory/excitation.md."""
     window: float = setting(0.1, "s", lower=0.005, upper=5.0)
     """Length of the estimator's momentum windows."""
     samples_per_period: int = setting(8, "-", lower=4, upper=100)
