@@ -12,12 +12,12 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
-import pinocchio as pin
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.motion_checks import TorqueDemand
 from sysid_ros.core.collision.clearance import CollisionModel, Obstacle, displacements
 from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.common.spatial import skew
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel, Sphere
 from sysid_ros.core.trajectories.braking import clock_rates
 
@@ -142,7 +142,7 @@ def _joint_transform(robot: RobotModel, joint: int, angle: ca.SX) -> tuple[ca.SX
     """Compute rotation (3, 3) and origin (3,) of a joint's frame, seen from the frame before it."""
     placement = robot.pin_model.jointPlacements[joint + 1]
     axis = _axis(robot, joint)
-    cross = pin.skew(axis)
+    cross = skew(axis)
     turn = ca.SX.eye(3) + _sparse(cross) * ca.sin(angle) + _sparse(cross @ cross) * (1.0 - ca.cos(angle))
     return _sparse(placement.rotation) @ turn, _sparse(placement.translation)
 

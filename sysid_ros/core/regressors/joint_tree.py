@@ -14,7 +14,7 @@ import pinocchio as pin
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ModelError
-from sysid_ros.core.common.spatial import cross, motion_cross
+from sysid_ros.core.common.spatial import cross, motion_cross, skew
 from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
@@ -165,7 +165,7 @@ def _pose_terms(placement: pin.SE3, linear: Array, angular: Array) -> Array:
     along = np.outer(angular, angular)
     is_rotating = bool(angular.any())
     rotation = (
-        [along, np.eye(3) - along, pin.skew(angular), np.zeros((3, 3))]
+        [along, np.eye(3) - along, skew(angular), np.zeros((3, 3))]
         if is_rotating
         else [np.eye(3), *[np.zeros((3, 3))] * 3]
     )
