@@ -278,8 +278,7 @@ class ControlLoop:
         """Why the loop is in its mode, and at rest why it would refuse to move."""
         if self._mode is not LoopMode.HOLD or not self._effort_fault:
             return self._reason
-        fault = "that lasts" if self._effort_fault in self._reason else self._effort_fault
-        return f"{self._reason}; no motion may start: {fault}"
+        return f"{self._reason}; no motion may start: {self._effort_fault}"
 
     @property
     def _is_undisturbed(self) -> bool:

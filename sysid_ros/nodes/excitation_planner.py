@@ -35,7 +35,7 @@ class ExcitationPlannerParameters(SceneParameters):
 
 
 class ExcitationPlannerNode(Node):
-    """Serves ``~/plan``, one search at a time, in a thread of its own; ``~/cancel`` ends it early."""
+    """Serve ``~/plan``, one search at a time, in a thread of its own; ``~/cancel`` ends it early."""
 
     def __init__(self) -> None:
         super().__init__("excitation_planner")
@@ -49,7 +49,7 @@ class ExcitationPlannerNode(Node):
         self.get_logger().info("ready: call ~/plan")
 
     def evaluate(self) -> None:
-        """Ends a running search and waits for it."""
+        """End a running search and wait for it."""
         self._is_cancelled = True
         spin_while(self, lambda: self._is_planning, CLOSE_TIMEOUT)
 
@@ -140,7 +140,7 @@ class ExcitationPlannerNode(Node):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the node until it is stopped; returns the exit status."""
+    """Run the node until it is stopped and return the exit status."""
     return spin_main(ExcitationPlannerNode, argv)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 from std_msgs.msg import String
@@ -19,9 +20,9 @@ from std_msgs.msg import String
 from sysid_msgs.msg import IdentifiabilityReport
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import AnalyzeIdentifiability
+from sysid_ros.adapters.identifiability import Answer, PayloadAnswers, answer_structure, compare_description
 from sysid_ros.cli import identifiability as command
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
-from sysid_ros.nodes.identifiability_answers import Answer, PayloadAnswers, answer_structure, compare_description
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     InvalidMessage,
@@ -33,7 +34,7 @@ from sysid_ros.ros.conversions import (
     require_no_mechanism,
     stamp_from_message,
 )
-from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
+from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while, start_in_thread
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
 from sysid_ros.ros.waiting import no_messages
@@ -58,7 +59,7 @@ class IdentifiabilityParameters(RobotParameters):
 
 
 class IdentifiabilityNode(Node):
-    """Publishes two reports and answers ``~/analyze``.
+    """Publish two reports and answer ``~/analyze``.
 
     ``~/structure`` is made once for every robot on ``robot_description``; ``~/data`` from what the estimator has. An
     analysis takes a thread of its own; both reports and the service take one at a time each.
@@ -84,7 +85,7 @@ class IdentifiabilityNode(Node):
         self.get_logger().info("ready: call ~/analyze; the report on ~/structure follows the robot description")
 
     def close(self) -> None:
-        """Waits for what is running."""
+        """Wait for what is running."""
         spin_while(self, lambda: bool(self._running), CLOSE_TIMEOUT)
 
     # What is heard
@@ -93,7 +94,7 @@ class IdentifiabilityNode(Node):
         self._patience.cancel()
         if message.data != self._description:
             self._description = message.data
-            self._report_structure()
+            self._report_structure(message.data)
 
     def _miss_description(self) -> None:
         self._patience.cancel()
@@ -107,13 +108,12 @@ class IdentifiabilityNode(Node):
 
     # The reports
 
-    def _report_structure(self) -> None:
-        text, model = self._description, self._config.values.model
-        work = partial(self._structural_message, text, model)
+    def _report_structure(self, text: str) -> None:
+        work = partial(self._structural_message, text, self._config.values.model or None)
         # A newer description may have come meanwhile; then that is what counts.
         self._start("structure", work, lambda: self._description != text, self._structure_publisher)
 
-    def _structural_message(self, text: str, model: str) -> IdentifiabilityReport:
+    def _structural_message(self, text: str, model: str | None) -> IdentifiabilityReport:
         now = self.get_clock().now().nanoseconds
         try:
             report = answer_structure(compare_description(text, model)).report
@@ -147,14 +147,18 @@ class IdentifiabilityNode(Node):
         if self._payload is None:
             raise ParameterOutOfRange("parameter 'model'", "", "the arm the estimator works for, for reports on data")
         estimate = None if message is None else estimate_from_message(message)
-        if estimate is None:
-            raise SysidError("there are no data: the estimator has not been heard")
+        if message is None or estimate is None:
+            raise SysidError("there are no data: the estimator has published nothing")
         return self._payload.answer(estimate, information_from_message(message), with_advice)
 
     def _start(
-        self, name: str, work: Callable[[], IdentifiabilityReport], is_outdated: Callable[[], bool], publisher: object
+        self,
+        name: str,
+        work: Callable[[], IdentifiabilityReport],
+        is_outdated: Callable[[], bool],
+        publisher: Publisher,
     ) -> None:
-        """Runs an analysis in a thread and publishes its report from the executor."""
+        """Run an analysis in a thread and publishes its report from the executor."""
 
         def finish(future: Future) -> None:
             self._running.discard(name)
@@ -164,7 +168,7 @@ class IdentifiabilityNode(Node):
                 publisher.publish(future.result())
 
         self._running.add(name)
-        run_in_thread(self, work).add_done_callback(finish)
+        start_in_thread(self, work).add_done_callback(finish)
 
     # The service
 
@@ -188,15 +192,16 @@ class IdentifiabilityNode(Node):
         return response
 
     def _answer(self, request: AnalyzeIdentifiability.Request) -> tuple[Answer, int, str]:
-        """Answer, stamp and frame."""
+        """Return answer, stamp and frame."""
         if request.method == request.DATA:
             require_no_mechanism(request)
             message = self._estimate
             answer = self._answer_data(message, self._config.values.advice)
-            return answer, stamp_from_message(message.header.stamp), message.header.frame_id
+            header = EstimateMessage().header if message is None else message.header
+            return answer, stamp_from_message(header.stamp), header.frame_id
         if request.method != request.STRUCTURE:
             raise InvalidMessage("AnalyzeIdentifiability", "method", f"is {request.method}; STRUCTURE is 0, DATA is 1")
-        text, model = (request.urdf, "") if request.urdf else (self._description, self._config.values.model)
+        text, model = (request.urdf, None) if request.urdf else (self._description, self._config.values.model or None)
         if text is None:
             raise ModelError(f"no urdf is given, and {self._no_description()}")
         comparison = compare_description(text, model, *analysis_from_request(request))
@@ -204,7 +209,7 @@ class IdentifiabilityNode(Node):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the node until it is stopped, or the command if there are options for it; returns the exit status."""
+    """Run the node until it is stopped, or the command if there are options for it; return the exit status."""
     words = remove_ros_args(sys.argv if argv is None else argv)[1:]
     return command.main(words) if words else spin_main(IdentifiabilityNode, argv)
 

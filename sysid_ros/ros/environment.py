@@ -34,7 +34,7 @@ def domain_ports(domain_id: int) -> range:
 
 
 def choose_domain_id(generator: random.Random | None = None) -> int:
-    """A random domain id that no process on this machine uses now (any at all if all are in use).
+    """Return a random domain id that no process on this machine uses now (any at all if all are in use).
 
     Args:
         generator: Source of randomness; the system's by default.

@@ -46,17 +46,20 @@ class Inbox:
             kind, topic, lambda _: None, profile, callback_group=self._group, raw=raw
         )
         self._kind, self._raw = kind, raw
-        self._wait_set = rclpy_implementation.WaitSet(1, 0, 0, 0, 0, 0, node.context.handle)
+        context = node.context.handle
+        if context is None:
+            raise RuntimeError("a node outlived its ROS context")
+        self._wait_set = rclpy_implementation.WaitSet(1, 0, 0, 0, 0, 0, context)
 
     def wait(self, timeout: float) -> None:
-        """Waits until there are messages, for at most ``timeout`` [s]."""
+        """Wait until there are messages, for at most ``timeout`` [s]."""
         self._wait_set.clear_entities()
         with self._subscription.handle:
             self._wait_set.add_subscription(self._subscription.handle)
             self._wait_set.wait(round(1e9 * max(0.0, timeout)))
 
     def take(self) -> list[Any]:
-        """All messages that wait, the oldest first."""
+        """Return all messages that wait, the oldest first."""
         messages = []
         with self._subscription.handle:
             while (taken := self._subscription.handle.take_message(self._kind, self._raw)) is not None:

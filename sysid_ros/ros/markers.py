@@ -58,11 +58,11 @@ class MarkerBuilder:
         return MarkerArray(markers=self._markers)
 
     def add_sphere(self, namespace: str, center: ArrayLike, radius: float) -> None:
-        """A sphere at center (3,) [m] with a radius [m]."""
+        """Add a sphere at center (3,) [m] with a radius [m]."""
         self._add(namespace, Marker.SPHERE, center, np.eye(3), np.full(3, 2.0 * radius))
 
     def add_path(self, namespace: str, points: ArrayLike) -> None:
-        """A line through points (N, 3) [m]."""
+        """Add a line through points (N, 3) [m]."""
         marker = self._add(namespace, Marker.LINE_STRIP, np.zeros(3), np.eye(3), [PATH_WIDTH, 0.0, 0.0])
         marker.points = [_point(point) for point in np.asarray(points, dtype=float)]
 
@@ -72,7 +72,7 @@ class MarkerBuilder:
         marker.points = [_point(point) for point in np.asarray(centers, dtype=float)]
 
     def add_box(self, namespace: str, center: ArrayLike, size: ArrayLike, rotation: ArrayLike | None = None) -> None:
-        """A box at center (3,) [m] with edges (3,) [m]; the columns of the rotation (3, 3) are its axes."""
+        """Add a box at center (3,) [m] with edges (3,) [m]; the columns of the rotation (3, 3) are its axes."""
         turned = np.eye(3) if rotation is None else rotation
         self._add(namespace, Marker.CUBE, center, turned, np.maximum(size, LEAST_SIZE))
 
@@ -82,7 +82,7 @@ class MarkerBuilder:
         marker.text = text
 
     def add_payload(self, estimate: ParameterEstimate, rotation: ArrayLike, origin: ArrayLike) -> None:
-        """The payload: inertia ellipsoid, CoM, the box its CoM certainly lies in, and its mass in words.
+        """Add the payload: inertia ellipsoid, CoM, the box its CoM certainly lies in, and its mass in words.
 
         Args:
             estimate: The estimate.

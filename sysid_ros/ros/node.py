@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import rclpy
 from rclpy.callback_groups import ReentrantCallbackGroup
@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.1
 
 
 class StopRequest:
-    """Turns SIGINT and SIGTERM into a request to stop, so that a node can still use ROS while it stops the arm.
+    """Turn SIGINT and SIGTERM into a request to stop, so that a node can still use ROS while it stops the arm.
 
     Ctrl-C in a terminal reaches a process twice (from the terminal and from the launcher), and the second time must not
     break the stopping; from the third on it does, for a person who wants out.
@@ -44,7 +44,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self._count = 0
-        self._previous: dict[int, object] = {}
+        self._previous: dict[int, Any] = {}
 
     @property
     def is_set(self) -> bool:
@@ -67,7 +67,7 @@ class StopRequest:
 
 
 def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None) -> int:
-    """The main function of an executable: makes the node, spins it until it is told to stop, and ends it cleanly.
+    """Make the node of an executable, spin it until it is told to stop, and end it cleanly.
 
     A node may have a method ``close()``, called once before it is destroyed and while ROS still works: the place to
     stop an arm. A lifecycle node with a parameter ``autostart`` that is true is configured and activated at once.
@@ -94,7 +94,7 @@ def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None)
 
 
 def _run(node_class: Callable[[], Node], stop: StopRequest) -> tuple[int, Node | None]:
-    """Runs the node; returns the exit status and the node."""
+    """Run the node and return its exit status and the node."""
     try:
         node = node_class()
     except SysidError as error:
@@ -120,7 +120,7 @@ def _run(node_class: Callable[[], Node], stop: StopRequest) -> tuple[int, Node |
 
 
 def _autostart(node: LifecycleNode) -> bool:
-    """Configures and activates a node whose parameter ``autostart`` is true; false if it refuses."""
+    """Configure and activate a node whose parameter ``autostart`` is true; false if it refuses."""
     if not (node.has_parameter("autostart") and node.get_parameter("autostart").value):
         return True
     for transition in (node.trigger_configure, node.trigger_activate):
@@ -131,7 +131,7 @@ def _autostart(node: LifecycleNode) -> bool:
 
 
 def create_long_service(node: Node, service_type: type, name: str, callback: Callable[..., Any]) -> Service:
-    """A service whose ``async`` callback awaits long work.
+    """Offer a service whose ``async`` callback awaits long work.
 
     The node's default callback group runs one callback at a time, awaiting ones included: there, the awaiting callback
     would keep out every timer, subscription and answer it waits for. Here a second call comes in while the first one
@@ -147,7 +147,7 @@ def create_long_service(node: Node, service_type: type, name: str, callback: Cal
 
 
 def spin_while(node: Node, condition: Callable[[], bool], seconds: float) -> None:
-    """Spins a node that is about to end for as long as a condition holds, so that what runs can end in order.
+    """Spin a node that is about to end for as long as a condition holds, so that what runs can end in order.
 
     Args:
         node: The node, whose executor does not spin elsewhere any more.
@@ -155,12 +155,12 @@ def spin_while(node: Node, condition: Callable[[], bool], seconds: float) -> Non
         seconds: How long at most [s].
     """
     end = time.monotonic() + seconds
-    while condition() and time.monotonic() < end:
+    while condition() and node.executor is not None and time.monotonic() < end:
         node.executor.spin_once(timeout_sec=_POLL_SECONDS)
 
 
-def run_in_thread(node: Node, work: Callable[[], T]) -> Future:
-    """Runs long work beside the executor and gives a future to await in an ``async`` callback.
+async def run_in_thread(node: Node, work: Callable[[], T]) -> T:
+    """Run long work beside the executor and return its result.
 
     The executor goes on serving subscriptions, services and cancel requests meanwhile; the awaiting callback must be
     that of an action or of a service made with :func:`create_long_service`. An error of the work is raised
@@ -168,6 +168,16 @@ def run_in_thread(node: Node, work: Callable[[], T]) -> Future:
 
     Args:
         node: The node whose executor awaits the result.
+        work: Called once, in a thread of its own.
+    """
+    return cast(T, await start_in_thread(node, work))
+
+
+def start_in_thread(node: Node, work: Callable[[], T]) -> Future:
+    """Start long work beside the executor and return a future of its result.
+
+    Args:
+        node: The node whose executor runs what is to be done when the work is.
         work: Called once, in a thread of its own.
     """
     future: Future = Future(executor=node.executor)

@@ -49,7 +49,7 @@ DIAGNOSTICS = _profile(10)
 
 
 def describe(profile: QoSProfile) -> str:
-    """A profile in words, as in 'reliable, volatile, keep last 1000'."""
+    """Describe a profile in words, as in 'reliable, volatile, keep last 1000'."""
     reliability = profile.reliability.name.lower().replace("_", " ")
     durability = profile.durability.name.lower().replace("_", " ")
     history = "keep all" if profile.history == HistoryPolicy.KEEP_ALL else f"keep last {profile.depth}"

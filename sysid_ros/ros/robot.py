@@ -18,7 +18,7 @@ class RobotParameters(NodeParameters):
     """Robot: a name from config/ or the path of a robot YAML file."""
 
     def load_robot(self, logger: Any) -> RobotModel:
-        """Loads the robot; what was noticed on the way goes into the log.
+        """Load the robot; what was noticed on the way goes into the log.
 
         Raises:
             SysidError: The robot cannot be used; names what is wrong.

@@ -75,7 +75,7 @@ def remove_unused(paths: Iterable[Path], ignored_pids: Iterable[int] = ()) -> li
 
 
 def _family(path: Path) -> str:
-    """What belongs together: ``fastdds_port7`` of itself, of ``fastdds_port7_el`` and ``sem.fastdds_port7_mutex``."""
+    """Return the name of a group of files: ``fastdds_port7``, ``fastdds_port7_el``, ``sem.fastdds_port7_mutex``."""
     return path.name.removeprefix("sem.").removesuffix("_el").removesuffix("_mutex")
 
 

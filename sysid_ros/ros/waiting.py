@@ -97,7 +97,7 @@ class Cancelled(SysidError):
 
 
 def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSProfile) -> NoMessages:
-    """The error for a topic that stays silent, with the publishers that are there.
+    """Make the error for a topic that stays silent, with the publishers that are there.
 
     Args:
         node: The node that listens.
@@ -118,7 +118,7 @@ def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSP
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
-    """Waits until a condition holds; false if it does not within the time [s].
+    """Wait until a condition holds; return false if it does not within the time [s].
 
     Raises:
         Cancelled: ``is_cancelled()`` became true.
@@ -136,7 +136,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, is_cancelled: Call
 def wait_for_service(
     node: Node, client: Client, seconds: float, is_cancelled: Callable[[], bool] = lambda: False
 ) -> None:
-    """Waits until somebody offers a service.
+    """Wait until somebody offers a service.
 
     Args:
         node: The node of the client.

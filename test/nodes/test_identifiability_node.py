@@ -83,7 +83,7 @@ def test_without_a_robot_description_the_service_says_so(ask):
 
 def test_without_an_estimate_there_are_no_data(ask):
     response = ask(method=AnalyzeIdentifiability.Request.DATA)
-    assert not response.success and "the estimator has not been heard" in response.message
+    assert not response.success and "the estimator has published nothing" in response.message
 
 
 def test_the_structure_follows_the_robot_description_and_is_latched(bench, robot, describe, structures):

@@ -41,7 +41,7 @@ def stamp_to_message(stamp_ns: int) -> Time:
 
 
 def stamp_from_message(stamp: Time) -> int:
-    """A ROS time in nanoseconds since the epoch."""
+    """Return a ROS time in nanoseconds since the epoch."""
     return stamp.sec * _NANOSECONDS + stamp.nanosec
 
 

@@ -18,7 +18,7 @@ from sysid_ros.ros.conversions.common import Array, InvalidMessage, parameter_or
 def estimate_to_message(
     estimate: ParameterEstimate, stamp_ns: int, information: ArrayLike | None = None, payload_epoch: int = 0
 ) -> messages.ParameterEstimate:
-    """An estimate for the wire.
+    """Convert an estimate to a message.
 
     Args:
         estimate: The estimate.
@@ -57,7 +57,7 @@ def estimate_to_message(
 
 
 def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstimate | None:
-    """A received estimate in our parameter order; None when the message says that none is given.
+    """Return a received estimate in our parameter order; None when the message says that none is given.
 
     Raises:
         InvalidMessage: Names, units or the number of error shares do not fit, the status claims more than the other
@@ -133,7 +133,7 @@ def _alarm_from_message(message: messages.ParameterEstimate) -> Alarm | None:
 
 
 def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | None:
-    """The ten parameters a controller takes for true; None where none are given.
+    """Return the nominal payload of a controller; None where none is given.
 
     Args:
         what: Type of the message, for the error.
@@ -153,7 +153,7 @@ def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | 
 
 
 def information_from_message(message: messages.ParameterEstimate) -> Array:
-    """The Gram matrix in a received estimate in our parameter order, (10, 10); zeros when no estimate is given.
+    """Return the Gram matrix in a received estimate in our parameter order, (10, 10); zeros when no estimate is given.
 
     Raises:
         InvalidMessage: The names do not fit.
@@ -166,7 +166,7 @@ def information_from_message(message: messages.ParameterEstimate) -> Array:
 
 
 def inertia_message(theta: ArrayLike) -> Inertia:
-    """Ten parameters as mass, CoM and inertia about the CoM, in the same frame."""
+    """Convert ten parameters to mass, CoM and inertia about the CoM, in the same frame."""
     mass, com, inertia = to_com_form(theta)
     return Inertia(
         m=float(mass),
@@ -183,7 +183,7 @@ def inertia_message(theta: ArrayLike) -> Inertia:
 def truth_to_message(
     payload: ArrayLike | None, stamp_ns: int, frame: str, payload_epoch: int = 0
 ) -> messages.SimulationTruth:
-    """True payload of a simulated arm, (10,) about the last joint's frame; None: nothing attached."""
+    """Convert the true payload of a simulated arm, (10,) about the last joint's frame; None: nothing attached."""
     return messages.SimulationTruth(
         header=Header(stamp=stamp_to_message(stamp_ns), frame_id=frame),
         valid=payload is not None,

@@ -19,7 +19,7 @@ _TEXTS = ("names", "units", "combinations", "base_parameters", "base_names", "ba
 
 
 def report_to_message(report: Report, stamp_ns: int, frame: str = "") -> messages.IdentifiabilityReport:
-    """A report for the wire.
+    """Convert a report to a message.
 
     Args:
         report: The report.
@@ -39,7 +39,7 @@ def report_to_message(report: Report, stamp_ns: int, frame: str = "") -> message
 
 
 def no_report(method: str, reason: str, stamp_ns: int) -> messages.IdentifiabilityReport:
-    """A report that says why there is none.
+    """Make a message that says why there is no report.
 
     Args:
         method: ``structural`` or ``data``.
@@ -54,7 +54,7 @@ def no_report(method: str, reason: str, stamp_ns: int) -> messages.Identifiabili
 def analysis_from_request(
     request: services.AnalyzeIdentifiability.Request,
 ) -> tuple[AnalysisSettings, MechanismOptions]:
-    """What is asked about a mechanism; the URDF itself stays in the request.
+    """Return what is asked about a mechanism; the URDF itself stays in the request.
 
     Raises:
         ParameterOutOfRange: A field is out of range; it says what is allowed.

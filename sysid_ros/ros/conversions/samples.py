@@ -60,13 +60,13 @@ class Samples:
     dropped: int = 0
 
     def blocks(self) -> tuple[list[SampleBlock], list[str]]:
-        """What may be used to estimate, as blocks, and a sentence for each kind of fault found."""
+        """Return what may be used to estimate, as blocks, and a sentence for each kind of fault found."""
         good = self.valid
         return split_into_blocks(self.stamps[good], self.sequence[good], self.q[good], self.v[good], self.tau[good])
 
 
 def samples_to_message(samples: Samples, joint_names: Sequence[str], frame: str) -> SampleBatch:
-    """A batch for the wire.
+    """Convert samples to a batch.
 
     Args:
         samples: At least one sample, without a gap in its numbers.
@@ -97,7 +97,7 @@ def samples_to_message(samples: Samples, joint_names: Sequence[str], frame: str)
 
 
 def samples_from_message(batch: SampleBatch, joint_names: Sequence[str]) -> Samples:
-    """A received batch in the robot's joint order.
+    """Return a received batch in the robot's joint order.
 
     Raises:
         InvalidMessage: Joint names or the length of an array do not fit.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from numpy.typing import ArrayLike
+
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
@@ -35,25 +37,25 @@ class Answer:
 
 
 def answer_structure(comparison: Comparison) -> Answer:
-    """The structural answer."""
+    """Return the structural answer with its document."""
     return Answer(report_structure(comparison), identifiability_markdown(IdentifiabilityResult(comparison)))
 
 
 def compare_description(
-    text: str, model: str, settings: AnalysisSettings | None = None, options: MechanismOptions | None = None
+    text: str, model: str | None, settings: AnalysisSettings | None = None, options: MechanismOptions | None = None
 ) -> Comparison:
-    """The structural answer for what is on ``robot_description``.
+    """Analyse the structure of what is on ``robot_description``.
 
     Args:
         text: The URDF.
-        model: Settings of the arm, which say how it is mounted and which joints move; empty for none.
+        model: Settings of the arm, which say how it is mounted and which joints move; None for none.
         settings: What is measured, in which motions, and which parameters are unknown.
         options: What the URDF does not say.
 
     Raises:
         SysidError: It cannot be analysed, or the settings are not those of this robot; names what is wrong.
     """
-    if not model:
+    if model is None:
         return compare_urdf(text, settings, options)
     return compare_robot(load_robot(model, text), settings, options)
 
@@ -69,8 +71,8 @@ class PayloadAnswers:
         self._robot = robot
         self._targets: dict[str, PayloadIdentifiability] = {}
 
-    def answer(self, estimate: ParameterEstimate, information: object, with_advice: bool = True) -> Answer:
-        """The answer for what the estimator has now.
+    def answer(self, estimate: ParameterEstimate, information: ArrayLike, with_advice: bool = True) -> Answer:
+        """Return the answer for what the estimator has now.
 
         Args:
             estimate: Its estimate; bounds count where they are guaranteed.
@@ -86,9 +88,11 @@ class PayloadAnswers:
         advice = payload.advise(analysis, information) if with_advice else None
         plain = Comparison(analysis.structure, analysis.structure, ())
         reason = _no_bounds(estimate)
-        result = IdentifiabilityResult(plain, analysis, advice, f"{estimate.target} of {self._robot.name}", reason)
+        result = IdentifiabilityResult(
+            plain, analysis, advice, f"{estimate.target} of {self._robot.name}", reason or ""
+        )
         report = report_data(analysis, advice)
-        text = " ".join(part for part in (report.text, reason) if part)
+        text = report.text if reason is None else f"{report.text} {reason}"
         return Answer(replace(report, text=text), identifiability_markdown(result))
 
     def _of_target(self, target: str) -> PayloadIdentifiability:
@@ -98,10 +102,10 @@ class PayloadAnswers:
         return self._targets[target]
 
 
-def _no_bounds(estimate: ParameterEstimate) -> str:
-    """Why there are no guaranteed bounds; empty where there are."""
+def _no_bounds(estimate: ParameterEstimate) -> str | None:
+    """Return why there are no guaranteed bounds; None where there are."""
     if not estimate.is_consistent:
         return f"This is what has been excited, but no payload agrees with the data: {estimate.alarm_text}"
     if not estimate.is_guaranteed:
         return f"No guaranteed bounds: {estimate.guarantee}"
-    return ""
+    return None
