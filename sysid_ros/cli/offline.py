@@ -214,7 +214,9 @@ def _parse(name: str, text: str, default: object) -> object:
             return {"true": True, "false": False}[text.lower()]
         if isinstance(default, tuple):
             return tuple(word for word in text.split(",") if word)
-        return type(default)(text)
+        if isinstance(default, int | float):
+            return type(default)(text)
+        return text
     except (ValueError, KeyError):
         kinds = {bool: "true or false", int: "a whole number", float: "a number"}
         raise ParameterOutOfRange(name, text, kinds.get(type(default), "text")) from None

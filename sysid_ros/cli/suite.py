@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.process_group import ProcessGroup, kill_groups, stop_groups, wait_for_end
@@ -36,7 +37,7 @@ class Interrupts:
 
     count: int = 0
     number: int = 0
-    _previous: dict[int, object] = field(default_factory=dict)
+    _previous: dict[int, Any] = field(default_factory=dict)
 
     def __enter__(self) -> Interrupts:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

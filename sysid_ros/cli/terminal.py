@@ -189,7 +189,8 @@ def _summary_lines(summary: PayloadSummary) -> list[str]:
     lines = [f"{'':<20}{'unit':<8}{'estimate':>13}{'lower':>13}{'upper':>13}"]
     lines.append("-" * len(lines[0]))
     for name, unit, bounded in rows:
-        lines.append(f"{name:<20}{unit:<8}{_fixed(bounded.values)}{_fixed(bounded.lower)}{_fixed(bounded.upper)}")
+        numbers = (float(bounded.values), float(bounded.lower), float(bounded.upper))
+        lines.append(f"{name:<20}{unit:<8}{''.join(map(_fixed, numbers))}")
     for i in range(3):
         x, y, z = summary.principal_axes[:, i]
         lines.append(f"principal axis {i + 1:<5}{'-':<8}  ({x:+.3f}, {y:+.3f}, {z:+.3f})  point estimate, no bounds")

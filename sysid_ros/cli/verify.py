@@ -18,6 +18,7 @@ from sysid_ros.core.certification.plan import CertifiedPlan, check_sequence, rec
 from sysid_ros.core.certification.recheck import BoundRechecker
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.plans import read_plans
 
 _HEADINGS = ("plan", "issued [s]", "method", "brake [s]", "tightest margin", "where, when", "result")
@@ -39,7 +40,9 @@ def verify_plans(
     Raises:
         ModelError: The robot is not known here.
     """
-    tools, rows, problems = {}, [], []
+    tools: dict[str, tuple[RobotModel, BoundRechecker]] = {}
+    rows: list[tuple[str, ...]] = []
+    problems: list[str] = []
     for plan, in_sequence in zip(plans, check_sequence(plans), strict=True):
         name = model or plan.robot_name
         if name not in tools:

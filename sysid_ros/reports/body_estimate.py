@@ -92,7 +92,7 @@ def _combinations(found: CombinationEstimate | None, names: Sequence[str]) -> li
             "name": found.names[k],
             "unit": found.units[k],
             **bounds[k],
-            "coefficients": {names[j]: float(found.matrix[k, j]) for j in np.flatnonzero(found.matrix[k])},
+            "coefficients": {names[int(j)]: float(found.matrix[k, j]) for j in np.flatnonzero(found.matrix[k])},
             "error_shares": {name: float(share[k]) for name, share in shares.items() if share[k] > 0.0},
         }
         for k in range(len(found))

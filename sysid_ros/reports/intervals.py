@@ -86,9 +86,11 @@ def quotient(a: Bounded, b: Bounded) -> Bounded:
 
 def total(*terms: Bounded) -> Bounded:
     """Sum of independent terms of one shape."""
-    lower, upper = sum(t.lower for t in terms), sum(t.upper for t in terms)
+    values, lower, upper = (
+        np.asarray(sum(getattr(t, name) for t in terms), dtype=np.float64) for name in ("values", "lower", "upper")
+    )
     scale = sum(np.maximum(np.abs(t.lower), np.abs(t.upper)) for t in terms)
-    return Bounded(sum(t.values for t in terms), *widened(np.asarray(lower), np.asarray(upper), scale))
+    return Bounded(values, *widened(lower, upper, scale))
 
 
 def negated(a: Bounded) -> Bounded:
@@ -101,7 +103,7 @@ def symmetric_eigenvalues(matrix: Bounded) -> Bounded:
 
     Weyl: they lie within the spectral norm of the radius matrix of those of the midpoint.
     """
-    values = np.linalg.eigvalsh(matrix.values)
+    values = np.asarray(np.linalg.eigvalsh(matrix.values), dtype=np.float64)
     if not np.all(np.isfinite(matrix.lower) & np.isfinite(matrix.upper)):
         return Bounded(values, np.full_like(values, -np.inf), np.full_like(values, np.inf))
     center = 0.5 * (matrix.lower + matrix.upper)

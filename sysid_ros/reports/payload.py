@@ -201,5 +201,5 @@ def _rotated(matrix: Bounded, rotation: Array) -> Bounded:
         unknown = np.full((3, 3), np.inf)
         return Bounded(rotation @ matrix.values @ rotation.T, -unknown, unknown)
     flat = Bounded(matrix.values.ravel(), matrix.lower.ravel(), matrix.upper.ravel())
-    mapped = linear_map(np.kron(rotation, rotation), flat)
+    mapped = linear_map(np.asarray(np.kron(rotation, rotation), dtype=np.float64), flat)
     return Bounded(mapped.values.reshape(3, 3), mapped.lower.reshape(3, 3), mapped.upper.reshape(3, 3))

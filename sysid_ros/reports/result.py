@@ -95,7 +95,7 @@ def check_windows(
     problem = Problem.build(stacked, payload, np.zeros(10), unknowns.radius, velocity_error)
     middle = 0.5e-9 * ((stacked.start - origin_ns) + (stacked.stop - origin_ns))
     return WindowCheck(
-        times=middle.reshape(-1, robot.n)[:, 0],
+        times=np.asarray(middle.reshape(-1, robot.n)[:, 0], dtype=np.float64),
         residual=(problem.r / stacked.duration).reshape(-1, robot.n),
         allowed=(largest_residual(problem, np.zeros(10)) / stacked.duration).reshape(-1, robot.n),
         payload=payload,
@@ -106,7 +106,8 @@ def check_windows(
 def _least_squares(rows: Rows) -> Array:
     """The target that fits all rows best, each weighted by its error, (10,); no body need have these parameters."""
     weights = 1.0 / np.maximum(rows.error, 1e-12)
-    return np.linalg.lstsq(weights[:, None] * rows.y, weights * rows.u, rcond=None)[0]
+    solution = np.linalg.lstsq(weights[:, None] * rows.y, weights * rows.u, rcond=None)[0]
+    return np.asarray(solution, dtype=np.float64)
 
 
 END_EFFECTOR = "end_effector"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -40,7 +42,7 @@ _VARIABLES = {
     WARN: "--warn",
     **{color: f"--s{i}" for i, color in enumerate(SERIES)},
 }
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "sysid",
     "font.size": 12,
@@ -76,8 +78,8 @@ SIZE_PER_INCH = 72
 """Matplotlib writes SVG in points; one point becomes one unit of the drawing."""
 
 
-def styled() -> rc_context:
-    """Context in which figures are made and drawn; it leaves matplotlib's global settings alone."""
+def styled() -> AbstractContextManager[None]:
+    """Return a context in which figures are made and drawn; it leaves matplotlib's global settings alone."""
     return rc_context(_STYLE)
 
 
@@ -88,7 +90,7 @@ def make_axes(
     height: float,
     gap: tuple[float, float] = (66.0, 34.0),
     top: float = 50.0,
-    **options: object,
+    **options: Any,
 ) -> tuple[Figure, NDArray]:
     """A figure of width x height [page units] with a grid of axes (rows, columns), and room for a legend on top.
 
@@ -109,7 +111,8 @@ def make_axes(
     figure.subplots_adjust(
         left / width, bottom / height, 1.0 - right / width, 1.0 - top / height, gap[0] / cell[0], gap[1] / cell[1]
     )
-    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+    axes: NDArray[Any] = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, axes
 
 
 def add_legend(figure: Figure, columns: int, handles: Sequence[Artist] | None = None) -> None:

@@ -84,9 +84,11 @@ def predict_torque(robot: RobotModel, payload: ArrayLike, q: Array, v: Array, a:
 def with_torque_fit(result: IdentificationResult) -> IdentificationResult:
     """The result with ``predicted_tau`` filled in; unchanged without samples or without a payload to predict with."""
     samples, diagnosis = result.samples, result.windows
-    if samples is None or len(samples) == 0 or not (result.is_usable or diagnosis):
+    if samples is None or len(samples) == 0:
         return result
     if not result.is_usable:
+        if diagnosis is None:
+            return result
         estimate = replace(result.estimate, values=diagnosis.payload)
         payload = payload_parameters(replace(result, estimate=estimate)).values
     else:

@@ -75,7 +75,8 @@ def message_definition(type_name: str, shares: Sequence[Path] | None = None) -> 
         current = queue.pop(0)
         for used in _used_messages(texts[current], current.split("/")[0]):
             if used not in texts:
-                texts[used] = _read(*used.split("/"), folders)
+                owner, _, kind = used.partition("/")
+                texts[used] = _read(owner, kind, folders)
                 queue.append(used)
     first, *others = texts.items()
     return (
