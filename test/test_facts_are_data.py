@@ -96,7 +96,6 @@ def test_what_does_not_is_left_alone(source):
 
 
 WAITING = {
-    "sysid_ros/adapters/identification/monitor.py",
     "sysid_ros/core/control/settings.py",
     "sysid_ros/core/planning/certified_planner.py",
     "sysid_ros/core/planning/margins.py",

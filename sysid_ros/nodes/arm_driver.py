@@ -89,7 +89,7 @@ class ArmDriverNode(LifecycleNode):
         self._faults = InjectedFaults()
         self._epochs = PayloadEpochs()
         self._dropped = 0
-        self._has_real_time = False
+        self._timing = DriverStatus.TIMING_UNKNOWN
         self._last_text = ""
         self._joint_state_ns = 0
         self._commander_time = -np.inf
@@ -141,7 +141,10 @@ class ArmDriverNode(LifecycleNode):
 
     def _begin(self) -> None:
         # Over topics, real-time priority of the loop alone means nothing.
-        self._has_real_time = self._has_priority and not self._config.values.is_ros2_control
+        if self._config.values.is_ros2_control:
+            self._timing = DriverStatus.TIMING_TOPICS
+        else:
+            self._timing = DriverStatus.TIMING_REAL_TIME if self._has_priority else DriverStatus.TIMING_NO_PRIORITY
         self._epochs.restart()  # a new loop counts from 1 and a simulated arm holds its first payload again
         self._dropped, self._joint_state_ns, self._is_moving, self._must_forget = 0, 0, False, False
         self._faults = InjectedFaults()
@@ -264,7 +267,7 @@ class ArmDriverNode(LifecycleNode):
                 self._robot.joint_names,
                 self._robot.base_frame,
                 is_simulated=self._config.values.is_simulated,
-                has_real_time=self._has_real_time,
+                timing=self._timing,
                 payload_epoch=self._epochs.present,
                 dropped=self._dropped,
                 scene_hash=self._scene.hash,

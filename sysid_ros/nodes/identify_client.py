@@ -71,7 +71,7 @@ class IdentifyClient(Node):
         self._truth: np.ndarray | None = None
         self._history: list[tuple[float, ParameterEstimate]] = []
         self.robot = robot
-        self._timing_doubt = ""
+        self._timing_doubt: str | None = None
         self.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
         self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
 

@@ -152,18 +152,22 @@ def test_a_driver_that_takes_the_arm_over_is_waited_for_although_it_says_nothing
 
 
 @pytest.mark.parametrize(
-    ("text", "fields", "doubt"),
+    ("timing", "is_simulated", "doubt"),
     [
-        ("following a (over ros2_control, without real-time guarantees)", {"is_simulated": True}, "over ros2_control"),
-        ("following a", {}, "the driver of the arm had no real-time scheduling"),
-        ("following a", {"real_time_scheduling": True}, ""),
-        ("following a", {"is_simulated": True}, ""),
+        (DriverStatus.TIMING_TOPICS, True, "over ros2_control"),
+        (DriverStatus.TIMING_NO_PRIORITY, False, "the driver of the arm had no real-time scheduling"),
+        (DriverStatus.TIMING_UNKNOWN, False, "the driver of the arm had no real-time scheduling"),
+        (DriverStatus.TIMING_REAL_TIME, False, None),
+        (DriverStatus.TIMING_NO_PRIORITY, True, None),
     ],
 )
-def test_a_result_says_where_the_timing_of_its_motions_was_not_ensured(robot, outcome, text, fields, doubt):
-    found = find_timing_doubt(DriverStatus(mode=DriverStatus.MODE_TRACK, text=text, **fields))
-    assert not find_timing_doubt(DriverStatus(mode=DriverStatus.MODE_HOLD, text=text, **fields))
-    assert doubt in found and bool(doubt) == bool(found)
+def test_a_result_says_where_the_timing_of_its_motions_was_not_ensured(robot, outcome, timing, is_simulated, doubt):
+    found = find_timing_doubt(
+        DriverStatus(mode=DriverStatus.MODE_TRACK, timing=timing, is_simulated=is_simulated, text="following a")
+    )
+    held = DriverStatus(mode=DriverStatus.MODE_HOLD, timing=timing, is_simulated=is_simulated)
+    assert find_timing_doubt(held) is None
+    assert found is doubt is None or doubt in found
     part = Samples(
         np.arange(1, 3), np.arange(1, 3), *np.zeros((7, 2, robot.n)), np.ones(2, bool), np.zeros(2, np.uint8), 0, 0
     )

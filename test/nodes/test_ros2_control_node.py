@@ -97,7 +97,7 @@ def test_any_arm_is_held_moved_lost_and_held_again(commanded, robot):
     probe = DriverProbe(bench, robot, scene=Scene())
     status = probe.wait_for(HOLD)
     assert "over ros2_control, without real-time guarantees" in status.text
-    assert status.is_simulated and not status.real_time_scheduling
+    assert status.is_simulated and status.timing == DriverStatus.TIMING_TOPICS
     np.testing.assert_allclose(status.reference_position, robot.home, atol=0.02)
     assert driver.count_publishers("joint_states") == 1  # those of the arm itself, and no others
 
@@ -182,7 +182,7 @@ def test_an_arm_that_moves_by_itself_is_identified_and_never_commanded(robot, tm
         driver = bench.run_active(ArmDriverNode())
         probe = DriverProbe(bench, robot)
         status = probe.status.wait(lambda s: s.mode == IDLE and "monitoring; nothing is commanded" in s.text)
-        assert status.is_simulated and not status.real_time_scheduling
+        assert status.is_simulated and status.timing == DriverStatus.TIMING_TOPICS
         refused = probe.execute(probe.stay())
         assert not refused.accepted
         assert "the arm is only monitored: this driver commands nothing" in refused.message

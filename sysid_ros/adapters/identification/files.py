@@ -111,7 +111,7 @@ def build_result(
         truth=records.truth if estimate.target == "payload" else None,
         settings={**asdict(settings), "stopped because": outcome.stop_reason if outcome is not None else "alarm"},
         versions=versions(),
-        warnings=(*robot.warnings, *filter(None, [records.timing_doubt])),
+        warnings=robot.warnings if records.timing_doubt is None else (*robot.warnings, records.timing_doubt),
     )
 
 

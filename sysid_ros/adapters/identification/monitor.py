@@ -52,7 +52,7 @@ class Records:
         information: Gram matrix of the windows, (10, 10).
         truth: True payload of a simulated arm, (10,), None on hardware.
         timing: How long each part took [s].
-        timing_doubt: Why the timing that certificates assume was not ensured while the arm moved; empty if it was.
+        timing_doubt: Why the timing that certificates assume was not ensured while the arm moved; None if it was.
     """
 
     samples: list[Samples] = field(default_factory=list)
@@ -61,19 +61,19 @@ class Records:
     information: NDArray[np.float64] = field(default_factory=lambda: np.zeros((10, 10)))
     truth: NDArray[np.float64] | None = None
     timing: dict[str, float] = field(default_factory=dict)
-    timing_doubt: str = ""
+    timing_doubt: str | None = None
 
 
-def find_timing_doubt(status: DriverStatus) -> str:
-    """Why torques may not act within one period, as certificates assume; empty where they do, or nothing moves."""
+def find_timing_doubt(status: DriverStatus) -> str | None:
+    """Return why torques may not act within one period, as certificates assume; None if they do or nothing moves."""
     if status.mode not in MOVING_MODES:
-        return ""
+        return None
     unknown = "that torques act within one period, as the certificates of its motions assume, is not known"
-    if NO_GUARANTEE in status.text:
+    if status.timing == DriverStatus.TIMING_TOPICS:
         return f"the arm was moved {NO_GUARANTEE}: {unknown}"
-    if not (status.real_time_scheduling or status.is_simulated):
+    if status.timing != DriverStatus.TIMING_REAL_TIME and not status.is_simulated:
         return f"the driver of the arm had no real-time scheduling: {unknown}"
-    return ""
+    return None
 
 
 @dataclass(frozen=True)

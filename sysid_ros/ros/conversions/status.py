@@ -54,12 +54,12 @@ def driver_status_message(
     frame: str,
     *,
     is_simulated: bool,
-    has_real_time: bool,
+    timing: int,
     payload_epoch: int,
     dropped: int,
     scene_hash: str = "",
 ) -> DriverStatus:
-    """The state of the loop for the wire.
+    """Convert the state of the loop to a message.
 
     Args:
         state: Status of the loop; its numbers of mode and code are those of the message.
@@ -67,7 +67,7 @@ def driver_status_message(
         joint_names: Names of the n joints.
         frame: Base frame of the arm.
         is_simulated: Whether the arm is simulated.
-        has_real_time: Whether the loop runs with real-time priority.
+        timing: What ensures that torques act within one period, a ``TIMING_...`` of the message.
         payload_epoch: Number of the present payload.
         dropped: Samples lost on their way to ROS since the start.
         scene_hash: Hash of the scene the driver knows; empty for none.
@@ -83,7 +83,7 @@ def driver_status_message(
         code=int(state.code),
         text=state.reason,
         is_simulated=is_simulated,
-        real_time_scheduling=has_real_time,
+        timing=timing,
         is_taking_over=bool(state.is_taking_over),
         rested=float(state.rested),
         plan_hash=state.plan_hash,
