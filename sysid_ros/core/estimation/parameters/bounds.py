@@ -224,7 +224,7 @@ def tighten_to_shape(box: Box, shape: PayloadShape) -> Box | None:
 
 
 def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset[Quantity]:
-    """Return which quantities bounds know better than the prior: by 1 % of its width in every coordinate.
+    """Return which quantities bounds know better than the prior: by 1 % of its width in every parameter.
 
     What holds for every body, or for every body of the shape, is part of the prior and no knowledge from data.
 
@@ -234,19 +234,15 @@ def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset
         shape: What is known of the payload as an object, None if nothing is.
     """
     known = without_data(prior, shape)
-    widths = {
-        Quantity.MASS: (box.width[:1], known.width[:1]),
-        Quantity.COM: (
-            np.append(box.width[1:4], _com_width(box, shape)),  # a CoM that could be anywhere is no measure
-            np.append(known.width[1:4], _com_width(known, shape)),
-        ),
-        Quantity.INERTIA: (box.width[4:], known.width[4:]),
+    is_narrower = box.width <= NARROWER * known.width
+    # First moments narrow with the mass alone: the CoM counts only where some coordinate of it does, too.
+    com, com_before = _com_width(box, shape), _com_width(known, shape)
+    is_found = {
+        Quantity.MASS: is_narrower[0],
+        Quantity.COM: np.all(is_narrower[1:4]) and np.any(np.isfinite(com) & (com <= NARROWER * com_before)),
+        Quantity.INERTIA: np.all(is_narrower[4:]),
     }
-    return frozenset(
-        quantity
-        for quantity, (found, before) in widths.items()
-        if np.all(np.isfinite(found) & (found <= NARROWER * before))
-    )
+    return frozenset(quantity for quantity, found in is_found.items() if found)
 
 
 def without_data(prior: Box, shape: PayloadShape | None) -> Box:
