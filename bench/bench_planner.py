@@ -172,7 +172,7 @@ def has_safe_motion(case: Case, model: PlannerModel, request: PlanRequest, draws
     except NoMotion:
         return False
     rng = np.random.default_rng(0)
-    k = problem.gentlest + rng.uniform(-1.0, 1.0, (draws, case.robot.n)) * rng.uniform(0.0, 1.0, (draws, 1)) ** 2
+    k = problem.minimum_acceleration + rng.uniform(-1.0, 1.0, (draws, case.robot.n)) * rng.uniform(0.0, 1.0, (draws, 1)) ** 2
     k = np.clip(k, -1.0, 1.0)
     worst = np.concatenate(
         [

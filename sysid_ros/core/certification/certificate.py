@@ -1,25 +1,31 @@
-"""The certificate a trajectory needs before any arm executes it: what was checked, for which plan and which model."""
+"""The certificate a plan needs before any arm executes it: what was proven, and what the proof takes for given."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.core.certification.assumptions import box_hash, frozen_payload
+from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.trajectories.base import Array, Trajectory, fingerprint
+from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.trajectories.base import Trajectory, fingerprint
 
-METHODS = ("sampled", "interval")
+Array = NDArray[np.float64]
 
-_START_TOLERANCE = 1e-9
-"""Largest difference between the start a certificate states and that of the trajectory [rad, rad/s, rad/s^2]."""
+FORMAT_VERSION = 2
+"""Version of recorded plans and certificates; version 1 had no ``plan_id``."""
+
 _SAME_TIME = 1e-9
 """Largest difference of two times that count as the same [s]."""
 _SHORT = 12
 """Digits of a hash in messages."""
+_VECTORS = ("tracking_bound", "velocity_bound", "torque_bound")
 
 
 class CertificateMismatch(SysidError):
@@ -34,140 +40,104 @@ class CertificateMismatch(SysidError):
         super().__init__(f"the certificate does not allow this motion: {reason}")
 
 
-def box_hash(*boxes: Box) -> str:
-    """Fingerprint of parameter boxes, as 64 hex digits.
-
-    Args:
-        boxes: The boxes in a fixed order; by convention the arm's (14 n,) and then the payload's (10,).
-    """
-    return fingerprint("box", *(bound for box in boxes for bound in (box.lower, box.upper)))
-
-
 @dataclass(frozen=True)
-class AssumedControl:
-    """What the tracking bound of a certificate rests on: who controls the arm, and what was before the motion.
+class Margin:
+    """What is left of one limit.
 
     Attributes:
-        law: Control law with its settings, in words; that of the controller must be the same.
-        nominal_payload: Payload the controller takes for true, (10,).
-        rest_before: How long the arm must have been held at rest before a motion from rest [s].
-        after: ``hash()`` of the plan it takes over from; empty for a motion from rest.
-        after_time: Time of that plan at which it takes over [s].
+        limit: Which limit.
+        value: Smallest distance to it, in ``limit.margin_unit``: rad, m, or a share of the limit.
+        place: The joint, or the two things that come closest.
+        time: When, since the start of the plan [s].
     """
 
-    law: str
-    nominal_payload: Array
-    rest_before: float = 0.0
-    after: str = ""
-    after_time: float = 0.0
+    limit: LimitKind
+    value: float
+    place: str
+    time: float
 
-    def __post_init__(self) -> None:
-        payload = np.array(self.nominal_payload, dtype=float)
-        if payload.shape != (10,) or not np.all(np.isfinite(payload)):
-            raise CertificateMismatch(f"its nominal payload is {payload}; it must be 10 finite numbers")
-        payload.setflags(write=False)
-        object.__setattr__(self, "nominal_payload", payload)
-
-    def matches(self, law: str, payload: Array, rested: float, after: str = "", after_time: float = 0.0) -> None:
-        """Checks that the motion happens as assumed.
-
-        Args:
-            law: Control law of the controller.
-            payload: Payload it takes for true during the motion, (10,).
-            rested: How long the arm has been held at rest [s].
-            after: ``hash()`` of the plan it takes over from; empty for a motion from rest.
-            after_time: Time of that plan at which it takes over [s].
-
-        Raises:
-            CertificateMismatch: Something differs; says what.
-        """
-        if law != self.law:
-            raise CertificateMismatch(f"its tracking bound is for the controller '{self.law}', in use is '{law}'")
-        if not np.array_equal(payload, self.nominal_payload):
-            different = np.flatnonzero(np.asarray(payload) != self.nominal_payload)[0]
-            raise CertificateMismatch(
-                f"its tracking bound is for a controller that takes payload parameter {different} for "
-                f"{self.nominal_payload[different]:.6g}, but it takes it for {payload[different]:.6g}"
-            )
-        if after != self.after or abs(after_time - self.after_time) > _SAME_TIME:
-            assumed, actual = _begin(self.after, self.after_time), _begin(after, after_time)
-            raise CertificateMismatch(f"it is about {assumed}, not {actual}")
-        if not after and rested < self.rest_before:
-            raise CertificateMismatch(
-                f"the arm has been held for {rested:.2f} s, but it holds after {self.rest_before:.2f} s; try again then"
-            )
-
-
-def _begin(after: str, time: float) -> str:
-    return f"taking over from plan {after[:_SHORT]} at {time:.3f} s" if after else "a motion from rest"
+    @property
+    def text(self) -> str:
+        """The value with its unit: shares of a limit in percent, distances in mm."""
+        if self.limit.margin_unit == "m":
+            return f"{1e3 * self.value:.0f} mm"
+        if self.limit.margin_unit == "rad":
+            return f"{self.value:.3g} rad"
+        percent = 100.0 * self.value
+        return f"{percent:.1f} %" if percent >= 0.1 or percent == 0.0 else f"{percent:.1g} %"
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was checked of one trajectory with one set of parameter boxes in one scene.
+    """What was proven of one plan, and what the proof takes for given.
 
     Attributes:
-        plan_hash: ``hash()`` of the trajectory.
-        box_hash: :func:`box_hash` of the parameter boxes.
-        start_q: Position the motion starts at, (n,) [rad].
-        method: How it was checked: "sampled" (at samples only, no proof) or "interval" (over continuous time).
-        claims: One sentence of what was and what was not checked.
-        margins: Smallest distance to each kind of limit, by name with unit; none is negative.
-        tracking_bound: Largest position error the checks allow for, (n,) [rad].
+        path_hash: ``hash()`` of the trajectory.
+        box_hash: :func:`box_hash` of the boxes of the arm's and the payload's parameters.
+        scene_hash: ``hash()`` of the scene.
+        robot_hash: ``robot_hash()`` of the robot.
+        control_law: Control law of the controller that follows it.
+        nominal_payload: Payload the controller computes its torque with, (10,).
+        predecessor: ``plan_id`` of the plan it takes over from; None for a start from rest.
+        takeover_time: Time of that plan at which it takes over [s]; 0 for a start from rest.
+        rest_before: How long the arm must have been held at rest before a start from rest [s].
+        tracking_bound: Largest position error that is allowed for, (n,) [rad].
+        velocity_bound: Largest velocity error that is allowed for, (n,) [rad/s].
+        torque_bound: Largest torque of the feedback that is allowed for, (n,) [Nm].
+        torque_fraction: Part of the torque limits that may be used [-].
+        brake_time: Time to rest of the stops along the path that were proven too [s]; 0 if none were.
+        claims: One sentence of what was and what was not proven.
+        margins: Smallest distance to each limit.
         issued_at: Time of issue [s since the epoch of the loop's clock].
         expires_at: Time it becomes worthless [s since the epoch of the loop's clock].
-        brake_time: Time to rest of the stops along the path that were checked too [s]; 0 if none were.
-        scene_hash: ``hash()`` of the scene; empty if it states none.
-        start_v: Velocity the motion starts with, (n,) [rad/s]; None if it states none.
-        start_a: Acceleration the motion starts with, (n,) [rad/s^2]; None if it states none.
-        velocity_bound: Largest velocity error the checks allow for, (n,) [rad/s]; None if it states none.
-        torque_bound: Largest torque of the feedback the checks allow for, (n,) [Nm]; None if it states none.
-        places: Where (joint, links) and when each margin is smallest, by the names of ``margins``.
-        torque_fraction: Part of the torque limits that may be used [-].
-        control: What the tracking bound rests on; None if it states nothing.
-        robot_hash: ``robot_hash()`` of the robot; empty if it states none.
 
     Raises:
-        CertificateMismatch: The method is unknown, or it expires before it is issued.
+        CertificateMismatch: It expires before it is issued.
+        ParameterOutOfRange: The nominal payload is not 10 finite numbers.
     """
 
-    plan_hash: str
+    path_hash: str
     box_hash: str
-    start_q: Array
-    method: str
-    claims: str
-    margins: Mapping[str, float]
+    scene_hash: str
+    robot_hash: str
+    control_law: ControlLaw
+    nominal_payload: Array
+    predecessor: str | None
+    takeover_time: float
+    rest_before: float
     tracking_bound: Array
+    velocity_bound: Array
+    torque_bound: Array
+    torque_fraction: float
+    brake_time: float
+    claims: str
+    margins: tuple[Margin, ...]
     issued_at: float
     expires_at: float
-    brake_time: float = field(default=0.0)
-    scene_hash: str = ""
-    start_v: Array | None = None
-    start_a: Array | None = None
-    velocity_bound: Array | None = None
-    torque_bound: Array | None = None
-    places: Mapping[str, str] = field(default_factory=dict)
-    torque_fraction: float = 1.0
-    control: AssumedControl | None = None
-    robot_hash: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "nominal_payload", frozen_payload(self.nominal_payload))
         for name in _VECTORS:
-            if getattr(self, name) is not None:
-                values = np.array(getattr(self, name), dtype=float)
-                values.setflags(write=False)
-                object.__setattr__(self, name, values)
-        object.__setattr__(self, "margins", {str(key): float(value) for key, value in self.margins.items()})
-        object.__setattr__(self, "places", {str(key): str(value) for key, value in self.places.items()})
-        if self.method not in METHODS:
-            raise CertificateMismatch(f"method '{self.method}' is unknown; allowed: {', '.join(METHODS)}")
+            values = np.array(getattr(self, name), dtype=float)
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
         if not self.expires_at > self.issued_at:
             raise CertificateMismatch(f"it expires at {self.expires_at} s, not after its issue at {self.issued_at} s")
+
+    @cached_property
+    def plan_id(self) -> str:
+        """Identity of the plan: sha256 over its path and everything its proof takes for given, as 64 hex digits."""
+        hashes = (self.path_hash, self.box_hash, self.scene_hash, self.robot_hash, self.predecessor or "rest")
+        law = self.control_law
+        names = ",".join(["plan", *hashes, law.name, *(name for name, _ in law.settings)])
+        times = (self.takeover_time, self.rest_before, self.torque_fraction, self.brake_time)
+        bounds = (self.tracking_bound, self.velocity_bound, self.torque_bound)
+        return fingerprint(names, [value for _, value in law.settings], self.nominal_payload, times, *bounds)
 
     def matches(
         self, trajectory: Trajectory, *boxes: Box, scene_hash: str | None = None, now: float | None = None
     ) -> None:
-        """Checks that this certificate is about this trajectory, these boxes and this scene, and still valid.
+        """Check that this certificate is about this trajectory, these boxes and this scene, and still valid.
 
         Args:
             trajectory: Trajectory to execute.
@@ -178,57 +148,123 @@ class Certificate:
         Raises:
             CertificateMismatch: It is about something else, or expired.
         """
-        _require_same_hash("plan", self.plan_hash, "the plan is", trajectory.hash(), "")
+        _require_same_hash("path", self.path_hash, "the path is", trajectory.hash(), "")
         model = "the model in use has"
         _require_same_hash("parameter box", self.box_hash, model, box_hash(*boxes), "; certify the plan again")
         if scene_hash is not None:
             scene = "the arm is in"
             _require_same_hash("scene", self.scene_hash, scene, scene_hash, "; certify the plan again")
-        self._require_start_of(trajectory)
         if now is not None and not self.issued_at <= now < self.expires_at:
             raise CertificateMismatch(
                 f"it is valid from {self.issued_at:.3f} s to {self.expires_at:.3f} s, but the time is {now:.3f} s"
             )
 
+    def matches_control(self, law: ControlLaw, nominal_payload: Array) -> None:
+        """Check that this certificate is about the controller in use.
+
+        Args:
+            law: Control law of the controller.
+            nominal_payload: Payload it computes its torque with during the motion, (10,).
+
+        Raises:
+            CertificateMismatch: Something differs; says what.
+        """
+        if law != self.control_law:
+            raise CertificateMismatch(
+                f"its tracking bound is for the controller '{self.control_law}', in use is '{law}'"
+            )
+        if not np.array_equal(nominal_payload, self.nominal_payload):
+            different = np.flatnonzero(np.asarray(nominal_payload) != self.nominal_payload)[0]
+            raise CertificateMismatch(
+                f"its tracking bound is for a controller whose nominal payload has parameter {different} = "
+                f"{self.nominal_payload[different]:.6g}, in use is {nominal_payload[different]:.6g}"
+            )
+
+    def matches_start(self, rested: float) -> None:
+        """Check that this certificate is about a start from rest that may happen now.
+
+        Args:
+            rested: How long the arm has been held at rest [s].
+
+        Raises:
+            CertificateMismatch: It is about a takeover, or the arm has not rested long enough.
+        """
+        if self.predecessor is not None:
+            raise CertificateMismatch(f"it is about {self.beginning}, not a start from rest")
+        if rested < self.rest_before:
+            raise CertificateMismatch(
+                f"the arm has been held for {rested:.2f} s, but it holds after {self.rest_before:.2f} s; try again then"
+            )
+
+    @property
+    def beginning(self) -> str:
+        """How the plan begins, in words."""
+        if self.predecessor is None:
+            return "a start from rest"
+        return f"taking over from plan {self.predecessor[:_SHORT]} at {self.takeover_time:.3f} s"
+
     def to_dict(self) -> dict[str, object]:
-        """A dictionary of plain numbers, texts and lists, fit for JSON and YAML."""
-        return {entry.name: _plain(getattr(self, entry.name)) for entry in fields(self)}
+        """Return a dictionary of plain numbers, texts and lists, fit for JSON and YAML."""
+        data: dict[str, object] = {"format_version": FORMAT_VERSION, "plan_id": self.plan_id}
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            data[entry.name] = value.tolist() if isinstance(value, np.ndarray) else value
+        data["control_law"] = {"name": self.control_law.name, "settings": dict(self.control_law.settings)}
+        data["margins"] = [
+            {"limit": margin.limit.value, "value": margin.value, "place": margin.place, "time": margin.time}
+            for margin in self.margins
+        ]
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Certificate:
-        """The inverse of :meth:`to_dict`.
+        """Make a certificate of what :meth:`to_dict` gives.
 
         Raises:
-            CertificateMismatch: An entry is missing or unknown.
+            CertificateMismatch: It is of another format, an entry is missing, unknown or of the wrong form, or the
+                ``plan_id`` is not that of its content.
         """
-        wanted = cls.__dataclass_fields__
-        wrong = sorted(set(wanted) ^ set(data))
+        require_format(data.get("format_version", 1))
+        wanted = {"format_version", "plan_id", *cls.__dataclass_fields__}
+        wrong = sorted(wanted ^ set(data))
         if wrong:
             raise CertificateMismatch(f"its entries {', '.join(wrong)} are missing or unknown")
-        control = data["control"]
-        if control is not None:
-            try:
-                control = AssumedControl(**control)  # type: ignore[arg-type]
-            except TypeError as error:
-                raise CertificateMismatch(f"its entry control is {control}: {error}") from error
-        return cls(**{**data, "control": control})  # type: ignore[arg-type]
+        values = {name: data[name] for name in cls.__dataclass_fields__}
+        try:
+            law = data["control_law"]
+            values["control_law"] = ControlLaw(str(law["name"]), tuple(law["settings"].items()))  # type: ignore[index]
+            values["margins"] = tuple(
+                Margin(**{**entry, "limit": LimitKind(entry["limit"])})
+                for entry in data["margins"]  # type: ignore[attr-defined]
+            )
+            certificate = cls(**values)  # type: ignore[arg-type]  # entries are checked where they are used
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise CertificateMismatch(f"an entry is not of the form that to_dict gives: {error}") from error
+        certificate.require_id(str(data["plan_id"]))
+        return certificate
 
-    def _require_start_of(self, trajectory: Trajectory) -> None:
-        stated = (self.start_q, self.start_v, self.start_a)
-        for value, actual, unit in zip(stated, trajectory.evaluate(0.0), ("rad", "rad/s", "rad/s^2"), strict=True):
-            if value is None:
-                continue
-            if value.shape != actual.shape:
-                raise CertificateMismatch(f"its start has {value.size} joints, the plan has {actual.size}")
-            difference = np.where(np.isfinite(value), value - actual, np.inf)
-            joint = int(np.argmax(np.abs(difference)))
-            if abs(difference[joint]) > _START_TOLERANCE:
-                raise CertificateMismatch(
-                    f"it starts {difference[joint]:.6f} {unit} away from the plan at joint {joint + 1}"
-                )
+    def require_id(self, stated: str) -> None:
+        """Check a stated ``plan_id``.
+
+        Raises:
+            CertificateMismatch: It is not that of the content.
+        """
+        if stated != self.plan_id:
+            own = self.plan_id[:_SHORT]
+            raise CertificateMismatch(f"its plan_id is {stated[:_SHORT]!r}, but its content has {own}")
 
 
-_VECTORS = ("start_q", "tracking_bound", "start_v", "start_a", "velocity_bound", "torque_bound")
+def require_format(version: object) -> None:
+    """Check the version of a recorded plan or certificate.
+
+    Raises:
+        CertificateMismatch: It is not the version that is read here.
+    """
+    if version != FORMAT_VERSION:
+        raise CertificateMismatch(
+            f"it is recorded in format {version}, this version of the package reads format {FORMAT_VERSION} (format 1 "
+            "has no plan_id); use the version it was recorded with"
+        )
 
 
 def _require_same_hash(what: str, issued_for: str, phrase: str, actual: str, advice: str) -> None:
@@ -238,51 +274,28 @@ def _require_same_hash(what: str, issued_for: str, phrase: str, actual: str, adv
         )
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, AssumedControl):
-        return {entry.name: _plain(getattr(value, entry.name)) for entry in fields(value)}
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-_TIME = re.compile(r", ([0-9.]+) s$")
-"""How the place of a margin ends."""
-
-
 @dataclass(frozen=True)
 class MarginRow:
-    """One margin of a certificate.
+    """One margin of a certificate, for people.
 
     Attributes:
         kind: What was checked, as in "self-collision".
         value: What is left, with its unit: shares of a limit in percent, distances in mm.
-        place: Joint or links and time of it; empty where the certificate does not say.
-        time: The time alone, since the start of the plan [s]; None where the certificate does not say.
+        place: Joint or links and time of it.
+        time: The time alone, since the start of the plan [s].
         margin: The number, in the unit of the certificate.
     """
 
     kind: str
     value: str
     place: str
-    time: float | None
+    time: float
     margin: float
 
 
 def margin_rows(certificate: Certificate) -> tuple[MarginRow, ...]:
-    """All margins of a certificate in its order."""
-    rows = []
-    for name, margin in certificate.margins.items():
-        kind, _, unit = name.partition(" [")
-        unit = unit.rstrip("]")
-        if unit == "-":
-            percent = 100.0 * margin
-            value = f"{percent:.1f} %" if percent >= 0.1 or percent == 0.0 else f"{percent:.1g} %"
-        elif unit == "m":
-            value = f"{1e3 * margin:.0f} mm"
-        else:
-            value = f"{margin:.3g} {unit}".rstrip()
-        place = certificate.places.get(name, "")
-        time = _TIME.search(place)
-        rows.append(MarginRow(kind, value, place, float(time[1]) if time else None, margin))
-    return tuple(rows)
+    """Return all margins of a certificate for people, in its order."""
+    return tuple(
+        MarginRow(one.limit.value, one.text, f"{one.place}, {one.time:.3f} s", one.time, one.value)
+        for one in certificate.margins
+    )

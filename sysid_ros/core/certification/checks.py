@@ -8,21 +8,22 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.chain import Motion
 from sysid_ros.core.certification.distance import SphereBounds
-from sysid_ros.core.certification.motion_checks import (
+from sysid_ros.core.certification.path import PathPieces, bounds, stop_corners
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
+    LimitKind,
     PlanRejected,
+    TrackingErrors,
+    error_bound,
     stop_torque_shape,
     stop_velocity_errors,
 )
-from sysid_ros.core.certification.path import PathPieces, bounds, stop_corners
-from sysid_ros.core.certification.settings import VerifierSettings
 from sysid_ros.core.certification.torque import TorqueBounds, spread_parameters
 from sysid_ros.core.collision.clearance import build_scene_model
-from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.common.box import Box
-from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
@@ -40,18 +41,16 @@ class Check:
     """Margins of one kind of limit over P pieces.
 
     Attributes:
-        kind: Kind of limit, as in :class:`PlanRejected`.
-        unit: Unit of value and limit.
-        names: What each row is about: joints or pairs of links.
+        limit: Kind of limit.
+        names: What each row is about: a joint, or two things.
         margin: Lower bounds of the margin, (rows, P).
         middle: What the lower bound would be at the middle of each piece if the piece had no length, (rows, P).
         value: Function of row and margin that gives what is reached and what is allowed, in the unit.
         tolerance: By how much the smallest margin may be underestimated.
     """
 
-    kind: str
-    unit: str
-    names: Sequence[str]
+    limit: LimitKind
+    names: Sequence[tuple[str, ...]]
     margin: Array
     middle: Array
     value: Callable[[int, float], tuple[float, float]]
@@ -71,7 +70,7 @@ class Tightest:
 
     margin: float = np.inf
     middle: float = np.inf
-    where: str = ""
+    where: tuple[str, ...] = ()
     when: float = 0.0
 
     def take_middle(self, check: Check, times: Array) -> None:
@@ -93,12 +92,12 @@ class Division:
     """
 
     shortest: float
-    tightest: dict[str, Tightest] = field(default_factory=dict)
+    tightest: dict[LimitKind, Tightest] = field(default_factory=dict)
     pieces: int = 0
 
     def run(
         self, evaluate: Callable[[Array, Array], Sequence[Check]], middle: Array, half: Array
-    ) -> dict[str, Tightest]:
+    ) -> dict[LimitKind, Tightest]:
         """Evaluates pieces and divides those that decide.
 
         Args:
@@ -119,17 +118,17 @@ class Division:
             checks = evaluate(middle, half)
             for check in checks:
                 self._require(check, check.middle, middle)
-                self.tightest.setdefault(check.kind, Tightest()).take_middle(check, middle)
+                self.tightest.setdefault(check.limit, Tightest()).take_middle(check, middle)
             flagged = np.zeros(middle.size, dtype=bool)
             for check in checks:
                 lowest = check.margin.min(axis=0) - ROUNDING
-                decides = lowest < self.tightest[check.kind].middle - check.tolerance
+                decides = lowest < self.tightest[check.limit].middle - check.tolerance
                 flagged |= (lowest < 0.0) | decides | np.isnan(lowest)
             flagged &= half > self.shortest
             done = ~flagged
             for check in checks:
                 self._require(check, check.margin[:, done] - ROUNDING, middle[done])
-                tightest = self.tightest[check.kind]
+                tightest = self.tightest[check.limit]
                 tightest.margin = min(tightest.margin, float(check.margin[:, done].min(initial=np.inf)) - ROUNDING)
             half = np.repeat(0.5 * half[flagged], 2)
             middle = np.repeat(middle[flagged], 2) + np.tile([-1.0, 1.0], flagged.sum()) * half
@@ -140,10 +139,37 @@ class Division:
             return
         row, piece = np.unravel_index(int(np.argmin(np.where(np.isnan(margins), -np.inf, margins))), margins.shape)
         value, allowed = check.value(int(row), float(margins[row, piece]))
-        raise PlanRejected(check.kind, check.names[int(row)], float(times[piece]), value, allowed, check.unit)
+        raise PlanRejected(check.limit, check.names[int(row)], float(times[piece]), value, allowed)
 
 
-BRAKING = "braking torque"
+@dataclass(frozen=True)
+class AllowedErrors:
+    """Largest errors of the controller that a proof allows for, each (n,).
+
+    Attributes:
+        position: Of the position [rad].
+        velocity: Of the velocity [rad/s].
+        torque: Difference between the commanded torque and what the true parameters need for the plan [Nm].
+    """
+
+    position: Array
+    velocity: Array
+    torque: Array
+
+    @classmethod
+    def of(cls, errors: TrackingErrors, n: int) -> AllowedErrors:
+        """Return the errors, one per joint.
+
+        Raises:
+            ParameterOutOfRange: An entry is negative or not finite, or a length is wrong.
+        """
+        units = (("position", "rad"), ("velocity", "rad/s"), ("torque", "Nm"))
+        return cls(*(error_bound(f"errors.{name} [{unit}]", getattr(errors, name), n) for name, unit in units))
+
+    def in_stops(self, v_max: Array) -> AllowedErrors:
+        """Return the errors in the plan and in stops along it, but for the torque, which grows along a stop."""
+        velocity = stop_velocity_errors(self.velocity, v_max)
+        return AllowedErrors(STOP_ERRORS * self.position, velocity, self.torque)
 
 
 class MotionChecks:
@@ -152,33 +178,18 @@ class MotionChecks:
     A stop passes the same positions, but errors may be larger in it, by ``STOP_ERRORS`` and ``stop_torque_growths``.
 
     Args:
-        robot: The arm.
-        boxes: Boxes of the arm's parameters (14 n,) and of the payload's (10,).
-        position_error: Largest position errors, (n,) [rad].
-        velocity_error: Largest velocity errors, (n,) [rad/s].
-        torque_error: Largest torque errors, (n,) [Nm].
-        scene: What surrounds the arm.
+        assumptions: What the proof takes for given.
+        errors: Largest errors of the controller.
         settings: What may be used.
     """
 
-    def __init__(
-        self,
-        robot: RobotModel,
-        boxes: tuple[Box, Box],
-        position_error: Array,
-        velocity_error: Array,
-        torque_error: Array,
-        scene: Scene,
-        settings: VerifierSettings,
-    ):
+    def __init__(self, assumptions: Assumptions, errors: AllowedErrors, settings: VerifierSettings):
+        robot, scene = assumptions.robot, assumptions.scene
         self._limits = robot.limits
-        self._names = [f"joint '{name}'" for name in robot.joint_names]
-        if settings.brake_times:
-            position_error = STOP_ERRORS * position_error
-            velocity_error = stop_velocity_errors(velocity_error, robot.limits.v_max)
-        self._position_error, self._velocity_error, self._torque_error = position_error, velocity_error, torque_error
-        self._spread = spread_parameters(robot, boxes)
-        self._spheres = SphereBounds(robot, build_scene_model(robot, scene), self._position_error)
+        self._names = [(name,) for name in robot.joint_names]
+        self._errors = errors.in_stops(robot.limits.v_max) if settings.brake_times else errors
+        self._spread = spread_parameters(robot, assumptions.boxes)
+        self._spheres = SphereBounds(robot, build_scene_model(robot, scene), self._errors.position)
         self._clearance = scene.clearance
         self._settings = settings
         self._tau = settings.torque_fraction * robot.limits.tau_max
@@ -186,8 +197,8 @@ class MotionChecks:
     def limits(self, path: PathPieces) -> list[Check]:
         """Position, velocity and acceleration limits."""
         rates = (
-            ("velocity", "rad/s", path.velocity, self._velocity_error, self._limits.v_max),
-            ("acceleration", "rad/s^2", path.acceleration, np.zeros_like(self._velocity_error), self._limits.a_max),
+            (LimitKind.VELOCITY, path.velocity, self._errors.velocity, self._limits.v_max),
+            (LimitKind.ACCELERATION, path.acceleration, np.zeros_like(self._errors.velocity), self._limits.a_max),
         )
         return [self._positions(path), *(self._rates(*arguments) for arguments in rates)]
 
@@ -197,7 +208,7 @@ class MotionChecks:
 
     def motion_torque(self, torques: TorqueBounds) -> list[Check]:
         """Torque limits of the plan itself."""
-        return [self._torque("torque", *torques.evaluate(1.0, 1.0, 0.0))]
+        return [self._torque(LimitKind.TORQUE, *torques.evaluate(1.0, 1.0, 0.0))]
 
     def stop_torque(self, torques: TorqueBounds, brake_time: float, growths: Array) -> list[Check]:
         """Torque limits of stops that pass the pieces at any share of their progress.
@@ -212,17 +223,16 @@ class MotionChecks:
         """
         found = []
         for r, square, slow in stop_corners():
-            more = stop_torque_shape(r, square) * growths * self._torque_error[:, None]
+            more = stop_torque_shape(r, square) * growths * self._errors.torque[:, None]
             found.append([size + more for size in torques.evaluate(r, square, slow / brake_time)])
         bound, middle = (np.maximum.reduce(values) for values in zip(*found, strict=True))
-        return [self._torque(BRAKING, bound, middle)]
+        return [self._torque(LimitKind.BRAKING_TORQUE, bound, middle)]
 
     def distances(self, motion: Motion) -> list[Check]:
         """Distances of spheres to each other, to the ground and to obstacles."""
         return [
             Check(
-                gap.kind,
-                "m",
+                gap.limit,
                 gap.names,
                 gap.bound - self._clearance,
                 gap.middle - self._clearance,
@@ -234,7 +244,7 @@ class MotionChecks:
 
     def _positions(self, path: PathPieces) -> Check:
         lower, upper = bounds(path.position)
-        limits, error = self._limits, self._position_error[:, None]
+        limits, error = self._limits, self._errors.position[:, None]
         n = len(self._names)
 
         def margins(lowest: Array, highest: Array) -> Array:
@@ -248,18 +258,18 @@ class MotionChecks:
 
         middle = margins(path.position[0], path.position[0])
         tolerance = self._settings.distance_tolerance
-        return Check("position", "rad", self._names * 2, margins(lower, upper), middle, value, tolerance)
+        return Check(LimitKind.POSITION, self._names * 2, margins(lower, upper), middle, value, tolerance)
 
-    def _rates(self, kind: str, unit: str, polynomials: Array, error: Array, limit: Array) -> Check:
+    def _rates(self, kind: LimitKind, polynomials: Array, error: Array, limit: Array) -> Check:
         lower, upper = bounds(polynomials)
         largest = np.maximum(-lower, upper)
-        return self._relative(kind, unit, largest, np.abs(polynomials[0]), error, limit)
+        return self._relative(kind, (largest, np.abs(polynomials[0])), error, limit)
 
-    def _torque(self, kind: str, bound: Array, middle: Array) -> Check:
-        return self._relative(kind, "Nm", bound, middle, self._torque_error, self._tau)
+    def _torque(self, kind: LimitKind, bound: Array, middle: Array) -> Check:
+        return self._relative(kind, (bound, middle), self._errors.torque, self._tau)
 
-    def _relative(self, kind: str, unit: str, bound: Array, middle: Array, error: Array, limit: Array) -> Check:
-        """Margins of sizes (n, P) as shares of their limits (n,)."""
+    def _relative(self, kind: LimitKind, sizes: tuple[Array, Array], error: Array, limit: Array) -> Check:
+        """Return the margins of sizes over and in the middle of pieces, each (n, P), as shares of limits (n,)."""
 
         def margins(size: Array) -> Array:
             return 1.0 - (size + error[:, None]) / limit[:, None]
@@ -267,4 +277,5 @@ class MotionChecks:
         def value(row: int, margin: float) -> tuple[float, float]:
             return float((1.0 - margin) * limit[row]), float(limit[row])
 
-        return Check(kind, unit, self._names, margins(bound), margins(middle), value, self._settings.rate_tolerance)
+        bound, middle = (margins(size) for size in sizes)
+        return Check(kind, self._names, bound, middle, value, self._settings.rate_tolerance)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.chain import Motion
+from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.certification.taylor import apply
 from sysid_ros.core.collision.clearance import CollisionModel
 from sysid_ros.core.model.robot import RobotModel, Sphere
@@ -33,14 +34,14 @@ class Gap:
     """Smallest distances of one kind, one row per pair of things.
 
     Attributes:
-        kind: "self-collision", "ground" or "obstacle".
-        names: The pair of each row.
+        limit: Which limit.
+        names: The two things of each row.
         bound: What the distance never falls below in a piece, (rows, P) [m].
         middle: What the bound in the middle of each piece would be if the piece had no length, (rows, P) [m].
     """
 
-    kind: str
-    names: Sequence[str]
+    limit: LimitKind
+    names: Sequence[tuple[str, ...]]
     bound: Array
     middle: Array
 
@@ -71,10 +72,10 @@ class SphereBounds:
         self._second = reach[:, np.maximum.outer(joints, joints)]
         first, second = collision.pairs.reshape(-1, 2).T
         self._first, self._outer = first, second
-        self._pair_names = [f"{self._links[i]} and {self._links[j]}" for i, j in zip(first, second, strict=True)]
-        self._ground_names = [self._links[k] for k in collision.movable]
+        self._pair_names = [(self._links[i], self._links[j]) for i, j in zip(first, second, strict=True)]
+        self._ground_names = [(self._links[k],) for k in collision.movable]
         obstacles = collision.obstacles
-        self._box_names = [f"{link} and {obstacle.name}" for obstacle in obstacles for link in self._ground_names]
+        self._box_names = [(*link, obstacle.name) for obstacle in obstacles for link in self._ground_names]
         if obstacles:
             fields = ("center", "half_extents", "rotation")
             self._boxes = tuple(np.stack([getattr(o, field) for o in obstacles]) for field in fields)
@@ -100,11 +101,12 @@ class SphereBounds:
         if collision.ground_height is not None:
             up = np.array([0.0, 0.0, 1.0])[:, None]
             start = moving[0, :, 2] - collision.ground_height - radii
-            gaps.append(_along("ground", self._ground_names, up, start, moving, self._error, turning, moved))
+            gaps.append(_along(LimitKind.GROUND, self._ground_names, up, start, moving, self._error, turning, moved))
         if collision.obstacles:
             normals, start = _towards_boxes(*self._boxes, moving[0])
             start -= radii
-            gaps.append(_along("obstacle", self._box_names, normals, start, moving, self._error, turning, moved))
+            names = self._box_names
+            gaps.append(_along(LimitKind.OBSTACLE, names, normals, start, moving, self._error, turning, moved))
         return gaps
 
     def _series(self, motion: Motion) -> Array:
@@ -146,12 +148,13 @@ class SphereBounds:
         start = length - (self._radii[first] + self._radii[outer])[:, None]
         turning = jacobian[outer] * self._between[..., None, None]
         moved = self._moved_by(outer, self._between, deviation)
-        return _along("self-collision", self._pair_names, normals, start, difference, self._error, turning, moved)
+        names = self._pair_names
+        return _along(LimitKind.SELF_COLLISION, names, normals, start, difference, self._error, turning, moved)
 
 
 def _along(
-    kind: str,
-    names: Sequence[str],
+    limit: LimitKind,
+    names: Sequence[tuple[str, ...]],
     normals: Array,
     start: Array,
     points: Array,
@@ -170,7 +173,7 @@ def _along(
     drift, second = moved
     middle = start - errors - second
     shape = (-1, points.shape[-1])
-    return Gap(kind, names, (middle + lowest - rest - drift).reshape(shape), middle.reshape(shape))
+    return Gap(limit, names, (middle + lowest - rest - drift).reshape(shape), middle.reshape(shape))
 
 
 def _project(normals: Array, turning: Array) -> Array:

@@ -1,23 +1,140 @@
-"""Proves the tracking bounds of certified plans again, plan after plan: each inherits the errors of the one before."""
+"""Check certified plans again: everything belongs together, the proof holds, and so do the tracking bounds."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from sysid_ros.core.certification.motion_checks import STOP_ERRORS, stop_torque_growths
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.certification.assumptions import robot_hash
+from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.certification.checks import AllowedErrors
 from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.stop_model import STOP_ERRORS, stop_torque_growths
+from sysid_ros.core.certification.verify import Verification, verify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory, bound_motion
-from sysid_ros.core.trajectories.serialization import BrakedTrajectory, Trajectory
+from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory
+from sysid_ros.core.trajectories.serialization import BrakedTrajectory
 
+Array = NDArray[np.float64]
+
+_REST = 1e-6
+"""Largest start velocity [rad/s] and acceleration [rad/s^2] that count as rest."""
+_JOIN = 1e-6
+"""Largest difference of states where one plan takes over from another [rad, rad/s, rad/s^2]."""
 _ROUNDING = 1e-6
 """Relative difference of two bounds for the same motion that counts as rounding."""
 
 
+@dataclass(frozen=True)
+class Recheck:
+    """What checking a certified plan again has shown.
+
+    Attributes:
+        problems: What does not hold, in sentences; empty if the certificate holds.
+        verification: What was proven; None if nothing could be.
+    """
+
+    problems: tuple[str, ...]
+    verification: Verification | None
+
+
+def recheck(robot: RobotModel, plan: CertifiedPlan, settings: VerifierSettings | None = None) -> Recheck:
+    """Check a certified plan again in full: that everything belongs together, and the proof itself.
+
+    Args:
+        robot: The robot it is for.
+        plan: The plan.
+        settings: How finely time is divided; the torque fraction and the brake time are those of the certificate.
+
+    Returns:
+        The problems, none if the certificate holds.
+    """
+    problems, certificate, found, own = [], plan.certificate, None, robot_hash(robot)
+    if certificate.robot_hash != own:
+        problems.append(
+            f"it is for a robot {certificate.robot_hash[:12] or 'that is not stated'}, but '{robot.name}' here is "
+            f"{own[:12]} (older versions of this package computed it otherwise)"
+        )
+    brake_time = certificate.brake_time
+    if not 0.0 < brake_time < np.inf:
+        problems.append(f"the brake time of its certificate is {brake_time:g} s, so no stop of it is proven")
+    settings = settings or VerifierSettings()
+    proof = replace(
+        settings,
+        torque_fraction=certificate.torque_fraction,
+        brake_times=(brake_time,) if 0.0 < brake_time < np.inf else (),
+    )
+    try:
+        certificate.matches(plan.trajectory, *plan.boxes, scene_hash=plan.scene.hash(), now=certificate.issued_at)
+        found = verify(plan.assumptions(robot), plan.trajectory, _errors(certificate), proof)
+        problems += _overstated(certificate, found, settings)
+    except SysidError as error:
+        problems.append(str(error))
+    return Recheck(tuple(problems), found)
+
+
+def check_sequence(plans: Sequence[CertifiedPlan]) -> list[tuple[str, ...]]:
+    """Check that plans follow each other: times of issue ascend, and each starts at rest or on its predecessor.
+
+    Args:
+        plans: The plans in the order they were issued.
+
+    Returns:
+        The problems of each.
+    """
+    problems: list[tuple[str, ...]] = []
+    known: dict[str, CertifiedPlan] = {}
+    issued_at = -np.inf
+    for plan in plans:
+        here = []
+        if plan.certificate.issued_at < issued_at:
+            here.append("its certificate was issued before that of the plan before")
+        issued_at = plan.certificate.issued_at
+        q, v, a = plan.trajectory.evaluate(0.0)
+        if plan.predecessor is None:
+            if np.abs(v).max() > _REST or np.abs(a).max() > _REST:
+                here.append("it starts in motion, but its certificate is about a start from rest")
+        elif plan.predecessor not in known:
+            here.append(f"it takes over from plan {plan.predecessor[:12]}, which is not here")
+        else:
+            left = np.concatenate(known[plan.predecessor].trajectory.evaluate(plan.takeover_time))
+            if not np.abs(np.concatenate([q, v, a]) - left).max() <= _JOIN:
+                here.append(
+                    f"it does not start in the state of plan {plan.predecessor[:12]} at {plan.takeover_time:.3f} s"
+                )
+        problems.append(tuple(here))
+        known[plan.plan_id] = plan
+    return problems
+
+
+def _errors(certificate: Certificate) -> AllowedErrors:
+    return AllowedErrors(certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound)
+
+
+def _overstated(certificate: Certificate, found: Verification, settings: VerifierSettings) -> list[str]:
+    """List margins that the certificate states larger than can be proven, and limits it does not mention."""
+    problems = []
+    stated = {margin.limit: margin.value for margin in certificate.margins}
+    for kind, margin in found.margins.items():
+        tolerance = settings.distance_tolerance if kind.is_of_the_path else settings.rate_tolerance
+        if kind not in stated:
+            problems.append(f"its certificate has no margin of the {kind.value} limit")
+        elif stated[kind] > margin.value + tolerance:
+            problems.append(
+                f"its certificate states a margin of the {kind.value} limit of {stated[kind]:.4g} "
+                f"{kind.margin_unit}, proven is {margin.value:.4g} {kind.margin_unit}"
+            )
+    return problems
+
+
 class BoundRechecker:
-    """Checks the plans of one robot in the order they were issued.
+    """Check the tracking bounds of one robot's plans, in the order they were issued: errors pass from plan to plan.
 
     Args:
         robot: The robot; its parameters, friction and sensors enter the bounds.
@@ -26,44 +143,34 @@ class BoundRechecker:
 
     def __init__(self, robot: RobotModel, stop_spacing: float = 0.0):
         self._robot, self._stop_spacing = robot, stop_spacing
-        self._bounds: dict[str, list[TrackingBound]] = {}
+        self._bounds: dict[str, TrackingBound] = {}
 
     def check(self, plan: CertifiedPlan) -> tuple[str, ...]:
-        """The problems of the errors that a certificate allows for, in sentences; none if they are proven bounds."""
-        control = plan.certificate.control
-        if control is None:
-            return ("its certificate does not state what its tracking bound rests on",)
+        """Return the problems of the errors that a certificate allows for; none if they are proven bounds."""
+        certificate = plan.certificate
         try:
-            settings = RobustSettings.from_law(control.law)
+            RobustSettings.of_law(certificate.control_law)
         except SysidError as error:
-            return (f"its tracking bound is for the controller '{control.law}', which has none: {error}",)
-        if control.after and control.after not in self._bounds:
-            return (f"it takes over from plan {control.after[:12]}, which is not here or has no bound",)
+            return (f"its tracking bound is for the controller '{certificate.control_law}', which has none: {error}",)
+        if plan.predecessor is not None and plan.predecessor not in self._bounds:
+            return (f"it takes over from plan {plan.predecessor[:12]}, which is not here or has no bound",)
         try:
-            # A plan that was certified again with another payload has several; which of them was executed, its hash
-            # does not tell, so all count.
-            bounds = self._bounds[control.after] if control.after else ()
-            before = [bound.until(control.after_time) for bound in bounds] or [None]
-            found = [self._prove(plan, plan.trajectory, history, settings) for history in before]
+            history = None
+            if plan.predecessor is not None:
+                history = self._bounds[plan.predecessor].until(plan.takeover_time)
+            found = plan.assumptions(self._robot).bound(plan.trajectory, history)
         except SysidError as error:
             return (f"its tracking bound cannot be proven: {error}",)
-        known = self._bounds.setdefault(plan.certificate.plan_hash, [])
-        known += [bound for bound in found if bound.digest() not in {one.digest() for one in known}]
-        problems = [problem for bound in found for problem in self._understated(plan, bound)]
-        problems += [problem for history in before for problem in self._unstoppable(plan, history, settings)]
-        return tuple(dict.fromkeys(problems))
+        self._bounds[plan.plan_id] = found
+        return (*self._understated(plan, found), *self._unstoppable(plan, history))
 
-    def _unstoppable(
-        self, plan: CertifiedPlan, history: TrackingHistory | None, settings: RobustSettings
-    ) -> tuple[str, ...]:
-        """Problems of stops along the path that begin at the chosen times."""
+    def _unstoppable(self, plan: CertifiedPlan, history: TrackingHistory | None) -> tuple[str, ...]:
+        """List problems of stops along the path that begin at the chosen times."""
         certificate, path, problems = plan.certificate, plan.trajectory, []
-        stated = (certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound)
-        if not self._stop_spacing or any(values is None for values in stated):
-            return ()  # a bound that is not stated is a problem of the plan itself
+        if not self._stop_spacing:
+            return ()
         if not 0.0 < certificate.brake_time < np.inf:
-            missing = f"its stops have no bounds: the brake time of its certificate is {certificate.brake_time:g} s"
-            return (missing,) if certificate.method == "interval" else ()
+            return (f"its stops have no bounds: the brake time of its certificate is {certificate.brake_time:g} s",)
         for begin in np.arange(0.5 * self._stop_spacing, path.duration, self._stop_spacing):
             stop = BrakedTrajectory(path, float(begin), certificate.brake_time)
             factor = 1.0 + stop_torque_growths(path, certificate.brake_time, np.array([begin]))[0]
@@ -73,7 +180,7 @@ class BoundRechecker:
                 ("torque", "Nm", factor * certificate.torque_bound),
             )
             try:
-                found = self._prove(plan, stop, history, settings)
+                found = plan.assumptions(self._robot).bound(stop, history)
             except SysidError as error:
                 problems.append(f"the tracking bound of its stop at {begin:.3f} s cannot be proven: {error}")
                 continue
@@ -88,12 +195,6 @@ class BoundRechecker:
                     )
         return tuple(problems)
 
-    def _prove(
-        self, plan: CertifiedPlan, path: Trajectory, history: TrackingHistory | None, settings: RobustSettings
-    ) -> TrackingBound:
-        payload = plan.certificate.control.nominal_payload
-        return bound_motion(self._robot, plan.boxes, payload, path, history, settings)
-
     def _understated(self, plan: CertifiedPlan, found: TrackingBound) -> tuple[str, ...]:
         certificate, problems = plan.certificate, []
         stated = (
@@ -102,9 +203,6 @@ class BoundRechecker:
             ("feedback torque", "Nm", certificate.torque_bound, found.torque),
         )
         for name, unit, values, proven in stated:
-            if values is None:
-                problems.append(f"its certificate states no bound of the {name}")
-                continue
             excess = proven * (1.0 - _ROUNDING) - values
             worst = int(np.argmax(excess))
             if not excess[worst] <= 0.0:
@@ -112,9 +210,9 @@ class BoundRechecker:
                     f"its certificate states a {name} of {self._robot.joint_names[worst]} up to {values[worst]:.6g} "
                     f"{unit}, proven is {proven[worst]:.6g} {unit}"
                 )
-        if not certificate.control.after and certificate.control.rest_before < found.settling_time - 1e-9:
+        if plan.predecessor is None and certificate.rest_before < found.settling_time - 1e-9:
             problems.append(
-                f"its certificate asks for {certificate.control.rest_before:.2f} s of rest before it, needed are "
+                f"its certificate asks for {certificate.rest_before:.2f} s of rest before it, needed are "
                 f"{found.settling_time:.2f} s"
             )
         return tuple(problems)

@@ -9,19 +9,21 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.certificate import AssumedControl, Certificate, box_hash
+from sysid_ros.core.certification.assumptions import Assumptions, box_hash, robot_hash
+from sysid_ros.core.certification.certificate import Certificate, Margin
 from sysid_ros.core.certification.chain import Motion, build_chain
-from sysid_ros.core.certification.checks import BRAKING, Check, Division, MotionChecks, Tightest
-from sysid_ros.core.certification.motion_checks import (
+from sysid_ros.core.certification.checks import AllowedErrors, Check, Division, MotionChecks
+from sysid_ros.core.certification.path import enclose_path
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
+    LimitKind,
     PlanRejected,
     TrackingErrors,
-    error_bound,
+    place_of,
     stop_torque_growths,
 )
-from sysid_ros.core.certification.path import enclose_path
-from sysid_ros.core.certification.robot_hash import robot_hash
-from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.torque import TorqueBounds
 from sysid_ros.core.collision.clearance import describe_unchecked_links, spheres_of_payload
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
@@ -31,55 +33,52 @@ from sysid_ros.core.trajectories.base import InvalidTrajectory, Trajectory
 
 Array = NDArray[np.float64]
 
-_UNITS = {
-    "position": "rad",
-    "velocity": "-",
-    "acceleration": "-",
-    "torque": "-",
-    BRAKING: "-",
-    "self-collision": "m",
-    "ground": "m",
-    "obstacle": "m",
-}
-
 
 @dataclass(frozen=True)
 class Verification:
     """What was proven of a plan.
 
     Attributes:
-        margins: Smallest distance to each kind of limit, by name with unit; none is negative. Those in [-] are
-            shares of the limit.
-        places: Joint or pair of links each margin belongs to, by the same names.
-        times: Time since the start of the plan at which it is smallest of all middles of pieces [s].
+        margins: Smallest distance to each limit; none is negative.
         pieces: Pieces of time that were looked at.
         brake_time: Time to rest of the stops along the path that were proven too [s]; 0 if none were.
+        settings: What was to be proven.
     """
 
-    margins: Mapping[str, float]
-    places: Mapping[str, str]
-    times: Mapping[str, float]
+    margins: Mapping[LimitKind, Margin]
     pieces: int
     brake_time: float
+    settings: VerifierSettings
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """How a plan begins.
+
+    Attributes:
+        predecessor: ``plan_id`` of the plan it takes over from; None for a start from rest.
+        takeover_time: Time of that plan at which it takes over [s].
+        rest_before: How long the arm must have been held at rest before a start from rest [s].
+    """
+
+    predecessor: str | None = None
+    takeover_time: float = 0.0
+    rest_before: float = 0.0
 
 
 def verify(
-    robot: RobotModel,
+    assumptions: Assumptions,
     trajectory: Trajectory,
-    boxes: tuple[Box, Box],
     errors: TrackingErrors,
-    scene: Scene | None = None,
     settings: VerifierSettings | None = None,
 ) -> Verification:
-    """Proves that a plan is safe; docs/theory/certificates.md says what that means and why it holds.
+    """Prove that a plan is safe; docs/theory/certificates.md says what that means and why it holds.
 
     Args:
-        robot: The arm.
+        assumptions: The arm, the boxes of its and its payload's parameters, and the scene.
         trajectory: The plan, a Bezier or Fourier trajectory.
-        boxes: Boxes of the arm's parameters (14 n,) and of the payload's (10,).
         errors: Largest errors of the controller: position (n,) [rad], velocity (n,) [rad/s], and torque (n,) [Nm], the
             difference between the commanded torque and what the true parameters need for the plan; in stops, too.
-        scene: What surrounds the arm and what it carries; None for nothing around it.
         settings: What may be used, and how finely time is divided.
 
     Returns:
@@ -91,37 +90,31 @@ def verify(
         InvalidTrajectory: The plan has another number of joints, or is of a kind that cannot be verified.
         ParameterOutOfRange: Errors, boxes or scene do not fit the robot.
     """
-    scene, settings = scene or Scene(), settings or VerifierSettings()
+    settings, robot = settings or VerifierSettings(), assumptions.robot
     if trajectory.n != robot.n:
         raise InvalidTrajectory("the number of joints", trajectory.n, f"{robot.n}")
-    _require_boxes(robot, boxes)
-    require_scene(robot, scene)
-    bounds = [
-        error_bound(f"errors.{name} [{unit}]", getattr(errors, name), robot.n)
-        for name, unit in (("position", "rad"), ("velocity", "rad/s"), ("torque", "Nm"))
-    ]
-    checks = MotionChecks(robot, boxes, *bounds, scene, settings)
+    _require_boxes(robot, assumptions.boxes)
+    require_scene(robot, assumptions.scene)
+    checks = MotionChecks(assumptions, AllowedErrors.of(errors, robot.n), settings)
     return _prove(checks, robot, trajectory, settings)
 
 
 def certify(
-    robot: RobotModel,
+    assumptions: Assumptions,
     trajectory: Trajectory,
-    boxes: tuple[Box, Box],
     errors: TrackingErrors,
-    scene: Scene | None = None,
     settings: VerifierSettings | None = None,
+    beginning: Beginning | None = None,
     now: float = 0.0,
 ) -> Certificate:
-    """Proves that a plan is safe and returns its certificate, method "interval".
+    """Prove that a plan is safe and return its certificate.
 
     Args:
-        robot: As in :func:`verify`.
+        assumptions: As in :func:`verify`.
         trajectory: As in :func:`verify`.
-        boxes: As in :func:`verify`.
         errors: As in :func:`verify`.
-        scene: As in :func:`verify`.
         settings: As in :func:`verify`.
+        beginning: How the plan begins; from rest, at any time, if None.
         now: Time of the loop's clock [s].
 
     Raises:
@@ -129,57 +122,49 @@ def certify(
         InvalidTrajectory: As in :func:`verify`.
         ParameterOutOfRange: As in :func:`verify`.
     """
-    scene, settings = scene or Scene(), settings or VerifierSettings()
-    found = verify(robot, trajectory, boxes, errors, scene, settings)
-    return make_certificate(robot, trajectory, boxes, errors, scene, settings, found, now)
+    found = verify(assumptions, trajectory, errors, settings)
+    return make_certificate(assumptions, trajectory, errors, found, beginning, now)
 
 
 def make_certificate(
-    robot: RobotModel,
+    assumptions: Assumptions,
     trajectory: Trajectory,
-    boxes: tuple[Box, Box],
     errors: TrackingErrors,
-    scene: Scene,
-    settings: VerifierSettings,
     found: Verification,
-    now: float,
-    control: AssumedControl | None = None,
+    beginning: Beginning | None = None,
+    now: float = 0.0,
 ) -> Certificate:
-    """The certificate of what :func:`verify` has proven with the same arguments.
+    """Make the certificate of what :func:`verify` has proven with the same arguments.
 
     Args:
-        robot: As in :func:`verify`.
+        assumptions: As in :func:`verify`.
         trajectory: As in :func:`verify`.
-        boxes: As in :func:`verify`.
         errors: As in :func:`verify`.
-        scene: As in :func:`verify`.
-        settings: As in :func:`verify`.
         found: What was proven.
+        beginning: As in :func:`certify`.
         now: Time of the loop's clock [s].
-        control: What the errors rest on.
     """
-    q, v, a = trajectory.evaluate(0.0)
-    n = robot.n
+    settings, beginning, robot = found.settings, beginning or Beginning(), assumptions.robot
+    allowed = AllowedErrors.of(errors, robot.n)
     return Certificate(
-        plan_hash=trajectory.hash(),
-        box_hash=box_hash(*boxes),
-        start_q=q,
-        method="interval",
-        claims=_claims(robot, scene, settings),
-        margins=found.margins,
-        tracking_bound=np.broadcast_to(errors.position, n),
+        path_hash=trajectory.hash(),
+        box_hash=box_hash(*assumptions.boxes),
+        scene_hash=assumptions.scene.hash(),
+        robot_hash=robot_hash(robot),
+        control_law=assumptions.control_law.law,
+        nominal_payload=assumptions.nominal,
+        predecessor=beginning.predecessor,
+        takeover_time=beginning.takeover_time,
+        rest_before=beginning.rest_before,
+        tracking_bound=allowed.position,
+        velocity_bound=allowed.velocity,
+        torque_bound=allowed.torque,
+        torque_fraction=settings.torque_fraction,
+        brake_time=found.brake_time,
+        claims=_claims(robot, assumptions.scene, settings),
+        margins=tuple(found.margins.values()),
         issued_at=now,
         expires_at=now + settings.validity,
-        brake_time=found.brake_time,
-        scene_hash=scene.hash(),
-        start_v=v,
-        start_a=a,
-        velocity_bound=np.broadcast_to(errors.velocity, n),
-        torque_bound=np.broadcast_to(errors.torque, n),
-        places={name: f"{place}, {found.times[name]:.3f} s" for name, place in found.places.items()},
-        torque_fraction=settings.torque_fraction,
-        control=control,
-        robot_hash=robot_hash(robot),
     )
 
 
@@ -197,7 +182,7 @@ def _prove(checks: MotionChecks, robot: RobotModel, trajectory: Trajectory, sett
     def motion(m: Array, h: Array) -> Motion:
         return first if m is middle else Motion(chain, enclose_path(trajectory, m, h))
 
-    def torques(m: Array, h: Array):
+    def torques(m: Array, h: Array) -> TorqueBounds:
         return first_torques if m is middle else checks.torques(motion(m, h))
 
     def stops(m: Array, h: Array, time: float) -> list[Check]:
@@ -213,18 +198,12 @@ def _prove(checks: MotionChecks, robot: RobotModel, trajectory: Trajectory, sett
         except PlanRejected:
             if brake_time == settings.brake_times[-1]:
                 raise
-    return _summarise(tightest, division.pieces, brake_time)
-
-
-def _summarise(tightest: Mapping[str, Tightest], pieces: int, brake_time: float) -> Verification:
-    found = {f"{kind} [{_UNITS[kind]}]": entry for kind, entry in tightest.items() if np.isfinite(entry.margin)}
-    return Verification(
-        margins=MappingProxyType({name: entry.margin for name, entry in found.items()}),
-        places=MappingProxyType({name: entry.where for name, entry in found.items()}),
-        times=MappingProxyType({name: entry.when for name, entry in found.items()}),
-        pieces=pieces,
-        brake_time=brake_time,
-    )
+    margins = {
+        kind: Margin(kind, entry.margin, place_of(kind, entry.where), entry.when)
+        for kind, entry in tightest.items()
+        if np.isfinite(entry.margin)
+    }
+    return Verification(MappingProxyType(margins), division.pieces, brake_time, settings)
 
 
 def _require_boxes(robot: RobotModel, boxes: tuple[Box, Box]) -> None:

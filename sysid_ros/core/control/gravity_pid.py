@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics
-from sysid_ros.core.control.settings import describe_law
 from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
@@ -33,9 +33,9 @@ class PidSettings(Settings, library_only=True):
     """Sampling period."""
 
     @property
-    def law(self) -> str:
-        """The control law with these settings, in words."""
-        return describe_law("gravity_pid", self)
+    def law(self) -> ControlLaw:
+        """The control law with these settings."""
+        return ControlLaw.of("gravity_pid", self)
 
 
 class GravityPid:

@@ -11,20 +11,24 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.control.law import ControlLaw
 
 Array = NDArray[np.float64]
+
+ROBUST = "robust"
+"""Name of the robust control law."""
 
 
 class Controller(Protocol):
     """A control law of an arm, called once per cycle of the torque loop.
 
     Attributes:
-        law: Its name and settings in words; certificates name the law that their tracking bound is for.
+        law: Its name and settings; certificates name the law that their tracking bound is for.
         is_integrating: Whether the integral state follows the errors. The loop switches that off where the arm may not
             get the computed torque: a state wound up meanwhile would act all at once when it does again.
     """
 
-    law: str
+    law: ControlLaw
     is_integrating: bool
 
     @property
@@ -59,11 +63,6 @@ class Controller(Protocol):
         """Reset the state of past cycles; call it before taking the arm over."""
 
 
-def describe_law(name: str, settings: Any) -> str:
-    """Describe a control law with the settings in a dataclass, so that any two of them differ."""
-    return f"{name} " + " ".join(f"{entry.name}={getattr(settings, entry.name)!r}" for entry in fields(settings))
-
-
 @dataclass(frozen=True)
 class RobustSettings(Settings, library_only=True):
     """Gains of :class:`RobustController` and the timing its bound is proven for.
@@ -94,31 +93,22 @@ class RobustSettings(Settings, library_only=True):
             raise ParameterOutOfRange("delay [s]", self.delay, f"from 0 to the period, {self.period:g}")
 
     @property
-    def law(self) -> str:
-        """The control law with these settings, in words."""
-        return describe_law("robust", self)
+    def law(self) -> ControlLaw:
+        """The control law with these settings."""
+        return ControlLaw.of(ROBUST, self)
 
     @classmethod
-    def from_law(cls, law: str) -> RobustSettings:
-        """Parse the settings that :attr:`law` describes.
-
-        Args:
-            law: A control law in words.
+    def of_law(cls, law: ControlLaw) -> RobustSettings:
+        """Return the settings of a control law.
 
         Raises:
             ParameterOutOfRange: It is not this law with all its settings, or one of them is out of range.
         """
-        name, *entries = law.split() or [""]
-        values = dict(entry.split("=", 1) for entry in entries if "=" in entry)
         wanted = [one.name for one in fields(cls)]
-        try:
-            numbers = {key: float(value) for key, value in values.items()}
-        except ValueError:
-            numbers = {}
-        if name != "robust" or sorted(numbers) != sorted(wanted) or len(entries) != len(wanted):
-            allowed = f"robust with {', '.join(wanted)}: no other law has a proven tracking bound"
-            raise ParameterOutOfRange("control law", law, allowed)
-        return cls(**numbers)
+        if law.name != ROBUST or sorted(name for name, _ in law.settings) != sorted(wanted):
+            allowed = f"{ROBUST} with {', '.join(wanted)}: no other law has a proven tracking bound"
+            raise ParameterOutOfRange("control law", str(law), allowed)
+        return cls(**dict(law.settings))
 
     def friction_share(self, v_d: Array) -> Array:
         """Return the share of Coulomb friction that is compensated at desired velocities [rad/s], from -1 to 1."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.certification.motion_checks import TorqueDemand, TrackingErrors, error_bound
+from sysid_ros.core.certification.stop_model import TrackingErrors, error_bound
 from sysid_ros.core.collision.clearance import CollisionModel, Obstacle, build_collision_model
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.excitation.sampled_checks import TorqueDemand
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.model.robot import RobotModel, Sphere
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.certification.motion_checks import PlanRejected, check_clearance
+from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.forecast import (
     condition_number,
@@ -19,6 +19,7 @@ from sysid_ros.core.excitation.forecast import (
 )
 from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
 from sysid_ros.core.excitation.problem import ExcitationProblem
+from sysid_ros.core.excitation.sampled_checks import check_clearance
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.solver import IpoptSolver
 from sysid_ros.core.trajectories.base import PlanningCancelled
@@ -179,7 +180,7 @@ class _Search:
         times = np.linspace(0.0, trajectory.duration, int(np.ceil(trajectory.duration / _CHECK_STEP)) + 1)
         states = trajectory.sample(times)
         try:
-            self._demand.check("torque", times, states, self.settings.torque_fraction)
+            self._demand.check(LimitKind.TORQUE, times, states, self.settings.torque_fraction)
             self._demand.check_stops(trajectory, self.settings.brake_time, self.settings.torque_fraction)
             check_clearance(
                 model.robot, model.collision, model.tracking_position, self.settings.clearance, times, states[0]

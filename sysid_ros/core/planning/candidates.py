@@ -1,91 +1,62 @@
-"""What one call of the planner does with candidates: looks for them, bounds them, verifies them, and keeps count."""
+"""What one call of the planner does with candidates: finds, bounds and verifies them, and keeps count."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.motion_checks import PlanRejected, TrackingErrors
+from sysid_ros.core.certification.plan import PlanStatistics
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.stop_model import PlanRejected, TrackingErrors
+from sysid_ros.core.certification.verify import Verification, verify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.planning.margins import AssumedErrors, Margins, Reserve
-from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem, PlanRequest, build_cost
-from sysid_ros.core.planning.search import FEASIBLE, Candidate, Search, StepProblem
+from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem, build_cost
+from sysid_ros.core.planning.request import PlanFailureCode, PlanRequest, Rejection
+from sysid_ros.core.planning.search import FEASIBLE, Search, Solution, StepProblem
+from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 
-if TYPE_CHECKING:
-    from sysid_ros.core.certification.verify import Verification
-
 Array = NDArray[np.float64]
 
+_Result = TypeVar("_Result")
 
-@dataclass(frozen=True)
-class PlanStatistics:
-    """What it took to find a plan, or not to find one.
 
-    Attributes:
-        starts: Starts of the solver, of all searches.
-        iterations: Iterations of the solver, of all starts.
-        bounds: Calls of ``bound``.
-        verifications: Calls of ``verify``.
-        seconds: Time spent by part: "search", "bound", "verify", "total", and until the "first" certified plan (0
-            without) [s].
-        rejections: Why candidates were rejected, in order.
-        was_cut: Whether the time ran out before the search was over; the plan then depends on how busy the machine is.
+class Prover(Protocol):
+    """Bounds the tracking errors of motions and proves them safe."""
+
+    def bound(self, request: PlanRequest, trajectory: Trajectory) -> TrackingBound:
+        """Compute the tracking bound of a motion that is requested, or raise an error of this package."""
+
+    def verify(self, request: PlanRequest, trajectory: Trajectory, errors: TrackingErrors) -> Verification:
+        """Prove a motion safe with these errors, or raise :class:`PlanRejected`."""
+
+
+class RobustProver:
+    """The robust controller's tracking bound and the verifier.
+
+    Args:
+        settings: Settings of the proof.
     """
 
-    starts: int
-    iterations: int
-    bounds: int
-    verifications: int
-    seconds: Mapping[str, float]
-    rejections: tuple[str, ...]
-    was_cut: bool
+    def __init__(self, settings: VerifierSettings):
+        self._settings = settings
 
+    def bound(self, request: PlanRequest, trajectory: Trajectory) -> TrackingBound:
+        """See :class:`Prover`."""
+        return request.assumptions.bound(trajectory, request.history)
 
-@dataclass(frozen=True)
-class PlanOutcome:
-    """The best certified plan, or why there is none.
+    def verify(self, request: PlanRequest, trajectory: Trajectory, errors: TrackingErrors) -> Verification:
+        """See :class:`Prover`."""
+        return verify(request.assumptions, trajectory, errors, self._settings)
 
-    Attributes:
-        trajectory: The plan; None if there is none.
-        errors: What ``bound`` gave for it.
-        verification: What ``verify`` gave for it.
-        cost: Its cost.
-        information: Information collected before and by the part of the plan that will be executed, (10, 10).
-        condition_number: Condition number of the rows with this information (that of Y in SAFE-ID) [-].
-        reason: Why there is no plan, in one sentence; empty if there is one.
-        statistics: What it took.
-    """
-
-    trajectory: BezierTrajectory | None
-    errors: TrackingErrors | None
-    verification: Verification | None
-    cost: float
-    information: Array
-    condition_number: float
-    reason: str
-    statistics: PlanStatistics = field(repr=False)
-
-    def __post_init__(self) -> None:
-        information = np.array(self.information, dtype=float)
-        information.setflags(write=False)
-        object.__setattr__(self, "information", information)
-
-    @property
-    def is_found(self) -> bool:
-        """Whether there is a plan."""
-        return self.trajectory is not None
-
-
-Bound = Callable[[Trajectory], TrackingErrors]
-Verify = Callable[[Trajectory, TrackingErrors], "Verification"]
 
 _REMEMBERED = 20
 _RESERVE = 1.2
@@ -93,7 +64,7 @@ _RESERVE = 1.2
 
 
 class CallTimes:
-    """How long calls have taken lately, kept from plan to plan.
+    """Remember how long calls have taken lately, from plan to plan.
 
     Args:
         expected: What a call is expected to take before the first [s].
@@ -108,8 +79,8 @@ class CallTimes:
         """What the next call may take [s]."""
         return _RESERVE * max(self._recent) if self._recent else self._expected
 
-    def doubt(self) -> None:
-        """Halves what is expected: it has kept a call from being made, and so from being measured.
+    def halve(self) -> None:
+        """Halve what is expected: it has kept a call from being made, and so from being measured.
 
         Without this a single slow call, on a machine that was busy for a moment, would keep every later plan from
         being tried.
@@ -118,75 +89,27 @@ class CallTimes:
         self._expected *= 0.5
 
     def note(self, seconds: float) -> None:
-        """Notes what a call took [s]."""
+        """Note what a call took [s]."""
         self._recent.append(seconds)
 
 
-class Certifier:
-    """Calls ``bound`` and ``verify`` and keeps their times.
-
-    Args:
-        bound: Gives the tracking errors of a motion.
-        verify: Proves a motion safe with these errors.
-        bound_times: Times of earlier calls of ``bound``.
-        verify_times: Times of earlier calls of ``verify``.
-    """
-
-    def __init__(self, bound: Bound, verify: Verify, bound_times: CallTimes, verify_times: CallTimes):
-        self._bound, self._verify = bound, verify
-        self._times = {"bound": bound_times, "verify": verify_times}
-        self.seconds = {"bound": 0.0, "verify": 0.0}
-        self.calls = {"bound": 0, "verify": 0}
-
-    @property
-    def expected(self) -> float:
-        """What bounding and verifying one candidate may take [s]."""
-        return sum(times.expected for times in self._times.values())
-
-    @property
-    def expected_verify(self) -> float:
-        """What verifying one candidate may take [s]."""
-        return self._times["verify"].expected
-
-    def doubt(self) -> None:
-        """Notes that what calls are expected to take has kept all of them from being made."""
-        for times in self._times.values():
-            times.doubt()
-
-    def bound(self, trajectory: Trajectory) -> TrackingErrors:
-        """The tracking errors of a motion."""
-        return self._timed("bound", lambda: self._bound(trajectory))
-
-    def verify(self, trajectory: Trajectory, errors: TrackingErrors) -> Verification:
-        """Proof that a motion is safe."""
-        return self._timed("verify", lambda: self._verify(trajectory, errors))
-
-    def _timed(self, name: str, call: Callable[[], object]):  # noqa: ANN202  # as the call
-        begin = time.monotonic()
-        try:
-            return call()
-        finally:
-            seconds = time.monotonic() - begin
-            self._times[name].note(seconds)
-            self.seconds[name] += seconds
-            self.calls[name] += 1
-
-
 @dataclass(frozen=True)
-class BoundedMotion:
-    """A motion with its tracking errors.
+class Candidate:
+    """A motion whose tracking errors are known.
 
     Attributes:
         trajectory: The motion.
-        errors: What ``bound`` gave for it.
-        measured: The same, to plan other motions with.
+        bound: Its tracking bound.
+        errors: The same, to plan other motions with.
         cost: What it is chosen for; smaller is better.
+        verification: What was proven of it; None before.
     """
 
     trajectory: BezierTrajectory
-    errors: TrackingErrors
-    measured: AssumedErrors
+    bound: TrackingBound
+    errors: AssumedErrors
     cost: float
+    verification: Verification | None = None
 
     @property
     def offset(self) -> Array:
@@ -194,28 +117,15 @@ class BoundedMotion:
         return self.trajectory.q1 - self.trajectory.q0
 
 
-@dataclass(frozen=True)
-class CertifiedMotion:
-    """A motion that has been proven safe.
-
-    Attributes:
-        motion: The motion.
-        verification: What ``verify`` gave for it.
-    """
-
-    motion: BoundedMotion
-    verification: Verification
-
-
 class Candidates:
-    """Looks for candidates, bounds and verifies them, until a deadline.
+    """Finds candidates, bounds and verifies them, until a deadline.
 
     Args:
         model: What is built once per robot.
         step_problem: Quadratic program of the solver.
         request: What is wanted.
-        certifier: Bounds and verifies candidates.
-        deadline: Time of ``time.monotonic()`` by which to return [s].
+        prover: Bounds and verifies candidates.
+        times: How long calls of ``bound`` and ``verify`` of the prover have taken.
         is_cancelled: Looked at between steps.
     """
 
@@ -224,18 +134,19 @@ class Candidates:
         model: PlannerModel,
         step_problem: StepProblem,
         request: PlanRequest,
-        certifier: Certifier,
-        deadline: float,
+        prover: Prover,
+        times: dict[str, CallTimes],
         is_cancelled: Callable[[], bool],
     ):
         self._begin = time.monotonic()
+        self._deadline = self._begin + request.time_limit
         self.model, self.request = model, request
         self._cost = build_cost(model, request, model.rows)
-        self._step_problem, self._certifier = step_problem, certifier
-        self._deadline, self._is_cancelled = deadline, is_cancelled
+        self._step_problem, self._prover, self._times, self._is_cancelled = step_problem, prover, times, is_cancelled
         self._starts = self._iterations = 0
-        self._search_seconds = self._first_seconds = 0.0
-        self.rejections: list[str] = []
+        self._seconds = {"search": 0.0, "bound": 0.0, "verify": 0.0, "first": 0.0}
+        self._calls = {"bound": 0, "verify": 0}
+        self.rejections: list[Rejection] = []
         self._was_cut = False
 
     def problem(self, errors: AssumedErrors, margins: Margins, reach: float = 1.0) -> PlanProblem:
@@ -248,51 +159,54 @@ class Candidates:
 
     def trajectory(self, offset: Array) -> BezierTrajectory:
         """The motion from the start with an end offset (n,) [rad]."""
-        q0, v0, a0 = self.request.start
+        q0, v0, a0 = self.request.state
         return BezierTrajectory(q0, v0, a0, q0 + offset, self.model.settings.duration)
 
-    def search(self, problem: PlanProblem, starts: Array) -> Candidate:
+    def search(self, problem: PlanProblem, starts: Array) -> Solution:
         """The best candidate that is found from starts (B, n)."""
         begin = time.monotonic()
         search = Search(problem.cost, problem.constraints(), problem.space, self._step_problem)
         found = search.run(starts, self.model.settings.iterations, self.must_stop)
         self._starts += len(starts)
         self._iterations += search.iterations
-        self._search_seconds += time.monotonic() - begin
+        self._seconds["search"] += time.monotonic() - begin
         return found[0]
 
-    def bound(self, trajectory: BezierTrajectory) -> BoundedMotion | None:
-        """A motion with its errors; None if there is no time, or if there are none, with the reason noted.
+    def bound(self, trajectory: BezierTrajectory) -> Candidate | None:
+        """Bound the errors of a motion; None if there is no time, or if there is no bound, with the reason noted.
 
         Raises:
             PlanningCancelled: ``is_cancelled`` said so.
-            ParameterOutOfRange: ``bound`` returned no errors.
+            ParameterOutOfRange: The prover returned no errors.
         """
         if self.must_stop():
             return None
         try:
-            errors = self._certifier.bound(trajectory)
+            bound = self._timed("bound", lambda: self._prover.bound(self.request, trajectory))
         except PlanningCancelled:
             raise
         except SysidError as failure:
-            self.rejections.append(f"no bound of the tracking errors: {failure}")
+            text = f"no bound of the tracking errors: {failure}"
+            self.rejections.append(Rejection(PlanFailureCode.NO_TRACKING_BOUND, text, failure))
             return None
-        measured = AssumedErrors.of(errors, self.model.robot.n)
+        errors = AssumedErrors.of(bound, self.model.robot.n)
         cost = float(self._cost.evaluate((trajectory.q1 - trajectory.q0)[None])[0])
-        return BoundedMotion(trajectory, errors, measured, cost)
+        return Candidate(trajectory, bound, errors, cost)
 
-    def verify(self, motion: BoundedMotion) -> CertifiedMotion | PlanRejected | None:
-        """The motion with its proof, or why there is none; None if there is no time."""
-        if self._late(self._certifier.expected_verify):
+    def verify(self, candidate: Candidate) -> Candidate | PlanRejected | None:
+        """Prove a candidate safe, or tell why it is not; None if there is no time."""
+        if self._is_late(self._times["verify"].expected):
             return None
         try:
-            verification = self._certifier.verify(motion.trajectory, motion.errors)
+            proof = self._timed(
+                "verify", lambda: self._prover.verify(self.request, candidate.trajectory, candidate.bound)
+            )
         except PlanRejected as rejection:
-            self.rejections.append(str(rejection))
+            self.rejections.append(Rejection(PlanFailureCode.LIMIT, str(rejection), rejection))
             return rejection
-        if not self._first_seconds:
-            self._first_seconds = time.monotonic() - self._begin
-        return CertifiedMotion(motion, verification)
+        if not self._seconds["first"]:
+            self._seconds["first"] = time.monotonic() - self._begin
+        return replace(candidate, verification=proof)
 
     def holds(self, offset: Array, errors: AssumedErrors, margins: Margins, reach: float = 1.0) -> bool:
         """Whether a motion respects the sampled constraints with these errors, leaving no reserve.
@@ -310,43 +224,49 @@ class Candidates:
         return bool(problem.worst_rows(offset[None])[0] <= FEASIBLE)
 
     def must_stop(self) -> bool:
-        """Whether there is no time to bound and verify another candidate.
+        """Return whether there is no time to bound and verify another candidate.
 
         Raises:
             PlanningCancelled: ``is_cancelled`` said so.
         """
         if self._is_cancelled():
             raise PlanningCancelled("the receding-horizon planner was cancelled")
-        return self._late(self._certifier.expected)
+        return self._is_late(sum(times.expected for times in self._times.values()))
 
-    def _late(self, needed: float) -> bool:
-        """Whether the deadline would pass if this time were spent now [s]."""
+    def last_rejection(self) -> Rejection:
+        """Return the reason why there is no plan; calls that were never made are expected to take less from now on."""
+        if self._was_cut and not any(self._calls.values()):
+            for times in self._times.values():
+                times.halve()
+        if self.rejections:
+            return self.rejections[-1]
+        return Rejection(PlanFailureCode.NO_TIME, "the time was up before a candidate could be verified")
+
+    def statistics(self, cost: float = np.inf) -> PlanStatistics:
+        """Return what it has taken so far, and the cost of the plan that was found."""
+        return PlanStatistics(
+            starts=self._starts,
+            iterations=self._iterations,
+            bounds=self._calls["bound"],
+            verifications=self._calls["verify"],
+            seconds={**self._seconds, "total": time.monotonic() - self._begin},
+            rejections=tuple(rejection.text for rejection in self.rejections),
+            was_cut=self._was_cut,
+            cost=cost,
+        )
+
+    def _timed(self, name: str, call: Callable[[], _Result]) -> _Result:
+        begin = time.monotonic()
+        try:
+            return call()
+        finally:
+            seconds = time.monotonic() - begin
+            self._times[name].note(seconds)
+            self._seconds[name] += seconds
+            self._calls[name] += 1
+
+    def _is_late(self, needed: float) -> bool:
+        """Return whether the deadline would pass if this time were spent now [s]."""
         is_late = time.monotonic() + needed > self._deadline
         self._was_cut |= is_late
         return is_late
-
-    def give_up(self) -> str:
-        """The reason why there is no plan, in one sentence; calls that were never made are expected to take less."""
-        if self._was_cut and not any(self._certifier.calls.values()):
-            self._certifier.doubt()
-        return self.rejections[-1] if self.rejections else "the time was up before a candidate could be verified"
-
-    def statistics(self) -> PlanStatistics:
-        """What it has taken so far."""
-        total = time.monotonic() - self._begin
-        seconds = {
-            "search": self._search_seconds,
-            **self._certifier.seconds,
-            "first": self._first_seconds,
-            "total": total,
-        }
-        calls = self._certifier.calls
-        return PlanStatistics(
-            self._starts,
-            self._iterations,
-            calls["bound"],
-            calls["verify"],
-            seconds,
-            tuple(self.rejections),
-            self._was_cut,
-        )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.motion_checks import STOP_SPEED, stop_torque_growth, stop_torque_shape
+from sysid_ros.core.certification.stop_model import STOP_SPEED, stop_torque_growth, stop_torque_shape
 from sysid_ros.core.planning.distances import DistanceSamples, FreeDistances
 from sysid_ros.core.planning.motions import MotionBasis
 from sysid_ros.core.planning.torques import TorqueSamples, WorstTorque

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.motion_checks import (
+from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
+    LimitKind,
     PlanRejected,
     TrackingErrors,
     error_bound,
     stop_velocity_errors,
 )
 from sysid_ros.core.model.robot import JointLimits
-from sysid_ros.core.planning.motions import gentlest_offset, shape_functions
+from sysid_ros.core.planning.motions import minimum_acceleration_offset, shape_functions
 from sysid_ros.core.planning.settings import RecedingSettings
 from sysid_ros.core.trajectories.base import State
 
@@ -78,7 +79,7 @@ def end_intervals(q0: Array, v0: Array, a0: Array, limits: StateLimits, duration
 def allowed_ends(
     start: State, limits: StateLimits, preferred: StateLimits, duration: float, reach: Array
 ) -> tuple[Array, Array]:
-    """End offsets to choose from: allowed, and within reach of the gentlest motion.
+    """End offsets to choose from: allowed, and within reach of the minimum-acceleration stop.
 
     Each joint respects the preferred limits all the way if it can, else at least at the end, else not at all.
     Where a motion respects limits, so does one that takes over from it halfway: that was never found otherwise in
@@ -89,7 +90,7 @@ def allowed_ends(
         limits: The limits.
         preferred: Limits with something to spare.
         duration: Duration of the motions [s].
-        reach: Largest distance of the end from that of the gentlest motion, (n,) [rad].
+        reach: Largest distance of the end from that of the minimum-acceleration stop, (n,) [rad].
 
     Returns:
         Lower and upper offsets, each (n,) [rad]; ``lower > upper`` for joints without any.
@@ -98,7 +99,7 @@ def allowed_ends(
     at_end = np.maximum(lower, preferred.q_lower - start[0]), np.minimum(upper, preferred.q_upper - start[0])
     for low, high in (at_end, end_intervals(*start, preferred, duration)):
         lower, upper = np.where(low <= high, [low, high], [lower, upper])
-    middle = np.clip(gentlest_offset(start, duration), lower, np.maximum(lower, upper))
+    middle = np.clip(minimum_acceleration_offset(start, duration), lower, np.maximum(lower, upper))
     return np.maximum(lower, middle - reach), np.minimum(upper, middle + reach)
 
 
@@ -106,14 +107,18 @@ _FIRST_POSITION, _FIRST_VELOCITY, _FIRST_TORQUE = 0.02, 0.05, 0.05  # [rad], [ra
 _BEYOND = 1.2
 """Margins grow by this much of what was missing, besides the steps below."""
 _STEPS = {"torque": 0.005, "distance": 0.001, "position": 0.001, "velocity": 0.002, "acceleration": 0.002}
-_KINDS = {
-    "torque at rest": "torque",
-    "braking torque": "torque",
-    "ground": "distance",
-    "obstacle": "distance",
-    "self-collision": "distance",
+_MARGIN_OF = {
+    LimitKind.POSITION: "position",
+    LimitKind.VELOCITY: "velocity",
+    LimitKind.ACCELERATION: "acceleration",
+    LimitKind.TORQUE: "torque",
+    LimitKind.TORQUE_AT_REST: "torque",
+    LimitKind.BRAKING_TORQUE: "torque",
+    LimitKind.SELF_COLLISION: "distance",
+    LimitKind.GROUND: "distance",
+    LimitKind.OBSTACLE: "distance",
 }
-"""Checks by the margin that widens for them; the others bear its name."""
+"""The margin that widens where a limit was broken."""
 
 
 @dataclass(frozen=True)
@@ -250,16 +255,14 @@ class Margins:
 
     def grown(self, rejection: PlanRejected, joint_names: Sequence[str]) -> Margins:
         """Larger where a candidate was rejected, by what was missing."""
-        kind = _KINDS.get(rejection.check, rejection.check)
-        if kind not in _STEPS:
-            return self
+        kind = _MARGIN_OF[rejection.limit]
         missing = abs(rejection.value - rejection.allowed)
         if kind in ("torque", "velocity", "acceleration"):
             missing /= max(abs(rejection.allowed), 1e-9)
         growth = _BEYOND * missing + _STEPS[kind]
         if kind == "distance":
             return replace(self, distance=self.distance + growth)
-        named = np.array([f"'{name}'" in rejection.where for name in joint_names])
+        named = np.isin(joint_names, rejection.names)
         return replace(self, **{kind: getattr(self, kind) + growth * (named if named.any() else 1.0)})
 
     def state_limits(self, limits: JointLimits, errors: AssumedErrors) -> StateLimits:

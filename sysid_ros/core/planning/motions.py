@@ -31,7 +31,7 @@ def _coefficients(order: int) -> Array:
     return np.stack([np.pad(coefficients, (0, 6 - coefficients.size)) for coefficients in derivatives])
 
 
-def _gentlest() -> tuple[float, float]:
+def _minimum_acceleration() -> tuple[float, float]:
     """End offset with the smallest integral of the squared acceleration, per v0 T and per a0 T^2."""
     accelerations = [shape.deriv(2) for shape in _SHAPES]
     by_velocity, by_acceleration, square = ((accelerations[2] * one).integ()(1.0) for one in accelerations)
@@ -40,7 +40,7 @@ def _gentlest() -> tuple[float, float]:
 
 _COEFFICIENTS = np.stack([_coefficients(order) for order in range(3)])
 """Of position, velocity and acceleration (first index) per shape (second index), (3, 3, 6)."""
-_GENTLEST = _gentlest()
+_MINIMUM_ACCELERATION = _minimum_acceleration()
 
 
 def shape_functions(duration: float, times: Array) -> Array:
@@ -111,7 +111,7 @@ class MotionBasis:
         return (dq * blends[0] + dv * blends[1] + da * blends[2]).sum(axis=-2)
 
 
-def gentlest_offset(start: State, duration: float) -> Array:
+def minimum_acceleration_offset(start: State, duration: float) -> Array:
     """End offset (n,) [rad] of the motion with the smallest integral of the squared acceleration, joint by joint."""
-    by_velocity, by_acceleration = _GENTLEST
+    by_velocity, by_acceleration = _MINIMUM_ACCELERATION
     return by_velocity * duration * start[1] + by_acceleration * duration**2 * start[2]

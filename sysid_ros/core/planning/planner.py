@@ -1,381 +1,209 @@
-"""The receding-horizon planner: searches with sampled constraints, returns only what has been bounded and verified."""
+"""Plan certified motions that may take over from each other, SAFE-ID Algorithm 2.
+
+The planner searches with sampled constraints, and returns only what has been bounded and proven safe.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from sysid_ros.core.certification.motion_checks import PlanRejected
-from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.stop_model import PlanRejected
+from sysid_ros.core.certification.verify import Beginning, make_certificate, verify
+from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.candidates import (
-    Bound,
-    BoundedMotion,
-    CallTimes,
-    Candidates,
-    CertifiedMotion,
-    Certifier,
-    PlanOutcome,
-    Verify,
-)
-from sysid_ros.core.planning.costs import InformationCost, condition_number
-from sysid_ros.core.planning.improvement import Improvement
-from sysid_ros.core.planning.margins import AssumedErrors, Margins
-from sysid_ros.core.planning.motions import gentlest_offset
-from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem, PlanRequest
-from sysid_ros.core.planning.search import FEASIBLE, PENALTY, ROWS, Candidate, StepProblem
+from sysid_ros.core.planning.candidates import CallTimes, Candidate, Candidates, Prover, RobustProver
+from sysid_ros.core.planning.costs import condition_number
+from sysid_ros.core.planning.margins import AssumedErrors
+from sysid_ros.core.planning.problem import PlannerModel
+from sysid_ros.core.planning.request import PlanFailure, PlanRequest, Rejection
+from sysid_ros.core.planning.search import PENALTY, ROWS, StepProblem
 from sysid_ros.core.planning.settings import RecedingSettings
-from sysid_ros.core.planning.starts import first_starts, repair_starts
-from sysid_ros.core.trajectories.base import State, joint_vector
+from sysid_ros.core.planning.strategy import Strategy, WarmStart
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory, joint_vector
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
 
 Array = NDArray[np.float64]
 
-_GROWTH = 0.4
-"""By how much measured errors are enlarged for the search: another motion has others, up to several times as large.
-With 0.12 plans excite more, as long as any time may be taken; within the planning time they do not, and one in three
-plans in motion is only certified after two more bounds."""
-_FIRST_GROWTH = 0.2
-"""By how much those of the gentlest motion are enlarged for the first search."""
-_SHRINK = 0.5
-"""What is left of the reach when a motion could not be bounded."""
-_GENTLER = 0.25
-"""What is left of the reach where the errors of a motion have no room; unlike the above nothing to remember."""
-_REGROW = 1.25
-"""By how much the reach may grow again from plan to plan."""
+LONGEST = 20.0
+"""Longest duration that is tried [s]."""
+_STRETCH = 1.25  # a rejected duration is stretched by this
+_PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
 
 
-@dataclass
-class Memory:
-    """What is kept from plan to plan.
-
-    Attributes:
-        errors: Tracking errors to plan with.
-        reach: Share of the k_range to plan with [-].
-        last_end: End position of the last plan, (n,) [rad].
-    """
-
-    errors: AssumedErrors
-    reach: float = 1.0
-    last_end: Array | None = None
+def _never() -> bool:
+    return False
 
 
-class PlanningRun:
-    """One call of the planner.
+class CertifiedPlanner:
+    """Plans and certifies motions of one arm.
 
-    Args:
-        candidates: Looks for motions, bounds and verifies them.
-        memory: What earlier plans have taught; changed in place.
-    """
-
-    def __init__(self, candidates: Candidates, memory: Memory):
-        self._candidates, self._memory = candidates, memory
-        self._model, self._request = candidates.model, candidates.request
-        self._settings, self._robot = self._model.settings, self._model.robot
-        self._margins = Margins.of(self._settings, self._robot.n)
-        self._improvement = Improvement(candidates, self._margins)
-        self._is_relaxed, self._share = False, 1.0
-        self._gentlest: BoundedMotion | None = None
-        self._anchor: BoundedMotion | None = None
-        self._errors, self._reach = memory.errors, memory.reach
-        self._fallback: CertifiedMotion | None = None
-        self._reason = ""
-
-    def run(self) -> PlanOutcome:
-        """Candidates until one is certified and good, or nothing is left to try or no time to try it.
-
-        Raises:
-            PlanningCancelled: The call was cancelled.
-            ParameterOutOfRange: ``bound`` returned no errors.
-        """
-        found = self._first() or self._fallback
-        if found is None:
-            return self._no_plan()
-        if self._request.goal is None:
-            found = self._improvement.improve(found, self._is_good)
-        self._memory.errors = found.motion.measured
-        self._memory.reach = min(_REGROW * self._reach, 1.0)
-        self._memory.last_end = found.motion.trajectory.q1
-        return self._outcome(found)
-
-    def _first(self) -> CertifiedMotion | None:
-        """The first motion that can be certified."""
-        warm: Array | None = None
-        if not self._errors.is_measured:
-            gentlest = self._bound_gentlest()
-            if gentlest is not None:
-                self._errors = gentlest.measured.grown(_FIRST_GROWTH)
-        for _ in range(self._settings.attempts):
-            if self._candidates.must_stop():
-                break
-            try:
-                problem = self._problem(self._errors.grown(0.0 if self._is_relaxed else _GROWTH))
-            except NoMotion as failure:
-                self._candidates.rejections.append(str(failure))
-                if not self._look_gently():
-                    break
-                continue
-            starts = first_starts(problem, self._memory.last_end) if warm is None else repair_starts(problem, warm)
-            candidate = self._candidates.search(problem, starts)
-            is_tight = candidate.worst > FEASIBLE and self._errors.is_measured
-            if is_tight:
-                self._note_tight(candidate)
-            motion = self._candidates.bound(problem.trajectory(candidate.k))
-            if motion is None:
-                self._reach *= _SHRINK
-            else:
-                found = self._judge(motion, candidate, is_tight)
-                if found is not None:
-                    return found
-            warm = problem.space.offsets(candidate.k)
-            if is_tight:
-                found = self._from_the_anchor(motion)
-                if found is not None or self._anchor is None:
-                    return found
-                self._relax()
-                self._share *= _SHRINK
-                warm = 0.5 * (self._anchor.offset + warm)
-        return None
-
-    def _judge(self, motion: BoundedMotion, candidate: Candidate, is_tight: bool) -> CertifiedMotion | None:
-        """Verifies a candidate that has been bounded; notes what a rejection teaches."""
-        measured = motion.measured
-        has_room = candidate.worst <= FEASIBLE and measured.is_within(self._errors.grown(_GROWTH))
-        self._memory.errors = measured
-        self._errors = measured.larger(self._errors)
-        # The verifier has the last word on what the samples, which have margins and look further ahead, do not allow.
-        reach = self._share * self._reach
-        if not (has_room or is_tight or self._candidates.holds(motion.offset, measured, self._margins, reach)):
-            self._candidates.rejections.append(
-                "the tracking errors of the best motion are larger than it leaves room for"
-            )
-            return None
-        found = self._candidates.verify(motion)
-        if isinstance(found, PlanRejected):
-            if not is_tight:
-                self._learn(found)
-            return None
-        return found
-
-    def _from_the_anchor(self, wanted: BoundedMotion | None) -> CertifiedMotion | None:
-        """What can be certified between the anchor and a motion that leaves too little room for its errors."""
-        is_first = self._anchor is None
-        anchor = self._anchor = self._anchor or self._bound_anchor()
-        if anchor is None:
-            return None
-        self._memory.errors = self._errors = anchor.measured
-        improvement = Improvement(self._candidates, Margins.least(self._robot.n))
-        found = None if wanted is None else improvement.between(anchor, wanted)
-        if found is None and is_first:
-            found = improvement.beyond(anchor)
-            self._fallback = None if found else self._alone(anchor)
-        return found
-
-    def _bound_anchor(self) -> BoundedMotion | None:
-        """The gentlest motion, or that to the end of the last plan if it leaves more room, with its errors."""
-        start, candidates = self._request.start, self._candidates
-        if self._memory.last_end is not None and np.any(start[1]):
-            onward = self._memory.last_end - start[0]
-            offsets = np.stack([gentlest_offset(start, self._settings.duration), onward])
-            try:
-                problem = candidates.problem(self._memory.errors, Margins.least(self._robot.n))
-            except NoMotion:
-                return self._bound_gentlest()
-            gentlest, onwards = problem.worst_rows(offsets)
-            if onwards < gentlest:
-                return candidates.bound(candidates.trajectory(onward))
-        return self._bound_gentlest()
-
-    def _alone(self, motion: BoundedMotion) -> CertifiedMotion | None:
-        """The anchor itself; what is wrong with it is the plainest reason why there is no plan."""
-        found = self._candidates.verify(motion)
-        if isinstance(found, PlanRejected):
-            self._reason = str(found)
-            return None
-        return found
-
-    def _problem(self, errors: AssumedErrors) -> PlanProblem:
-        return self._candidates.problem(errors, self._margins, self._share * self._reach)
-
-    def _look_gently(self) -> bool:
-        """Goes on with the errors of the gentlest motion, and with smaller motions the next time.
-
-        Next to a limit there may be no room for the errors of the motions that were looked at, or that were guessed.
-
-        Returns:
-            Whether that leaves something to try.
-        """
-        if self._gentlest is None:
-            gentlest = self._bound_gentlest()
-            if gentlest is not None:
-                self._errors = self._memory.errors = gentlest.measured
-            return gentlest is not None
-        if self._errors is self._gentlest.measured and self._is_relaxed:
-            return False
-        self._relax()
-        self._share *= _GENTLER
-        self._errors = self._gentlest.measured
-        return True
-
-    def _bound_gentlest(self) -> BoundedMotion | None:
-        if self._gentlest is None:
-            offset = gentlest_offset(self._request.start, self._settings.duration)
-            self._gentlest = self._candidates.bound(self._candidates.trajectory(offset))
-        return self._gentlest
-
-    def _note_tight(self, candidate: Candidate) -> None:
-        self._candidates.rejections.append(
-            f"the best motion found breaks a limit at the samples by {candidate.worst:.2g} (share of a torque "
-            "limit, or in units of 0.1 m)"
-        )
-
-    def _relax(self) -> None:
-        """Gives up what the search keeps free for what lies between samples; the verifier decides then."""
-        if not self._is_relaxed:
-            self._is_relaxed, self._margins = True, Margins.least(self._robot.n)
-
-    def _learn(self, rejection: PlanRejected) -> None:
-        """Widens the margin that was missing; where that is not possible, looks for smaller motions."""
-        wider = self._margins.grown(rejection, self._robot.joint_names)
-        if wider is self._margins:
-            self._reach *= _SHRINK
-        self._margins = wider
-
-    def _is_good(self, found: CertifiedMotion) -> bool:
-        return condition_number(self._information_of(found)) <= self._settings.good_condition
-
-    def _outcome(self, found: CertifiedMotion) -> PlanOutcome:
-        information, motion = self._information_of(found), found.motion
-        return PlanOutcome(
-            trajectory=motion.trajectory,
-            errors=motion.errors,
-            verification=found.verification,
-            cost=motion.cost,
-            information=information,
-            condition_number=condition_number(information),
-            reason="",
-            statistics=self._candidates.statistics(),
-        )
-
-    def _information_of(self, found: CertifiedMotion) -> Array:
-        request, settings = self._request, self._settings
-        rows = self._model.rows[request.is_last]
-        cost = InformationCost(
-            rows, request.start, settings.duration, request.information, request.boxes[1].radius, "condition", 1.0
-        )
-        return cost.information(found.motion.offset[None])[0]
-
-    def _no_plan(self) -> PlanOutcome:
-        reason = self._reason or self._candidates.give_up()
-        return PlanOutcome(
-            None,
-            None,
-            None,
-            float("inf"),
-            self._request.information,
-            condition_number(self._request.information),
-            reason,
-            self._candidates.statistics(),
-        )
-
-
-class RecedingPlanner:
-    """Plans the next motion of a receding horizon, SAFE-ID (28).
-
-    Not safe to share between threads. It remembers how long the calls took, the last tracking errors and the last end
-    position, to start the next search with; :meth:`forget` makes it plan as if it were new.
+    It remembers how long bounds and proofs took, the last tracking errors and the last end position, to start the next
+    search with; :meth:`forget` makes it plan as if it were new. Not safe to share between threads.
 
     Args:
         robot: The arm.
-        settings: What is wanted.
+        settings: Settings of the search.
+        verifier: Settings of the proof.
+        prover: Bounds and verifies the motions of a search; the robust controller's bound and the verifier if None.
 
     Raises:
         ModelError: The arm branches.
     """
 
-    def __init__(self, robot: RobotModel, settings: RecedingSettings | None = None):
-        self._robot = robot
-        self._settings = settings or RecedingSettings()
-        self._model = PlannerModel(robot, self._settings)
+    def __init__(
+        self,
+        robot: RobotModel,
+        settings: RecedingSettings | None = None,
+        verifier: VerifierSettings | None = None,
+        prover: Prover | None = None,
+    ):
+        self.robot = robot
+        self.settings = settings or RecedingSettings()
+        self.verifier = verifier or VerifierSettings()
+        self.prover = prover or RobustProver(self.verifier)
+        self._model = PlannerModel(robot, self.settings)
         self._step_problem = StepProblem(robot.n, 2 * ROWS, PENALTY)
-        self._times = [CallTimes(0.5 * self._settings.call_time) for _ in range(2)]
+        self._times = {name: CallTimes(0.5 * self.settings.call_time) for name in ("bound", "verify")}
         self.forget()
 
-    @property
-    def settings(self) -> RecedingSettings:
-        """The settings."""
-        return self._settings
-
     def forget(self) -> None:
-        """Forgets what earlier plans have taught about tracking errors and good ends."""
-        self._memory = Memory(AssumedErrors.guess(self._robot.limits))
+        """Forget what earlier plans have taught about tracking errors and good ends."""
+        self._warm_start = WarmStart(AssumedErrors.guess(self.robot.limits))
 
-    def plan(
-        self,
-        start: State,
-        information: ArrayLike,
-        boxes: tuple[Box, Box],
-        payload_nominal: ArrayLike,
-        scene: Scene,
-        bound: Bound,
-        verify: Verify,
-        deadline: float,
-        is_cancelled: Callable[[], bool] = lambda: False,
-        *,
-        goal: ArrayLike | None = None,
-        is_last: bool = False,
-    ) -> PlanOutcome:
-        """Plans a motion that starts exactly in a given state and ends at rest.
+    def plan(self, request: PlanRequest, now: float = 0.0, is_cancelled: Callable[[], bool] = _never) -> CertifiedPlan:
+        """Plan and certify the next part of a motion: it starts exactly in the state asked for and ends at rest.
 
         Args:
-            start: Position [rad], velocity [rad/s] and acceleration [rad/s^2] at the start, each (n,).
-            information: Gram matrix of the windows collected so far, (10, 10), as ``StreamingEstimator.information``.
-            boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
-            payload_nominal: Nominal payload, (10,).
-            scene: What surrounds the arm and what it carries.
-            bound: Gives the tracking errors of a motion, or raises an error of this package.
-            verify: Proves a motion safe with these errors, or raises :class:`PlanRejected`.
-            deadline: Time of ``time.monotonic()`` by which to return [s]. No call is begun that, as long as the longest
-                of late, would end after it; a call that takes longer than ever before is not interrupted.
+            request: What to plan.
+            now: Time of the loop's clock, for the certificate [s].
             is_cancelled: Looked at between steps.
-            goal: Posture to get to, (n,) [rad]; the cost is then the squared distance of the end from it.
-            is_last: Whether no plan will follow: all of the plan counts, and nothing must be able to go on from it.
 
-        Returns:
-            The plan, or the reason why there is none.
+        Raises:
+            PlanFailure: Nothing could be certified in time.
+            PlanningCancelled: ``is_cancelled`` said so.
+            ParameterOutOfRange: The predecessor cannot be left at the takeover time, or the prover gave no errors.
+        """
+        _ = request.history  # raises where the predecessor cannot be left
+        self._model.torque.set_boxes(*request.assumptions.boxes)
+        candidates = Candidates(self._model, self._step_problem, request, self.prover, self._times, is_cancelled)
+        strategy = Strategy(candidates, self._warm_start)
+        found = strategy.run()
+        if found is None:
+            rejection, law = strategy.rejection, request.assumptions.control_law
+            raise PlanFailure(rejection, candidates.statistics(), _advice(rejection, law))
+        return self._certified(request, found, strategy.information(found), candidates, now)
+
+    def certify(self, trajectory: Trajectory, assumptions: Assumptions, now: float = 0.0) -> CertifiedPlan:
+        """Certify a given motion that starts from rest.
+
+        Args:
+            trajectory: The motion.
+            assumptions: What the proof takes for given.
+            now: Time of the loop's clock, for the certificate [s].
+
+        Raises:
+            BoundNotAvailable: There is no tracking bound for it.
+            PlanRejected: A limit is broken, or could not be proven to hold.
+            InvalidTrajectory: The motion does not fit the robot, or is of a kind that cannot be verified.
+        """
+        try:
+            bound = assumptions.bound(trajectory)
+        except BoundNotAvailable:
+            # A motion that breaks a limit even where it is followed without any error is told so.
+            verify(assumptions, trajectory, AssumedErrors.none(self.robot.n), self.verifier)
+            raise
+        found = verify(assumptions, trajectory, bound, self.verifier)
+        beginning = Beginning(rest_before=bound.settling_time)
+        certificate = make_certificate(assumptions, trajectory, bound, found, beginning, now)
+        return CertifiedPlan(
+            trajectory, certificate, assumptions.boxes, assumptions.scene, self.robot.name, bound=bound
+        )
+
+    def plan_to(
+        self,
+        start: Array,
+        goal: Array,
+        assumptions: Assumptions,
+        now: float = 0.0,
+        duration: float | None = None,
+        is_cancelled: Callable[[], bool] = _never,
+    ) -> CertifiedPlan:
+        """Plan one straight motion from rest to rest, in joint space, as short as can be proven safe.
+
+        Args:
+            start: Start position, (n,) [rad].
+            goal: End position, (n,) [rad].
+            assumptions: What the proof takes for given.
+            now: Time of the loop's clock [s].
+            duration: Duration [s]; None finds one.
+            is_cancelled: Looked at between tries.
 
         Raises:
             PlanningCancelled: ``is_cancelled`` said so.
-            InvalidTrajectory: A vector has the wrong length or is not finite.
-            ParameterOutOfRange: ``information`` is not a finite (10, 10) Gram matrix, or ``bound`` returned no errors.
+            PlanRejected: No duration is good enough; tells what is wrong with the last one.
+            BoundNotAvailable: No duration has a tracking bound.
+            InvalidTrajectory: A vector is not finite or of the wrong length.
         """
-        n = self._robot.n
-        units = ("position [rad]", "velocity [rad/s]", "acceleration [rad/s^2]")
-        request = PlanRequest(
-            tuple(joint_vector(f"start {unit}", part, n) for unit, part in zip(units, start, strict=True)),
-            _checked_information(information),
-            boxes,
-            np.asarray(payload_nominal, dtype=float),
-            scene,
-            None if goal is None else joint_vector("goal [rad]", goal, n),
-            is_last,
+        q0, q1 = (joint_vector(f"{name} [rad]", q, self.robot.n) for name, q in (("start", start), ("goal", goal)))
+        rest = np.zeros(self.robot.n)
+        total = duration or self._shortest(q1 - q0)
+        while not is_cancelled():
+            try:
+                return self.certify(BezierTrajectory(q0, rest, rest, q1, total), assumptions, now)
+            except (PlanRejected, BoundNotAvailable) as refusal:
+                # A longer duration follows the same path: what is wrong with the path stays wrong.
+                is_path = isinstance(refusal, PlanRejected) and refusal.limit.is_of_the_path
+                if duration is not None or is_path or total * _STRETCH > LONGEST:
+                    raise
+            total *= _STRETCH
+        raise PlanningCancelled("the planner was cancelled")
+
+    def _shortest(self, distance: Array) -> float:
+        """Return the duration at which a degree-5 motion from rest to rest just keeps the limits of its rates [s]."""
+        limits, distance = self.robot.limits, np.abs(distance)
+        by_velocity = _PEAK_SPEED * distance / limits.v_max
+        by_acceleration = np.sqrt(_PEAK_ACCELERATION * distance / limits.a_max)
+        return float(max(1.05 * by_velocity.max(), 1.05 * by_acceleration.max(), 0.2))
+
+    def _certified(
+        self, request: PlanRequest, found: Candidate, information: Array, candidates: Candidates, now: float
+    ) -> CertifiedPlan:
+        before, assumptions = request.predecessor, request.assumptions
+        beginning = Beginning(rest_before=found.bound.settling_time)
+        if before is not None:
+            beginning = Beginning(before.plan_id, request.takeover_time)
+        assert found.verification is not None  # noqa: S101  # a strategy ends with a proof or without a candidate
+        certificate = make_certificate(assumptions, found.trajectory, found.bound, found.verification, beginning, now)
+        gained = information - request.information
+        gained.setflags(write=False)
+        return CertifiedPlan(
+            found.trajectory,
+            certificate,
+            assumptions.boxes,
+            assumptions.scene,
+            self.robot.name,
+            handover_time=None if request.is_last else self.settings.planning_time,
+            information_gained=gained,
+            condition_number=condition_number(information),
+            bound=found.bound,
+            statistics=candidates.statistics(found.cost),
         )
-        self._model.torque.set_boxes(*boxes)
-        certifier = Certifier(bound, verify, *self._times)
-        candidates = Candidates(self._model, self._step_problem, request, certifier, deadline, is_cancelled)
-        return PlanningRun(candidates, self._memory).run()
 
 
-def _checked_information(information: ArrayLike) -> Array:
-    matrix = np.array(information, dtype=float)
-    if matrix.shape != (10, 10) or not np.all(np.isfinite(matrix)):
-        raise ParameterOutOfRange("information", f"an array of shape {matrix.shape}", "a finite (10, 10) Gram matrix")
-    matrix = 0.5 * (matrix + matrix.T)
-    values = np.linalg.eigvalsh(matrix)
-    if values[0] < -1e-9 * max(values[-1], 1e-12):
-        raise ParameterOutOfRange("smallest eigenvalue of information", float(values[0]), "0 or more (a Gram matrix)")
-    return matrix
+def _advice(rejection: Rejection, control: RobustSettings) -> str:
+    """Say what else would help, where the controller's period is longer than it has to be."""
+    usual, period = RobustSettings().period, control.period
+    if not isinstance(rejection.cause, BoundNotAvailable) or period <= usual:
+        return ""
+    shorter = f"every {1e3 * usual:g} ms (an LBR's send_period {usual:g})"
+    return (
+        f". The control law runs every {1e3 * period:g} ms: {shorter}, or with a narrower payload prior, motions "
+        "have bounds that have none here"
+    )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.motion_checks import STOP_ERRORS
+from sysid_ros.core.certification.stop_model import STOP_ERRORS
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.constraints import ConstraintSamples, MotionConstraints
@@ -19,12 +17,12 @@ from sysid_ros.core.planning.costs import GoalCost, InformationCost, PlanCost, W
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
 from sysid_ros.core.planning.kinematics import SerialArm
 from sysid_ros.core.planning.margins import AssumedErrors, Margins, allowed_ends
-from sysid_ros.core.planning.motions import MotionBasis, gentlest_offset
+from sysid_ros.core.planning.motions import MotionBasis, minimum_acceleration_offset
 from sysid_ros.core.planning.payload_windows import PayloadRegressor, WindowRows
+from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.core.planning.search import Space
 from sysid_ros.core.planning.settings import RecedingSettings
 from sysid_ros.core.planning.torques import WorstTorque
-from sysid_ros.core.trajectories.base import State
 from sysid_ros.core.trajectories.bezier import BezierFamily, BezierTrajectory
 
 Array = NDArray[np.float64]
@@ -85,40 +83,17 @@ class PlannerModel:
         return self._last_spheres[1]
 
 
-@dataclass(frozen=True)
-class PlanRequest:
-    """What a plan is wanted for.
-
-    Attributes:
-        start: Position, velocity and acceleration the plan starts with, each (n,).
-        information: Information collected so far, (10, 10).
-        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
-        payload_nominal: Nominal payload, (10,).
-        scene: What surrounds the arm and what it carries.
-        goal: Posture to get to, (n,) [rad]; None to learn about the payload.
-        is_last: Whether no plan will follow, so that all of this one will be executed.
-    """
-
-    start: State
-    information: Array
-    boxes: tuple[Box, Box]
-    payload_nominal: Array
-    scene: Scene
-    goal: Array | None
-    is_last: bool
-
-
 def build_cost(model: PlannerModel, request: PlanRequest, rows: dict[bool, WindowRows]) -> PlanCost:
     """What a plan is chosen for, with the windows of ``model.rows`` or ``model.coarse_rows``."""
     if request.goal is not None:
-        return GoalCost(request.start, request.goal)
+        return GoalCost(request.state, request.goal)
     settings, chosen = model.settings, rows[request.is_last]
     if settings.cost == "bounds":
-        known = (request.information, request.boxes, request.payload_nominal)
-        return WidthCost(model.robot, model.torque, chosen, request.start, settings.duration, *known)
+        known = (request.information, request.assumptions.boxes, request.assumptions.nominal)
+        return WidthCost(model.robot, model.torque, chosen, request.state, settings.duration, *known)
     radius = model.robot.payload_prior.box.radius  # not the box in use: the cost shall not change with it
     known = (request.information, radius, settings.cost, settings.prior_error)
-    return InformationCost(chosen, request.start, settings.duration, *known)
+    return InformationCost(chosen, request.state, settings.duration, *known)
 
 
 class PlanProblem:
@@ -139,7 +114,7 @@ class PlanProblem:
         self, model: PlannerModel, request: PlanRequest, errors: AssumedErrors, margins: Margins, reach: float = 1.0
     ):
         self.model, self.request = model, request
-        settings, robot, start = model.settings, model.robot, request.start
+        settings, robot, start = model.settings, model.robot, request.state
         limits = margins.state_limits(robot.limits, errors)
         widest = np.full(robot.n, reach * settings.k_range)
         # A goal may be close to a limit.
@@ -148,10 +123,10 @@ class PlanProblem:
         for joint in np.flatnonzero(~(lower <= upper)):
             raise NoMotion(robot.joint_names[joint])
         self.space = Space(0.5 * (lower + upper), np.maximum(0.5 * (upper - lower), _SMALLEST_HALF))
-        self.gentlest = self.space.coordinates(gentlest_offset(start, settings.duration))
+        self.minimum_acceleration = self.space.coordinates(minimum_acceleration_offset(start, settings.duration))
         self._margins, self._errors = margins, errors
-        clearance = request.scene.clearance + margins.distance + margins.reserve.distance
-        spheres = model.spheres_in(request.scene)
+        clearance = request.assumptions.scene.clearance + margins.distance + margins.reserve.distance
+        spheres = model.spheres_in(request.assumptions.scene)
         self._distances = None
         if spheres.has_rows:
             self._distances = FreeDistances(spheres, STOP_ERRORS * errors.position, clearance)
@@ -174,7 +149,7 @@ class PlanProblem:
 
     def trajectory(self, k: Array) -> BezierTrajectory:
         """The motion with coordinates k (n,)."""
-        return self.family.member(self.request.start, k)
+        return self.family.member(self.request.state, k)
 
     def coarse_cost(self) -> PlanCost:
         """The cost with a coarser rule for its integrals, to compare many motions."""
@@ -196,7 +171,7 @@ class PlanProblem:
 
     def _constraints(self, samples: int, brake_time: float | None, looks_ahead: bool) -> MotionConstraints:
         settings, margins = self.model.settings, self._margins
-        start, duration = self.request.start, settings.duration
+        start, duration = self.request.state, settings.duration
         basis = MotionBasis.of(start, duration, np.linspace(0.0, duration, samples))
         if looks_ahead:
             # A state from which the limits leave no way to rest is no use, however exciting the way there.
@@ -205,7 +180,7 @@ class PlanProblem:
         is_ahead = np.arange(basis.times.size) >= samples
         torque_limit = margins.torque_limit(self.model.robot.limits)
         torque_limits = torque_limit * (1.0 - margins.reserve.torque * is_ahead[:, None])
-        clearances = self.request.scene.clearance + margins.distance + margins.reserve.distance * is_ahead
+        clearances = self.request.assumptions.scene.clearance + margins.distance + margins.reserve.distance * is_ahead
         return MotionConstraints(
             self.model.torque, self._distances, basis, torque_limits, self._errors.torque, clearances, brake_time
         )

@@ -105,7 +105,7 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Solution:
     """A motion the search found.
 
     Attributes:
@@ -138,13 +138,13 @@ class Search:
         self._cost, self._constraints, self._space, self._step_problem = cost, constraints, space, step_problem
         self.iterations = 0
 
-    def run(self, starts: Array, iterations: int, must_stop: Callable[[], bool]) -> list[Candidate]:
-        """Improves starts k (B, n) and returns the candidates, feasible ones first, cheaper ones first.
+    def run(self, starts: Array, iterations: int, must_stop: Callable[[], bool]) -> list[Solution]:
+        """Improves starts k (B, n) and returns the solutions, feasible ones first, cheaper ones first.
 
         Args:
             starts: Coordinates, (B, n).
             iterations: Iterations per start.
-            must_stop: Looked at before every iteration; the candidates so far count.
+            must_stop: Looked at before every iteration; the solutions so far count.
         """
         runs = [_Run(k, *values) for k, *values in zip(starts, *self._evaluate(starts), strict=True)]
         active = list(range(len(runs)))
@@ -155,7 +155,7 @@ class Search:
             active = [i for i in active if not runs[i].is_done]
             if iteration + 1 == _HALVE_AFTER:
                 active = sorted(active, key=lambda i: runs[i].merit)[: max((len(runs) + 1) // 2, 1)]
-        found = [Candidate(run.k, run.cost, run.worst) for run in runs]
+        found = [Solution(run.k, run.cost, run.worst) for run in runs]
         found += [run.feasible for run in runs if run.feasible is not None]
         return sorted(found, key=lambda c: (c.worst > FEASIBLE, c.cost if c.worst <= FEASIBLE else c.merit))
 
@@ -186,7 +186,7 @@ class _Run:
         self._radius = _FIRST_RADIUS
         self._predicted = 0.0
         self.is_done = False
-        self.feasible: Candidate | None = None
+        self.feasible: Solution | None = None
         self._note()
 
     @property
@@ -227,7 +227,7 @@ class _Run:
 
     def _note(self) -> None:
         if self.worst <= FEASIBLE and (self.feasible is None or self.cost < self.feasible.cost):
-            self.feasible = Candidate(self.k, self.cost, self.worst)
+            self.feasible = Solution(self.k, self.cost, self.worst)
 
     def _update_hessian(self, step: Array, change: Array) -> None:
         """Damped BFGS (Powell): stays positive definite."""

@@ -13,7 +13,7 @@ COSTS = ("condition", "determinant", "bounds")
 
 @dataclass(frozen=True)
 class RecedingSettings(Settings):
-    """Settings of :class:`sysid_ros.core.planning.planner.RecedingPlanner`."""
+    """Settings of :class:`sysid_ros.core.planning.planner.CertifiedPlanner`."""
 
     duration: float = setting(3.0, "s", lower=0.2, upper=20.0)
     """Duration t_f of a plan, its stop included."""

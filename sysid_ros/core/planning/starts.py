@@ -17,7 +17,7 @@ _APART = 0.5
 
 
 def first_starts(problem: PlanProblem, last_end: Array | None) -> Array:
-    """The best of random motions, the gentlest, going on as before and to the goal, all different; (B, n).
+    """Return the best of random motions, the gentlest stop, going on as before and to the goal, all different; (B, n).
 
     Far pairs and obstacles are left out of the problem on the way.
 
@@ -29,11 +29,11 @@ def first_starts(problem: PlanProblem, last_end: Array | None) -> Array:
     rng = np.random.default_rng(settings.seed)
     # Large motions excite: most draws are near the faces of the cube.
     draws = rng.choice([-1.0, 1.0], (settings.draws, n)) * np.sqrt(rng.uniform(0.0, 1.0, (settings.draws, n)))
-    special = [problem.gentlest]
+    special = [problem.minimum_acceleration]
     if last_end is not None:
-        special.append(problem.space.coordinates(last_end - problem.request.start[0]))
+        special.append(problem.space.coordinates(last_end - problem.request.state[0]))
     if problem.request.goal is not None:
-        special.append(problem.space.coordinates(problem.request.goal - problem.request.start[0]))
+        special.append(problem.space.coordinates(problem.request.goal - problem.request.state[0]))
     k = np.concatenate([special, draws])
     x = problem.space.offsets(k)
     samples = problem.coarse_constraints().evaluate(x)
@@ -49,6 +49,6 @@ def first_starts(problem: PlanProblem, last_end: Array | None) -> Array:
 
 
 def repair_starts(problem: PlanProblem, rejected: Array) -> Array:
-    """A rejected motion with this end offset (n,) [rad], and halfway from it to the gentlest; (2, n)."""
+    """Return a rejected motion, end offset (n,) [rad], and one halfway to the minimum-acceleration stop; (2, n)."""
     k = problem.space.coordinates(rejected)
-    return np.stack([k, 0.5 * (k + problem.gentlest)])
+    return np.stack([k, 0.5 * (k + problem.minimum_acceleration)])

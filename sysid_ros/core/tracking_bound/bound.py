@@ -14,13 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.loop_response import BIN, POSITION, VELOCITY, BoundNotAvailable, horizon
 from sysid_ros.core.tracking_bound.motion import Motion, MotionSamples, sample_motion
 from sysid_ros.core.tracking_bound.tube import ErrorBounds, Tube, TubeMap
-from sysid_ros.core.trajectories.base import fingerprint
 
 Array = NDArray[np.float64]
 
@@ -89,16 +89,9 @@ class TrackingBound:
         for array in (self.position, self.velocity, self.torque, self.take_over, *self.shares.values()):
             array.setflags(write=False)
 
-    def digest(self) -> str:
-        """Compute a fingerprint of the bound and of the history it leaves to a successor, 64 hex digits."""
-        samples, tube = self.whole.samples, self.whole.tube
-        times = [self.settling_time, self.start, samples.blend_left]
-        errors = (self.position, self.velocity, self.torque, self.take_over, *vars(tube).values())
-        return fingerprint(f"bound:{self.law}", times, self.whole.theta, samples.payload, samples.goal, *errors)
-
     @property
-    def law(self) -> str:
-        """Control law the bound is for, in words."""
+    def law(self) -> ControlLaw:
+        """Control law the bound is for."""
         return self.whole.settings.law
 
     def until(self, time: float) -> TrackingHistory:

@@ -62,7 +62,7 @@ def test_the_feedback_has_room_for_its_torque_in_stops(make_problem, gen3, error
     limit = settings.torque_fraction * gen3.limits.tau_max
     rates = np.array([0.0, *(1.0 - 3.0 * x**2 + 2.0 * x**3 for x in (0.5, 0.7))])[:, None]
     ends = np.random.default_rng(0).uniform(-0.6, 0.6, (5, 7))
-    for k in (*ends, problem.gentlest + 0.1 * (ends[0] - problem.gentlest)):
+    for k in (*ends, problem.minimum_acceleration + 0.1 * (ends[0] - problem.minimum_acceleration)):
         left = problem.constraints().evaluate(problem.space.offsets(k)[None]).limits[0]
         np.testing.assert_allclose(left[0], np.broadcast_to(limit - errors.torque, (301, 7)))
         growths = stop_torque_growths(problem.trajectory(k), settings.brake_time, times)

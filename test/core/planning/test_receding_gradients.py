@@ -94,7 +94,7 @@ def test_linear_models_of_constraints(make_problem, gen3, is_slow):
     problem = make_problem(start=(gen3.home, np.zeros(7), np.zeros(7))) if is_slow else make_problem()
     constraints = problem.constraints()
     k = np.random.default_rng(3).uniform(-0.7, 0.7, (2, 7))
-    x = problem.space.offsets(problem.gentlest + 0.3 * (k - problem.gentlest) if is_slow else k)
+    x = problem.space.offsets(problem.minimum_acceleration + 0.3 * (k - problem.minimum_acceleration) if is_slow else k)
     samples = constraints.evaluate(x)
     assert (np.abs(samples.states[1]).max() < STOP_SPEED) == is_slow
     values, slopes = constraints.linearise(samples, np.arange(2), 30)

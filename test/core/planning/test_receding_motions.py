@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from sysid_ros.core.planning.margins import StateLimits, allowed_ends, end_intervals
-from sysid_ros.core.planning.motions import MotionBasis, gentlest_offset
+from sysid_ros.core.planning.motions import MotionBasis, minimum_acceleration_offset
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 
 DURATION, TAKE_OVER = 3.0, 1.5
@@ -58,7 +58,7 @@ def test_continuation_goes_on_from_the_state_at_take_over_to_the_same_end():
 def test_gentlest_motion_has_the_least_squared_acceleration():
     rng = np.random.default_rng(2)
     start = tuple(rng.normal(size=(3, 7)))
-    found = gentlest_offset(start, DURATION)
+    found = minimum_acceleration_offset(start, DURATION)
     times = np.linspace(0.0, DURATION, 2001)
     for joint in range(7):
 
@@ -110,7 +110,7 @@ def test_limits_leave_a_next_plan_a_motion(limits):
 def test_reach_limits_the_distance_from_the_gentlest_end(limits, moving_start):
     lower, upper = allowed_ends(moving_start, limits, limits, DURATION, np.full(7, 0.1))
     assert np.all(upper - lower <= 0.2 + 1e-12)
-    middle = gentlest_offset(moving_start, DURATION)
+    middle = minimum_acceleration_offset(moving_start, DURATION)
     allowed = end_intervals(*moving_start, limits, DURATION)
     is_allowed = (allowed[0] <= middle) & (middle <= allowed[1])
     assert np.array_equal((lower <= middle) & (middle <= upper), is_allowed) and 0 < is_allowed.sum() < 7

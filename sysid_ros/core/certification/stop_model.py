@@ -1,0 +1,199 @@
+"""What the verifier and the planners share: limits and how they are broken, and how errors may grow in stops."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.trajectories.base import Trajectory
+
+Array = NDArray[np.float64]
+
+
+class LimitKind(Enum):
+    """Kinds of limits a plan must keep."""
+
+    POSITION = "position"
+    VELOCITY = "velocity"
+    ACCELERATION = "acceleration"
+    TORQUE = "torque"
+    TORQUE_AT_REST = "torque at rest"
+    BRAKING_TORQUE = "braking torque"
+    SELF_COLLISION = "self-collision"
+    GROUND = "ground"
+    OBSTACLE = "obstacle"
+
+    @property
+    def unit(self) -> str:
+        """Unit of the limit."""
+        return _UNITS[self]
+
+    @property
+    def margin_unit(self) -> str:
+        """Unit of the margin: "-" for a share of the limit."""
+        return self.unit if self.is_of_the_path else "-"
+
+    @property
+    def is_of_the_path(self) -> bool:
+        """Whether it depends on the path alone, so that a slower motion breaks it, too."""
+        return self in (LimitKind.POSITION, LimitKind.SELF_COLLISION, LimitKind.GROUND, LimitKind.OBSTACLE)
+
+
+_UNITS = {
+    LimitKind.POSITION: "rad",
+    LimitKind.VELOCITY: "rad/s",
+    LimitKind.ACCELERATION: "rad/s^2",
+    LimitKind.TORQUE: "Nm",
+    LimitKind.TORQUE_AT_REST: "Nm",
+    LimitKind.BRAKING_TORQUE: "Nm",
+    LimitKind.SELF_COLLISION: "m",
+    LimitKind.GROUND: "m",
+    LimitKind.OBSTACLE: "m",
+}
+
+
+class PlanRejected(SysidError):
+    """A trajectory breaks a limit.
+
+    Args:
+        limit: Which kind of limit.
+        names: Name of the joint, or of the two things that come too close.
+        time: When, since the start of the trajectory [s].
+        value: What it reaches, in the unit of the limit.
+        allowed: What is allowed, in the unit of the limit.
+    """
+
+    def __init__(self, limit: LimitKind, names: tuple[str, ...], time: float, value: float, allowed: float):
+        self.limit = limit
+        self.names = names
+        self.time = time
+        self.value = value
+        self.allowed = allowed
+        unit, place = limit.unit, place_of(limit, names)
+        super().__init__(
+            f"{limit.value} limit broken at {place}, {time:.3f} s after the start: {value:.4g} {unit}, "
+            f"allowed {allowed:.4g} {unit} ({abs(value - allowed):.3g} {unit} too far)"
+        )
+
+
+def place_of(limit: LimitKind, names: tuple[str, ...]) -> str:
+    """Say where a limit is reached: at a joint, or between two things."""
+    is_distance = limit in (LimitKind.SELF_COLLISION, LimitKind.GROUND, LimitKind.OBSTACLE)
+    return " and ".join(names) if is_distance else f"joint '{names[0]}'"
+
+
+class TrackingErrors(Protocol):
+    """Largest errors of the controller, each (n,).
+
+    Attributes:
+        position: Of the position [rad].
+        velocity: Of the velocity [rad/s].
+        torque: Difference between the commanded torque and what the true parameters need for the desired motion [Nm].
+    """
+
+    @property
+    def position(self) -> Array:
+        """Largest position error [rad], (n,)."""
+
+    @property
+    def velocity(self) -> Array:
+        """Largest velocity error [rad/s], (n,)."""
+
+    @property
+    def torque(self) -> Array:
+        """Largest torque of the feedback [Nm], (n,)."""
+
+
+def error_bound(name: str, values: ArrayLike, n: int) -> Array:
+    """Return largest errors, one per joint or one for all, as (n,).
+
+    Raises:
+        ParameterOutOfRange: An entry is negative or not finite, or the length is wrong.
+    """
+    vector = np.asarray(values, dtype=float)
+    if vector.shape not in ((), (1,), (n,)) or not np.all(np.isfinite(vector) & (vector >= 0.0)):
+        raise ParameterOutOfRange(name, vector.tolist(), f"{n} finite numbers, one per joint, 0 or more")
+    return np.broadcast_to(vector, (n,))
+
+
+_SPEED_SAMPLES = 301
+STOP_ERRORS = 1.75
+"""How much larger position and velocity errors may be in a stop along the path than on it [-].
+
+This, :func:`stop_velocity_errors` and :func:`stop_torque_growths` are above what was found proving the bounds of many
+stops (docs/theory/certificates.md). :class:`~sysid_ros.core.certification.recheck.BoundRechecker` proves those of
+a plan at chosen times.
+"""
+
+
+def stop_velocity_errors(errors: Array, v_max: Array) -> Array:
+    """Compute the velocity errors to add to the speed on the path, so that speed limits hold in stops, too.
+
+    Errors answer to slowing down with a delay: while more than 0.65 of the speed is left they are at most 1.05 times
+    those on the path. Later they may be ``STOP_ERRORS`` times as large, but then there is room, unless they take more
+    than 0.35 of the limit.
+
+    Args:
+        errors: Velocity errors on the path, (n,) [rad/s].
+        v_max: Speed limits, (n,) [rad/s].
+
+    Returns:
+        Errors, (n,) [rad/s].
+    """
+    return np.where(STOP_ERRORS * errors <= 0.35 * v_max, 1.05, STOP_ERRORS) * errors
+
+
+STOP_SPEED = 0.75
+"""Largest speed of any joint in a path from which on stops need all of their growth [rad/s]."""
+
+
+def stop_torque_growth(brake_time: float) -> float:
+    """Compute the share by which the feedback torque may grow in stops from the top speed of a fast path [-]."""
+    return 0.12 + 0.22 / brake_time
+
+
+def stop_torque_shape(rate: float | Array, square: float | Array) -> float | Array:
+    """Compute the part of that growth that counts where the rate of the clock in a stop is r [-], at most about 1.
+
+    Errors answer to slowing down with a delay: nothing at r = 1, all at r = 0.4, half at the end of the stop. It is
+    linear in ``r`` and ``r^2``, so that its largest value with a convex function of both is at a corner of what holds
+    them.
+
+    Args:
+        rate: r.
+        square: r^2.
+    """
+    return 0.55 * (1.0 - rate) + 2.7 * (rate - square)
+
+
+def stop_torque_growths(trajectory: Trajectory, brake_time: float, middle: Array, half: Array | float = 0.0) -> Array:
+    """Compute the share by which the feedback torque may grow in stops, where they pass parts of the path [-].
+
+    Slowing down takes torque in proportion to the speed at which the stop begins, and what is not known of the inertia
+    adds to the feedback; stops that begin slowly need no more than the path itself. On a slow path all do.
+
+    Args:
+        trajectory: The path.
+        brake_time: Time to rest of the stops [s].
+        middle: Middles of the parts of its time, (P,) [s].
+        half: Their half lengths, (P,) [s].
+
+    Returns:
+        Shares, (P,).
+    """
+    times = np.linspace(0.0, trajectory.duration, _SPEED_SAMPLES)
+    speed = np.abs(trajectory.sample(times)[1]).max(axis=1)
+    share = speed / max(float(speed.max()), STOP_SPEED)
+    return stop_torque_growth(brake_time) * _largest_before(times, share, 0.5 * brake_time, middle, half)
+
+
+def _largest_before(times: Array, values: Array, reach: float, middle: Array, half: Array | float) -> Array:
+    """Return the largest values from ``reach`` before the parts to their ends, a sample more on both sides, (P,)."""
+    step = times[1] - times[0]
+    first = np.clip(np.floor((middle - half - reach) / step).astype(int), 0, times.size - 1)
+    last = np.clip(np.ceil((middle + half) / step).astype(int), 0, times.size - 1)
+    return np.array([values[i : j + 1].max() for i, j in zip(np.atleast_1d(first), np.atleast_1d(last), strict=True)])
