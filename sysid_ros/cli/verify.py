@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.core.certification.plan import CertifiedPlan, check_sequence, recheck
-from sysid_ros.core.certification.recheck import BoundRechecker
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence, recheck
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.plans import read_plans
 
-_HEADINGS = ("plan", "issued [s]", "method", "brake [s]", "tightest margin", "where, when", "result")
+_HEADINGS = ("plan", "issued [s]", "takes over from", "brake [s]", "tightest margin", "where, when", "result")
 
 
 def verify_plans(
@@ -52,18 +52,17 @@ def verify_plans(
         found = recheck(robot, plan)
         certificate = plan.certificate
         wrong = [*found.problems, *in_sequence, *bounds.check(plan)]
-        problems += [f"plan {certificate.plan_hash[:12]}: {sentence}" for sentence in wrong]
+        problems += [f"plan {plan.plan_id[:12]}: {sentence}" for sentence in wrong]
         tightest, where = "-", "-"
         if found.verification is not None:
-            margins = found.verification.margins
-            smallest = min(margins, key=lambda name: margins[name])
-            tightest = f"{smallest.split(' [')[0]} {margins[smallest]:.4f} {smallest[smallest.index('[') :]}"
-            where = f"{found.verification.places[smallest]}, {found.verification.times[smallest]:.3f} s"
+            smallest = min(found.verification.margins.values(), key=lambda margin: margin.value)
+            tightest = f"{smallest.limit.value} {smallest.value:.4f} [{smallest.limit.margin_unit}]"
+            where = f"{smallest.place}, {smallest.time:.3f} s"
         rows.append(
             (
-                certificate.plan_hash[:12],
+                plan.plan_id[:12],
                 f"{certificate.issued_at:.3f}",
-                certificate.method,
+                "rest" if plan.predecessor is None else plan.predecessor[:12],
                 f"{certificate.brake_time:g}",
                 tightest,
                 where,

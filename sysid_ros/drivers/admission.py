@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch
-from sysid_ros.core.certification.robot_hash import robot_hash
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Array
@@ -17,6 +18,8 @@ _REST_TOLERANCE = 1e-6
 """Largest start velocity [rad/s] and acceleration [rad/s^2] that count as rest; planners reach about 1e-9."""
 _SAME_START = 1e-6
 """Largest difference between the held position and the start of a proven motion [rad]: what rounding may add."""
+_TAKEOVER_TOLERANCES = (("position", "rad", 1e-9), ("velocity", "rad/s", 1e-8), ("acceleration", "rad/s^2", 1e-7))
+"""Largest differences at the takeover: what rounding leaves of two evaluations of the same state."""
 _LONGEST_BRAKE = 10.0
 """Longest time to rest of a brake [s]."""
 
@@ -27,9 +30,8 @@ def admit_trajectory(
     certificate: Certificate | None,
     boxes: tuple[Box, ...],
     now: float,
-    is_continuation: bool = False,
-) -> None:
-    """Checks all that does not depend on where the arm is; takes milliseconds, so keep it out of a real-time cycle.
+) -> Certificate:
+    """Check all that does not depend on where the arm is; takes milliseconds, so keep it out of a real-time cycle.
 
     Args:
         robot: The robot of this driver.
@@ -37,7 +39,9 @@ def admit_trajectory(
         certificate: Its certificate; None is refused.
         boxes: Parameter boxes of the model in use: the arm's (14 n,), then the payload's (10,).
         now: Time of the loop's clock [s].
-        is_continuation: Whether it takes over from another trajectory; else it must start at rest.
+
+    Returns:
+        The certificate, which is there.
 
     Raises:
         LoopRefusal: With the joint and by how much, or what does not fit.
@@ -52,66 +56,93 @@ def admit_trajectory(
         raise LoopRefusal(_WHAT, str(mismatch)) from mismatch
     _require_same_robot(robot, certificate)
     _require_usable_bound(robot, certificate)
-    q, v, a = trajectory.evaluate(0.0)
-    _require_small(robot, certificate.start_q - q, 1e-9, "its certificate starts {:.6f} rad away from it at {}")
-    if not is_continuation:
+    if certificate.predecessor is None:
+        _, v, a = trajectory.evaluate(0.0)
         _require_small(robot, v, _REST_TOLERANCE, "it starts with {:.6f} rad/s at {}; it must start at rest")
         _require_small(robot, a, _REST_TOLERANCE, "it starts with {:.6f} rad/s^2 at {}; it must start at rest")
     _require_within_limits(robot, trajectory)
+    return certificate
 
 
-def admit_control(
-    certificate: Certificate, law: str, payload: Array, rested: float, after: str = "", after_time: float = 0.0
-) -> None:
-    """Checks that the tracking bound of a certificate holds for this controller, and for how the motion begins.
+def admit_control(certificate: Certificate, law: ControlLaw, nominal_payload: Array) -> None:
+    """Check that the tracking bound of a certificate holds for this controller.
 
     Args:
         certificate: A certificate that :func:`admit_trajectory` has admitted.
         law: Control law of the controller.
-        payload: Payload it takes for true during the motion, (10,).
-        rested: How long the arm has been held undisturbed [s].
-        after: ``hash()`` of the plan the motion takes over from; empty for a motion from rest.
-        after_time: Time of that plan at which it takes over [s].
+        nominal_payload: Payload it computes its torque with during the motion, (10,).
 
     Raises:
         LoopRefusal: Something is not as the certificate assumes.
     """
-    if certificate.control is None:
-        if certificate.method == "interval":
-            raise LoopRefusal(_WHAT, "its certificate does not state what its tracking bound rests on")
-        return
     try:
-        certificate.control.matches(law, payload, rested, after, after_time)
+        certificate.matches_control(law, nominal_payload)
     except CertificateMismatch as mismatch:
         raise LoopRefusal(_WHAT, str(mismatch)) from mismatch
 
 
 def admit_start(
-    robot: RobotModel, trajectory: Trajectory, certificate: Certificate, reference: Array, tolerance: float
+    robot: RobotModel, trajectory: Trajectory, certificate: Certificate, reference: Array, rested: float
 ) -> None:
-    """Checks that a trajectory starts where the arm is held.
+    """Check that a start from rest happens as the certificate assumes, and where the arm is held.
 
     Args:
         robot: Joint names.
         trajectory: What is to be executed.
-        certificate: Its certificate; a proof is about motions that start exactly there.
+        certificate: Its certificate.
         reference: Desired position, (n,) [rad].
-        tolerance: Largest difference where the certificate is no proof [rad].
+        rested: How long the arm has been held undisturbed [s].
 
     Raises:
-        LoopRefusal: With the joint and by how much.
+        LoopRefusal: With the joint and by how much, or how long the arm must rest.
     """
-    if certificate.method == "interval":
-        tolerance = min(tolerance, _SAME_START)
-    difference = trajectory.start - reference
-    words = "it starts {:.6f} rad away from the held position of {}" + f" (allowed {tolerance:g} rad); plan it again"
-    _require_small(robot, difference, tolerance, words)
+    try:
+        certificate.matches_start(rested)
+    except CertificateMismatch as mismatch:
+        raise LoopRefusal(_WHAT, str(mismatch)) from mismatch
+    words = "it starts {:.6f} rad away from the held position of {}" + f" (allowed {_SAME_START:g} rad); plan it again"
+    _require_small(robot, trajectory.start - reference, _SAME_START, words)
+
+
+def admit_takeover(
+    robot: RobotModel, trajectory: Trajectory, certificate: Certificate, present: Trajectory, present_id: str
+) -> None:
+    """Check that a trajectory begins exactly in the state in which its predecessor is left.
+
+    Args:
+        robot: Joint names.
+        trajectory: What is to be executed.
+        certificate: Its certificate, which names the predecessor.
+        present: The trajectory that is being followed.
+        present_id: Its ``plan_id``.
+
+    Raises:
+        LoopRefusal: It continues another plan, from a time that plan does not have, or with a jump.
+    """
+    predecessor, time = certificate.predecessor or "", certificate.takeover_time
+    if predecessor != present_id:
+        raise LoopRefusal(
+            _WHAT, f"it continues plan {predecessor[:12]}, but the arm follows {present_id[:12]}; plan it again"
+        )
+    if not 0.0 < time <= present.duration:
+        raise LoopRefusal(
+            _WHAT, f"it takes over after {time:g} s of a plan of {present.duration:g} s; allowed: above 0, at most that"
+        )
+    states = zip(trajectory.evaluate(0.0), present.evaluate(time), _TAKEOVER_TOLERANCES, strict=True)
+    for starts, left, (name, unit, tolerance) in states:
+        jump = np.abs(starts - left)
+        joint = int(np.argmax(np.where(np.isnan(jump), np.inf, jump)))
+        if not jump[joint] <= tolerance:
+            raise LoopRefusal(
+                _WHAT,
+                f"the {name} of {robot.joint_names[joint]} would jump by {jump[joint]:.3g} {unit} at the takeover",
+            )
 
 
 def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:
     """A proof is about limits and spheres as much as about parameters; two files of one name may differ in them."""
     own, stated = robot_hash(robot), certificate.robot_hash
-    if stated != own and (stated or certificate.method == "interval"):
+    if stated != own:
         raise LoopRefusal(
             _WHAT,
             f"its certificate is for a robot {stated[:12] or 'that is not stated'}, but '{robot.name}' of this driver "
@@ -120,15 +151,18 @@ def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:
 
 
 def _require_usable_bound(robot: RobotModel, certificate: Certificate) -> None:
-    for name, values in (("tracking bound", certificate.tracking_bound), ("start position", certificate.start_q)):
+    bounds = {
+        "tracking bound": certificate.tracking_bound,
+        "velocity bound": certificate.velocity_bound,
+        "torque bound": certificate.torque_bound,
+    }
+    for name, values in bounds.items():
         if values.shape != (robot.n,) or not np.all(np.isfinite(values)):
             raise LoopRefusal(_WHAT, f"the {name} of its certificate is {values}; it must be {robot.n} finite numbers")
-    shortest = "above 0" if certificate.method == "interval" else "0 (the driver's own) or above"
-    is_positive = certificate.brake_time > 0.0 or (certificate.brake_time == 0.0 and certificate.method == "sampled")
-    if not (is_positive and certificate.brake_time <= _LONGEST_BRAKE):
+    if not 0.0 < certificate.brake_time <= _LONGEST_BRAKE:
         raise LoopRefusal(
             _WHAT,
-            f"the brake time of its certificate is {certificate.brake_time} s; it must be {shortest}, at most "
+            f"the brake time of its certificate is {certificate.brake_time} s; it must be above 0, at most "
             f"{_LONGEST_BRAKE:g} s",
         )
     bad = np.flatnonzero(certificate.tracking_bound <= 0.0)

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.core.certification.certificate import Certificate, box_hash
+from sysid_ros.core.certification.assumptions import box_hash
+from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import Trajectory
-from sysid_ros.drivers.admission import admit_control, admit_start, admit_trajectory
+from sysid_ros.drivers.admission import admit_control, admit_start, admit_takeover, admit_trajectory
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.loop_model import Continuation, LoopModel, admit_continuation
+from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import (
     LoopCode,
     LoopMode,
@@ -28,7 +29,7 @@ from sysid_ros.drivers.loop_types import (
     LoopStatus,
     Transition,
 )
-from sysid_ros.drivers.monitors import FaultStop, FrictionHold, MeasurementCheck, MotionGuard, TorqueCheck
+from sysid_ros.drivers.monitors import FaultStop, MeasurementCheck, MotionGuard, TorqueCheck
 from sysid_ros.drivers.reference import Reference, TorqueOutput
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ class ControlLoop:
         self._transitions: deque[Transition] = deque(maxlen=_KEPT_TRANSITIONS)
         self._guard = MotionGuard(robot, self.settings)
         self._fault_stop = FaultStop(robot, self.settings, arm.period)
-        self._friction_hold = FrictionHold(robot)
         self._output = TorqueOutput(robot.limits.tau_max, self.settings.blend_time, arm.period)
         self._cycles = self._invalid_cycles = self._missed_deadlines = 0
         self._now_ns = 0
@@ -112,39 +112,37 @@ class ControlLoop:
             self._lose_arm(error)
             return None
 
-    def execute(
-        self, trajectory: Trajectory, certificate: Certificate | None, continuation: Continuation | None = None
-    ) -> None:
-        """Checks a trajectory and starts it, or lets it take over from the present one.
+    def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> None:
+        """Checks a trajectory and starts it, or lets it take over from its predecessor.
 
         Args:
             trajectory: The motion.
             certificate: Its certificate; without one it is refused.
-            continuation: Where in the present motion it takes over; None starts it from rest.
+            model: Model the controller uses from the takeover on; None keeps the present one, which a start from rest
+                must.
 
         Raises:
             LoopRefusal: It may not be executed; says which joint and by how much.
         """
-        boxes = self.boxes_of(continuation)
-        admit_trajectory(
-            self.robot, trajectory, certificate, boxes, self._now_ns * 1e-9, is_continuation=continuation is not None
-        )
-        self.begin(trajectory, certificate, continuation)
+        certificate = admit_trajectory(self.robot, trajectory, certificate, self.boxes_of(model), self._now_ns * 1e-9)
+        self.begin(trajectory, certificate, model)
 
-    def boxes_of(self, continuation: Continuation | None) -> tuple[Box, Box]:
-        """Parameter boxes the certificate of a trajectory must be about."""
-        model = self._model if continuation is None or continuation.model is None else continuation.model
+    def boxes_of(self, model: LoopModel | None) -> tuple[Box, Box]:
+        """Parameter boxes the certificate of a trajectory must be about, where it brings a model or none."""
+        model = self._model if model is None else model
         return model.theta_box, model.payload_box
 
-    def begin(self, trajectory: Trajectory, certificate: Certificate, continuation: Continuation | None = None) -> None:
+    def begin(self, trajectory: Trajectory, certificate: Certificate, model: LoopModel | None = None) -> None:
         """Starts a trajectory that :func:`admit_trajectory` has admitted with :meth:`boxes_of` it.
 
         Raises:
             LoopRefusal: The arm is not ready for it, or the model has changed since.
         """
-        if continuation is not None:
-            self._continue(trajectory, certificate, continuation)
+        if certificate.predecessor is not None:
+            self._continue(trajectory, certificate, model)
             return
+        if model is not None:
+            raise LoopRefusal("trajectory", "only a plan that takes over from another brings a model; set it before")
         if self._mode is not LoopMode.HOLD:
             raise LoopRefusal("trajectory", f"the arm must hold its position, but the loop is in {self._mode.name}")
         if self._output.blend_left > 0.0:
@@ -160,8 +158,8 @@ class ControlLoop:
             raise LoopRefusal("trajectory", self._effort_fault)
         if certificate.box_hash != self._box_hash:
             raise LoopRefusal("trajectory", "the model has changed since it was checked; certify it again")
-        admit_control(certificate, self._controller.law, self._model.payload, self._rested)
-        admit_start(self.robot, trajectory, certificate, self._reference.q, self.settings.start_tolerance)
+        admit_control(certificate, self._controller.law, self._model.payload)
+        admit_start(self.robot, trajectory, certificate, self._reference.q, self._rested)
         self._reference.follow(trajectory)
         self._error_max = np.zeros(self.robot.n)
         self.heartbeat()
@@ -261,8 +259,8 @@ class ControlLoop:
             saturated_cycles=self._output.saturated_cycles,
             missed_deadlines=self._missed_deadlines + self.arm.late_answers,
             reference=reference.q.copy(),
-            plan_hash=self._plan_hash,
-            next_plan_hash=self._next[1].plan_hash if self._next is not None else "",
+            plan_id=self._plan_id,
+            next_plan_id=self._next[1].plan_id if self._next is not None else None,
             progress=reference.progress,
             tracking_error=reference.q - self._q,
             tracking_error_max=self._error_max.copy(),
@@ -312,14 +310,14 @@ class ControlLoop:
             reference.q, reference.v, reference.a, tau, self._mode,
         )  # fmt: skip
 
-    def _continue(self, trajectory: Trajectory, certificate: Certificate, continuation: Continuation) -> None:
-        reference, model = self._reference, continuation.model
+    def _continue(self, trajectory: Trajectory, certificate: Certificate, model: LoopModel | None) -> None:
+        reference, takeover_time = self._reference, certificate.takeover_time
         if self._mode is not LoopMode.TRACK:
             raise LoopRefusal("trajectory", f"it continues a motion, but the loop is in {self._mode.name}")
         if self._next is not None:
-            raise LoopRefusal("trajectory", f"plan {self._next[1].plan_hash[:12]} already waits to take over")
-        admit_continuation(self.robot, trajectory, continuation, reference.trajectory, self._plan_hash)
-        late = reference.time - continuation.at
+            raise LoopRefusal("trajectory", f"plan {self._next[1].plan_id[:12]} already waits to take over")
+        admit_takeover(self.robot, trajectory, certificate, reference.trajectory, self._plan_id)
+        late = reference.time - takeover_time
         if late > -self.arm.period:
             raise LoopRefusal(
                 "trajectory",
@@ -329,11 +327,11 @@ class ControlLoop:
         if model is not None:
             model.require_fits(self.robot)
             model.require_inside(self._model, self.robot)
-        if certificate.box_hash != box_hash(*self.boxes_of(continuation)):
+        if certificate.box_hash != box_hash(*self.boxes_of(model)):
             raise LoopRefusal("trajectory", "the model has changed since it was checked; certify it again")
         payload = (self._model if model is None else model).payload
-        admit_control(certificate, self._controller.law, payload, 0.0, continuation.after, continuation.at)
-        reference.continue_with(trajectory, continuation.at)
+        admit_control(certificate, self._controller.law, payload)
+        reference.continue_with(trajectory, takeover_time)
         self._next = (trajectory, certificate, model)
 
     def _take_over(self) -> None:
@@ -343,13 +341,11 @@ class ControlLoop:
         self._use_certificate(trajectory, certificate)
 
     def _use_certificate(self, trajectory: Trajectory, certificate: Certificate) -> None:
-        self._plan_hash = certificate.plan_hash
+        self._plan_id = certificate.plan_id
         self._bound = np.array(certificate.tracking_bound)
-        velocity = certificate.velocity_bound
-        self._velocity_bound = np.full(self.robot.n, np.inf) if velocity is None else np.array(velocity)
-        self._is_proven = bool(np.isfinite(self._velocity_bound).all())
-        self._brake_time = certificate.brake_time or self.settings.brake_time
-        self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {trajectory.kind} {self._plan_hash[:12]}")
+        self._velocity_bound = np.array(certificate.velocity_bound)
+        self._brake_time = certificate.brake_time
+        self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {trajectory.kind} {self._plan_id[:12]}")
 
     def _take_measurement(self, state: ArmState) -> bool:
         fault = self._check.find_fault(state)
@@ -385,10 +381,7 @@ class ControlLoop:
             error = np.abs(reference.path - self._q)
             np.maximum(self._error_max, error, out=self._error_max)
             bounds = (self._bound, self._velocity_bound)
-            if not self._is_proven:
-                self._friction_hold.note(self._q, self._v, reference.a, self._output.last, self._effort)
-            is_possible = self._friction_hold.is_possible
-            stuck = self._check.find_stuck_joint(reference.q, reference.v, *bounds, is_possible)
+            stuck = self._check.find_stuck_joint(reference.q, reference.v, *bounds)
             self._give_up_if(stuck, LoopCode.INVALID_MEASUREMENT, is_blind=True)
             self._brake_if(guard.find_bound_violation(error, self._bound), LoopCode.TRACKING_ERROR)
         self._give_up_if(guard.find_following_error(reference.q, self._q), LoopCode.TRACKING_ERROR)
@@ -398,7 +391,7 @@ class ControlLoop:
         reason = f"at rest after braking: {self._reason}" if self._mode is LoopMode.BRAKE else "trajectory done"
         self._reference.hold(self._reference.q)
         self._bound = np.full(self.robot.n, np.inf)
-        self._plan_hash = ""
+        self._plan_id = None
         self._change_mode(LoopMode.HOLD, self._code, reason)
 
     def _compute_torque(self, is_valid: bool) -> Array:
@@ -458,10 +451,11 @@ class ControlLoop:
         self._reference = Reference(q, self.settings.blend_time)
         self._q, self._v, self._effort = np.array(q, dtype=float), np.zeros(self.robot.n), np.zeros(self.robot.n)
         self._bound = np.full(self.robot.n, np.inf)
-        self._velocity_bound, self._is_proven = np.full(self.robot.n, np.inf), False
+        self._velocity_bound = np.full(self.robot.n, np.inf)
         self._error_max = np.zeros(self.robot.n)
-        self._brake_time = self.settings.brake_time
-        self._plan_hash = self._effort_fault = ""
+        self._brake_time = np.nan  # of the certificate of a motion
+        self._plan_id: str | None = None
+        self._effort_fault = ""
         self._rested = 0.0
         self._is_given_up = False
         self._invalid_in_a_row = 0
@@ -473,7 +467,6 @@ class ControlLoop:
         self._controller.set_model(model.theta, model.theta_box, model.payload, model.payload_box)
         self._model = model
         self._dynamics = ArmDynamics(self.robot, model.theta, model.payload)
-        self._friction_hold.set_boxes(model.theta_box, model.payload_box)
         self._box_hash = box_hash(model.theta_box, model.payload_box)
 
     def _read_first_state(self) -> ArmState:

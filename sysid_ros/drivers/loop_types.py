@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.drivers.arm import Array
 
 
@@ -114,8 +115,8 @@ class LoopStatus:
         missed_deadlines: Cycles that came too late: by half a period where this computer paces the loop, and commands
             that left later than a period after the state they answer where the controller does.
         reference: Desired position, (n,) [rad]; a new trajectory starts here.
-        plan_hash: Trajectory being followed or braked on, else empty.
-        next_plan_hash: Trajectory that waits to take over from it, else empty.
+        plan_id: Plan being followed or braked on; None without one.
+        next_plan_id: Plan that waits to take over from it; None without one.
         progress: Part of it that is done, 0..1.
         tracking_error: Desired minus measured position, (n,) [rad].
         tracking_error_max: Its largest absolute value on the present or last trajectory, (n,) [rad].
@@ -123,7 +124,7 @@ class LoopStatus:
         is_taking_over: Whether torque is still being blended in; trajectories are refused meanwhile.
         rested: How long the arm has been held undisturbed [s]; a certificate may ask for some time of it.
         model_box_hash: Fingerprint of the parameter boxes of the model in use.
-        law: Control law with its settings, in words; what a tracking bound has to be about.
+        law: Control law with its settings; what a tracking bound has to be about.
         transitions: The latest changes of mode, oldest first.
     """
 
@@ -136,8 +137,8 @@ class LoopStatus:
     saturated_cycles: int
     missed_deadlines: int
     reference: Array
-    plan_hash: str
-    next_plan_hash: str
+    plan_id: str | None
+    next_plan_id: str | None
     progress: float
     tracking_error: Array
     tracking_error_max: Array
@@ -145,7 +146,7 @@ class LoopStatus:
     is_taking_over: bool
     rested: float
     model_box_hash: str
-    law: str
+    law: ControlLaw
     transitions: tuple[Transition, ...]
 
     @property
@@ -165,13 +166,9 @@ class LoopSettings(Settings):
 
     heartbeat_timeout: float = setting(0.2, "s", lower=0.02, upper=10.0)
     """Silence of the commanding side after which a moving arm brakes."""
-    brake_time: float = setting(0.3, "s", lower=0.05, upper=5.0)
-    """Time to rest of a brake where the certificate names none."""
     blend_time: float = setting(0.2, "s", lower=0.02, upper=2.0, library_only=True)
     """Time over which torque is blended in at the start and after a change of the controller's nominal payload, and a
     start position that differs from the reference is reached."""
-    start_tolerance: float = setting(0.002, "rad", lower=1e-6, upper=0.1)
-    """Largest difference between the reference and the start of a trajectory; for a proven one 1e-6 at most."""
     invalid_cycles_to_brake: int = setting(3, "-", lower=1, upper=1000, library_only=True)
     """Consecutive cycles without a usable measurement after which the arm brakes."""
     invalid_cycles_to_fault: int = setting(10, "-", lower=1, upper=1000, library_only=True)

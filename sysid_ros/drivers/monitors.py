@@ -5,13 +5,9 @@ Each check returns why something is wrong, as a sentence, or an empty string; th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from sysid_ros.core.common.box import Box
-from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.core.regressors import TorqueRegressor
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.loop_types import LoopSettings
 
@@ -107,7 +103,6 @@ class MeasurementCheck:
         v_d: Array,
         position_bound: Array,
         velocity_bound: Array,
-        may_be_held: Callable[[int], bool] = lambda joint: False,
     ) -> str:
         """Why a position reading must be stuck, empty if none is. To be called once per cycle.
 
@@ -115,15 +110,13 @@ class MeasurementCheck:
         moved a few encoder steps, an unchanged reading is stuck. A slower one may truly be held by friction for a
         while; then the reading counts as stuck once the reference has moved by the bound of the position error. No
         joint with an error below half its bound is held so long, and a controller must not go on much longer with a
-        reading that does not answer. Where no bound of the velocity error is proven, neither is that of the position:
-        friction may hold a joint longer then, and is asked for.
+        reading that does not answer.
 
         Args:
             q_d: Desired positions, (n,) [rad].
             v_d: Desired velocities, (n,) [rad/s].
             position_bound: Bound of the position error, (n,) [rad].
-            velocity_bound: Bound of the velocity error, (n,) [rad/s]; infinite where none is proven.
-            may_be_held: Whether friction may hold this joint; asked where no bound is proven.
+            velocity_bound: Bound of the velocity error, (n,) [rad/s].
         """
         self._anchor[self._has_changed] = q_d[self._has_changed]
         sure = np.sign(v_d) * np.maximum(np.abs(v_d) - velocity_bound, 0.0) * self._period
@@ -134,12 +127,8 @@ class MeasurementCheck:
         moved = np.abs(q_d - self._anchor)
         limit = np.maximum(np.minimum(self._stuck_displacement, position_bound), self._stuck_floor)
         excess = np.maximum(moved - limit, np.abs(self._sure) - self._stuck_floor)
-        suspects = (int(joint) for joint in np.argsort(-excess) if excess[joint] > 0.0)
-        for worst in suspects:
-            is_held = velocity_bound[worst] == np.inf and may_be_held(worst)
-            if not is_held or moved[worst] > _HELD_FACTOR * limit[worst]:
-                break
-        else:
+        worst = int(np.argmax(excess))
+        if not excess[worst] > 0.0:
             return ""
         return (
             f"the position of {self._names[worst]} has not changed while the reference moved {moved[worst]:.4f} rad "
@@ -306,92 +295,3 @@ class TorqueCheck:
             f"the torque of {self._names[joint]} is {tau:.3f} Nm, commanded were {self._last[joint]:.3f} Nm: more "
             f"than the sensor's error of {allowed:.3f} Nm apart for {1e3 * self._duration:.0f} ms"
         )
-
-
-_LOOSE_CYCLES = 20
-"""So many cycles in a row friction cannot hold a joint before a reading that stands still must be stuck."""
-_SETTLED_CYCLES = 5
-"""After so many cycles without a change of its reading a joint is taken to rest, if the reading is right."""
-
-
-class FrictionHold:
-    """Compares the torque of a joint with what friction could take of it.
-
-    While friction holds a joint, ``tau = L + beta + f`` with ``|f| <= F_c`` and its load L, gravity and what the other
-    joints' motion asks of it. So since the joint came to rest, the torque has changed by no more than ``2 F_c`` and the
-    change of the load, which is linear in the parameters and known but for their boxes; of accelerations, which are
-    not measured, the whole effect counts as unknown. Where the torque has changed by more, the joint moves whatever
-    its reading says. A sensor behind the gear measures the load itself: then ``|tau - beta - measured| <= F_c`` within
-    its error, or the joint moves. A joint that has just broken loose needs some cycles for its first encoder step.
-
-    Args:
-        robot: The arm.
-    """
-
-    def __init__(self, robot: RobotModel):
-        n, self._robot = robot.n, robot
-        self._regressor = TorqueRegressor(robot, EffortMeaning.LINK_SIDE)
-        self._last = np.full(n, np.nan)
-        self._still, self._loose = np.zeros((2, n), dtype=int)
-        self._states = np.zeros((3, n, n))  # positions, velocities, accelerations by joint that came to rest then
-        self._torques = np.full(n, np.nan)
-
-    def set_boxes(self, theta_box: Box, payload_box: Box) -> None:
-        """Takes the boxes of the arm's parameters, (14 n,), and of the payload's, (10,)."""
-        robot, n = self._robot, self._robot.n
-        lower, upper = (box[: INERTIAL * n].copy() for box in (theta_box.lower, theta_box.upper))
-        last = robot.inertial_slice(n)
-        lower[last] += payload_box.lower
-        upper[last] += payload_box.upper
-        self._middle, self._radius = 0.5 * (lower + upper), 0.5 * (upper - lower)
-        friction = robot.friction(theta_box.upper)
-        self._friction, self._offset = friction[:, 0], np.stack([robot.friction(theta_box.lower)[:, 3], friction[:, 3]])
-
-    def note(self, q: Array, v: Array, a_d: Array, tau: Array, effort: Array) -> None:
-        """Takes in a cycle.
-
-        Args:
-            q: Measured positions, (n,) [rad].
-            v: Measured velocities, (n,) [rad/s].
-            a_d: Desired accelerations, (n,) [rad/s^2].
-            tau: Torques that act, (n,) [Nm].
-            effort: Measured efforts, (n,) [Nm].
-        """
-        self._still = np.where(q == self._last, self._still + 1, 0)
-        self._last = q
-        self._loose[self._still == 0] = 0
-        settled = self._still == _SETTLED_CYCLES
-        if settled.any():
-            self._states[:, settled] = np.stack([q, v, a_d])[:, None]
-            self._torques[settled] = tau[settled]
-        self._present, self._tau, self._effort = np.stack([q, v, a_d]), tau, effort
-
-    def is_possible(self, joint: int) -> bool:
-        """Whether friction may hold this joint now, whose reading has not changed for a while; once per cycle."""
-        if self._still[joint] < _SETTLED_CYCLES:
-            return True
-        is_held = self._is_possible_by_sensor(joint) and self._is_possible_by_model(joint)
-        self._loose[joint] = 0 if is_held else self._loose[joint] + 1
-        return bool(self._loose[joint] < _LOOSE_CYCLES)
-
-    def _is_possible_by_sensor(self, joint: int) -> bool:
-        sensors, effort = self._robot.sensors, self._effort[joint]
-        if sensors.effort_meaning is not EffortMeaning.LINK_SIDE or not np.isfinite(effort):
-            return True
-        # The true load t has |t - effort| <= relative |t| + absolute.
-        relative, absolute = sensors.effort_relative_error[joint], sensors.effort_absolute_error[joint]
-        error = (relative * abs(effort) + absolute) / (1.0 - relative)
-        rest = self._tau[joint] - effort - self._offset[:, joint]  # friction, for the smallest and the largest offset
-        nearest = 0.0 if rest[0] * rest[1] <= 0.0 else np.abs(rest).min()
-        return bool(nearest <= self._friction[joint] + error)
-
-    def _is_possible_by_model(self, joint: int) -> bool:
-        states = np.stack([self._states[:, joint], self._present], axis=1)  # (3, 2, n)
-        states[1:, :, joint] = 0.0
-        (q, v, a), still = states, np.zeros_like(states[0])
-        loads = self._regressor.evaluate(q, v, a)[:, joint, : self._middle.size]
-        static = self._regressor.evaluate(q, v, still)[:, joint, : self._middle.size]
-        unknown = np.abs((loads - static) @ self._middle).sum() + np.abs(loads - static).sum(axis=0) @ self._radius
-        change = static[1] - static[0]
-        excess = abs(self._tau[joint] - self._torques[joint] - change @ self._middle)
-        return bool(excess <= 2.0 * self._friction[joint] + np.abs(change) @ self._radius + unknown)

@@ -22,7 +22,7 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Array, InjectedFaults, Truth
 from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome
-from sysid_ros.drivers.loop_model import Continuation, LoopModel
+from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopStatus
 from sysid_ros.drivers.pacing import Scheduling
 from sysid_ros.drivers.samples import LoopSamples, LoopTiming, SampleRing
@@ -98,16 +98,14 @@ class LoopProcess:
             self._end(kill_after=2.0)
             raise
 
-    def execute(
-        self, trajectory: Trajectory, certificate: Certificate | None, continuation: Continuation | None = None
-    ) -> None:
+    def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> None:
         """See :meth:`ControlLoop.execute`. Returns when the arm has begun to move, or the trajectory waits its turn.
 
         Raises:
             LoopRefusal: It may not be executed.
             LoopProcessError: The process does not answer.
         """
-        self._call("execute", trajectory, certificate, continuation)
+        self._call("execute", trajectory, certificate, model)
 
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
         """See :meth:`ControlLoop.brake`. Returns when braking has begun."""

@@ -22,7 +22,7 @@ from sysid_ros.drivers.admission import admit_trajectory
 from sysid_ros.drivers.arm import Pacing, SimulatedArm
 from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome
 from sysid_ros.drivers.loop import ControlLoop
-from sysid_ros.drivers.loop_model import Continuation
+from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopRefusal
 from sysid_ros.drivers.pacing import Pacer, request_real_time
 from sysid_ros.drivers.samples import SampleRing
@@ -51,7 +51,7 @@ class LoopServer:
         self._loop = loop
         self._parent = os.getppid()
         self._checker = ThreadPoolExecutor(1, "trajectory_check")
-        self._pending: tuple[int, Future, tuple[Trajectory, Certificate, Continuation | None]] | None = None
+        self._pending: tuple[int, Future[Certificate], Trajectory, LoopModel | None] | None = None
         self._stop_reason = ""
         self._stop_requests: list[int] = []
         self._stop_deadline = float("inf")
@@ -129,7 +129,7 @@ class LoopServer:
         number: int,
         trajectory: Trajectory,
         certificate: Certificate | None,
-        continuation: Continuation | None,
+        model: LoopModel | None,
     ) -> None:
         if self._pending is not None or self._stop_reason:
             reason = self._stop_reason or "another trajectory is being checked"
@@ -141,22 +141,21 @@ class LoopServer:
             loop.robot,
             trajectory,
             certificate,
-            loop.boxes_of(continuation),
+            loop.boxes_of(model),
             loop.now_ns * 1e-9,
-            is_continuation=continuation is not None,
         )
-        self._pending = (number, work, (trajectory, certificate, continuation))
+        self._pending = (number, work, trajectory, model)
 
     def _finish_check(self) -> None:
         if self._pending is None or not self._pending[1].done():
             return
-        (number, work, arguments), self._pending = self._pending, None
+        (number, work, trajectory, model), self._pending = self._pending, None
 
         def begin() -> None:
-            work.result()
+            certificate = work.result()
             if self._stop_reason:
                 raise LoopRefusal("trajectory", self._stop_reason)
-            self._loop.begin(*arguments)
+            self._loop.begin(trajectory, certificate, model)
 
         self._answer(number, "execute", begin)
 

@@ -17,7 +17,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, String
 from std_srvs.srv import Trigger
 
-from sysid_msgs.msg import DriverStatus, SampleBatch, SimulationTruth
+from sysid_msgs.msg import ControlLaw, DriverStatus, SampleBatch, SimulationTruth
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
 from sysid_ros.adapters.arm_driver.connection import ConnectionParameters
@@ -26,7 +26,7 @@ from sysid_ros.adapters.arm_driver.scene import SceneGuard
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import InjectedFaults
-from sysid_ros.drivers.loop_model import Continuation, LoopModel
+from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopStatus
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
@@ -36,6 +36,7 @@ from sysid_ros.drivers.truth import load_payload
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     certified_from_message,
+    control_law_to_message,
     driver_status_message,
     estimate_from_message,
     joint_state_message,
@@ -64,8 +65,6 @@ class ArmDriverParameters(ConnectionParameters):
     """How often the status is published."""
     commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0)
     """Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat."""
-    accept_sampled: bool = parameter(False)
-    """Whether certificates that were only checked at samples will do; such a motion is not proven safe."""
     faults: InjectedFaults = parameters_from(InjectedFaults, prefix="fault_", note="mock: ")
 
     def check(self) -> None:
@@ -183,8 +182,8 @@ class ArmDriverNode(LifecycleNode):
         values = self._config.values
         self._samples_publisher = self.create_publisher(SampleBatch, "~/samples", qos.SAMPLES)
         self._truth_publisher = self.create_publisher(SimulationTruth, "~/truth", qos.LATCHED)
-        law_publisher = self.create_publisher(String, "~/control_law", qos.LATCHED)
-        law_publisher.publish(String(data=self._loop.status().law))
+        law_publisher = self.create_publisher(ControlLaw, "~/control_law", qos.LATCHED)
+        law_publisher.publish(control_law_to_message(self._loop.status().law))
         self._joint_state_publisher = None
         own_topic = self.resolve_topic_name("joint_states")
         if not values.is_ros2_control or values.states_topic(self.resolve_topic_name) != own_topic:
@@ -380,16 +379,20 @@ class ArmDriverNode(LifecycleNode):
             if self._must_forget:
                 raise LoopRefusal("trajectory", "the controller still has the model of the last payload; try again")
             trajectory, certificate = certified_from_message(request.plan, self._robot.joint_names)
-            continuation = self._continuation(request)
-            self._scene.admit(certificate, self._config.values.accept_sampled)
+            if certificate is None:
+                raise LoopRefusal("trajectory", "it has no certificate; let the safe planner certify it")
+            model = self._model_of(request)
+            if certificate.predecessor is None and model is not None:
+                raise ParameterOutOfRange("estimate", "given", "none where nothing is taken over: use ~/set_model")
+            self._scene.admit(certificate)
             self._commander_time = time.monotonic()
-            self._loop.execute(trajectory, certificate, continuation)
+            self._loop.execute(trajectory, certificate, model)
         except SysidError as error:
             self.get_logger().error(str(error))
             response.accepted, response.message = False, str(error)
             return response
         self._is_moving = True
-        words = "moving" if continuation is None else "waits to take over"
+        words = "moving" if certificate.predecessor is None else "waits to take over"
         if self._config.values.is_ros2_control:
             words += f" {NO_GUARANTEE}: that torques act within one period is assumed by its certificate, not known"
         response.accepted, response.message = True, words
@@ -399,13 +402,6 @@ class ArmDriverNode(LifecycleNode):
         """Refuses what would move an arm that is only monitored."""
         if self._config.values.is_monitor:
             raise LoopRefusal(what, ONLY_MONITORED)
-
-    def _continuation(self, request: ExecuteTrajectory.Request) -> Continuation | None:
-        if not request.continues_plan:
-            if estimate_from_message(request.estimate) is not None:
-                raise ParameterOutOfRange("estimate", "given", "none where nothing is taken over: use ~/set_model")
-            return None
-        return Continuation(request.continues_plan, request.takeover_time, self._model_of(request))
 
     def _model_of(self, request: ApplyEstimate.Request | ExecuteTrajectory.Request) -> LoopModel | None:
         """Model with the payload of an estimate; None where there is none."""
@@ -420,10 +416,10 @@ class ArmDriverNode(LifecycleNode):
 
     def _hear_scene(self, message: SceneMessage) -> None:
         before = self._scene.fault
-        reason = self._scene.hear(message)
-        if before != self._scene.fault and self._scene.fault:
+        reason = self._scene.on_scene(message)
+        if self._scene.fault not in (before, None):
             self.get_logger().error(f"nothing may move: {self._scene.fault}")
-        if reason:
+        if reason is not None:
             self._stop(reason)
 
     def _stop(self, reason: str) -> None:

@@ -129,7 +129,6 @@ class ExcitationPlannerNode(Node):
     def _status(self, is_accepted: bool, text: str) -> PlanStatus:
         status = PlanStatus(
             planner=self.get_name(),
-            method="nonlinear optimisation at samples",
             is_accepted=is_accepted,
             text=text,
             checked=["position, velocity, acceleration limits", "torque of the worst model", "distances of spheres"],

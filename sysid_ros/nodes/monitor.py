@@ -16,6 +16,7 @@ from visualization_msgs.msg import MarkerArray
 from sysid_msgs.msg import CertifiedTrajectory, DriverStatus
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.msg import Scene as SceneMessage
+from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.clearance import spheres_of_payload
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.collision.swept import SweptSpheres, sweep_spheres
@@ -23,10 +24,10 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.kinematics import BodyPoses
 from sysid_ros.core.trajectories.base import Trajectory
-from sysid_ros.nodes.monitor_plans import HeardPlan, PlanBook
+from sysid_ros.nodes.monitor_plans import PlanCache
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
-    certified_from_message,
+    certified_plan_from_message,
     estimate_from_message,
     joint_vector_from_message,
     scene_from_message,
@@ -72,11 +73,11 @@ class MonitorNode(Node):
         self._joint_state: bytes | None = None
         self._joint_states: Subscription | None = None
         self._estimate: ParameterEstimate | None = None
-        self._plans = PlanBook()
+        self._plans = PlanCache()
         self._drawn_plans: object = None
         self._status_time = np.inf
         self._scene: Scene | None = None
-        self._scene_fault = ""
+        self._scene_fault: str | None = None
         self._is_scene_drawn = True
         self._publisher = self.create_publisher(MarkerArray, "~/markers", qos.MARKERS)
         self._plan_publisher = self.create_publisher(MarkerArray, "~/plan_markers", qos.MARKERS)
@@ -124,21 +125,20 @@ class MonitorNode(Node):
 
     def _take_plan(self, message: CertifiedTrajectory) -> None:
         try:
-            trajectory, certificate = certified_from_message(message, self._robot.joint_names)
-            scene = scene_from_message(message.scene, self._robot.n) if message.robot_name else None
+            plan = certified_plan_from_message(message, self._robot.joint_names)
         except SysidError as error:
             self._complain("safe_planner/plan", error)
             return
-        self._plans.hear(HeardPlan(trajectory, certificate, scene))
+        self._plans.on_plan(plan)
 
     def _take_scene(self, message: SceneMessage) -> None:
         before = self._scene_fault, self._scene and self._scene.hash()
-        self._scene_fault = message.fault
+        self._scene_fault = None if message.is_known else message.fault
         try:
             self._scene = scene_from_message(message, self._robot.n)
         except SysidError as error:
             # The last scene that could be used stays in the picture, as one that is no longer known to be true.
-            self._scene_fault = message.fault or f"the scene cannot be used: {error}"
+            self._scene_fault = self._scene_fault or f"the scene cannot be used: {error}"
             self._complain("safe_planner/scene", error)
         # Planners say it again and again.
         if before != (self._scene_fault, self._scene and self._scene.hash()):
@@ -147,7 +147,7 @@ class MonitorNode(Node):
     def _take_status(self, message: DriverStatus) -> None:
         self._status_time = time.monotonic()
         now = 1e-9 * stamp_from_message(message.header.stamp)
-        self._plans.update(message.plan_hash, message.next_plan_hash, now)
+        self._plans.update(message.plan_id or None, message.next_plan_id or None, now)
 
     def _complain(self, topic: str, error: SysidError) -> None:
         self.get_logger().error(f"{topic}: {error}", throttle_duration_sec=5.0)
@@ -203,8 +203,7 @@ class MonitorNode(Node):
         builder, plan, waiting = self._builder(), self._plans.shown, self._plans.waiting
         if plan is not None:
             title = "followed" if self._plans.is_followed else "not followed yet"
-            certificate = plan.certificate
-            draw_plan(builder, self._path(plan.trajectory), self._sweep(plan), certificate, f"plan {title}")
+            draw_plan(builder, self._path(plan.trajectory), self._sweep(plan), plan.certificate, f"plan {title}")
         if waiting is not None:
             builder.add_path("next_plan", self._path(waiting.trajectory))
         return builder.array()
@@ -213,13 +212,11 @@ class MonitorNode(Node):
         times = np.linspace(0.0, trajectory.duration, self._config.values.path_points)
         return self._poses.tool_path(trajectory.sample(times)[0])
 
-    def _sweep(self, plan: HeardPlan) -> SweptSpheres | None:
+    def _sweep(self, plan: CertifiedPlan) -> SweptSpheres | None:
         postures = self._config.values.swept_postures
         if postures == 0:
             return None
-        scene = plan.scene or self._scene or Scene()
-        error = 0.0 if plan.certificate is None else plan.certificate.tracking_bound
-        return sweep_spheres(self._robot, plan.trajectory, scene, error, postures)
+        return sweep_spheres(self._robot, plan.trajectory, plan.scene, plan.certificate.tracking_bound, postures)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -17,8 +17,8 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.ros.conversions.obstacles import Key, key_of, obstacles_from_markers
 
 
-class SceneBook:
-    """Keeps what is known of the surroundings.
+class SceneStore:
+    """Keeps what is known of the scene.
 
     Where a message cannot be used, nothing is known until good ones have come about all of its obstacles, or have
     deleted them.
@@ -26,7 +26,7 @@ class SceneBook:
     Args:
         robot: The arm.
         fixed: What is there whatever the topic says.
-        timeout: Longest silence of the topic [s]; 0 where it may be silent, from the start and for ever.
+        timeout: Longest time without a message [s]; 0 where none need come, from the start and for ever.
 
     Raises:
         ParameterOutOfRange: Something fixed is where the base of the arm stands.
@@ -34,21 +34,23 @@ class SceneBook:
 
     def __init__(self, robot: RobotModel, fixed: Scene, timeout: float = 0.0):
         self._robot, self._timeout = robot, timeout
-        self._heard: dict[Key, Obstacle] = {}
-        self._heard_at = -np.inf
-        self._fixed_fault, self._topic_fault, self._silence = "", "", ""
+        self._received: dict[Key, Obstacle] = {}
+        self._received_at = -np.inf
+        self._fixed_fault: str | None = None
+        self._topic_fault: str | None = None
+        self._timeout_fault: str | None = None
         self._unclear: set[Key] = set()  # obstacles of messages that could not be used
         require_scene(robot, fixed)
         self._fixed = fixed
-        self.listen(0.0)
+        self.check_timeout(0.0)
 
     @property
-    def fault(self) -> str:
-        """Why the surroundings are not known; empty if they are."""
-        return "; ".join(filter(None, (self._fixed_fault, self._topic_fault, self._silence)))
+    def fault(self) -> str | None:
+        """Why the scene is not known; None if it is."""
+        return "; ".join(filter(None, (self._fixed_fault, self._topic_fault, self._timeout_fault))) or None
 
-    def fix(self, make: Callable[[], Scene]) -> None:
-        """Changes what is there whatever the topic says; where it cannot be used, nothing is known until it can.
+    def change_fixed(self, make: Callable[[], Scene]) -> None:
+        """Change what is there whatever the topic says; where it cannot be used, nothing is known until it can.
 
         Args:
             make: Gives the scene, or raises what is wrong with it.
@@ -59,56 +61,60 @@ class SceneBook:
         except SysidError as error:
             self._fixed_fault = str(error)
             return
-        self._fixed, self._fixed_fault = fixed, ""
+        self._fixed, self._fixed_fault = fixed, None
 
-    def listen(self, now: float) -> bool:
-        """Looks at how long the topic has been silent, at a steady time [s]; returns whether anything has changed."""
-        before, silence = self._silence, now - self._heard_at
-        if not self._timeout or silence <= self._timeout:
-            self._silence = ""
-        elif np.isinf(silence):
-            self._silence = "no obstacles have been heard yet, and obstacles_timeout asks for them"
+    def check_timeout(self, now: float) -> bool:
+        """Check how long ago obstacles were received, at a steady time [s]; return whether the fault has changed."""
+        before, age = self._timeout_fault, now - self._received_at
+        if not self._timeout or age <= self._timeout:
+            self._timeout_fault = None
+        elif np.isinf(age):
+            self._timeout_fault = "no obstacles have been received yet, and obstacles_timeout asks for them"
         else:
-            self._silence = f"no obstacles were heard for more than the {self._timeout:g} s of obstacles_timeout"
-        return before != self._silence
+            self._timeout_fault = (
+                f"no obstacles were received for more than the {self._timeout:g} s of obstacles_timeout"
+            )
+        return before != self._timeout_fault
 
     @property
     def scene(self) -> Scene:
         """The scene.
 
         Raises:
-            ParameterOutOfRange: The surroundings are not known.
+            ParameterOutOfRange: The scene is not known.
         """
-        if self.fault:
+        if self.fault is not None:
             raise ParameterOutOfRange("the scene", f"not known ({self.fault})", "obstacles that can be used")
-        return self._joined(self._heard)
+        return self._joined(self._received)
 
     @property
-    def best(self) -> Scene:
+    def latest(self) -> Scene:
         """The last scene that was known, for pictures."""
-        return self._joined(self._heard)
+        return self._joined(self._received)
 
-    def hear(self, message: MarkerArray, now: float = 0.0) -> bool:
-        """Takes obstacles at a steady time [s]; returns whether anything has changed."""
-        fault, before = self.fault, self.best.hash()
+    def update(self, message: MarkerArray, now: float = 0.0) -> bool:
+        """Take obstacles at a steady time [s]; return whether anything has changed."""
+        fault, before = self.fault, self.latest.hash()
         try:
-            heard = obstacles_from_markers(message, self._heard, self._robot.base_frame)
-            require_scene(self._robot, self._joined(heard))
+            received = obstacles_from_markers(message, self._received, self._robot.base_frame)
+            require_scene(self._robot, self._joined(received))
         except SysidError as error:
             self._topic_fault = str(error)
             self._unclear.update(key_of(marker) for marker in message.markers)
         else:
-            self._heard, self._heard_at = heard, now
+            self._received, self._received_at = received, now
             # A good message about one obstacle does not say where the one is that could not be understood.
             for marker in message.markers:
                 self._unclear = set() if marker.action == Marker.DELETEALL else self._unclear - {key_of(marker)}
-            self._topic_fault = self._topic_fault if self._unclear else ""
-            self.listen(now)
-        return fault != self.fault or self.best.hash() != before
+            self._topic_fault = self._topic_fault if self._unclear else None
+            self.check_timeout(now)
+        return fault != self.fault or self.latest.hash() != before
 
-    def _joined(self, heard: dict[Key, Obstacle]) -> Scene:
+    def _joined(self, received: dict[Key, Obstacle]) -> Scene:
         fixed = self._fixed
-        return Scene((*fixed.obstacles, *heard.values()), fixed.ground_height, fixed.payload_spheres, fixed.clearance)
+        return Scene(
+            (*fixed.obstacles, *received.values()), fixed.ground_height, fixed.payload_spheres, fixed.clearance
+        )
 
 
 def load_scene(name: str) -> Scene:

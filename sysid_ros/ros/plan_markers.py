@@ -24,15 +24,15 @@ ABOVE = 0.25
 """How far above what it is about a text stands [m]."""
 
 
-def draw_scene(builder: MarkerBuilder, scene: Scene, fault: str = "") -> None:
+def draw_scene(builder: MarkerBuilder, scene: Scene, fault: str | None = None) -> None:
     """Obstacles with their names, and the ground.
 
     Args:
         builder: Takes the markers.
         scene: What surrounds the arm.
-        fault: Why the surroundings are not known; empty if they are. What was known last is drawn in red then.
+        fault: Why the scene is not known; None if it is. What was known last is drawn in red then.
     """
-    namespace = "obstacles_unknown" if fault else "obstacles"
+    namespace = "obstacles" if fault is None else "obstacles_unknown"
     top = 1.2
     for obstacle in scene.obstacles:
         builder.add_box(namespace, obstacle.center, 2.0 * obstacle.half_extents, obstacle.rotation)
@@ -44,13 +44,13 @@ def draw_scene(builder: MarkerBuilder, scene: Scene, fault: str = "") -> None:
         # Its upper surface is the ground.
         center = [0.0, 0.0, scene.ground_height - 0.5 * GROUND_THICKNESS]
         builder.add_box("ground", center, [GROUND_SIZE, GROUND_SIZE, GROUND_THICKNESS])
-    if fault:
-        text = "SURROUNDINGS NOT KNOWN, nothing is certified\n" + textwrap.fill(fault, TEXT_WIDTH)
+    if fault is not None:
+        text = "SCENE NOT KNOWN, nothing is certified\n" + textwrap.fill(fault, TEXT_WIDTH)
         builder.add_text("obstacles_unknown", [0.0, 0.0, top + ABOVE], text)
 
 
 def draw_plan(
-    builder: MarkerBuilder, path: Array, swept: SweptSpheres | None, certificate: Certificate | None, title: str
+    builder: MarkerBuilder, path: Array, swept: SweptSpheres | None, certificate: Certificate, title: str
 ) -> None:
     """A plan: path of the tool, room it takes, place of the smallest distance, margins of its certificate.
 
@@ -58,7 +58,7 @@ def draw_plan(
         builder: Takes the markers.
         path: Points of the tool, (N, 3) [m].
         swept: The room it takes; None leaves it out.
-        certificate: Its certificate; None where it has none.
+        certificate: Its certificate.
         title: First line of the text.
     """
     builder.add_path("plan", path)
@@ -75,15 +75,10 @@ def draw_plan(
     builder.add_text("margins", [0.0, 0.0, height], "\n".join(lines), SMALL_TEXT)
 
 
-def margin_lines(certificate: Certificate | None) -> list[str]:
-    """What a certificate says, in lines for a picture."""
-    if certificate is None:
-        return ["NOT CERTIFIED"]
-    kinds = {"interval": "proven over continuous time", "sampled": "checked at samples only, not proven between them"}
-    lines = [f"{kinds[certificate.method]}; smallest margins:"]
-    for row in margin_rows(certificate):
-        place = f"  ({row.place})" if row.place else ""
-        lines.append(f"{row.kind}: {row.value}{place}")
+def margin_lines(certificate: Certificate) -> list[str]:
+    """Return what a certificate says, in lines for a picture."""
+    lines = ["proven over continuous time; smallest margins:"]
+    lines += [f"{row.kind}: {row.value}  ({row.place})" for row in margin_rows(certificate)]
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The scene as the driver hears it: certificates must be about it, and a motion ends when it changes."""
+"""The scene as the driver receives it: certificates must be about it, and a motion ends when it changes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class SceneGuard(scene_guard.SceneGuard):
         super().__init__()
         self._n = n
 
-    def hear(self, message: SceneMessage) -> str:
-        """Takes a scene and returns why what moves now must stop; empty if it may go on."""
-        contradiction = self.contradict(message.source, time.monotonic())
-        if contradiction:
-            return self.lose(contradiction)
+    def on_scene(self, message: SceneMessage) -> str | None:
+        """Take a scene and return why what moves now must stop; None if it may go on."""
+        conflict = self.find_conflict(message.source, time.monotonic())
+        if conflict is not None:
+            return self.invalidate(conflict)
         try:
             scene = scene_from_message(message, self._n)
         except SysidError as error:
-            return self.lose(str(error))
-        return self.lose(message.fault) if message.fault else self.see(scene)
+            return self.invalidate(str(error))
+        return self.update(scene) if message.is_known else self.invalidate(message.fault)

@@ -12,12 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from sysid_ros.core.certification.certificate import Certificate, box_hash
+from sysid_ros.core.certification.assumptions import box_hash
+from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Arm, ArmNotConnected, ArmState, Array, Pacing
-from sysid_ros.drivers.loop_model import Continuation, LoopModel
+from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import (
     LoopCode,
     LoopMode,
@@ -194,9 +196,7 @@ class MonitorLoop:
             LoopMode.IDLE,
         )  # fmt: skip
 
-    def execute(
-        self, trajectory: Trajectory, certificate: Certificate | None, continuation: Continuation | None = None
-    ) -> None:
+    def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> None:
         """Is refused.
 
         Raises:
@@ -207,7 +207,7 @@ class MonitorLoop:
     begin = execute
     """Is refused, too."""
 
-    def boxes_of(self, continuation: Continuation | None) -> tuple[Box, Box]:
+    def boxes_of(self, model: LoopModel | None) -> tuple[Box, Box]:
         """See :meth:`ControlLoop.boxes_of`."""
         return self._model.theta_box, self._model.payload_box
 
@@ -265,8 +265,8 @@ class MonitorLoop:
             saturated_cycles=0,
             missed_deadlines=0,
             reference=np.full(n, np.nan) if self._state is None else np.array(self._state.q),
-            plan_hash="",
-            next_plan_hash="",
+            plan_id=None,
+            next_plan_id=None,
             progress=0.0,
             tracking_error=nothing,
             tracking_error_max=nothing,
@@ -275,7 +275,7 @@ class MonitorLoop:
             rested=0.0,
             model_box_hash=box_hash(self._model.theta_box, self._model.payload_box),
             transitions=tuple(self._transitions),
-            law="none, the arm is only monitored",
+            law=ControlLaw("none, the arm is only monitored"),
         )
 
     def _judge(self, fault: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from sysid_ros.core.certification.certificate import CertificateMismatch, require_format
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.reports.recordings.mcap import read_messages
@@ -16,10 +17,11 @@ from sysid_ros.reports.recordings.readers import InvalidRecording
 
 PLAN = "sysid_msgs/msg/CertifiedTrajectory"
 _TEXT_FILES = (".yaml", ".yml", ".json")
-# Entries of a certificate and the fields of its message, where the names differ.
-_RENAMED = {"start_q": "start_position", "start_v": "start_velocity", "start_a": "start_acceleration"}
-_PLAIN = ("plan_hash", "box_hash", "scene_hash", "method", "claims", "issued_at", "expires_at", "brake_time")
-_OPTIONAL = ("start_v", "start_a", "velocity_bound", "torque_bound")
+_COPIED = (
+    "plan_id", "path_hash", "box_hash", "scene_hash", "robot_hash", "takeover_time", "rest_before", "torque_fraction",
+    "brake_time", "claims", "issued_at", "expires_at",
+)  # fmt: skip
+_VECTORS = ("nominal_payload", "tracking_bound", "velocity_bound", "torque_bound")
 
 
 def read_plans(path: Path | str) -> list[CertifiedPlan]:
@@ -50,49 +52,43 @@ def plan_entries(message: Any) -> dict[str, object]:
     """The entries of a :class:`CertifiedPlan` in a message, as its ``to_dict`` gives them.
 
     Raises:
+        CertificateMismatch: It is recorded in another format.
         InvalidRecording: Lengths of the message do not fit each other.
     """
+    version = getattr(message, "format_version", 1)
+    require_format(version)
     path, certificate, scene = message.trajectory, message.certificate, message.scene
     if list(certificate.joint_names) != list(path.joint_names):
         given = ", ".join(certificate.joint_names)
         raise InvalidRecording(PLAN, "the joints of the certificate", given, ", ".join(path.joint_names))
     coefficients = {item.name: np.reshape(item.data, tuple(item.shape)).tolist() for item in path.coefficients}
     return {
+        "format_version": version,
         "trajectory": {"kind": path.kind, "duration": path.duration, "coefficients": coefficients},
-        "certificate": _certificate_entries(certificate),
+        "certificate": _certificate_entries(certificate, version),
         "boxes": [
             {"lower": list(message.arm_lower), "upper": list(message.arm_upper)},
             {"lower": list(message.payload_lower), "upper": list(message.payload_upper)},
         ],
         "scene": _scene_entries(scene, len(path.joint_names)),
         "robot_name": message.robot_name,
-        "robot_hash": message.robot_hash,
     }
 
 
-def _certificate_entries(certificate: Any) -> dict[str, object]:
-    names = list(certificate.margin_names)
-    entries: dict[str, object] = {name: getattr(certificate, name) for name in _PLAIN}
-    for name in ("start_q", "tracking_bound", *_OPTIONAL):
-        values = list(getattr(certificate, _RENAMED.get(name, name)))
-        entries[name] = None if name in _OPTIONAL and not values else values
-    entries["margins"] = dict(zip(names, certificate.margins, strict=True))
-    entries["places"] = {
-        name: place for name, place in zip(names, certificate.margin_places or [""] * len(names), strict=True) if place
-    }
-    entries["robot_hash"] = getattr(certificate, "robot_hash", "")
-    entries["torque_fraction"] = certificate.torque_fraction
-    entries["control"] = _control_entries(certificate) if getattr(certificate, "control_law", "") else None
-    return entries
-
-
-def _control_entries(certificate: Any) -> dict[str, object]:
+def _certificate_entries(certificate: Any, version: int) -> dict[str, object]:
+    law = certificate.control_law
+    margins = zip(
+        certificate.margin_limits, certificate.margins, certificate.margin_places, certificate.margin_times, strict=True
+    )
     return {
-        "law": certificate.control_law,
-        "nominal_payload": list(certificate.nominal_payload),
-        "rest_before": certificate.rest_before,
-        "after": certificate.after,
-        "after_time": certificate.after_time,
+        "format_version": version,
+        **{name: getattr(certificate, name) for name in _COPIED},
+        **{name: list(getattr(certificate, name)) for name in _VECTORS},
+        "predecessor": certificate.predecessor or None,
+        "control_law": {"name": law.name, "settings": dict(zip(law.setting_names, law.settings, strict=True))},
+        "margins": [
+            {"limit": limit, "value": value, "place": place, "time": time} for limit, value, place, time in margins
+        ],
     }
 
 
@@ -134,9 +130,12 @@ def _read_recording(file: Path) -> list[Mapping[str, object]]:
         if not entry.message.robot_name:
             stamp = 1e-9 * entry.stamp_ns
             raise InvalidRecording(file, f"a plan at {stamp:.3f} s on {entry.topic}", "without boxes and scene", "both")
-        key = (entry.message.certificate.plan_hash, entry.message.certificate.issued_at)
         try:
+            require_format(getattr(entry.message, "format_version", 1))
+            key = (entry.message.certificate.plan_id, entry.message.certificate.issued_at)
             entries[key] = plan_entries(entry.message)
+        except CertificateMismatch as mismatch:
+            raise InvalidRecording(file, "a certified plan", mismatch.reason, "a plan of this format") from mismatch
         except (ValueError, SysidError) as error:
             raise InvalidRecording(file, "a certified plan", str(error), "arrays of lengths that fit") from error
     return list(entries.values())

@@ -9,9 +9,12 @@ import numpy as np
 from std_msgs.msg import Header
 
 from sysid_msgs import msg as messages
-from sysid_ros.core.certification.certificate import AssumedControl, Certificate
+from sysid_ros.core.certification.certificate import FORMAT_VERSION, Certificate, Margin
 from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.scene import Obstacle, Scene
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.model.robot import Sphere
 from sysid_ros.core.trajectories.serialization import Trajectory, trajectory_from_dict
 from sysid_ros.ros.conversions.common import (
@@ -21,14 +24,6 @@ from sysid_ros.ros.conversions.common import (
     stamp_to_message,
     to_array,
 )
-
-# Joint vectors a certificate may leave out: field of the message and of the certificate.
-_OPTIONAL = {
-    "start_velocity": "start_v",
-    "start_acceleration": "start_a",
-    "velocity_bound": "velocity_bound",
-    "torque_bound": "torque_bound",
-}
 
 
 def trajectory_to_message(
@@ -86,96 +81,111 @@ def trajectory_from_message(message: messages.Trajectory, joint_names: Sequence[
 
 
 def certificate_to_message(certificate: Certificate, joint_names: Sequence[str]) -> messages.Certificate:
-    """A certificate for the wire; the joint names belong to its start position and tracking bound."""
+    """Convert a certificate; the joint names belong to its bounds."""
+    margins = certificate.margins
     return messages.Certificate(
-        plan_hash=certificate.plan_hash,
+        plan_id=certificate.plan_id,
+        path_hash=certificate.path_hash,
         box_hash=certificate.box_hash,
         scene_hash=certificate.scene_hash,
         robot_hash=certificate.robot_hash,
+        control_law=control_law_to_message(certificate.control_law),
+        nominal_payload=to_array("d", certificate.nominal_payload, np.float64),
+        predecessor=certificate.predecessor or "",
+        takeover_time=float(certificate.takeover_time),
+        rest_before=float(certificate.rest_before),
         joint_names=list(joint_names),
-        start_position=to_array("d", certificate.start_q, np.float64),
-        **{field: _optional(getattr(certificate, name)) for field, name in _OPTIONAL.items()},
-        method=certificate.method,
-        claims=certificate.claims,
-        margin_names=list(certificate.margins),
-        margins=to_array("d", list(certificate.margins.values()), np.float64),
-        margin_places=[certificate.places.get(name, "") for name in certificate.margins],
-        torque_fraction=float(certificate.torque_fraction),
         tracking_bound=to_array("d", certificate.tracking_bound, np.float64),
+        velocity_bound=to_array("d", certificate.velocity_bound, np.float64),
+        torque_bound=to_array("d", certificate.torque_bound, np.float64),
+        torque_fraction=float(certificate.torque_fraction),
         brake_time=float(certificate.brake_time),
-        **_control_fields(certificate.control),
+        claims=certificate.claims,
+        margin_limits=[margin.limit.value for margin in margins],
+        margins=to_array("d", [margin.value for margin in margins], np.float64),
+        margin_places=[margin.place for margin in margins],
+        margin_times=to_array("d", [margin.time for margin in margins], np.float64),
         issued_at=float(certificate.issued_at),
         expires_at=float(certificate.expires_at),
     )
 
 
-def _control_fields(control: AssumedControl | None) -> dict[str, object]:
-    if control is None:
-        return {}
-    return {
-        "control_law": control.law,
-        "nominal_payload": to_array("d", control.nominal_payload, np.float64),
-        "rest_before": float(control.rest_before),
-        "after": control.after,
-        "after_time": float(control.after_time),
-    }
-
-
-def _control_from(message: messages.Certificate) -> AssumedControl | None:
-    if not message.control_law:
-        return None
-    payload = np.array(message.nominal_payload)
-    return AssumedControl(message.control_law, payload, message.rest_before, message.after, message.after_time)
-
-
 def certificate_from_message(message: messages.Certificate, joint_names: Sequence[str]) -> Certificate | None:
-    """A received certificate in the robot's joint order; None when there is none.
+    """Convert a received certificate to the robot's joint order; None when there is none.
 
     Raises:
-        InvalidMessage: Joint names or the lengths of arrays do not fit.
-        CertificateMismatch: Its method, times or nominal payload make no certificate.
+        InvalidMessage: Joint names, limits or the lengths of arrays do not fit.
+        CertificateMismatch: Its ``plan_id`` is not that of its content, or its times make no certificate.
+        ParameterOutOfRange: Its nominal payload is none.
     """
-    if not message.plan_hash:
+    if not message.plan_id:
         return None
-    if len(message.margin_names) != len(message.margins):
-        raise InvalidMessage(
-            "Certificate", "margins", f"has {len(message.margins)} entries for {len(message.margin_names)} names"
-        )
-    if len(message.margin_places) not in (0, len(message.margins)):
-        raise InvalidMessage(
-            "Certificate", "margin_places", f"has {len(message.margin_places)} entries for {len(message.margins)}"
-        )
+    for field in ("margins", "margin_places", "margin_times"):
+        count = len(getattr(message, field))
+        if count != len(message.margin_limits):
+            raise InvalidMessage("Certificate", field, f"has {count} entries for {len(message.margin_limits)} limits")
+    try:
+        limits = [LimitKind(name) for name in message.margin_limits]
+    except ValueError as error:
+        raise InvalidMessage("Certificate", "margin_limits", str(error)) from error
 
     def joints(field: str) -> np.ndarray:
         return joint_vector_from_message(
             "Certificate", field, message.joint_names, getattr(message, field), joint_names
         )
 
-    return Certificate(
-        plan_hash=message.plan_hash,
+    margins = zip(limits, message.margins, message.margin_places, message.margin_times, strict=True)
+    certificate = Certificate(
+        path_hash=message.path_hash,
         box_hash=message.box_hash,
         scene_hash=message.scene_hash,
         robot_hash=message.robot_hash,
-        start_q=joints("start_position"),
-        **{name: joints(field) if len(getattr(message, field)) else None for field, name in _OPTIONAL.items()},
-        method=message.method,
-        claims=message.claims,
-        margins=dict(zip(message.margin_names, (float(value) for value in message.margins), strict=True)),
-        places={name: place for name, place in zip(message.margin_names, message.margin_places) if place},  # noqa: B905
-        torque_fraction=message.torque_fraction,
+        control_law=control_law_from_message(message.control_law),
+        nominal_payload=np.array(message.nominal_payload),
+        predecessor=message.predecessor or None,
+        takeover_time=message.takeover_time,
+        rest_before=message.rest_before,
         tracking_bound=joints("tracking_bound"),
+        velocity_bound=joints("velocity_bound"),
+        torque_bound=joints("torque_bound"),
+        torque_fraction=message.torque_fraction,
+        brake_time=message.brake_time,
+        claims=message.claims,
+        margins=tuple(Margin(limit, float(value), place, float(time)) for limit, value, place, time in margins),
         issued_at=message.issued_at,
         expires_at=message.expires_at,
-        brake_time=message.brake_time,
-        control=_control_from(message),
     )
+    certificate.require_id(message.plan_id)
+    return certificate
+
+
+def control_law_to_message(law: ControlLaw) -> messages.ControlLaw:
+    """Convert a control law."""
+    return messages.ControlLaw(
+        name=law.name,
+        setting_names=[name for name, _ in law.settings],
+        settings=to_array("d", [value for _, value in law.settings], np.float64),
+    )
+
+
+def control_law_from_message(message: messages.ControlLaw) -> ControlLaw:
+    """Convert a received control law.
+
+    Raises:
+        InvalidMessage: There are not as many settings as names.
+    """
+    if len(message.setting_names) != len(message.settings):
+        text = f"has {len(message.settings)} entries for {len(message.setting_names)} names"
+        raise InvalidMessage("ControlLaw", "settings", text)
+    return ControlLaw(message.name, tuple(zip(message.setting_names, map(float, message.settings), strict=True)))
 
 
 def certified_to_message(
     trajectory: Trajectory, certificate: Certificate, joint_names: Sequence[str], stamp_ns: int = 0, frame: str = ""
 ) -> messages.CertifiedTrajectory:
-    """A trajectory with its certificate for the wire."""
+    """Convert a trajectory with its certificate."""
     return messages.CertifiedTrajectory(
+        format_version=FORMAT_VERSION,
         trajectory=trajectory_to_message(trajectory, joint_names, stamp_ns, frame),
         certificate=certificate_to_message(certificate, joint_names),
     )
@@ -184,7 +194,7 @@ def certified_to_message(
 def certified_from_message(
     message: messages.CertifiedTrajectory, joint_names: Sequence[str]
 ) -> tuple[Trajectory, Certificate | None]:
-    """A received trajectory and its certificate, None where it has none; raises as the two parts do."""
+    """Convert a received trajectory and its certificate, None where it has none; raises as the two parts do."""
     return (
         trajectory_from_message(message.trajectory, joint_names),
         certificate_from_message(message.certificate, joint_names),
@@ -194,9 +204,9 @@ def certified_from_message(
 def certified_plan_to_message(
     plan: CertifiedPlan, joint_names: Sequence[str], stamp_ns: int = 0, frame: str = ""
 ) -> messages.CertifiedTrajectory:
-    """A certified plan with all that its certificate rests on, so that whoever records it can check it again."""
+    """Convert a certified plan with all that its certificate rests on: whoever records it can check it again."""
     message = certified_to_message(plan.trajectory, plan.certificate, joint_names, stamp_ns, frame)
-    message.robot_name, message.robot_hash = plan.robot_name, plan.robot_hash
+    message.robot_name = plan.robot_name
     for name, box in zip(("arm", "payload"), plan.boxes, strict=True):
         setattr(message, f"{name}_lower", to_array("d", box.lower, np.float64))
         setattr(message, f"{name}_upper", to_array("d", box.upper, np.float64))
@@ -204,14 +214,36 @@ def certified_plan_to_message(
     return message
 
 
-def scene_to_message(scene: Scene, stamp_ns: int = 0, frame: str = "", source: str = "") -> messages.Scene:
-    """A scene for the wire.
+def certified_plan_from_message(message: messages.CertifiedTrajectory, joint_names: Sequence[str]) -> CertifiedPlan:
+    """Convert a received certified plan with all that its certificate rests on.
+
+    Raises:
+        InvalidMessage: It has no certificate, or boxes and scene are not given or do not fit.
+        SysidError: As the parts do.
+    """
+    trajectory, certificate = certified_from_message(message, joint_names)
+    if certificate is None or not message.robot_name:
+        missing = "certificate" if certificate is None else "robot_name"
+        raise InvalidMessage("CertifiedTrajectory", missing, "is empty; a plan with all it rests on is needed")
+    boxes = (
+        Box(np.array(message.arm_lower), np.array(message.arm_upper)),
+        Box(np.array(message.payload_lower), np.array(message.payload_upper)),
+    )
+    scene = scene_from_message(message.scene, len(joint_names))
+    return CertifiedPlan(trajectory, certificate, boxes, scene, message.robot_name)
+
+
+def scene_to_message(
+    scene: Scene, stamp_ns: int = 0, frame: str = "", source: str = "", fault: str | None = None
+) -> messages.Scene:
+    """Convert a scene.
 
     Args:
         scene: The scene.
         stamp_ns: When it was made [ns].
         frame: Base frame of the arm.
         source: Who says so.
+        fault: Why the scene is not known; None if it is.
     """
 
     def numbers(field: str) -> array:
@@ -230,6 +262,8 @@ def scene_to_message(scene: Scene, stamp_ns: int = 0, frame: str = "", source: s
         has_payload_spheres=scene.payload_spheres is not None,
         payload_spheres=to_array("d", np.array(rows).ravel(), np.float64),
         clearance=float(scene.clearance),
+        is_known=fault is None,
+        fault=fault or "",
         source=source,
         hash=scene.hash(),
     )
@@ -269,7 +303,3 @@ def scene_from_message(message: messages.Scene, last_body: int) -> Scene:
     if message.hash and scene.hash() != message.hash:
         raise InvalidMessage("Scene", "hash", f"is {message.hash[:12]!r}, but the content has {scene.hash()[:12]!r}")
     return scene
-
-
-def _optional(values: np.ndarray | None) -> array:
-    return to_array("d", np.empty(0) if values is None else values, np.float64)

@@ -24,8 +24,8 @@ class LoopState(Protocol):
     invalid_cycles: int
     saturated_cycles: int
     missed_deadlines: int
-    plan_hash: str
-    next_plan_hash: str
+    plan_id: str | None
+    next_plan_id: str | None
     progress: float
     reference: Array
     tracking_error: Array
@@ -57,7 +57,7 @@ def driver_status_message(
     timing: int,
     payload_epoch: int,
     dropped: int,
-    scene_hash: str = "",
+    scene_hash: str | None = None,
 ) -> DriverStatus:
     """Convert the state of the loop to a message.
 
@@ -70,7 +70,7 @@ def driver_status_message(
         timing: What ensures that torques act within one period, a ``TIMING_...`` of the message.
         payload_epoch: Number of the present payload.
         dropped: Samples lost on their way to ROS since the start.
-        scene_hash: Hash of the scene the driver knows; empty for none.
+        scene_hash: Hash of the scene the driver knows; None for none.
     """
 
     def joints(values: Array) -> object:
@@ -86,11 +86,11 @@ def driver_status_message(
         timing=timing,
         is_taking_over=bool(state.is_taking_over),
         rested=float(state.rested),
-        plan_hash=state.plan_hash,
-        next_plan_hash=state.next_plan_hash,
+        plan_id=state.plan_id or "",
+        next_plan_id=state.next_plan_id or "",
         progress=float(state.progress),
         model_box_hash=state.model_box_hash,
-        scene_hash=scene_hash,
+        scene_hash=scene_hash or "",
         payload_epoch=payload_epoch,
         reference_position=joints(state.reference),
         tracking_error=joints(state.tracking_error),
