@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
@@ -14,6 +16,8 @@ from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.fourier import rest_projection
 from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory, FourierTrajectory
+
+sys.path.insert(0, str(Path(__file__).parent))  # the helpers of these tests
 
 N = 7
 

@@ -1,17 +1,24 @@
-"""The certificate: what it is bound to, and its way through JSON."""
+"""The certificate: what it is bound to, its identity, and its way through JSON."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
-from sysid_ros.core.certification.certificate import AssumedControl, Certificate, CertificateMismatch, box_hash
+from sysid_ros.core.certification.assumptions import box_hash
+from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch, Margin, margin_rows
+from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.control.gravity_pid import PidSettings
+from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import RobustSettings
 
 ARM, PAYLOAD = Box(np.zeros(98), np.ones(98)), Box(np.zeros(10), np.ones(10))
+LAW, LIFTED = RobustSettings().law, np.arange(10.0)
 
 
 @pytest.fixture
@@ -22,27 +29,34 @@ def trajectory(make_bezier):
 @pytest.fixture
 def certificate(trajectory):
     return Certificate(
-        plan_hash=trajectory.hash(),
+        path_hash=trajectory.hash(),
         box_hash=box_hash(ARM, PAYLOAD),
-        start_q=trajectory.start,
-        method="sampled",
-        claims="checked at samples only",
-        margins={"torque [-]": 0.25},
+        scene_hash="22" * 32,
+        robot_hash="33" * 32,
+        control_law=LAW,
+        nominal_payload=LIFTED,
+        predecessor=None,
+        takeover_time=0.0,
+        rest_before=1.2,
         tracking_bound=np.full(7, 0.01),
+        velocity_bound=np.full(7, 0.03),
+        torque_bound=np.full(7, 0.5),
+        torque_fraction=1.0,
+        brake_time=0.5,
+        claims="everything",
+        margins=(Margin(LimitKind.TORQUE, 0.25, "joint 'joint_2'", 0.1),),
         issued_at=10.0,
         expires_at=20.0,
-        brake_time=0.5,
-        control=AssumedControl("robust", np.arange(10.0), 1.2),
     )
 
 
 def test_it_matches_what_it_was_issued_for(certificate, trajectory):
     assert certificate.matches(trajectory, ARM, PAYLOAD) is None
-    assert certificate.matches(trajectory, ARM, PAYLOAD, now=10.0) is None
+    assert certificate.matches(trajectory, ARM, PAYLOAD, scene_hash="22" * 32, now=10.0) is None
 
 
-def test_another_plan_is_refused(certificate, make_bezier):
-    with pytest.raises(CertificateMismatch, match="it was issued for plan [0-9a-f]{12}, but the plan is [0-9a-f]{12}"):
+def test_another_path_is_refused(certificate, make_bezier):
+    with pytest.raises(CertificateMismatch, match="it was issued for path [0-9a-f]{12}, but the path is [0-9a-f]{12}"):
         certificate.matches(make_bezier(1), ARM, PAYLOAD)
 
 
@@ -61,24 +75,8 @@ def test_another_box_is_refused(certificate, trajectory, boxes):
 
 
 def test_another_scene_is_refused(certificate, trajectory):
-    certificate.matches(trajectory, ARM, PAYLOAD)
-    with pytest.raises(CertificateMismatch, match="issued for scene none, but the arm is in 11"):
+    with pytest.raises(CertificateMismatch, match="issued for scene 22.* but the arm is in 11.* certify"):
         certificate.matches(trajectory, ARM, PAYLOAD, scene_hash="11" * 32)
-    stated = replace(certificate, scene_hash="22" * 32)
-    stated.matches(trajectory, ARM, PAYLOAD, scene_hash="22" * 32)
-    with pytest.raises(CertificateMismatch, match="issued for scene 22.* certify the plan again"):
-        stated.matches(trajectory, ARM, PAYLOAD, scene_hash="11" * 32)
-
-
-@pytest.mark.parametrize(("field", "index"), [("start_q", 0), ("start_v", 1), ("start_a", 2)])
-def test_another_start_state_is_refused(certificate, trajectory, field, index):
-    start = trajectory.evaluate(0.0)[index]
-    replace(certificate, **{field: start}).matches(trajectory, ARM, PAYLOAD)
-    for wrong in (start + 1e-6 * np.eye(7)[3], np.where(np.arange(7) == 3, np.nan, start)):
-        with pytest.raises(CertificateMismatch, match="it starts .* away from the plan at joint 4"):
-            replace(certificate, **{field: wrong}).matches(trajectory, ARM, PAYLOAD)
-    with pytest.raises(CertificateMismatch, match="its start has 6 joints"):
-        replace(certificate, **{field: start[:6]}).matches(trajectory, ARM, PAYLOAD)
 
 
 @pytest.mark.parametrize("now", [9.99, 20.0, 1e9, np.nan])
@@ -87,13 +85,49 @@ def test_outside_its_time_it_is_refused(certificate, trajectory, now):
         certificate.matches(trajectory, ARM, PAYLOAD, now=now)
 
 
+CHANGES = {
+    "path_hash": "0" * 64,
+    "box_hash": "0" * 64,
+    "scene_hash": "0" * 64,
+    "robot_hash": "0" * 64,
+    "control_law": RobustSettings(period=0.002).law,
+    "nominal_payload": np.nextafter(LIFTED, 100.0),
+    "predecessor": "0" * 64,
+    "takeover_time": 1.5,
+    "rest_before": 1.3,
+    "tracking_bound": np.full(7, 0.011),
+    "velocity_bound": np.full(7, 0.031),
+    "torque_bound": np.full(7, 0.51),
+    "torque_fraction": 0.9,
+    "brake_time": 0.6,
+}
+SAID_ONLY = {"claims": "nothing", "margins": (), "issued_at": 11.0, "expires_at": 21.0}
+"""What a certificate says about a plan, but what does not make it another one."""
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_plan_id_covers_every_assumption(certificate, name):
+    assert replace(certificate, **{name: CHANGES[name]}).plan_id != certificate.plan_id
+
+
+def test_the_plan_id_covers_nothing_else(certificate):
+    assert {*CHANGES, *SAID_ONLY} == {field.name for field in fields(Certificate)}
+    assert replace(certificate, **SAID_ONLY).plan_id == certificate.plan_id
+    assert len(certificate.plan_id) == 64
+
+
+def test_a_stated_plan_id_must_be_that_of_the_content(certificate):
+    certificate.require_id(certificate.plan_id)
+    with pytest.raises(CertificateMismatch, match="its plan_id is '0000.*but its content has"):
+        certificate.require_id("0" * 64)
+
+
 def test_json_round_trip(certificate):
-    copy = Certificate.from_dict(json.loads(json.dumps(certificate.to_dict(), allow_nan=False)))
-    assert copy.to_dict() == certificate.to_dict()
-    np.testing.assert_array_equal(copy.start_q, certificate.start_q)
-    full = replace(certificate, start_v=np.ones(7), torque_bound=np.ones(7), places={"torque [-]": "joint_2, 0.1 s"})
-    assert Certificate.from_dict(json.loads(json.dumps(full.to_dict()))).to_dict() == full.to_dict()
-    assert not copy.start_q.flags.writeable and not copy.tracking_bound.flags.writeable
+    for one in (certificate, replace(certificate, predecessor="44" * 32, takeover_time=1.5)):
+        copy = Certificate.from_dict(json.loads(json.dumps(one.to_dict(), allow_nan=False)))
+        assert copy.to_dict() == one.to_dict() and copy.plan_id == one.plan_id
+        assert copy.predecessor == one.predecessor and copy.control_law == LAW and copy.margins == one.margins
+        assert not copy.nominal_payload.flags.writeable and not copy.tracking_bound.flags.writeable
 
 
 def test_missing_and_unknown_entries_are_named(certificate):
@@ -103,50 +137,70 @@ def test_missing_and_unknown_entries_are_named(certificate):
         Certificate.from_dict(data)
 
 
-def test_unknown_method_and_empty_validity_are_refused(certificate):
-    with pytest.raises(CertificateMismatch, match="method 'hope' is unknown; allowed: sampled, interval"):
-        replace(certificate, method="hope")
+@pytest.mark.parametrize("entry", [{"control_law": {"name": "robust"}}, {"control_law": None}, {"margins": [{}]}])
+def test_a_dictionary_with_a_broken_entry_is_refused(certificate, entry):
+    with pytest.raises(CertificateMismatch, match="an entry is not of the form"):
+        Certificate.from_dict({**certificate.to_dict(), **entry})
+
+
+def test_a_changed_dictionary_is_refused(certificate):
+    with pytest.raises(CertificateMismatch, match="its plan_id is"):
+        Certificate.from_dict({**certificate.to_dict(), "brake_time": 0.4})
+
+
+def test_a_certificate_of_the_old_format_is_refused_with_its_version(certificate):
+    old = {"plan_hash": "0" * 64, "method": "interval"}
+    for data, version in ((old, 1), ({**certificate.to_dict(), "format_version": 3}, 3)):
+        with pytest.raises(CertificateMismatch, match=f"recorded in format {version}, this version .* reads format 2"):
+            Certificate.from_dict(data)
+
+
+def test_an_empty_validity_is_refused(certificate):
     with pytest.raises(CertificateMismatch, match="expires at 10.0 s"):
         replace(certificate, expires_at=10.0)
 
 
-LIFTED = np.arange(10.0)
-AFTER = "e" * 64
-
-
-def test_control_as_assumed_is_accepted():
-    AssumedControl("robust", LIFTED, 1.2).matches("robust", LIFTED, rested=1.2)
-    AssumedControl("robust", LIFTED, 0.0, AFTER, 1.5).matches("robust", LIFTED, 0.0, AFTER, 1.5)
+def test_the_control_that_was_assumed_is_accepted(certificate):
+    certificate.matches_control(LAW, LIFTED)
+    certificate.matches_start(1.2)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"law": "pid"}, "is for the controller 'robust', in use is 'pid'"),
-        ({"payload": LIFTED + 1e-9}, "takes payload parameter 0 for 0, but it takes it for 1e-09"),
-        ({"rested": 1.1}, "held for 1.10 s, but it holds after 1.20 s; try again then"),
-        ({"after": AFTER, "after_time": 1.5}, "about a motion from rest, not taking over from plan eeeeeeeeeeee at"),
+        ({"law": PidSettings().law}, "for the controller 'robust bandwidth=200.0 .*', in use is 'gravity_pid "),
+        ({"law": RobustSettings(period=0.002).law}, "in use is 'robust .* period=0.002 "),
+        ({"law": ControlLaw("robust")}, "in use is 'robust'"),
+        ({"nominal_payload": LIFTED + 1e-9}, "nominal payload has parameter 0 = 0, in use is 1e-09"),
     ],
 )
-def test_control_that_is_not_as_assumed_is_refused(changes, message):
-    how = {"law": "robust", "payload": LIFTED, "rested": 5.0, **changes}
+def test_control_that_is_not_as_assumed_is_refused(certificate, changes, message):
     with pytest.raises(CertificateMismatch, match=message):
-        AssumedControl("robust", LIFTED, 1.2).matches(**how)
+        certificate.matches_control(**{"law": LAW, "nominal_payload": LIFTED, **changes})
 
 
-def test_another_moment_to_take_over_is_refused():
-    control = AssumedControl("robust", LIFTED, 0.0, AFTER, 1.5)
-    for after, time in (("", 0.0), ("d" * 64, 1.5), (AFTER, 1.4)):
-        with pytest.raises(CertificateMismatch, match="taking over from plan eeeeeeeeeeee at 1.500 s, not "):
-            control.matches("robust", LIFTED, 9.0, after, time)
+def test_another_beginning_is_refused(certificate):
+    with pytest.raises(CertificateMismatch, match="held for 1.10 s, but it holds after 1.20 s; try again then"):
+        certificate.matches_start(1.1)
+    taking_over = replace(certificate, predecessor="e" * 64, takeover_time=1.5)
+    with pytest.raises(CertificateMismatch, match="taking over from plan eeeeeeeeeeee at 1.500 s, not a start"):
+        taking_over.matches_start(9.0)
 
 
-def test_a_payload_that_is_none_is_refused():
+def test_a_payload_that_is_none_is_refused(certificate):
     for payload in (np.zeros(9), np.full(10, np.nan)):
-        with pytest.raises(CertificateMismatch, match="it must be 10 finite numbers"):
-            AssumedControl("robust", payload)
+        with pytest.raises(ParameterOutOfRange, match="10 finite numbers"):
+            replace(certificate, nominal_payload=payload)
 
 
-def test_a_dictionary_with_a_broken_control_is_refused(certificate):
-    with pytest.raises(CertificateMismatch, match="its entry control is"):
-        Certificate.from_dict({**certificate.to_dict(), "control": {"law": "robust"}})
+def test_margins_in_words(certificate):
+    margins = (
+        Margin(LimitKind.TORQUE, 0.0354, "joint 'joint_6'", 0.075),
+        Margin(LimitKind.SELF_COLLISION, 0.0071, "a and b", 1.0),
+        Margin(LimitKind.POSITION, 0.5381, "joint 'joint_1'", 2.0),
+        Margin(LimitKind.VELOCITY, 0.00021, "joint 'joint_1'", 2.0),
+    )
+    rows = margin_rows(replace(certificate, margins=margins))
+    assert [row.value for row in rows] == ["3.5 %", "7 mm", "0.538 rad", "0.02 %"]
+    assert [row.kind for row in rows] == ["torque", "self-collision", "position", "velocity"]
+    assert rows[0].place == "joint 'joint_6', 0.075 s" and (rows[0].time, rows[0].margin) == (0.075, 0.0354)

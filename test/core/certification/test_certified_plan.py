@@ -9,22 +9,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from proofs import certify
 
+from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import CertificateMismatch
-from sysid_ros.core.certification.plan import CertifiedPlan, check_sequence, recheck, robot_hash
-from sysid_ros.core.certification.sampled_checks import certify_sampled
-from sysid_ros.core.certification.verify import certify
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.recheck import check_sequence, recheck
+from sysid_ros.core.certification.verify import Beginning
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.control.gravity_pid import PidSettings
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 
 ZERO = np.zeros(7)
 SCENE = Scene((Obstacle("wall", [0.0, 0.9, 0.5], [0.5, 0.05, 0.5]),), ground_height=-0.05)
 
 
-def bundle(robot, boxes, errors, trajectory, now=10.0, scene=SCENE):
-    certificate = certify(robot, trajectory, boxes, errors, scene, now=now)
-    return CertifiedPlan(trajectory, certificate, boxes, scene, robot.name, robot_hash(robot))
+def make_plan(robot, boxes, errors, trajectory, now=10.0, beginning=None):
+    certificate = certify(robot, trajectory, boxes, errors, SCENE, beginning=beginning, now=now)
+    return CertifiedPlan(trajectory, certificate, boxes, SCENE, robot.name)
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +37,14 @@ def errors(tracking):
 
 @pytest.fixture(scope="module")
 def plan(gen3, boxes, errors):
-    return bundle(gen3, boxes, errors, BezierTrajectory(gen3.home, ZERO, ZERO, gen3.home + 0.2, 3.0))
+    return make_plan(gen3, boxes, errors, BezierTrajectory(gen3.home, ZERO, ZERO, gen3.home + 0.2, 3.0))
 
 
 def test_an_unchanged_plan_holds_after_json(gen3, plan):
     received = CertifiedPlan.from_dict(json.loads(json.dumps(plan.to_dict(), allow_nan=False)))
-    assert received.to_dict() == plan.to_dict()
+    assert received.to_dict() == plan.to_dict() and received == plan
     found = recheck(gen3, received)
-    assert found.problems == () and dict(found.verification.margins) == dict(plan.certificate.margins)
+    assert found.problems == () and tuple(found.verification.margins.values()) == plan.certificate.margins
 
 
 def changed(plan, path, value):
@@ -53,28 +56,34 @@ def changed(plan, path, value):
     return CertifiedPlan.from_dict(data)
 
 
+def forged(plan, name, value):
+    """With a ``plan_id`` that fits, as from somebody who computes it anew."""
+    return replace(plan, certificate=replace(plan.certificate, **{name: value}))
+
+
 TAMPERED = [
-    (("trajectory", "coefficients", "q1", 3), lambda x: x + 1e-6, "issued for plan"),
-    (("trajectory", "duration"), lambda x: x * 0.9, "issued for plan"),
+    (("trajectory", "coefficients", "q1", 3), lambda x: x + 1e-6, "issued for path"),
+    (("trajectory", "duration"), lambda x: x * 0.9, "issued for path"),
     (("boxes", 0, "upper", 12), lambda x: x + 1e-6, "issued for parameter box"),
     (("boxes", 1, "lower", 0), lambda x: x - 0.1, "issued for parameter box"),
     (("scene", "obstacles", 0, "center", 1), lambda x: x - 0.001, "issued for scene"),
     (("scene", "clearance"), lambda x: 0.02, "issued for scene"),
-    (("certificate", "start_q", 2), lambda x: x + 0.01, "starts 0.01.* rad away from the plan at joint 3"),
-    (("certificate", "start_v", 4), lambda x: 0.1, "starts 0.1.* rad/s away from the plan at joint 5"),
-    (("certificate", "start_a", 0), lambda x: -1.0, r"starts -1.* rad/s\^2 away from the plan at joint 1"),
-    (("certificate", "margins", "torque [-]"), lambda x: x + 0.1, r"states torque \[-\] .*, proven is"),
-    (("certificate", "margins"), lambda x: {}, r"has no margin 'position \[rad\]'"),
-    (("certificate", "torque_bound"), lambda x: [50.0] * 7, "torque limit broken"),
-    (("certificate", "torque_bound"), lambda x: None, "torque_bound of the certificate is 'not stated'"),
-    (("certificate", "tracking_bound"), lambda x: [0.5] * 7, "(position|obstacle|collision) limit broken"),
-    (("certificate", "brake_time"), lambda x: 0.01, "braking torque limit broken"),
-    (("certificate", "brake_time"), lambda x: 0.0, "brake time of its certificate is 0 s, so no stop of it is proven"),
-    (("certificate", "brake_time"), lambda x: -0.5, "brake time of its certificate is -0.5 s"),
-    (("certificate", "brake_time"), lambda x: np.nan, "brake time of its certificate is nan s"),
-    (("certificate", "brake_time"), lambda x: np.inf, "brake time of its certificate is inf s"),
-    (("certificate", "torque_fraction"), lambda x: 0.2, "torque limit broken"),
-    (("robot_hash",), lambda x: "0" * 64, "for a robot 000000000000, but"),
+    (("certificate", "margins", 3, "value"), lambda x: x + 0.1, "states a margin of the torque limit of .*, proven is"),
+    (("certificate", "margins"), lambda x: [], "has no margin of the position limit"),
+]
+
+FORGED = [
+    ("torque_bound", np.full(7, 50.0), "torque limit broken"),
+    ("tracking_bound", np.full(7, 0.5), "(position|obstacle|collision) limit broken"),
+    ("velocity_bound", np.full(7, np.nan), "errors.velocity"),
+    ("brake_time", 0.01, "braking torque limit broken"),
+    ("brake_time", 0.0, "brake time of its certificate is 0 s, so no stop of it is proven"),
+    ("brake_time", -0.5, "brake time of its certificate is -0.5 s"),
+    ("brake_time", np.nan, "brake time of its certificate is nan s"),
+    ("brake_time", np.inf, "brake time of its certificate is inf s"),
+    ("torque_fraction", 0.2, "torque limit broken"),
+    ("robot_hash", "0" * 64, "for a robot 000000000000, but"),
+    ("control_law", PidSettings().law, "no other law has a proven tracking bound"),
 ]
 
 
@@ -82,6 +91,26 @@ TAMPERED = [
 def test_every_change_is_found(gen3, plan, path, value, message):
     problems = recheck(gen3, changed(plan, path, value)).problems
     assert problems and any(re.search(message, sentence) for sentence in problems), problems
+
+
+@pytest.mark.parametrize(("name", "value", "message"), FORGED)
+def test_a_certificate_that_claims_too_much_does_not_hold(gen3, plan, name, value, message):
+    problems = recheck(gen3, forged(plan, name, value)).problems
+    assert problems and any(re.search(message, sentence) for sentence in problems), problems
+
+
+def test_a_changed_assumption_of_a_certificate_is_another_plan(plan):
+    for entry in ("robot_hash", "path_hash"):
+        with pytest.raises(CertificateMismatch, match="its plan_id is"):
+            changed(plan, ("certificate", entry), lambda x: "0" * 64)
+    with pytest.raises(CertificateMismatch, match="its plan_id is"):
+        changed(plan, ("certificate", "torque_bound"), lambda x: [50.0] * 7)
+
+
+def test_plans_of_the_old_format_are_refused_with_their_version(plan):
+    old = {key: value for key, value in plan.to_dict().items() if key != "format_version"}
+    with pytest.raises(CertificateMismatch, match="recorded in format 1, this version of the package reads format 2"):
+        CertifiedPlan.from_dict({**old, "robot_hash": "0" * 64})
 
 
 def test_a_changed_robot_is_found(gen3, plan):
@@ -100,19 +129,33 @@ def test_certificates_that_cannot_be_are_refused(plan):
         CertifiedPlan.from_dict({k: v for k, v in plan.to_dict().items() if k != "scene"})
 
 
-def test_a_sampled_certificate_is_proven_anew(gen3, boxes, tracking, plan):
-    certificate = certify_sampled(gen3, plan.trajectory, boxes, tracking, SCENE.obstacles)
-    scene = replace(SCENE, ground_height=None)
-    found = recheck(gen3, replace(plan, certificate=certificate, scene=scene))
-    assert found.problems == () and found.verification.margins["torque [-]"] > 0.0
-
-
 def test_plans_must_follow_each_other(gen3, boxes, errors, plan):
-    state = plan.trajectory.evaluate(1.5)
-    second = bundle(gen3, boxes, errors, BezierTrajectory(*state, gen3.home, 3.0), now=11.5)
+    q, v, a = plan.trajectory.evaluate(1.5)
+    beginning = Beginning(plan.plan_id, 1.5)
+
+    def following(v, beginning=beginning):
+        return make_plan(gen3, boxes, errors, BezierTrajectory(q, v, a, gen3.home, 3.0), 11.5, beginning)
+
+    second = following(v)
     assert check_sequence([plan, second]) == [(), ()]
-    q, v, a = state
-    apart = bundle(gen3, boxes, errors, BezierTrajectory(q, v + 1e-3, a, gen3.home, 3.0), now=11.5)
-    assert "not in a state of the plan before" in check_sequence([plan, apart])[1][0]
-    assert "not in a state of the plan before" in check_sequence([second])[0][0]
+    assert "does not start in the state of plan" in check_sequence([plan, following(v + 1e-3)])[1][0]
+    early = following(v, Beginning(plan.plan_id, 1.49))
+    assert "at 1.490 s" in check_sequence([plan, early])[1][0]
+    assert "takes over from plan" in check_sequence([second])[0][0]
+    assert (
+        "starts in motion, but its certificate is about a start from rest" in check_sequence([following(v, None)])[0][0]
+    )
     assert any("issued before" in text for text in check_sequence([second, plan])[1])
+
+
+def test_plans_are_told_apart_by_their_identity(gen3, boxes, errors, plan):
+    """The same path at another time is the same plan; after another plan, or for other errors, it is another."""
+    again = make_plan(gen3, boxes, errors, plan.trajectory, now=20.0)
+    assert again == plan and len({plan, again}) == 1
+    wider = type("Errors", (), {**vars(errors), "torque": errors.torque + 1e-9})
+    for other in (
+        make_plan(gen3, boxes, wider, plan.trajectory),
+        make_plan(gen3, boxes, errors, plan.trajectory, beginning=Beginning(plan.plan_id, 1.5)),
+        make_plan(gen3, boxes, errors, plan.trajectory, beginning=Beginning(rest_before=1.0)),
+    ):
+        assert other != plan and other.trajectory.hash() == plan.trajectory.hash()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sysid_ros.core.certification.motion_checks import STOP_ERRORS, STOP_SPEED, stop_torque_growth, stop_torque_growths
+from sysid_ros.core.certification.stop_model import STOP_ERRORS, STOP_SPEED, stop_torque_growth, stop_torque_growths
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.tracking_bound import bound_motion, choose_payload
 from sysid_ros.core.trajectories.bezier import BezierTrajectory

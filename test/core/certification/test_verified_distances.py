@@ -63,7 +63,7 @@ def test_no_error_brings_anything_closer(arms, make_plan, make_boxes_around, nam
         truth = Coal(robot, collision)
         middle, half = pieces_of(plan, count)
         bounds = SphereBounds(robot, collision, np.full(robot.n, error))
-        gaps = {gap.kind: gap for gap in bounds.evaluate(Motion(chain, enclose_path(plan, middle, half)))}
+        gaps = {gap.limit.value: gap for gap in bounds.evaluate(Motion(chain, enclose_path(plan, middle, half)))}
         assert set(gaps) == {"self-collision", "ground", "obstacle"}
         for piece in rng.integers(0, count, 3):
             for u in (-1.0, 1.0, *rng.uniform(-1, 1, 3)):

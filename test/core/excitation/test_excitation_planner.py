@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from proofs import certify
 from scipy.optimize import linprog
 
-from sysid_ros.core.certification.sampled_checks import SampledCheckSettings, certify_sampled
+from sysid_ros.core.certification.settings import VerifierSettings
 from sysid_ros.core.collision.clearance import build_collision_model, pair_distances, sphere_centers
+from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.forecast import (
     condition_number,
@@ -29,6 +31,7 @@ SETTINGS = ExcitationSettings(starts=1, max_iterations=25, time_budget=60.0)
 class Tracking:
     position = np.full(N, 0.01)
     velocity = np.full(N, 0.02)
+    torque = np.zeros(N)
 
 
 def test_limits_hold_at_dense_samples(plan, model, gen3):
@@ -58,11 +61,10 @@ def test_it_starts_and_ends_at_rest_where_it_was_asked_to(plan, gen3):
 
 
 def test_the_safe_planner_certifies_it(plan, gen3, boxes_of):
-    certificate = certify_sampled(
-        gen3, plan.trajectory, boxes_of(gen3), Tracking(), settings=SampledCheckSettings(ground_height=0.0)
-    )
+    settings = VerifierSettings(brake_times=(SETTINGS.brake_time,))
+    certificate = certify(gen3, plan.trajectory, boxes_of(gen3), Tracking(), Scene(ground_height=0.0), settings)
     certificate.matches(plan.trajectory, *boxes_of(gen3))
-    assert 0.0 < certificate.brake_time <= SETTINGS.brake_time
+    assert certificate.brake_time == SETTINGS.brake_time
 
 
 def test_it_is_far_better_than_random_motion(plan, model, gen3):
@@ -119,7 +121,8 @@ def test_the_same_seed_gives_the_same_plan_and_another_another(model, gen3):
 def test_with_no_time_left_there_is_still_a_plan_within_the_limits(model, gen3, boxes_of):
     plan = plan_excitation(model, gen3.home, ExcitationSettings(time_budget=0.05))
     assert plan.starts == 1 and plan.planning_time < 20.0
-    certify_sampled(gen3, plan.trajectory, boxes_of(gen3), Tracking(), settings=SampledCheckSettings(ground_height=0.0))
+    settings = VerifierSettings(brake_times=(SETTINGS.brake_time,))
+    certify(gen3, plan.trajectory, boxes_of(gen3), Tracking(), Scene(ground_height=0.0), settings)
     assert np.isfinite(plan.condition_number)
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.certification.motion_checks import TorqueDemand
 from sysid_ros.core.collision.clearance import Obstacle, build_collision_model, pair_distances, sphere_centers
 from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.excitation.model import SampledClearance, SampledDynamics
+from sysid_ros.core.excitation.sampled_checks import TorqueDemand
 from sysid_ros.core.excitation.symbolic import (
     SampledClearance,
     SampledDynamics,

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.margins import AssumedErrors, Margins
-from sysid_ros.core.planning.problem import PlannerModel, PlanProblem, PlanRequest
+from sysid_ros.core.planning.problem import PlannerModel, PlanProblem
+from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.core.planning.settings import RecedingSettings
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Tracking errors of a stand-in for the controller."""
+    """Tracking errors of a stand-in for the controller, whatever was executed before."""
 
     position: np.ndarray
     velocity: np.ndarray
     torque: np.ndarray
+    settling_time: float = 0.0
+
+    def until(self, time):
+        return None
 
 
 @pytest.fixture(scope="session")
@@ -56,16 +64,34 @@ def moving_start(gen3):
     return gen3.home + rng.normal(scale=0.2, size=7), rng.normal(scale=0.3, size=7), rng.normal(scale=0.5, size=7)
 
 
+@pytest.fixture(scope="session")
+def make_request():
+    """Maker of a request that starts in any state: from rest, or at the begin of a plan that somebody made before."""
+
+    def make(assumptions, state, bound, **more):
+        q, v, a = state
+        if not np.any(v) and not np.any(a):
+            return PlanRequest(assumptions, start=q, **more)
+        path = BezierTrajectory(q, v, a, q, 3.0)
+        return PlanRequest(
+            assumptions, predecessor=SimpleNamespace(trajectory=path, bound=bound, plan_id="f" * 64), **more
+        )
+
+    return make
+
+
 @pytest.fixture
-def make_problem(gen3, boxes, errors, scene, moving_start):
+def make_problem(gen3, boxes, errors, scene, moving_start, make_request):
     """Maker of a problem from a moving start; keywords change settings, request or the robot's base."""
 
     def make(start=None, surroundings=scene, information=None, goal=None, is_last=False, robot=gen3, **settings):
         model = PlannerModel(robot, RecedingSettings(**settings))
         model.torque.set_boxes(*boxes)
         known = np.zeros((10, 10)) if information is None else information
-        payload = robot.payload_prior.nominal
-        request = PlanRequest(start or moving_start, known, boxes, payload, surroundings, goal, is_last)
+        assumptions = Assumptions(robot, boxes, robot.payload_prior.nominal, surroundings)
+        request = make_request(
+            assumptions, start or moving_start, errors, information=known, goal=goal, is_last=is_last
+        )
         assumed = AssumedErrors(errors.position, errors.velocity, errors.torque, is_measured=True)
         return PlanProblem(model, request, assumed, Margins.of(model.settings, robot.n))
 

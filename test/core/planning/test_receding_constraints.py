@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sysid_ros.core.certification.motion_checks import TorqueDemand, stop_torque_growths
+from sysid_ros.core.certification.stop_model import stop_torque_growths
 from sysid_ros.core.collision.clearance import build_scene_model, displacements, pair_distances, sphere_centers
 from sysid_ros.core.collision.scene import Obstacle
+from sysid_ros.core.excitation.sampled_checks import TorqueDemand
 from sysid_ros.core.planning.constraints import DISTANCE_UNIT
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
 from sysid_ros.core.planning.margins import Reserve
@@ -24,7 +25,7 @@ def motion(make_problem):
     return problem, problem.trajectory(k), problem.constraints().evaluate(problem.space.offsets(k)[None])
 
 
-def test_torque_rows_are_those_of_the_motion_checks(motion, gen3, boxes, errors):
+def test_torque_rows_are_those_of_the_sampled_checks(motion, gen3, boxes, errors):
     problem, trajectory, samples = motion
     times = np.linspace(0.0, 3.0, 201)
     demand = TorqueDemand(gen3, *boxes, errors.torque).evaluate(*trajectory.sample(times))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sysid_ros.core.certification.motion_checks import STOP_SPEED
+from sysid_ros.core.certification.stop_model import STOP_SPEED
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.planning.costs import condition_number, smooth_condition
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
