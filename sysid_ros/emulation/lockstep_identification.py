@@ -13,16 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.planning.certified_planner import (
-    CertifiedPlanner,
-    NextPlan,
-    NoPlan,
-    PayloadKnowledge,
-    PlannedPart,
-)
+from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.core.planning.request import PlanFailure, PlanRequest
 from sysid_ros.core.procedure import (
     CertifiedPlan,
     ExcitationRequest,
@@ -38,7 +35,7 @@ from sysid_ros.core.procedure import (
 )
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.loop import ControlLoop
-from sysid_ros.drivers.loop_model import Continuation, LoopModel
+from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSample
 from sysid_ros.drivers.samples import collect_samples
 from sysid_ros.drivers.scene_guard import SceneGuard
@@ -76,14 +73,14 @@ class PlanAttempt:
     Attributes:
         stamp_ns: When it was asked for [ns].
         request: What was asked for.
-        part: What was planned; None where there was no plan.
+        plan: What was planned; None where there was no plan.
         failure: Why not; None where there was one.
     """
 
     stamp_ns: int
     request: MotionRequest
-    part: PlannedPart | None
-    failure: NoPlan | None
+    plan: CertifiedPlan | None
+    failure: PlanFailure | None
 
 
 @dataclass
@@ -92,7 +89,7 @@ class LockstepRecords:
 
     Attributes:
         attempts: All requests for plans.
-        executed: Hashes of the plans that were accepted by the loop, in order.
+        executed: ``plan_id`` of the plans that were accepted by the loop, in order.
         refusals: What the loop or the scene guard refused, in sentences.
         notices: What the estimator said.
         estimates: Estimates that the others got to know, and when [ns].
@@ -138,7 +135,7 @@ class LockstepBackend:
         self._planning_times: Iterator[float] = itertools.cycle(self._settings.planning_times)
         self._scene = scene or Scene()
         self._guard = SceneGuard()
-        self._guard.see(self._scene)
+        self._guard.update(self._scene)
         self._buffer: list[LoopSample] = []
         self._estimate_ns, self._next_estimate_ns = 0, 0
         self._estimate: ParameterEstimate | None = None
@@ -158,8 +155,8 @@ class LockstepBackend:
     def change_scene(self, scene: Scene) -> None:
         """Change what surrounds the arm: the loop brakes where the present motion was not certified for it."""
         self._scene = scene
-        reason = self._guard.see(scene)
-        if reason:
+        reason = self._guard.update(scene)
+        if reason is not None:
             self._loop.brake(reason, LoopCode.STALE)
 
     # Planner
@@ -167,33 +164,33 @@ class LockstepBackend:
     def plan(self, request: MotionRequest) -> CertifiedPlan:
         """See :class:`sysid_ros.core.procedure.Planner`."""
         settings, before = self._settings, request.predecessor
-        wanted = NextPlan(
-            payload=PayloadKnowledge(request.model.box, request.model.nominal),
+        robot = self._loop.robot
+        assumptions = Assumptions(
+            robot,
+            (robot.theta_box, request.model.box),
+            request.model.nominal,
+            self._scene,
+            RobustSettings.of_law(self._loop.status().law),
+        )
+        wanted = PlanRequest(
+            assumptions,
             start=request.start,
-            after="" if before is None else before.plan_id,
-            at=0.0 if before is None else self._planner.settings.planning_time,
+            predecessor=before,
+            takeover_time=0.0 if before is None or before.handover_time is None else before.handover_time,
             information=request.information,
             goal=request.goal,
             time_limit=settings.first_time_limit if before is None else settings.time_limit,
         )
-        now, part, failure = self._loop.now_ns, None, None
+        now, plan, failure = self._loop.now_ns, None, None
         try:
-            part = self._planner.plan(wanted, self._scene, 1e-9 * now)
-        except NoPlan as no_plan:
+            plan = self._planner.plan(wanted, 1e-9 * now)
+        except PlanFailure as no_plan:
             failure = no_plan
-        self.records.attempts.append(PlanAttempt(now, request, part, failure))
+        self.records.attempts.append(PlanAttempt(now, request, plan, failure))
         self._advance(next(self._planning_times))
-        if part is None:
+        if plan is None:
             raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, str(failure))
-        return CertifiedPlan(
-            part.plan.trajectory,
-            part.plan.certificate,
-            None if before is None else before.plan_id,
-            wanted.at,
-            self._planner.settings.planning_time,
-            part.information - np.asarray(request.information),
-            part.condition_number,
-        )
+        return plan
 
     def plan_excitation(self, request: ExcitationRequest) -> tuple[Trajectory, float]:
         """Refuse: not offered."""
@@ -231,16 +228,14 @@ class LockstepBackend:
 
     def execute(self, plan: CertifiedPlan, model: PayloadModel | None = None) -> None:
         """See :class:`sysid_ros.core.procedure.Arm`."""
-        certificate, loop_model, continuation = plan.certificate, None, None
+        certificate, loop_model = plan.certificate, None
         if plan.predecessor is not None:
             loop_model = None if model is None else self._model_of(model)
-            continuation = Continuation(plan.predecessor, plan.takeover_time, loop_model)
-        elif certificate.control is not None:
-            needed = certificate.control.rest_before
-            self._advance_until(lambda: self._loop.status().rested >= needed)
+        else:
+            self._advance_until(lambda: self._loop.status().rested >= certificate.rest_before)
         try:
-            self._guard.admit(certificate, accepts_sampled=False)
-            self._loop.execute(plan.trajectory, certificate, continuation)
+            self._guard.admit(certificate)
+            self._loop.execute(plan.trajectory, certificate, loop_model)
         except LoopRefusal as refusal:
             self.records.refusals.append(str(refusal))
             raise IdentificationFailed(IdentificationErrorCode.EXECUTION_FAILED, str(refusal)) from refusal
@@ -255,7 +250,7 @@ class LockstepBackend:
     def has_begun(self, plan: CertifiedPlan) -> bool:
         """See :class:`sysid_ros.core.procedure.Arm`."""
         is_time = self._loop.now_ns >= self._begins_ns.get(plan, np.inf)
-        return is_time and self._loop.status().plan_hash == plan.plan_id
+        return is_time and self._loop.status().plan_id == plan.plan_id
 
     def begin_ns(self, plan: CertifiedPlan) -> int | None:
         """See :class:`sysid_ros.core.procedure.Arm`."""

@@ -121,7 +121,6 @@ class ExcitationPlannerNode(Node):
         )
         response.condition_number = float(plan.condition_number_windows)
         response.status = self._status(True, text)
-        response.status.plan_hash = plan.trajectory.hash()
         response.status.condition_number = float(plan.condition_number_windows)
         response.status.planning_time = float(plan.planning_time)
         self.get_logger().info(text)

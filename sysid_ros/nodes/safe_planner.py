@@ -37,7 +37,6 @@ from sysid_ros.drivers.scene_guard import SCENE_PERIOD
 from sysid_ros.nodes.safe_planner_scene import SceneStore, load_scene
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
-    certificate_to_message,
     certified_plan_to_message,
     control_law_from_message,
     estimate_from_message,
@@ -312,7 +311,7 @@ class SafePlannerNode(LifecycleNode):
 
         plan = await self._judge(check, response)
         if plan is not None:
-            response.certificate = certificate_to_message(plan.certificate, self._robot.joint_names)
+            response.plan = self._message(plan)
         return response
 
     async def _plan_to(self, request: PlanTo.Request, response: PlanTo.Response) -> PlanTo.Response:

@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from sysid_ros.core.certification.certificate import Certificate, box_hash
+from sysid_ros.core.certification.assumptions import box_hash, robot_hash
+from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
@@ -19,7 +21,7 @@ ROBOT = "kinova_gen3_2f85"
 class ComputedTorque:
     """Computed torque with the nominal parameters; can be told to fail."""
 
-    law = "computed torque, for tests"
+    law = ControlLaw("computed torque, for tests")
     blend_left = 0.0
 
     def __init__(self, robot, stiffness=400.0, damping=40.0):
@@ -53,16 +55,30 @@ def build_loop(robot=None, payload="nominal", settings=None, arm_settings=None, 
     return ControlLoop(arm, controller or ComputedTorque(robot), robot, settings or LoopSettings(), model)
 
 
-def make_certificate(loop_or_boxes, trajectory, bound=0.05, **changes):
-    boxes = loop_or_boxes if isinstance(loop_or_boxes, tuple) else loop_or_boxes.boxes
-    fields = {
-        "plan_hash": trajectory.hash(),
+def make_certificate(loop_or_boxes, trajectory, bound=0.05, robot=None, **changes):
+    """A certificate that says what the loop wants to read; nothing was checked."""
+    fields = {}
+    if isinstance(loop_or_boxes, tuple):
+        boxes, robot = loop_or_boxes, robot or load_robot(ROBOT)
+        fields |= {"control_law": ComputedTorque.law, "nominal_payload": robot.payload_prior.nominal}
+    else:
+        loop, robot, boxes = loop_or_boxes, loop_or_boxes.robot, loop_or_boxes.boxes
+        fields |= {"control_law": loop.status().law, "nominal_payload": loop.model.payload}
+    fields |= {
+        "path_hash": trajectory.hash(),
         "box_hash": box_hash(*boxes),
-        "start_q": trajectory.start,
-        "method": "sampled",
-        "claims": "nothing was checked; for tests only",
-        "margins": {},
+        "scene_hash": "",
+        "robot_hash": robot_hash(robot),
+        "predecessor": None,
+        "takeover_time": 0.0,
+        "rest_before": 0.0,
         "tracking_bound": np.full(trajectory.n, bound),
+        "velocity_bound": np.full(trajectory.n, 10.0),
+        "torque_bound": np.full(trajectory.n, 100.0),
+        "torque_fraction": 1.0,
+        "brake_time": 0.3,
+        "claims": "nothing was checked; for tests only",
+        "margins": (),
         "issued_at": 0.0,
         "expires_at": 1e12,
     }

@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 from driver_doubles import ComputedTorque, build_loop, make_certificate, make_move, run
 
-from sysid_ros.core.certification.certificate import AssumedControl, box_hash
-from sysid_ros.core.certification.robot_hash import robot_hash
+from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS, RobustController
+from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError, ArmState, InjectedFaults
-from sysid_ros.drivers.loop_model import Continuation
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoSettings
 from sysid_ros.drivers.registry import LoopSetup
@@ -86,14 +85,14 @@ def test_takeover_has_no_jump_even_with_a_wrong_model(robot, heavier):
 def test_follows_a_trajectory_and_holds_its_end(loop):
     samples = run(loop, 0.02)
     plan = start_move(loop)
-    assert loop.mode is LoopMode.TRACK and loop.status().plan_hash == plan.hash()
+    assert loop.mode is LoopMode.TRACK and loop.status().plan_id is not None
     samples += run(loop, 0.7)
     assert 0.4 < loop.status().progress < 0.55
     with pytest.raises(LoopRefusal, match="must hold its position, but the loop is in TRACK"):
         start_move(loop)
     samples += run(loop, 1.2)
     status = loop.status()
-    assert status.mode is LoopMode.HOLD and status.code is LoopCode.OK and not status.plan_hash
+    assert status.mode is LoopMode.HOLD and status.code is LoopCode.OK and status.plan_id is None
     np.testing.assert_allclose(status.reference, plan.end, atol=1e-12)
     np.testing.assert_allclose(loop.arm.truth().q, plan.end, atol=0.01)
     assert np.all(status.tracking_error_max < 0.01) and np.all(np.isinf(status.tracking_bound))
@@ -120,51 +119,54 @@ def test_the_real_controllers_with_a_hidden_truth_and_a_payload(controller):
 
 def test_a_start_needs_the_rest_and_the_controller_its_certificate_asks_for(loop):
     """A motion from rest has its tracking bound once the loop has settled, with this controller and this payload."""
-    payload, law = loop.model.payload, ComputedTorque.law
-    asked = AssumedControl(law, payload, 1.2)
+    asked = {"rest_before": 1.2}
     with pytest.raises(LoopRefusal, match="held for 0.0. s, but it holds after 1.20 s"):
-        start_move(loop, control=asked)
+        start_move(loop, **asked)
     run(loop, 1.2)
-    for control, message in (
-        (AssumedControl("robust", payload), "for the controller 'robust', in use is 'computed torque, for tests'"),
-        (AssumedControl(law, 1.01 * payload), "takes payload parameter 0 for"),
-        (AssumedControl(law, payload, 0.0, "a" * 64, 1.5), "taking over from plan aaaaaaaaaaaa at 1.500 s, not a"),
+    for changes, message in (
+        ({"control_law": ControlLaw("robust")}, "for the controller 'robust', in use is 'computed torque"),
+        ({"nominal_payload": 1.01 * loop.model.payload}, "nominal payload has parameter 0 ="),
+        ({"predecessor": "a" * 64, "takeover_time": 1.5}, "it continues a motion, but the loop is in HOLD"),
     ):
         with pytest.raises(LoopRefusal, match=message):
-            start_move(loop, control=control)
-    with pytest.raises(LoopRefusal, match="does not state what its tracking bound rests on"):
-        start_move(loop, method="interval", robot_hash=robot_hash(loop.robot), brake_time=0.3)
+            start_move(loop, **changes)
     assert loop.mode is LoopMode.HOLD
-    start_move(loop, control=asked)
+    start_move(loop, **asked)
     run(loop, 1.6)
     assert loop.mode is LoopMode.HOLD and loop.status().rested < 0.2
     with pytest.raises(LoopRefusal, match="but it holds after 1.20 s"):
-        start_move(loop, -0.4, control=asked)
+        start_move(loop, -0.4, **asked)
 
 
 # Taking over in motion
 
 
-def start_chain(loop, at=0.6, **changes):
-    """A plan that is being followed, and one that begins in its state after ``at`` [s]."""
+def start_chain(loop, at=0.6):
+    """A plan that is being followed, one that begins in its state after ``at`` [s], and how the latter begins."""
     first = start_move(loop, 0.5, 1.4)
     start = first.evaluate(at)
     second = BezierTrajectory(*start, start[0] + 0.25, 1.5)
-    return first, second, Continuation(**{"after": first.hash(), "at": at, **changes})
+    return first, second, {"predecessor": loop.status().plan_id, "takeover_time": at}
 
 
-def continue_move(loop, second, continuation, **certificate):
-    loop.execute(second, make_certificate(loop.boxes_of(continuation), second, **certificate), continuation)
+def continue_move(loop, second, takeover, model=None, **changes):
+    model_then = model or loop.model
+    own = {"nominal_payload": model_then.payload, "box_hash": box_hash(*loop.boxes_of(model))}
+    certificate = make_certificate(loop, second, **own, **takeover, **changes)
+    loop.execute(second, certificate, model)
+    return certificate.plan_id
 
 
 def test_a_trajectory_takes_over_in_motion_without_a_jump(loop):
     samples = run(loop, 0.02)
-    first, second, continuation = start_chain(loop)
+    first, second, takeover = start_chain(loop)
     samples += run(loop, 0.4)
-    continue_move(loop, second, continuation, bound=0.04)
-    assert loop.status().plan_hash == first.hash()
+    name = continue_move(loop, second, takeover, bound=0.04)
+    assert loop.status().plan_id == takeover["predecessor"] and loop.status().next_plan_id == name
     samples += run(loop, 0.2)
-    assert loop.status().plan_hash == second.hash() and loop.status().tracking_bound[0] == 0.04
+    assert (
+        loop.status().plan_id == name and loop.status().next_plan_id is None and loop.status().tracking_bound[0] == 0.04
+    )
     samples += run(loop, 1.6)
     assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
     np.testing.assert_allclose(loop.status().reference, second.end, atol=1e-12)
@@ -184,9 +186,9 @@ def test_nothing_takes_over_where_nothing_was_sent(loop):
 
 
 def test_a_brake_on_the_way_forgets_what_was_to_take_over(loop):
-    first, second, continuation = start_chain(loop)
+    first, second, takeover = start_chain(loop)
     run(loop, 0.3)
-    continue_move(loop, second, continuation)
+    continue_move(loop, second, takeover)
     run(loop, 0.2)
     loop.brake("test")
     samples = run(loop, 0.8)
@@ -197,15 +199,15 @@ def test_a_brake_on_the_way_forgets_what_was_to_take_over(loop):
 
 
 def test_a_take_over_brings_its_model(robot, loop):
-    first, second, continuation = start_chain(loop)
+    first, second, takeover = start_chain(loop)
     model = loop.model
     tighter = replace(model, payload_box=Box.around(model.payload, 0.5 * model.payload_box.radius))
     tighter = replace(tighter, payload_box=tighter.payload_box.intersect(model.payload_box))
-    continuation = replace(continuation, model=tighter)
     run(loop, 0.3)
     with pytest.raises(LoopRefusal, match="parameter box"):
-        loop.execute(second, make_certificate(loop, second), continuation)  # certified for the model before
-    continue_move(loop, second, continuation)
+        # Certified for the model before.
+        loop.execute(second, make_certificate(loop, second, **takeover), tighter)
+    continue_move(loop, second, takeover, tighter)
     assert loop.model is model
     run(loop, 0.4)
     assert loop.model is tighter and loop.status().model_box_hash == box_hash(*loop.boxes)
@@ -216,8 +218,10 @@ def test_a_take_over_brings_its_model(robot, loop):
 def test_what_may_not_take_over(loop):
     with pytest.raises(LoopRefusal, match="it continues a motion, but the loop is in HOLD"):
         plan = make_move(loop.status().reference, 0.1)
-        loop.execute(plan, make_certificate(loop, plan), Continuation(plan.hash(), 0.1))
-    first, second, continuation = start_chain(loop)
+        loop.execute(plan, make_certificate(loop, plan, predecessor="0" * 64, takeover_time=0.1))
+    with pytest.raises(LoopRefusal, match="only a plan that takes over from another brings a model"):
+        loop.execute(plan, make_certificate(loop, plan), loop.model)
+    first, second, takeover = start_chain(loop)
     run(loop, 0.1)
     model = loop.model
     wider = replace(model, payload_box=Box(model.payload_box.lower - 1.0, model.payload_box.upper))
@@ -227,44 +231,35 @@ def test_what_may_not_take_over(loop):
         (second.q0, second.v0, second.a0 + 1e-3),
     )]  # fmt: skip
     refusals = [
-        (second, replace(continuation, after="0" * 64), "it continues plan 000000000000, but the arm follows"),
-        (second, replace(continuation, at=1.5), "takes over after 1.5 s of a plan of 1.4 s"),
-        (second, replace(continuation, at=float("nan")), "takes over after nan s"),
-        (second, replace(continuation, at=0.5), "would jump by"),
-        (jumps[0], continuation, "position of joint_1 would jump by 1e-06 rad"),
-        (jumps[1], continuation, "velocity of joint_1 would jump by 1e-05 rad/s"),
-        (jumps[2], continuation, "acceleration of joint_1 would jump by 0.001 rad/s"),
-        (second, replace(continuation, model=wider), "the interval of payload.m"),
+        (second, {"predecessor": "0" * 64}, None, "it continues plan 000000000000, but the arm follows"),
+        (second, {"takeover_time": 1.5}, None, "takes over after 1.5 s of a plan of 1.4 s"),
+        (second, {"takeover_time": float("nan")}, None, "takes over after nan s"),
+        (second, {"takeover_time": 0.5}, None, "would jump by"),
+        (jumps[0], {}, None, "position of joint_1 would jump by 1e-06 rad"),
+        (jumps[1], {}, None, "velocity of joint_1 would jump by 1e-05 rad/s"),
+        (jumps[2], {}, None, "acceleration of joint_1 would jump by 0.001 rad/s"),
+        (second, {}, wider, "the interval of payload.m"),
     ]
-    for plan, where, reason in refusals:
+    for plan, changes, brought, reason in refusals:
         with pytest.raises(LoopRefusal, match=reason):
-            continue_move(loop, plan, where)
-    continue_move(loop, second, continuation)
+            continue_move(loop, plan, {**takeover, **changes}, brought)
+    name = continue_move(loop, second, takeover)
     with pytest.raises(LoopRefusal, match="already waits to take over"):
-        continue_move(loop, second, continuation)
+        continue_move(loop, second, takeover)
     run(loop, 0.6)
-    assert loop.status().plan_hash == second.hash()
+    assert loop.status().plan_id == name
     with pytest.raises(LoopRefusal, match="it continues plan"):
-        continue_move(loop, second, continuation)
+        continue_move(loop, second, takeover)
 
 
 def test_a_late_plan_is_refused_and_the_present_one_ends_at_rest(loop):
-    first, second, continuation = start_chain(loop)
+    first, second, takeover = start_chain(loop)
     run(loop, 0.605)
     with pytest.raises(LoopRefusal, match="0.006 s too late to take over; the arm follows the present plan"):
-        continue_move(loop, second, continuation)
+        continue_move(loop, second, takeover)
     run(loop, 1.0)
     assert loop.mode is LoopMode.HOLD
     np.testing.assert_allclose(loop.status().reference, first.end, atol=1e-12)
-
-
-def test_a_start_within_tolerance_is_reached_smoothly(loop):
-    samples = run(loop, 0.01)
-    plan = make_move(loop.status().reference + 0.0015, 0.3)
-    loop.execute(plan, make_certificate(loop, plan))
-    samples += run(loop, 1.8)
-    require_smooth(samples)
-    np.testing.assert_allclose(loop.status().reference, plan.end, atol=1e-12)
 
 
 def test_lockstep_runs_are_the_same_to_the_last_bit(robot):
@@ -375,12 +370,12 @@ def test_no_motion_starts_until_the_payload_of_a_take_over_is_used(robot):
     loop = build_loop(robot, controller=controller)
     loop.connect()
     run(loop, 0.25)
-    first, second, continuation = start_chain(loop)
-    continuation = replace(continuation, model=replace(loop.model, payload=0.6 * loop.model.payload))
+    first, second, takeover = start_chain(loop)
+    lighter = replace(loop.model, payload=0.6 * loop.model.payload)
     run(loop, 0.3)
-    continue_move(loop, second, continuation)
+    name = continue_move(loop, second, takeover, lighter)
     run(loop, 0.5)
-    assert loop.status().plan_hash == second.hash() and not loop.status().is_taking_over
+    assert loop.status().plan_id == name and not loop.status().is_taking_over
     loop.brake("test")
     run(loop, 0.4)
     assert loop.mode is LoopMode.HOLD and loop.status().is_taking_over and loop.status().rested == 0.0

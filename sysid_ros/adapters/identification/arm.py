@@ -16,7 +16,8 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import DriverStatus
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory
 from sysid_ros.adapters.identification.session import Session, converted
-from sysid_ros.core.certification.certificate import Certificate, box_hash
+from sysid_ros.core.certification.assumptions import box_hash
+from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.procedure import (
     CertifiedPlan,
@@ -77,7 +78,7 @@ class RosArm:
             heard = monitor.followed.get(plan.plan_id)
             if heard is None:
                 continue
-            is_over = status is not None and status.plan_hash != plan.plan_id and status.code == DriverStatus.CODE_OK
+            is_over = status is not None and status.plan_id != plan.plan_id and status.code == DriverStatus.CODE_OK
             if successor is not None and successor.predecessor is not None and self.has_begun(successor):
                 total += successor.takeover_time
             else:
@@ -151,11 +152,9 @@ class RosArm:
             self._wait_until_settled(plan.certificate)
             self._chain = [plan]
             self._started, self._started_ns = time.monotonic(), monitor.sample_stamp_ns
-        else:
-            request.continues_plan, request.takeover_time = plan.predecessor, plan.takeover_time
-            if model is not None:
-                request.estimate = session.model_message(model)
-                request.nominal_payload = model.nominal.tolist()
+        elif model is not None:
+            request.estimate = session.model_message(model)
+            request.nominal_payload = model.nominal.tolist()
         # Not cancellable: whether the arm moves must be known before anything else is done.
         try:
             response = call_service(session.node, session.clients.execute, request, session.options.service_timeout)
@@ -188,7 +187,7 @@ class RosArm:
         if not self._samples_arrive():
             error = session.describe_silence("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_SILENCE)
             return MotionState(False, True, 0.0, f"while the arm moved: {error}")
-        is_followed = any(plan.plan_id == status.plan_hash for plan in self._chain)
+        is_followed = any(plan.plan_id == status.plan_id for plan in self._chain)
         was_seen = any(self.has_begun(plan) for plan in self._chain)
         since = time.monotonic() - self._started
         # Speaks of the time before this chain; where nothing was heard since, that is for the silence to tell.
@@ -274,7 +273,7 @@ class RosArm:
 
     def _wait_until_settled(self, certificate: Certificate) -> None:
         """Wait until the arm has been held as long as a certificate asks for; the driver refuses it before."""
-        needed, wanted = 0.0 if certificate.control is None else certificate.control.rest_before, certificate.box_hash
+        needed, wanted = certificate.rest_before, certificate.box_hash
         self._session.wait_until(
             lambda: self._status.rested >= needed or not self._is_holding(wanted), needed + REST_PATIENCE
         )

@@ -231,8 +231,8 @@ class SuiteMonitor:
         with self._lock:
             self.status, self.status_time = status, time.monotonic()
             stamp_ns = stamp_from_message(status.header.stamp)
-            if status.plan_hash:
-                self.followed[status.plan_hash] = PlanProgress(stamp_ns, float(status.progress))
+            if status.plan_id:
+                self.followed[status.plan_id] = PlanProgress(stamp_ns, float(status.progress))
                 while len(self.followed) > _KEPT_PLANS:
                     self.followed.pop(next(iter(self.followed)))
             self.records.timing_doubt = find_timing_doubt(status) or self.records.timing_doubt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,7 @@ from sysid_ros.core.procedure import (
 )
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.ros.conversions import (
-    certificate_from_message,
-    certified_from_message,
+    certified_plan_from_message,
     trajectory_from_message,
     trajectory_to_message,
 )
@@ -69,7 +69,7 @@ class RosPlanner:
         if request.start is not None:
             message.start_position = request.start.tolist()
         if before is not None:
-            message.continues_plan, message.takeover_time = before.plan_id, before.handover_time
+            message.predecessor, message.takeover_time = before.plan_id, before.handover_time
         if np.isfinite(request.time_left):
             limit = request.time_left - TAKEOVER_RESERVE
             if limit <= LEAST_PLAN_TIME:
@@ -78,7 +78,7 @@ class RosPlanner:
         if request.goal is not None:
             message.purpose, message.goal_position = PlanNext.Request.MOVE, request.goal.tolist()
         message.time_limit = limit
-        return self._plan_of(self._ask(message, before is not None), message)
+        return self._plan_of(self._ask(message, before is not None))
 
     def _ask(self, message: PlanNext.Request, is_moving: bool) -> PlanNext.Response:
         session, failed, started = self._session, IdentificationErrorCode.PLAN_FAILED, time.monotonic()
@@ -101,21 +101,14 @@ class RosPlanner:
             raise IdentificationFailed(failed, response.message)
         return response
 
-    def _plan_of(self, response: PlanNext.Response, message: PlanNext.Request) -> CertifiedPlan:
-        failed = IdentificationErrorCode.PLAN_FAILED
-        trajectory, certificate = converted(
-            lambda: certified_from_message(response.plan, self._session.robot.joint_names), failed
-        )
-        if certificate is None:
-            raise IdentificationFailed(failed, "the safe planner sent a plan without a certificate")
-        return CertifiedPlan(
-            trajectory,
-            certificate,
-            message.continues_plan or None,
-            message.takeover_time,
-            float(response.takeover_time),
-            np.array(response.information).reshape(10, 10) - np.array(message.information).reshape(10, 10),
-            float(response.condition_number),
+    def _plan_of(self, response: PlanNext.Response) -> CertifiedPlan:
+        names = self._session.robot.joint_names
+        plan = converted(lambda: certified_plan_from_message(response.plan, names), IdentificationErrorCode.PLAN_FAILED)
+        return replace(
+            plan,
+            handover_time=float(response.handover_time),
+            information_gained=np.array(response.information_gained).reshape(10, 10),
+            condition_number=float(response.condition_number),
         )
 
     def plan_excitation(self, request: ExcitationRequest) -> tuple[Trajectory, float]:
@@ -157,10 +150,7 @@ class RosPlanner:
         records.timing[f"certifying {len(records.plans) + 1}"] = time.monotonic() - started
         if not response.success:
             raise IdentificationFailed(refused, response.message)
-        certificate = converted(lambda: certificate_from_message(response.certificate, names), refused)
-        if certificate is None:
-            raise IdentificationFailed(refused, "the safe planner accepted the trajectory but sent no certificate")
-        return CertifiedPlan(trajectory, certificate)
+        return converted(lambda: certified_plan_from_message(response.plan, names), refused)
 
     def _is_unwanted(self) -> bool:
         """Return whether a plan is of no use any more: the goal is cancelled, or the data are inconsistent."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.procedure.base import ObserveProcedure, Procedure
 from sysid_ros.core.procedure.model_policy import ModelPolicy, PayloadModel
 from sysid_ros.core.procedure.move import Move, MoveSettings, run_move
 from sysid_ros.core.procedure.periodic import PeriodicProcedure
-from sysid_ros.core.procedure.plan import CertifiedPlan
 from sysid_ros.core.procedure.ports import (
     Arm,
     EstimateSource,

@@ -9,9 +9,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.procedure.model_policy import ModelPolicy, PayloadModel
-from sysid_ros.core.procedure.plan import CertifiedPlan
 from sysid_ros.core.procedure.ports import ModelRefused, MotionState, Ports
 from sysid_ros.core.procedure.types import (
     Identification,

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.procedure.model_policy import ModelPolicy
-from sysid_ros.core.procedure.plan import CertifiedPlan
 from sysid_ros.core.procedure.ports import Ports
 from sysid_ros.core.procedure.receding import Ending, RecedingProcedure
 from sysid_ros.core.procedure.types import (
@@ -21,6 +22,7 @@ from sysid_ros.core.procedure.types import (
     Progress,
 )
 
+_TORQUES = (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE)
 _PROGRESS = 0.9
 """A plan that leaves more than this share of the distance is no progress."""
 _STALLS = 3
@@ -125,7 +127,7 @@ class _MoveProcedure(RecedingProcedure):
                 IdentificationErrorCode.PLAN_FAILED,
                 f"the arm rests {self._distance:.3f} rad away from the goal, allowed {allowed:g}: {reason}",
             )
-        margins = [value for one in self._plans for name, value in one.certificate.margins.items() if "torque" in name]
+        margins = [left.value for plan in self._plans for left in plan.certificate.margins if left.limit in _TORQUES]
         return Move(self._distance, self._motion_time, len(self._plans), min(margins, default=1.0))
 
     @property

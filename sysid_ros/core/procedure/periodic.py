@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.procedure.base import MOTION_GRACE, POLL_PERIOD, Procedure
-from sysid_ros.core.procedure.plan import CertifiedPlan
 from sysid_ros.core.procedure.ports import ExcitationRequest
 from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed, Phase
 

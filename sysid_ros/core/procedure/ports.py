@@ -12,10 +12,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.procedure.model_policy import PayloadModel
-from sysid_ros.core.procedure.plan import CertifiedPlan
 from sysid_ros.core.trajectories.serialization import Trajectory
 
 Array = NDArray[np.float64]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.procedure.base import MOTION_GRACE, POLL_PERIOD, Procedure
 from sysid_ros.core.procedure.model_policy import PayloadModel
-from sysid_ros.core.procedure.plan import CertifiedPlan
 from sysid_ros.core.procedure.ports import MotionRequest
 from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed, Phase
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.procedure.plan import CertifiedPlan
 
 
 class IdentificationErrorCode(IntEnum):

@@ -8,7 +8,6 @@ import pytest
 
 from sysid_ros.core.collision.clearance import Obstacle, build_collision_model, pair_distances, sphere_centers
 from sysid_ros.core.common.errors import ModelError
-from sysid_ros.core.excitation.model import SampledClearance, SampledDynamics
 from sysid_ros.core.excitation.sampled_checks import TorqueDemand
 from sysid_ros.core.excitation.symbolic import (
     SampledClearance,
