@@ -21,7 +21,7 @@ MARKERS = {
     "test/nodes/test_monitor_plans.py": "pure",
     "test/nodes/test_node_parameters.py": "pure",
     "test/nodes/test_nodes_page.py": "pure",
-    "test/nodes/test_scene_book.py": "pure",
+    "test/nodes/test_scene_store.py": "pure",
     "test/nodes/*": "realtime",
     "test/test_processes.py": "pure",
     "test/test_suite.py": "realtime",

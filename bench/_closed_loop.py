@@ -14,7 +14,8 @@ import coal
 import numpy as np
 import pinocchio as pin
 
-from sysid_ros.core.certification.motion_checks import PlanRejected
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.control.settings import RobustSettings
@@ -22,7 +23,7 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.planning.certified_planner import CertifiedPlanner, PayloadKnowledge
+from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.procedure import IdentificationFailed, IdentificationSettings, run_identification
 from sysid_ros.core.tracking_bound.bound import bound_motion
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
@@ -177,7 +178,7 @@ def draw_start(
     """A posture in which the arm can be held whatever it carries: half of them near home, half anywhere."""
     limits, still = robot.limits, np.zeros(robot.n)
     lower, upper = np.maximum(limits.q_lower, -np.pi) + 0.02, np.minimum(limits.q_upper, np.pi) - 0.02
-    geometry, knowledge, proofs = Geometry(robot, scene), PayloadKnowledge.of(robot), 0
+    geometry, assumptions, proofs = Geometry(robot, scene), Assumptions.of_payload(robot, scene=scene), 0
     for _ in range(tries):
         near = robot.home + rng.normal(scale=0.6, size=robot.n)
         q = np.clip(near if rng.integers(0, 2) else rng.uniform(lower, upper), lower, upper)
@@ -185,7 +186,7 @@ def draw_start(
             continue
         proofs += 1
         try:
-            planner.certify(BezierTrajectory(q, still, still, q, 0.5), knowledge, scene)
+            planner.certify(BezierTrajectory(q, still, still, q, 0.5), assumptions)
         except (PlanRejected, BoundNotAvailable):
             continue
         return q
@@ -360,7 +361,7 @@ def run_trial(
         log.desired.append((nothing,) * 3 if sample is None else (sample.q_d, sample.v_d, sample.a_d))
         log.tau.append(nothing if sample is None else sample.tau_command)
         log.mode.append(int(loop.mode))
-        log.plan.append(status.plan_hash)
+        log.plan.append(status.plan_id or "")
         note_alarm()
         if event is not None:
             event(running)
@@ -389,8 +390,8 @@ def run_trial(
     outcome.asked = len(records.attempts)
     outcome.plans = len(records.executed)
     outcome.refused = [str(a.failure) for a in records.attempts if a.failure is not None] + records.refusals
-    outcome.conditions = [float(a.part.condition_number) for a in records.attempts if a.part is not None]
-    outcome.planning = [float(a.part.statistics.seconds["total"]) for a in records.attempts if a.part is not None]
+    outcome.conditions = [float(a.plan.condition_number) for a in records.attempts if a.plan is not None]
+    outcome.planning = [float(a.plan.statistics.seconds["total"]) for a in records.attempts if a.plan is not None]
     if final is not None:
         outcome.widths = (final.estimate.radius / robot.payload_prior.box.radius).tolist()
     check_motion(running)
@@ -446,7 +447,7 @@ def check_bounds(running: Running, q: Array, v: Array, q_d: Array, v_d: Array, a
         is_known = np.isfinite(q_d[part]).all(axis=1)
         rows = np.arange(part.start, part.stop)[is_known]
         needed[rows] = TrueTorque(robot, change.theta, change.payload).evaluate(q_d[rows], v_d[rows], a_d[rows])
-    ids = {a.part.plan.trajectory.hash(): a for a in running.backend.records.attempts if a.part is not None}
+    ids = {a.plan.plan_id: a for a in running.backend.records.attempts if a.plan is not None}
     plan = np.array(log.plan)
     for begin, end in _runs(plan, mode):
         part, now = slice(begin, end), int(mode[begin])
@@ -457,7 +458,7 @@ def check_bounds(running: Running, q: Array, v: Array, q_d: Array, v_d: Array, a
             part = slice(begin, min(end, begin + round(HELD_AFTER / running.arm.period)))
         if attempt is None or now not in suffix:
             continue
-        certificate = attempt.part.plan.certificate
+        certificate = attempt.plan.certificate
         for kind, error, bound, unit in (
             ("position error", q_d[part] - q[part], certificate.tracking_bound, "rad"),
             ("velocity error", v_d[part] - v[part], certificate.velocity_bound, "rad/s"),
@@ -466,7 +467,7 @@ def check_bounds(running: Running, q: Array, v: Array, q_d: Array, v_d: Array, a
             _note_ratio(running, kind + suffix[now], np.abs(error) / bound, unit, error, part.start)
     first = np.flatnonzero((mode != LoopMode.HOLD) & (mode != LoopMode.IDLE))
     until = int(first[0]) if first.size else len(q)
-    hold = bound_motion(robot, None, PayloadKnowledge.of(robot).nominal, q_d[0])
+    hold = bound_motion(robot, None, Assumptions.of_payload(robot).nominal, q_d[0])
     error = q_d[:until] - q[:until]
     _note_ratio(running, "position error, held before", np.abs(error) / hold.take_over, "rad", error)
 
@@ -474,31 +475,31 @@ def check_bounds(running: Running, q: Array, v: Array, q_d: Array, v_d: Array, a
 def check_margins(running: Running, q: Array, v: Array, tau: Array, looked: Array, found: list[dict[str, float]]):
     """Whether the true motion keeps the margins that the certificates state."""
     robot, log = running.robot, running.log
-    ids = {a.part.plan.trajectory.hash(): a for a in running.backend.records.attempts if a.part is not None}
+    ids = {a.plan.plan_id: a for a in running.backend.records.attempts if a.plan is not None}
     limits, plan, mode = robot.limits, np.array(log.plan), np.array(log.mode)
     for begin, end in _runs(plan, mode):
         attempt = ids.get(str(plan[begin]))
         # A stop stays on the path, but needs other torques.
         if attempt is None or mode[begin] not in (LoopMode.TRACK, LoopMode.BRAKE):
             continue
-        margins, part = attempt.part.plan.certificate.margins, slice(begin, end)
+        margins, part = {left.limit: left.value for left in attempt.plan.certificate.margins}, slice(begin, end)
         inside = (looked >= begin) & (looked < end)
         true = {
-            "position [rad]": np.minimum(q[part] - limits.q_lower, limits.q_upper - q[part]).min(),
-            "velocity [-]": (1.0 - np.abs(v[part]) / limits.v_max).min(),
+            LimitKind.POSITION: np.minimum(q[part] - limits.q_lower, limits.q_upper - q[part]).min(),
+            LimitKind.VELOCITY: (1.0 - np.abs(v[part]) / limits.v_max).min(),
         }
         if mode[begin] == LoopMode.TRACK:
-            true["torque [-]"] = (1.0 - np.abs(tau[part]) / limits.tau_max).min()
+            true[LimitKind.TORQUE] = (1.0 - np.abs(tau[part]) / limits.tau_max).min()
         certified_scene = running.changes[0].scene
         for kind in ("ground", "obstacle") if running.scene_at(begin) is certified_scene else ():
             values = [one[kind] for one, is_in in zip(found, inside, strict=True) if is_in and kind in one]
-            true[f"{kind} [m]"] = min(values, default=np.inf)
-        for name, value in true.items():
-            if name in margins:
-                slack = float(value - margins[name])
+            true[LimitKind(kind)] = min(values, default=np.inf)
+        for limit, value in true.items():
+            if limit in margins:
+                name, slack = limit.value, float(value - margins[limit])
                 _keep_smallest(running.outcome.margins, f"true less certified: {name}", slack)
                 if slack < -1e-7:
-                    _complain(running, f"certified margin of {name}", begin, f"{value:.6g} < {margins[name]:.6g}")
+                    _complain(running, f"certified margin of {name}", begin, f"{value:.6g} < {margins[limit]:.6g}")
 
 
 def check_estimates(running: Running) -> None:

@@ -13,7 +13,7 @@ from sysid_ros.core.collision.clearance import sphere_centers
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.certified_planner import CertifiedPlanner
+from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.drivers.arm import ArmState
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.mujoco.arm import MujocoArm

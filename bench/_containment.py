@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 from _synthetic import EPOCH_NS, TrueArm, measure
+from _unproven import unproven_certificate
 
-from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.estimation.bounds.left_inverse import bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.methods import compute_bounds
@@ -197,13 +197,11 @@ def record_loop(
     """What the control loop records with the MuJoCo arm in lock-step, and why it stopped if it did."""
     seed = int(rng.integers(2**31))
     arm = MujocoArm(robot, theta, payload, settings=MujocoSettings(noise=noise, seed=seed))
-    loop = ControlLoop(arm, build_controller("gravity_pid", robot), robot, LoopSettings())
+    loop = ControlLoop(arm, build_controller("gravity_pid", robot), robot, LoopSettings(stuck_displacement=0.1))
     loop.connect()
     blocks = [run_for(loop, 0.3).block]
     plan = random_motion(robot, np.array(loop.status().reference), rng, seconds)
-    claims = "nothing was checked; for a benchmark in simulation only"
-    bound = np.full(robot.n, 0.2)
-    certificate = Certificate(plan.hash(), box_hash(*loop.boxes), plan.start, "sampled", claims, {}, bound, 0.0, 1e12)
+    certificate = unproven_certificate(robot, loop.model, loop.status().law, plan, 0.2)
     blocks.append(run_trajectory(loop, plan, certificate).block)
     reason = loop.status().reason
     return blocks, "" if reason == DONE else reason

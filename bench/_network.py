@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 import numpy as np
 from _table import StolenTime, describe_machine, print_table
+from _unproven import unproven_certificate
 
-from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
@@ -197,7 +197,7 @@ class RunningLoop:
         self._process.stop()
 
 
-def start_move(process: LoopProcess, model: LoopModel, step: float) -> None:
+def start_move(process: LoopProcess, robot: RobotModel, step: float) -> None:
     """Starts a motion of all joints that takes 1.5 s.
 
     Raises:
@@ -206,14 +206,10 @@ def start_move(process: LoopProcess, model: LoopModel, step: float) -> None:
     q, zero = process.status().reference, np.zeros(7)
     plan = BezierTrajectory(q, zero, zero, q + step, 1.5)
     now = process.status().stamp_ns * 1e-9
-    boxes = box_hash(model.theta_box, model.payload_box)
-    claims = "nothing was checked; for a benchmark in simulation only"
-    process.execute(
-        plan, Certificate(plan.hash(), boxes, q, "sampled", claims, {}, np.full(7, 0.09), now - 1.0, now + 60.0)
-    )
+    process.execute(plan, unproven_certificate(robot, LoopModel.nominal(robot), process.status().law, plan, 0.09, now))
 
 
-def move(process: LoopProcess, model: LoopModel, seconds: float) -> int:
+def move(process: LoopProcess, robot: RobotModel, seconds: float) -> int:
     """Moves to and fro; takes the arm over again where it was lost. Returns how often that was."""
     end, direction, reconnects = time.monotonic() + seconds, 1.0, 0
     while time.monotonic() < end:
@@ -221,7 +217,7 @@ def move(process: LoopProcess, model: LoopModel, seconds: float) -> int:
         status = process.status()
         try:
             if status.mode is LoopMode.HOLD:
-                start_move(process, model, 0.1 * direction)
+                start_move(process, robot, 0.1 * direction)
                 direction = -direction
             elif status.mode is LoopMode.FAULT:
                 reconnects += 1
@@ -307,7 +303,7 @@ def _mutate(data: bytes, rng: np.random.Generator, k: int) -> bytes:
 
 
 def run_parts(
-    description: str, robot: str, parts: Mapping[str, Callable[[LoopModel, argparse.Namespace], None]]
+    description: str, robot: str, parts: Mapping[str, Callable[[RobotModel, argparse.Namespace], None]]
 ) -> None:
     """The command line: which parts to run, for how long."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
@@ -316,10 +312,9 @@ def run_parts(
     parser.add_argument("--only", nargs="+", default=list(parts), choices=list(parts), help="parts to run")
     options = parser.parse_args()
     print(describe_machine() + f", load {os.getloadavg()[0]:.1f}")
-    known: RobotModel = load_robot(robot)
-    model = LoopModel.nominal(known)
+    arm = load_robot(robot)
     for name, run in parts.items():
         if name in options.only:
             stolen = StolenTime()
-            run(model, options)
+            run(arm, options)
             print(stolen.describe() + "\n", flush=True)

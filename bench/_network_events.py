@@ -14,7 +14,7 @@ from functools import partial
 from _network import Child, RunningLoop, Watched, start_move
 from _table import print_table
 
-from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
 
@@ -90,12 +90,12 @@ class Cell:
         self.emulated = successor
 
 
-def in_motion_row(start: StartController, loop: Callable[[], RunningLoop], model: LoopModel, event: Event) -> list:
+def in_motion_row(start: StartController, loop: Callable[[], RunningLoop], robot: RobotModel, event: Event) -> list:
     """One event in the middle of a motion."""
     cell = Cell.build(start)
     try:
         with loop() as process:
-            before = _begin_motion(cell, process, model)
+            before = _begin_motion(cell, process, robot)
             cell.happen(event)
             told = _wait_for_the_end(process)
             time.sleep(_SETTLE)
@@ -104,7 +104,7 @@ def in_motion_row(start: StartController, loop: Callable[[], RunningLoop], model
                 cell.emulated.pipe.send(event.undo)
             refusal = _reconnect(process, event.refusal)
             again = cell.emulated.look()
-            obeys = not refusal and _obeys(process, model)
+            obeys = not refusal and _obeys(process, robot)
             is_alive = process.is_alive
         last = cell.emulated.finish()
     finally:
@@ -151,7 +151,7 @@ def takeover_row(
 def print_events(
     start: StartController,
     loop: Callable[[], RunningLoop],
-    model: LoopModel,
+    robot: RobotModel,
     events: Sequence[Event],
     takeovers: Sequence[tuple[str, dict[str, object], str]],
     title: str,
@@ -160,7 +160,7 @@ def print_events(
     rows = []
     for event in events:
         try:
-            rows.append(in_motion_row(start, loop, model, event))
+            rows.append(in_motion_row(start, loop, robot, event))
         except (LoopProcessError, NotMoving) as error:
             rows.append([event.name, "-", f"not begun: {error}"[:_WORDS], *["-"] * 6, "not tried"])
     print_table(COLUMNS, rows, f"{title}: in the middle of a motion")
@@ -179,12 +179,12 @@ class NotMoving(Exception):
     """The motion in which something was to happen did not come about."""
 
 
-def _begin_motion(cell: Cell, process: LoopProcess, model: LoopModel) -> Watched:
+def _begin_motion(cell: Cell, process: LoopProcess, robot: RobotModel) -> Watched:
     """Waits until the arm is in the middle of a motion."""
     end = time.monotonic() + _LONGEST
     while True:
         try:
-            start_move(process, model, _STEP)
+            start_move(process, robot, _STEP)
             break
         except LoopRefusal as refusal:
             if time.monotonic() > end:
@@ -228,7 +228,7 @@ def _reconnect(process: LoopProcess, expected: str) -> str:
     return refusal
 
 
-def _obeys(process: LoopProcess, model: LoopModel) -> bool:
+def _obeys(process: LoopProcess, robot: RobotModel) -> bool:
     """Whether a motion can be started, and ends where it is to."""
     end, is_started = time.monotonic() + _LONGEST, False
     while time.monotonic() < end:
@@ -240,7 +240,7 @@ def _obeys(process: LoopProcess, model: LoopModel) -> bool:
             if is_started:
                 return status.reason == "trajectory done"
             try:
-                start_move(process, model, -0.5 * _STEP)
+                start_move(process, robot, -0.5 * _STEP)
                 is_started = True
             except LoopRefusal:
                 pass

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from _network import Child, RunningLoop, start_move
 from _table import print_table
 
-from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
@@ -107,7 +107,7 @@ def tcp_relay(pipe: Connection, port: int) -> None:
 
 
 def tcp_row(
-    start: Callable[[], Child], loop: Callable[[int, int], RunningLoop], model: LoopModel, case: TcpCase
+    start: Callable[[], Child], loop: Callable[[int, int], RunningLoop], robot: RobotModel, case: TcpCase
 ) -> list[object]:
     """One bad connection.
 
@@ -133,9 +133,9 @@ def tcp_row(
                 with loop(port, port_realtime) as process:
                     is_taken_over = True
                     if case.when == MOTION:
-                        moves, lost, told = _move(process, model, partial(change, case.to_server, case.to_client))
+                        moves, lost, told = _move(process, robot, partial(change, case.to_server, case.to_client))
                     else:
-                        moves, lost, told = _move(process, model, None)
+                        moves, lost, told = _move(process, robot, None)
                     base.look()
                     if case.when == STOP:
                         change(case.to_server, case.to_client)
@@ -156,13 +156,13 @@ def tcp_row(
     ]  # fmt: skip
 
 
-def print_tcp(start: Callable[[], Child], loop: Callable[[int, int], RunningLoop], model: LoopModel) -> None:
+def print_tcp(start: Callable[[], Child], loop: Callable[[int, int], RunningLoop], robot: RobotModel) -> None:
     """One row per case."""
-    rows = [tcp_row(start, loop, model, case) for case in CASES]
+    rows = [tcp_row(start, loop, robot, case) for case in CASES]
     print_table(COLUMNS, rows, "Faults of the TCP connection; a stop counts until half a second after the driver's end")
 
 
-def _move(process: LoopProcess, model: LoopModel, change: Callable[[], None] | None) -> tuple[int, int, str]:
+def _move(process: LoopProcess, robot: RobotModel, change: Callable[[], None] | None) -> tuple[int, int, str]:
     """Moves once, or for a while after the change; takes the arm over again where it was lost.
 
     Returns:
@@ -182,7 +182,7 @@ def _move(process: LoopProcess, model: LoopModel, change: Callable[[], None] | N
             if status.mode is LoopMode.HOLD:
                 done += is_moving and status.reason == "trajectory done"
                 is_moving = False
-                start_move(process, model, 0.1 * direction)
+                start_move(process, robot, 0.1 * direction)
                 direction, is_moving = -direction, True
             elif status.mode is LoopMode.FAULT:
                 lost += 1

@@ -20,14 +20,16 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import argparse
+import contextlib
 import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from _table import describe_machine, print_table
-from bench_planner import Case, paper_scene, random_obstacles
+from bench_planner import Case, ConstantProver, paper_scene, random_obstacles
 
-from sysid_ros.core.certification.motion_checks import PlanRejected
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -36,15 +38,14 @@ from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import PayloadPrior, RobotModel
 from sysid_ros.core.model.sampling import sample_payload
-from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, NoPlan, PayloadKnowledge
-from sysid_ros.core.planning.planner import RecedingPlanner
+from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.core.planning.request import PlanFailure, PlanRequest
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
 WEIGHING = 1.0  # [s]
-NOTHING = PayloadKnowledge(Box(np.zeros(10), np.zeros(10)), np.zeros(10))
 FIRST_LIMIT = 10.0  # [s]; the nodes give a plan from rest this long
 
 
@@ -78,7 +79,7 @@ def prior_of(kind: str) -> RobotModel:
     return replace(robot, payload_prior=replace(robot.payload_prior, box=box, shape=None))
 
 
-def weigh(robot: RobotModel, q: np.ndarray, payload: np.ndarray, seed: int) -> PayloadKnowledge:
+def weigh(robot: RobotModel, q: np.ndarray, payload: np.ndarray, seed: int) -> Assumptions:
     """What is known of the payload after the arm has been held at q for a while."""
     n, count = robot.n, round(WEIGHING / 1e-3)
     sensor = SensorSimulation(robot.sensors, Noise.UNIFORM, seed)
@@ -91,12 +92,12 @@ def weigh(robot: RobotModel, q: np.ndarray, payload: np.ndarray, seed: int) -> P
     estimate = estimator.estimate()
     if not estimate.is_consistent:
         raise RuntimeError(estimate.alarm_text)
-    return PayloadKnowledge(estimate.box, PayloadKnowledge.of(robot).nominal)
+    return Assumptions.of_payload(robot, estimate.box, nominal=Assumptions.of_payload(robot).nominal)
 
 
 def draw(
     robot: RobotModel, planner: CertifiedPlanner, kind: str, scene: Scene | None, count: int, rng: np.random.Generator
-) -> tuple[np.ndarray, Scene, PayloadKnowledge]:
+) -> tuple[np.ndarray, Assumptions]:
     """A posture, obstacles and a payload such that the arm can stay there for certain."""
     limits, still = robot.limits, np.zeros(robot.n)
     lower, upper = np.maximum(limits.q_lower, -np.pi) + 0.05, np.minimum(limits.q_upper, np.pi) - 0.05
@@ -107,12 +108,13 @@ def draw(
             q = np.clip(near if rng.integers(0, 2) else rng.uniform(lower, upper), lower, upper)
             payload = np.zeros(10) if kind == "gripper" else draw_payload(robot, rng)
             seed = int(rng.integers(1e9))
-            known = NOTHING if kind == "gripper" else weigh(robot, q, payload, seed)
+            nothing = Assumptions(robot, (robot.theta_box, Box(np.zeros(10), np.zeros(10))), np.zeros(10))
+            known = replace(nothing if kind == "gripper" else weigh(robot, q, payload, seed), scene=around)
             try:
-                planner.certify(BezierTrajectory(q, still, still, q, 0.5), known, around)
+                planner.certify(BezierTrajectory(q, still, still, q, 0.5), known)
             except (PlanRejected, BoundNotAvailable):
                 continue
-            return q, around, known
+            return q, known
 
 
 def draw_payload(robot: RobotModel, rng: np.random.Generator) -> np.ndarray:
@@ -123,38 +125,40 @@ def draw_payload(robot: RobotModel, rng: np.random.Generator) -> np.ndarray:
 
 def solve(planner: CertifiedPlanner, case: tuple, plans: int, deadline: float, got: Found) -> None:
     """Plans a chain and notes what came of it."""
-    q, scene, known = case
+    q, known = case
     got.problems += 1
-    after, information = "", np.zeros((10, 10))
+    before, information = None, np.zeros((10, 10))
     for number in range(plans):
-        limit = deadline if after else FIRST_LIMIT
-        wanted = NextPlan(known, q, after, 1.5 if after else 0.0, information, None, number == plans - 1, limit)
+        wanted = PlanRequest(
+            known,
+            start=q,
+            predecessor=before,
+            takeover_time=1.5 if before else 0.0,
+            information=information,
+            is_last=number == plans - 1,
+            time_limit=deadline if before else FIRST_LIMIT,
+        )
         begin = time.monotonic()
         got.asked += 1
         try:
-            part = planner.plan(wanted, scene)
-        except NoPlan as failure:
+            plan = planner.plan(wanted)
+        except PlanFailure as failure:
             got.reasons.append(str(failure))
             return
         finally:
-            (got.later if after else got.first).append(time.monotonic() - begin)
+            (got.later if before else got.first).append(time.monotonic() - begin)
         got.found += 1
-        got.certified.append(part.statistics.seconds["first"])
-        after, information = part.plan.trajectory.hash(), part.information
+        got.certified.append(plan.statistics.seconds["first"])
+        before, information = plan, information + plan.information_gained
     got.whole += 1
-    got.ends.append(part.condition_number)
+    got.ends.append(plan.condition_number)
 
 
-def time_constant(
-    case: Case, planner: RecedingPlanner, q: np.ndarray, scene: Scene, known: PayloadKnowledge, deadline: float
-) -> float:
+def time_constant(planner: CertifiedPlanner, case: Case, q: np.ndarray, known: Assumptions, deadline: float) -> float:
     """Time of a plan from rest with constant tracking errors [s]."""
-    boxes, still, begin = (case.boxes[0], known.box), np.zeros(q.size), time.monotonic()
-    own = replace(case, boxes=boxes)
-    planner.plan(
-        (q, still, still), np.zeros((10, 10)), boxes, known.nominal, scene, lambda trajectory: case.errors,
-        lambda trajectory, errors: own.verify(trajectory, errors, scene), begin + deadline,
-    )  # fmt: skip
+    planner.prover, begin = ConstantProver(case), time.monotonic()
+    with contextlib.suppress(PlanFailure):
+        planner.plan(PlanRequest(known, start=q, time_limit=deadline))
     return time.monotonic() - begin
 
 
@@ -171,7 +175,7 @@ def main() -> None:
     rows, every = [], []
     for kind in arguments.kinds:
         robot = prior_of(kind)
-        planner, constant = CertifiedPlanner(robot), RecedingPlanner(robot)
+        planner, constant = CertifiedPlanner(robot), CertifiedPlanner(robot)
         case = replace(Case.of("held object"), robot=robot)
         for name in arguments.obstacles:
             got, rng = Found(), np.random.default_rng(7)
@@ -179,7 +183,7 @@ def main() -> None:
             for _ in range(arguments.states):
                 problem = draw(robot, planner, kind, scene, 0 if scene else int(name), rng)
                 solve(planner, problem, arguments.plans, arguments.deadline, got)
-                got.constant.append(time_constant(case, constant, *problem, arguments.deadline))
+                got.constant.append(time_constant(constant, case, *problem, arguments.deadline))
             every.append(got)
             rows.append([
                 kind, name, np.median(got.certified), np.median(got.later), np.percentile(got.later, 99),

@@ -38,7 +38,7 @@ from _trials import open_workers, read_results, write_result
 
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.planning.certified_planner import CertifiedPlanner
+from sysid_ros.core.planning.planner import CertifiedPlanner
 
 _TOOLS: dict[str, tuple] = {}
 

@@ -15,13 +15,16 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 
 import argparse
 import time
-from dataclasses import dataclass
 
 import numpy as np
 from _table import describe_machine, print_table
 
-from sysid_ros.core.certification.motion_checks import PlanRejected
-from sysid_ros.core.certification.sampled_checks import SampledCheckSettings, certify_sampled
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.checks import AllowedErrors
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.stop_model import PlanRejected
+from sysid_ros.core.certification.verify import verify
+from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.excitation.forecast import condition_number, expected_radii, payload_regressor
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import plan_excitation
@@ -32,21 +35,16 @@ from sysid_ros.core.trajectories.base import Trajectory
 
 SCALES = np.linspace(1.0, 0.05, 20)
 DRAWS = 20
-
-
-@dataclass(frozen=True)
-class Tracking:
-    """Errors of a controller that the plans leave room for."""
-
-    position: float = 0.01
-    velocity: float = 0.02
+TRACKING = AllowedErrors(np.full(7, 0.01), np.full(7, 0.02), np.zeros(7))
+"""Errors of a controller that the plans leave room for."""
 
 
 def is_certified(model: ExcitationModel, trajectory: Trajectory, fraction: float) -> bool:
-    settings = SampledCheckSettings(ground_height=0.0, torque_fraction=fraction)
-    bound = Tracking(model.tracking_position, model.tracking_velocity)
+    settings = VerifierSettings(torque_fraction=fraction)
+    errors = AllowedErrors(model.tracking_position, model.tracking_velocity, model.feedback_torque)
+    boxes, nominal = (model.arm_box, model.payload_box), model.robot.payload_prior.nominal
     try:
-        certify_sampled(model.robot, trajectory, (model.arm_box, model.payload_box), bound, settings=settings)
+        verify(Assumptions(model.robot, boxes, nominal, Scene(ground_height=0.0)), trajectory, errors, settings)
     except PlanRejected:
         return False
     return True
@@ -82,7 +80,7 @@ def main() -> None:
     parser.add_argument("--criteria", nargs="+", choices=CRITERIA, default=["bounds", "d_optimal", "condition_number"])
     arguments = parser.parse_args()
     robot = load_robot(arguments.robot)
-    model = ExcitationModel.of(robot, tracking=Tracking(), ground_height=0.0)
+    model = ExcitationModel.of(robot, tracking=TRACKING, ground_height=0.0)
     print(describe_machine())
     rows = []
     for criterion in arguments.criteria:

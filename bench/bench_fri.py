@@ -36,10 +36,10 @@ from _network import (
 from _network_events import KILL, PATIENCE, Event, print_events
 from _table import print_table
 
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.messages import Command, FriDecodeError, FriVersion, Monitoring, Quality, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
-from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.network import free_port
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
@@ -69,12 +69,12 @@ def running_loop(port: int, version: FriVersion, period: float, **settings: floa
     return RunningLoop(partial(build_loop, LoopSetup(MODEL, Driver.FRI, (fri,))))
 
 
-def timing_row(name: str, version: FriVersion, period: float, model: LoopModel, seconds: float) -> list[object]:
+def timing_row(name: str, version: FriVersion, period: float, robot: RobotModel, seconds: float) -> list[object]:
     port = free_port()
     with Child(emulate, port, version, period) as emulated, running_loop(port, version, period) as process:
         time.sleep(0.3)
         cpu, started = processor_time(process.pid), time.monotonic()
-        lost = move(process, model, seconds)
+        lost = move(process, robot, seconds)
         share = (processor_time(process.pid) - cpu) / (time.monotonic() - started)
         health, cycles = process.health(), process.status().cycles
         jitter = 1e6 * np.abs(process.cycle_times(cycles)[1:, 0] - period)
@@ -86,23 +86,23 @@ def timing_row(name: str, version: FriVersion, period: float, model: LoopModel, 
     return [name, cycles, *reaction, *np.quantile(jitter, [0.5, 0.99]), *late, 100.0 * share, scheduling.split(" (")[0]]
 
 
-def run_timing(model: LoopModel, seconds: float) -> None:
+def run_timing(robot: RobotModel, seconds: float) -> None:
     *baseline, share = echo_row(seconds, 0.002)
     rows = [[*baseline, *["-"] * 6, share, "normal"]]
     for version, period in ((FriVersion.V1_15, 0.002), (FriVersion.V2_7, 0.002), (FriVersion.V1_15, 0.001)):
-        rows.append(timing_row(f"FRI {version.value}, {1e3 * period:g} ms", version, period, model, seconds))
+        rows.append(timing_row(f"FRI {version.value}, {1e3 * period:g} ms", version, period, robot, seconds))
     columns = ["loop", "cycles", "reaction p50 [us]", "p99", "max", "period jitter p50 [us]", "p99", "late messages"]
     columns += ["overtaken", "answers later than a period", "arm lost", "CPU [%]", "scheduling"]
     print_table(columns, rows, "From message to answer, robust controller; late: by more than half a period")
 
 
-def fault_row(model: LoopModel, seconds: float, name: str, faults: NetworkFaults) -> list[object]:
+def fault_row(robot: RobotModel, seconds: float, name: str, faults: NetworkFaults) -> list[object]:
     port, version, period = free_port(), FriVersion.V2_5, PERIOD
     with Child(relay, port) as between, Child(emulate, between.pipe.recv(), version, period) as emulated:
         with running_loop(port, version, period, connect_timeout=3.0) as process:
             time.sleep(0.3)
             between.pipe.send(faults)
-            lost = move(process, model, seconds)
+            lost = move(process, robot, seconds)
             health, is_alive = process.health(), process.is_alive
             mode = process.status().mode
             process.stop()
@@ -114,11 +114,11 @@ def fault_row(model: LoopModel, seconds: float, name: str, faults: NetworkFaults
     return [name, *counted, lost, seen.ended, mode.name, seen.speed, survived]
 
 
-def run_faults(model: LoopModel, seconds: float) -> None:
+def run_faults(robot: RobotModel, seconds: float) -> None:
     columns = ["fault, both directions", "lost", "duplicated", "late", "malformed", "arm lost", "motions ended"]
     columns += ["last mode", "largest speed / limit", "survived"]
     title = f"Fault campaign: {seconds:g} s each, FRI 2.5, 2 ms, moving to and fro; seen by the client"
-    print_campaign(partial(fault_row, model, seconds), columns, title)
+    print_campaign(partial(fault_row, robot, seconds), columns, title)
 
 
 class Strays:
@@ -195,12 +195,12 @@ TAKEOVERS = (
 )
 
 
-def run_events(model: LoopModel) -> None:
+def run_events(robot: RobotModel) -> None:
     ports = free_port(), free_port()
     print_events(
         lambda posture, is_successor, **options: Child(emulate_events, ports, posture, is_successor, **options),
         partial(running_loop, ports[0], FriVersion.V2_5, PERIOD, connect_timeout=3.0, wait_time=0.06, late_limit=0.2),
-        model, EVENTS, TAKEOVERS, "FRI 2.5, 2 ms",
+        robot, EVENTS, TAKEOVERS, "FRI 2.5, 2 ms",
     )  # fmt: skip
 
 
@@ -219,9 +219,9 @@ def run_fuzz(count: int) -> None:
 
 if __name__ == "__main__":
     parts = {
-        "timing": lambda model, options: run_timing(model, options.seconds),
-        "faults": lambda model, options: run_faults(model, options.seconds),
-        "events": lambda model, _: run_events(model),
+        "timing": lambda robot, options: run_timing(robot, options.seconds),
+        "faults": lambda robot, options: run_faults(robot, options.seconds),
+        "events": lambda robot, _: run_events(robot),
         "fuzz": lambda _, options: run_fuzz(options.fuzz),
     }
     run_parts(__doc__, MODEL, parts)

@@ -38,6 +38,7 @@ from _network_tcp import PATIENCE as TCP_PATIENCE
 from _network_tcp import print_tcp
 from _table import print_table
 
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.kinova_kortex.enums import (
     ArmState,
     DeviceType,
@@ -67,7 +68,6 @@ from sysid_ros.drivers.kinova_kortex.messages import (
 )
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import error_of, session_request
-from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.network import free_port
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 from sysid_ros.emulation.kortex.base import TCP, UDP, BaseSettings, KortexBase
@@ -96,11 +96,11 @@ def running_loop(
     return RunningLoop(partial(build_loop, LoopSetup(MODEL, Driver.KORTEX, (kortex,), controller)), attempts)
 
 
-def timing_row(controller: str, model: LoopModel, seconds: float) -> list[object]:
+def timing_row(controller: str, robot: RobotModel, seconds: float) -> list[object]:
     with Child(emulate) as emulated, running_loop(*emulated.pipe.recv(), controller) as process:
         time.sleep(0.5)
         cpu, base_cpu, started = processor_time(process.pid), processor_time(emulated.pid), time.monotonic()
-        lost = move(process, model, seconds)
+        lost = move(process, robot, seconds)
         passed = time.monotonic() - started
         shares = [100.0 * (processor_time(p) - c) / passed for p, c in ((process.pid, cpu), (emulated.pid, base_cpu))]
         health, status = process.health(), process.status()
@@ -114,23 +114,23 @@ def timing_row(controller: str, model: LoopModel, seconds: float) -> list[object
     return [f"Kortex 1 ms, {controller}", status.cycles, *trips, *jitters, *counts, *shares, scheduling.split(" (")[0]]
 
 
-def run_timing(model: LoopModel, seconds: float) -> None:
+def run_timing(robot: RobotModel, seconds: float) -> None:
     *baseline, share = echo_row(seconds, PERIOD)
     rows = [[*baseline, *["-"] * 6, share, "-", "normal"]]
-    rows += [timing_row(controller, model, seconds) for controller in ("gravity_pid", "robust")]
+    rows += [timing_row(controller, robot, seconds) for controller in ("gravity_pid", "robust")]
     columns = ["loop", "cycles", "round trip p50 [us]", "p99", "max", "period jitter p50 [us]", "p99", "max"]
     columns += ["missed deadlines", "replies missing", "arm lost", "CPU [%]", "CPU of the base [%]", "scheduling"]
     print_table(columns, rows, "From request to reply; a deadline is missed by half a period")
 
 
-def fault_row(model: LoopModel, seconds: float, name: str, faults: NetworkFaults) -> list[object]:
+def fault_row(robot: RobotModel, seconds: float, name: str, faults: NetworkFaults) -> list[object]:
     with Child(emulate) as emulated:
         port, port_realtime = emulated.pipe.recv()
         with Child(relay, port_realtime) as between:
             with running_loop(port, between.pipe.recv()) as process:
                 time.sleep(0.3)
                 between.pipe.send(faults)
-                lost = move(process, model, seconds)
+                lost = move(process, robot, seconds)
                 health, is_alive, mode = process.health(), process.is_alive, process.status().mode
                 process.stop()
             between.pipe.send(NetworkFaults())
@@ -144,11 +144,11 @@ def fault_row(model: LoopModel, seconds: float, name: str, faults: NetworkFaults
     return [name, *counted, lost, seen.ended, mode.name, seen.speed, survived]
 
 
-def run_faults(model: LoopModel, seconds: float) -> None:
+def run_faults(robot: RobotModel, seconds: float) -> None:
     columns = ["fault, both directions", "replies missing", "late, repeated", "malformed", "not plausible", "arm lost"]
     columns += ["faults", "last mode", "largest speed / limit", "survived"]
     title = f"Fault campaign: {seconds:g} s each, moving to and fro; seen by the client"
-    print_campaign(partial(fault_row, model, seconds), columns, title)
+    print_campaign(partial(fault_row, robot, seconds), columns, title)
 
 
 class Strays:
@@ -218,12 +218,12 @@ TAKEOVERS = (
 )
 
 
-def run_events(model: LoopModel) -> None:
+def run_events(robot: RobotModel) -> None:
     ports = free_port(), free_port()
     print_events(
         lambda posture, is_successor, **options: Child(emulate_events, ports, posture, is_successor, **options),
         partial(running_loop, *ports, wait_time=0.06, late_limit=0.2),
-        model, EVENTS, TAKEOVERS, "Kortex, 1 ms",
+        robot, EVENTS, TAKEOVERS, "Kortex, 1 ms",
     )  # fmt: skip
 
 
@@ -235,10 +235,10 @@ def emulate_waiting(pipe: Connection) -> None:
     watch(pipe, base.arm, server.cycle, lambda: int(base.servoing is not ServoingMode.SINGLE_LEVEL))
 
 
-def run_tcp(model: LoopModel) -> None:
+def run_tcp(robot: RobotModel) -> None:
     patience = {"wait_time": 0.25, "late_limit": 0.5, "session_timeout": 0.6}
     loop = partial(running_loop, attempts=1, **patience)
-    print_tcp(partial(Child, emulate_waiting), loop, model)
+    print_tcp(partial(Child, emulate_waiting), loop, robot)
 
 
 def reply_of(function: Function, name: str, **values: object) -> Frame:
@@ -295,10 +295,10 @@ def run_fuzz(count: int) -> None:
 
 if __name__ == "__main__":
     parts = {
-        "timing": lambda model, options: run_timing(model, options.seconds),
-        "faults": lambda model, options: run_faults(model, options.seconds),
-        "events": lambda model, _: run_events(model),
-        "tcp": lambda model, _: run_tcp(model),
+        "timing": lambda robot, options: run_timing(robot, options.seconds),
+        "faults": lambda robot, options: run_faults(robot, options.seconds),
+        "events": lambda robot, _: run_events(robot),
+        "tcp": lambda robot, _: run_tcp(robot),
         "fuzz": lambda _, options: run_fuzz(options.fuzz),
     }
     run_parts(__doc__, MODEL, parts)

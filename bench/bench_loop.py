@@ -17,8 +17,9 @@ from functools import partial
 
 import numpy as np
 from _table import StolenTime, describe_machine, print_table
+from _unproven import unproven_certificate
 
-from sysid_ros.core.certification.certificate import Certificate, box_hash
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_types import LoopMode
@@ -59,28 +60,25 @@ def processor_time(pid: int) -> float:
 def run_process(controller: str, seconds: float) -> tuple[np.ndarray, float]:
     """Cycle times (cycles, 2) [s] and processor share of the loop process, moving to and fro."""
     setup = LoopSetup.mock(controller=controller)
-    model = LoopModel.nominal(build_loop(setup).robot)
-    with LoopProcess(partial(build_loop, setup), len(model.theta) // 14, capacity=1 << 16) as process:
+    robot = build_loop(setup).robot
+    with LoopProcess(partial(build_loop, setup), robot.n, capacity=1 << 16) as process:
         time.sleep(0.5)
         first, cpu, started, direction = process.status().cycles, processor_time(process.pid), time.monotonic(), 1.0
         while time.monotonic() - started < seconds:
             process.heartbeat()
             if process.status().mode is LoopMode.HOLD:
-                start_move(process, model, 0.2 * direction)
+                start_move(process, robot, 0.2 * direction)
                 direction = -direction
             time.sleep(0.05)
         share = (processor_time(process.pid) - cpu) / (time.monotonic() - started)
         return process.cycle_times(process.status().cycles - first), share
 
 
-def start_move(process: LoopProcess, model: LoopModel, step: float) -> None:
+def start_move(process: LoopProcess, robot: RobotModel, step: float) -> None:
     q = process.status().reference
     plan = BezierTrajectory(q, 0 * q, 0 * q, q + step, 1.5)
     now = process.status().stamp_ns * 1e-9
-    bound = np.full(q.size, 0.09)
-    boxes = box_hash(model.theta_box, model.payload_box)
-    claims = "nothing was checked; for a benchmark in simulation only"
-    process.execute(plan, Certificate(plan.hash(), boxes, q, "sampled", claims, {}, bound, now - 1.0, now + 60.0))
+    process.execute(plan, unproven_certificate(robot, LoopModel.nominal(robot), process.status().law, plan, 0.09, now))
 
 
 def jitter_row(name: str, periods: np.ndarray, compute: np.ndarray | None, share: float) -> list[object]:

@@ -19,10 +19,11 @@ from _closed_loop import Running, Trial, run_trial
 from _table import describe_machine, print_table
 from bench_certified_planner import weigh
 
-from sysid_ros.core.certification.motion_checks import PlanRejected
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.planning.certified_planner import CertifiedPlanner, PayloadKnowledge
+from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.truth import load_payload
@@ -53,20 +54,20 @@ def main() -> None:
     planner, payload = CertifiedPlanner(robot), load_payload(robot, arguments.payload)
     weighed, estimate = weigh(robot, robot.home, payload, 1), identify(robot, planner, payload)
     known = {
-        "prior": PayloadKnowledge.of(robot),
-        "weighed at rest": PayloadKnowledge.of(robot, weighed.box),
-        "identified": PayloadKnowledge.of(robot, estimate.box, estimate.values),
+        "prior": Assumptions.of_payload(robot, scene=SCENE),
+        "weighed at rest": Assumptions.of_payload(robot, weighed.boxes[1], scene=SCENE),
+        "identified": Assumptions.of_payload(robot, estimate.box, estimate.values, scene=SCENE),
     }
     rng = np.random.default_rng(3)
     reach = arguments.size * np.array([1.2, 0.5, 1.0, 0.6, 1.0, 0.6, 1.2])
     steps = rng.uniform(-reach, reach, (arguments.moves, robot.n))
     print(describe_machine())
     found: dict[str, list] = {}
-    for name, knowledge in known.items():
+    for name, assumptions in known.items():
         found[name] = []
         for step in steps:
             try:
-                found[name].append(planner.plan_to(robot.home, robot.home + step, knowledge, SCENE))
+                found[name].append(planner.plan_to(robot.home, robot.home + step, assumptions))
             except (PlanRejected, BoundNotAvailable):
                 found[name].append(None)
     common = [i for i in range(len(steps)) if all(plans[i] is not None for plans in found.values())]
@@ -78,12 +79,12 @@ def main() -> None:
     rows = [
         [
             name,
-            float(known[name].box.radius[0]),
+            float(known[name].boxes[1].radius[0]),
             f"{sum(plan is not None for plan in plans)} of {len(plans)}",
             median(name, lambda plan: plan.trajectory.duration),
             median(name, lambda plan: float(np.degrees(plan.certificate.tracking_bound.max()))),
             median(name, lambda plan: float((plan.certificate.torque_bound / limits).max())),
-            median(name, lambda plan: plan.certificate.margins["torque [-]"]),
+            median(name, lambda plan: next(m.value for m in plan.certificate.margins if m.limit is LimitKind.TORQUE)),
         ]
         for name, plans in found.items()
     ]

@@ -29,21 +29,23 @@ import numpy as np
 from _table import describe_machine, print_table
 from scipy.optimize import minimize
 
-from sysid_ros.core.certification.motion_checks import PlanRejected
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.certification.verify import Verification, verify
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.candidates import Bound, PlanOutcome
+from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.costs import condition_number
 from sysid_ros.core.planning.margins import AssumedErrors, Margins
-from sysid_ros.core.planning.planner import RecedingPlanner
-from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem, PlanRequest
+from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem
+from sysid_ros.core.planning.request import PlanFailure, PlanRequest
 from sysid_ros.core.planning.settings import RecedingSettings
 from sysid_ros.core.planning.starts import first_starts
-from sysid_ros.core.tracking_bound.bound import TrackingHistory, bound_motion
-from sysid_ros.core.trajectories.base import State
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 
 RANDOM_DRAWS = 20
@@ -86,7 +88,10 @@ class Case:
         return AssumedErrors(ERRORS["position"] * ones, ERRORS["velocity"] * ones, torque, is_measured=True)
 
     def verify(self, trajectory: BezierTrajectory, errors: AssumedErrors, scene: Scene) -> Verification:
-        return verify(self.robot, trajectory, self.boxes, errors, scene)
+        return verify(self.assumptions(scene), trajectory, errors)
+
+    def assumptions(self, scene: Scene) -> Assumptions:
+        return Assumptions(self.robot, self.boxes, self.payload, scene)
 
     def is_safe(self, trajectory: BezierTrajectory, scene: Scene) -> bool:
         try:
@@ -95,8 +100,38 @@ class Case:
             return False
         return True
 
-    def request(self, start: State, information: np.ndarray, scene: Scene, is_last: bool = False) -> PlanRequest:
-        return PlanRequest(start, information, self.boxes, self.payload, scene, None, is_last)
+    def request(
+        self, start: np.ndarray | CertifiedPlan, information: np.ndarray, scene: Scene, is_last: bool = False, **more
+    ) -> PlanRequest:
+        """From rest in a posture, or taking over from a plan."""
+        assumptions, more = self.assumptions(scene), {"information": information, "is_last": is_last, **more}
+        if isinstance(start, CertifiedPlan):
+            return PlanRequest(assumptions, predecessor=start, takeover_time=RecedingSettings().planning_time, **more)
+        return PlanRequest(assumptions, start=start, **more)
+
+
+@dataclass(frozen=True)
+class ConstantBound:
+    """Tracking errors that are the same for every motion, whatever was before."""
+
+    position: np.ndarray
+    velocity: np.ndarray
+    torque: np.ndarray
+    settling_time: float = 0.0
+
+    def until(self, time: float) -> None:
+        return None
+
+
+class ConstantProver(RobustProver):
+    """The verifier, with constant tracking errors."""
+
+    def __init__(self, case: Case):
+        super().__init__(VerifierSettings())
+        self._bound = ConstantBound(case.errors.position, case.errors.velocity, case.errors.torque)
+
+    def bound(self, request: PlanRequest, trajectory: BezierTrajectory) -> ConstantBound:
+        return self._bound
 
 
 def paper_scene() -> Scene:
@@ -147,7 +182,7 @@ def random_best(case: Case, model: PlannerModel, request: PlanRequest, draws: in
         return np.inf, 0
     k = np.random.default_rng(seed).uniform(-1.0, 1.0, (draws, case.robot.n))
     information = problem.cost.information(problem.space.offsets(k))
-    safe = [i for i in range(draws) if case.is_safe(problem.trajectory(k[i]), request.scene)]
+    safe = [i for i in range(draws) if case.is_safe(problem.trajectory(k[i]), request.assumptions.scene)]
     return min((condition_number(information[i]) for i in safe), default=np.inf), len(safe)
 
 
@@ -172,7 +207,10 @@ def has_safe_motion(case: Case, model: PlannerModel, request: PlanRequest, draws
     except NoMotion:
         return False
     rng = np.random.default_rng(0)
-    k = problem.minimum_acceleration + rng.uniform(-1.0, 1.0, (draws, case.robot.n)) * rng.uniform(0.0, 1.0, (draws, 1)) ** 2
+    k = (
+        problem.minimum_acceleration
+        + rng.uniform(-1.0, 1.0, (draws, case.robot.n)) * rng.uniform(0.0, 1.0, (draws, 1)) ** 2
+    )
     k = np.clip(k, -1.0, 1.0)
     worst = np.concatenate(
         [
@@ -180,7 +218,7 @@ def has_safe_motion(case: Case, model: PlannerModel, request: PlanRequest, draws
             for part in np.array_split(k, max(draws // 64, 1))
         ]
     )
-    return any(case.is_safe(problem.trajectory(k[i]), request.scene) for i in np.argsort(worst)[:30])
+    return any(case.is_safe(problem.trajectory(k[i]), request.assumptions.scene) for i in np.argsort(worst)[:30])
 
 
 def finite_differences(case: Case, model: PlannerModel, request: PlanRequest) -> tuple[float, float]:
@@ -201,7 +239,7 @@ def finite_differences(case: Case, model: PlannerModel, request: PlanRequest) ->
         options={"maxiter": 20, "ftol": 1e-3},
     )
     k = np.clip(solution.x, -1.0, 1.0)
-    is_safe = case.is_safe(problem.trajectory(k), request.scene)
+    is_safe = case.is_safe(problem.trajectory(k), request.assumptions.scene)
     information = problem.cost.information(problem.space.offsets(k)[None])[0]
     return condition_number(information) if is_safe else np.inf, time.perf_counter() - begin
 
@@ -212,46 +250,31 @@ class Runner:
     def __init__(self, case: Case, deadline: float):
         self.case, self.deadline = case, deadline
         self.settings = RecedingSettings()
-        self.planner = RecedingPlanner(case.robot, self.settings)
+        self.planner = CertifiedPlanner(case.robot, self.settings, prover=ConstantProver(case))
         self.model = PlannerModel(case.robot, self.settings)
         self.model.torque.set_boxes(*case.boxes)
 
-    def bound(self, history: TrackingHistory | None) -> Bound:
-        """The bound of the robust controller after what was executed before."""
-        case = self.case
-        return lambda trajectory: bound_motion(case.robot, case.boxes, case.payload, trajectory, history)
+    def plan(self, request: PlanRequest) -> tuple[CertifiedPlan | None, float]:
+        """A plan, None where there is none, and the time it took [s]."""
+        begin = time.monotonic()
+        try:
+            plan = self.planner.plan(replace(request, time_limit=self.deadline))
+        except PlanFailure:
+            plan = None
+        return plan, time.monotonic() - begin
 
-    def plan(
-        self, start: State, information: np.ndarray, scene: Scene, is_last: bool = False, bound: Bound | None = None
-    ) -> tuple[PlanOutcome, float]:
-        """A plan and the time it took [s]."""
-        case, begin = self.case, time.monotonic()
-        outcome = self.planner.plan(
-            start,
-            information,
-            case.boxes,
-            case.payload,
-            scene,
-            bound or (lambda trajectory: case.errors),
-            lambda trajectory, errors: case.verify(trajectory, errors, scene),
-            begin + self.deadline,
-            is_last=is_last,
-        )
-        return outcome, time.monotonic() - begin
-
-    def chain(self, q: np.ndarray, scene: Scene, plans: int = 4, is_real: bool = False) -> list[PlanOutcome]:
-        """Plans one after the other from rest; shorter if one is not found."""
+    def chain(self, q: np.ndarray, scene: Scene, plans: int = 4, is_real: bool = False) -> list[CertifiedPlan]:
+        """Plans one after the other from rest, with the controller's own bound or constant errors; fewer if one is not
+        found."""
         self.planner.forget()
-        still, history = np.zeros(q.size), None
-        start, information, found = (q, still, still), np.zeros((10, 10)), []
+        self.planner.prover = RobustProver(VerifierSettings()) if is_real else ConstantProver(self.case)
+        start, information, found = q, np.zeros((10, 10)), []
         for number in range(plans):
-            bound = self.bound(history) if is_real else None
-            outcome, _ = self.plan(start, information, scene, number == plans - 1, bound)
-            if not outcome.is_found:
+            plan, _ = self.plan(self.case.request(start, information, scene, number == plans - 1))
+            if plan is None:
                 break
-            found.append(outcome)
-            history = outcome.errors.until(self.settings.planning_time) if is_real else None
-            start, information = outcome.trajectory.evaluate(self.settings.planning_time), outcome.information
+            found.append(plan)
+            start, information = plan, information + plan.information_gained
         return found
 
 
@@ -264,14 +287,14 @@ def measure(runner: Runner, obstacles: int, states: int, chains: int, long: int,
     for index in range(states):
         if index % 2 == 0 or start is None:
             q, scene = random_problem(case, rng, obstacles)
-            start = (q, np.zeros(q.size), np.zeros(q.size))
+            start = q
         runner.planner.forget()
-        outcome, seconds = runner.plan(start, nothing, scene)
-        times.append(seconds)
         request = case.request(start, nothing, scene)
-        found += outcome.is_found
-        possible += outcome.is_found or has_safe_motion(case, runner.model, request, long)
-        conditions.append(outcome.condition_number if outcome.is_found else np.inf)
+        plan, seconds = runner.plan(request)
+        times.append(seconds)
+        found += plan is not None
+        possible += plan is not None or has_safe_motion(case, runner.model, request, long)
+        conditions.append(np.inf if plan is None else plan.condition_number)
         if index % 4 == 0 or index % 4 == 3:
             best, count = random_best(case, runner.model, request, RANDOM_DRAWS, index)
             certified, drawn = certified + count, drawn + RANDOM_DRAWS
@@ -279,9 +302,7 @@ def measure(runner: Runner, obstacles: int, states: int, chains: int, long: int,
             by_differences, wait = finite_differences(case, runner.model, request)
             differences.append(by_differences)
             waits.append(wait)
-        start = (
-            outcome.trajectory.evaluate(runner.settings.planning_time) if outcome.is_found and index % 2 == 0 else None
-        )
+        start = plan if index % 2 == 0 else None
     ends = []
     for _ in range(chains):
         plans = runner.chain(*random_problem(case, rng, obstacles))

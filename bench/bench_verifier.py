@@ -22,13 +22,14 @@ import numpy as np  # noqa: E402
 import pinocchio as pin  # noqa: E402
 from _table import describe_machine, print_table  # noqa: E402
 
-from sysid_ros.core.certification.motion_checks import PlanRejected, TorqueDemand  # noqa: E402
-from sysid_ros.core.certification.sampled_checks import SampledCheckSettings, certify_sampled  # noqa: E402
+from sysid_ros.core.certification.assumptions import Assumptions  # noqa: E402
 from sysid_ros.core.certification.settings import VerifierSettings  # noqa: E402
+from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected  # noqa: E402
 from sysid_ros.core.certification.verify import verify  # noqa: E402
 from sysid_ros.core.collision.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
 from sysid_ros.core.collision.scene import Obstacle, Scene  # noqa: E402
 from sysid_ros.core.common.box import Box  # noqa: E402
+from sysid_ros.core.excitation.sampled_checks import TorqueDemand  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
 from sysid_ros.core.trajectories.bezier import BezierTrajectory  # noqa: E402
 from sysid_ros.core.trajectories.braking import slowdown_states  # noqa: E402
@@ -111,31 +112,31 @@ def simulate(robot, problem: Problem, rng) -> dict[str, float]:
     return margins
 
 
-def timed(function) -> tuple[float, object, str]:
+def timed(function) -> tuple[float, object, LimitKind | None]:
     """Time [ms], what was found, and the kind of limit that was broken."""
     begin = time.perf_counter()
     try:
         found = function()
-        return 1e3 * (time.perf_counter() - begin), found, ""
+        return 1e3 * (time.perf_counter() - begin), found, None
     except PlanRejected as rejection:
-        return 1e3 * (time.perf_counter() - begin), None, rejection.check
+        return 1e3 * (time.perf_counter() - begin), None, rejection.limit
 
 
 def check(robot, problem: Problem) -> dict[str, tuple[float, object, str]]:
-    arguments = (robot, problem.plan, problem.boxes, problem.errors)
-    found = {name: timed(lambda s=s: verify(*arguments, problem.scene, s)) for name, s in SETTINGS.items()}
-    settings = SampledCheckSettings(
-        feedback_torque=problem.errors.torque, ground_height=GROUND, brake_times=(BRAKE_TIME,)
-    )
-    found["at samples (no proof)"] = timed(lambda: certify_sampled(*arguments, problem.scene.obstacles, settings))
-    return found
+    assumptions = assume(robot, problem, problem.scene)
+    arguments = (assumptions, problem.plan, problem.errors)
+    return {name: timed(lambda s=s: verify(*arguments, s)) for name, s in SETTINGS.items()}
+
+
+def assume(robot, problem: Problem, scene: Scene) -> Assumptions:
+    return Assumptions(robot, problem.boxes, robot.payload_prior.nominal, scene)
 
 
 def add_gaps(gaps: dict[str, list[float]], truths, verifications) -> None:
     """Differences of margins, by name."""
     for truth, found in zip(truths, verifications, strict=True):
         for name, margin in found.margins.items() if found is not None else ():
-            gaps.setdefault(name, []).append(truth[name.split(" [")[0]] - margin)
+            gaps.setdefault(name.value, []).append(truth[name.value] - margin.value)
 
 
 def bench_edges(robot, problems, truths) -> None:
@@ -151,7 +152,7 @@ def bench_edges(robot, problems, truths) -> None:
                     if what == "distance":
                         gap = min(truth[kind] for kind in ("self-collision", "ground", "obstacle"))
                         scene, changed = replace(scene, clearance=max(0.0, gap - slack)), settings
-                    arguments = (robot, problem.plan, problem.boxes, problem.errors, scene, changed)
+                    arguments = (assume(robot, problem, scene), problem.plan, problem.errors, changed)
                     results.append(timed(lambda a=arguments: verify(*a)))
                 accepted = [duration for duration, _, kind in results if not kind]
                 median, largest = (np.median(accepted), max(accepted)) if accepted else (np.nan, np.nan)
@@ -186,7 +187,7 @@ def main() -> None:
             row = [np.median(durations[accepted]), np.percentile(durations, 99), durations.max()]
             speed.append([obstacles, method, *row, int(np.median(pieces)) if pieces else "-"])
             wrong = Counter(result[method][2] for result, safe in zip(results, is_safe, strict=True) if safe)
-            reasons = ", ".join(f"{count} {kind}" for kind, count in wrong.most_common() if kind)
+            reasons = ", ".join(f"{count} {kind.value}" for kind, count in wrong.most_common() if kind)
             refused, missed = int((is_safe & ~accepted).sum()), int((accepted & ~is_safe).sum())
             share = 100.0 * refused / max(1, is_safe.sum())
             conservatism.append([obstacles, method, int(is_safe.sum()), refused, share, reasons or "-", missed])

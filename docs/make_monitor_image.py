@@ -20,13 +20,15 @@ from builtin_interfaces.msg import Time
 from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection
 from visualization_msgs.msg import Marker
 
+from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.clearance import spheres_of_payload
 from sysid_ros.core.collision.swept import sweep_spheres
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.kinematics import BodyPoses
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, PayloadKnowledge
+from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.nodes.safe_planner_scene import load_scene
 from sysid_ros.ros.markers import MarkerBuilder
 from sysid_ros.ros.plan_markers import draw_plan, draw_scene
@@ -53,15 +55,15 @@ def markers() -> list[Marker]:
     prior = robot.payload_prior
     half = 0.5 * KNOWN * prior.box.width
     box = Box(prior.nominal - half, prior.nominal + half)
-    planner, payload = CertifiedPlanner(robot), PayloadKnowledge.of(robot, box)
-    parts = [planner.plan(NextPlan(payload, start=robot.home, time_limit=TIME_LIMIT), scene)]
-    while len(parts) < FOLLOWED + 2:
-        wanted = NextPlan(
-            payload, after=parts[-1].plan.trajectory.hash(), at=TAKEOVER, information=parts[-1].information,
-            time_limit=TIME_LIMIT,
+    planner, assumptions = CertifiedPlanner(robot), Assumptions.of_payload(robot, box, scene=scene)
+    plans = [planner.plan(PlanRequest(assumptions, start=robot.home, time_limit=TIME_LIMIT))]
+    while len(plans) < FOLLOWED + 2:
+        wanted = PlanRequest(
+            assumptions, predecessor=plans[-1], takeover_time=TAKEOVER, time_limit=TIME_LIMIT,
+            information=sum(plan.information_gained for plan in plans),
         )  # fmt: skip
-        parts.append(planner.plan(wanted, scene))
-    followed, waiting = parts[FOLLOWED].plan, parts[FOLLOWED + 1].plan
+        plans.append(planner.plan(wanted))
+    followed, waiting = plans[FOLLOWED], plans[FOLLOWED + 1]
     path, certificate = followed.trajectory, followed.certificate
     poses, builder = BodyPoses(robot), MarkerBuilder(robot.base_frame, Time())
     draw_scene(builder, scene)

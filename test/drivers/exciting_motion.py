@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import numpy as np
+from driver_doubles import make_certificate
 
-from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
 from sysid_ros.drivers.loop_types import LoopMode
@@ -39,9 +39,7 @@ def move(loop):
     step(round(0.35 / loop.arm.period))
     start = loop.status().reference
     plan = exciting_trajectory(loop.robot, start)
-    bound = np.full(loop.robot.n, 0.09)
-    certificate = Certificate(plan.hash(), box_hash(*loop.boxes), start, "sampled", "test", {}, bound, 0.0, 1e12)
-    loop.execute(plan, certificate)
+    loop.execute(plan, make_certificate(loop, plan, bound=0.09))
     step(round((DURATION + 0.1) / loop.arm.period))
     status = loop.status()
     assert loop.mode is LoopMode.HOLD and status.reason == "trajectory done", status.reason

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +7,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.planning.certified_planner import CertifiedPlanner
+from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.procedure import ModelRefused, MotionRequest, PayloadModel
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
@@ -24,18 +23,21 @@ class RestingPlanner:
         self._planner = CertifiedPlanner(robot)
         self.settings = self._planner.settings
 
-    def plan(self, wanted, scene, now):
-        if not wanted.after:
+    def plan(self, wanted, now):
+        if wanted.predecessor is None:
             still = np.zeros(wanted.start.size)
             self._path = BezierTrajectory(wanted.start, still, still, wanted.start, self.settings.duration)
-        plan = self._planner.certify(self._path, wanted.payload, scene, now)
-        control = replace(plan.certificate.control, after=wanted.after, after_time=wanted.at)
-        plan = replace(plan, certificate=replace(plan.certificate, control=control))
-        return SimpleNamespace(plan=plan, information=np.eye(10), condition_number=1.0)
+        plan = self._planner.certify(self._path, wanted.assumptions, now)
+        certificate = plan.certificate
+        if wanted.predecessor is not None:
+            begin = {"predecessor": wanted.predecessor.plan_id, "takeover_time": wanted.takeover_time}
+            certificate = replace(certificate, rest_before=0.0, **begin)
+        gained = {"handover_time": self.settings.planning_time, "information_gained": np.eye(10) - wanted.information}
+        return replace(plan, certificate=certificate, condition_number=1.0, **gained)
 
 
 def test_plans_that_are_the_same_motion_are_told_apart(robot):
-    """An arm that cannot move at all: the plan from rest and those that follow have the same hash."""
+    """An arm that cannot move at all: the plan from rest and those that follow have the same path."""
     loop = ControlLoop(MujocoArm(robot), build_controller("robust", robot), robot)
     backend = LockstepBackend(
         loop, RestingPlanner(robot), StreamingEstimator(robot), Scene(), LockstepSettings(planning_times=(0.1,))
@@ -51,7 +53,7 @@ def test_plans_that_are_the_same_motion_are_told_apart(robot):
 
     first = backend.plan(MotionRequest(model, nothing, start=backend.posture()))
     second = backend.plan(MotionRequest(model, np.eye(10), predecessor=first))
-    assert first.plan_id == second.plan_id
+    assert first.trajectory.hash() == second.trajectory.hash() and first.plan_id != second.plan_id
     np.testing.assert_array_equal(first.information_gained, np.eye(10))
     backend.execute(first)
     assert loop.mode is LoopMode.TRACK

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import rclpy
+from certificates import make_certificate
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from rcl_interfaces.srv import SetParameters
@@ -19,9 +20,7 @@ from std_msgs.msg import Empty
 from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ExecuteTrajectory
-from sysid_ros.core.certification.certificate import AssumedControl, Certificate, box_hash
-from sysid_ros.core.certification.robot_hash import robot_hash
-from sysid_ros.core.control import RobustSettings
+from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.ros import qos
@@ -213,27 +212,19 @@ class DriverProbe:
         signs = np.where(start > self._robot.home, -1.0, 1.0)  # to and fro about home
         return BezierTrajectory(start, zero, zero, start + distance * signs, duration)
 
-    def certificate(self, trajectory, after="", after_time=0.0, **changes):
-        """A certificate that says what the driver wants to hear; nothing was checked."""
-        payload = LoopModel.nominal(self._robot).payload
+    def certificate(self, trajectory, **changes):
+        """A certificate that says what the driver wants to read; nothing was checked."""
         # Valid in the time of the arm, which passes more slowly on a busy machine.
         now = 1e-9 * stamp_from_message(self.status.latest.header.stamp)
         fields = {
-            "plan_hash": trajectory.hash(),
             "box_hash": box_hash(self._robot.theta_box, self._robot.payload_prior.box),
-            "start_q": trajectory.start,
-            "method": "interval",
             "scene_hash": self.status.latest.scene_hash,
-            "claims": "nothing was checked",
-            "margins": {},
-            "tracking_bound": np.full(trajectory.n, 0.05),
+            "robot_hash": robot_hash(self._robot),
+            "nominal_payload": LoopModel.nominal(self._robot).payload,
             "issued_at": now - 10.0,
             "expires_at": now + 60.0,
-            "brake_time": 0.3,
-            "robot_hash": robot_hash(self._robot),
-            "control": AssumedControl(RobustSettings().law, payload, 0.0, after, after_time),
         }
-        return Certificate(**{**fields, **changes})
+        return make_certificate(trajectory, **{**fields, **changes})
 
     def stay(self):
         """A motion that goes nowhere."""
@@ -254,11 +245,11 @@ class DriverProbe:
             ExecuteTrajectory, f"{self._prefix}arm_driver/execute", ExecuteTrajectory.Request(plan=plan)
         )
 
-    def start(self, velocity_bound=None, **motion):
+    def start(self, velocity_bound=10.0, **motion):
         """Starts a motion and waits until it shows."""
         trajectory = self.move(**motion)
         before = len(self.status.messages)
-        response = self.execute(trajectory, velocity_bound=velocity_bound)
+        response = self.execute(trajectory, velocity_bound=np.broadcast_to(velocity_bound, trajectory.n))
         assert response.accepted, response.message
         return self.wait_for(DriverStatus.MODE_TRACK, after=before)
 

@@ -14,8 +14,7 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
-from sysid_ros.core.certification.certificate import box_hash
-from sysid_ros.core.certification.robot_hash import robot_hash
+from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
@@ -104,11 +103,12 @@ def test_what_is_published_at_rest(bench, driver, robot):
 
 def test_motion_ends_at_rest_within_its_bound(driver):
     trajectory, before = driver.move(), len(driver.status.messages)
-    assert driver.execute(trajectory).accepted
-    moving = driver.wait_for(TRACK, after=before, plan_hash=trajectory.hash())
+    certificate = driver.certificate(trajectory)
+    assert driver.execute(trajectory, certificate).accepted
+    moving = driver.wait_for(TRACK, after=before, plan_id=certificate.plan_id)
     assert moving.code == DriverStatus.CODE_OK
     status, speed = driver.wait_for_rest()
-    assert status.code == DriverStatus.CODE_OK and status.text == "trajectory done" and not status.plan_hash
+    assert status.code == DriverStatus.CODE_OK and status.text == "trajectory done" and not status.plan_id
     assert speed < 0.01 and max(status.tracking_error_max) < 0.05
     np.testing.assert_allclose(status.reference_position, trajectory.evaluate(trajectory.duration)[0], atol=1e-9)
 
@@ -122,32 +122,27 @@ def test_uncertified_motions_are_refused_with_the_reason(driver, robot):
     far = BezierTrajectory(trajectory.start + 0.1, np.zeros(7), np.zeros(7), trajectory.start, 1.0)
     cases = {
         "the unknown joint 'joint_0'": driver.execute(trajectory, joint_names=names),
-        "was issued for plan": driver.execute(trajectory, driver.certificate(other)),
+        "was issued for path": driver.execute(trajectory, driver.certificate(other)),
         "was issued for parameter box": driver.execute(trajectory, box_hash=box_hash(robot.theta_box, smaller)),
         "it is valid from": driver.execute(trajectory, issued_at=0.0, expires_at=1.0),
         "must be positive": driver.execute(trajectory, tracking_bound=np.zeros(7)),
         "0.100000 rad away from the held position": driver.execute(far),
-        "only checked at samples; a proof is needed": driver.execute(trajectory, method="sampled"),
         "was certified for scene 1111": driver.execute(trajectory, scene_hash="1" * 64),
         "was certified for scene none": driver.execute(trajectory, scene_hash=""),
     }
     plan = certified_to_message(trajectory, certificate, robot.joint_names)
-    plan.certificate.plan_hash = ""
+    plan.certificate.plan_id = ""
     cases["it has no certificate"] = driver.send(plan)
     plan = certified_to_message(trajectory, certificate, robot.joint_names)
     plan.trajectory.duration *= 0.5
     cases["but the content has"] = driver.send(plan)
+    plan = certified_to_message(trajectory, certificate, robot.joint_names)
+    plan.certificate.brake_time = 0.2
+    cases["but its content has"] = driver.send(plan)
     for words, response in cases.items():
         assert not response.accepted
         assert words in response.message, response.message
     assert driver.wait_for(HOLD).code == DriverStatus.CODE_OK
-
-
-def test_sampled_certificates_where_they_are_accepted(bench, driver):
-    assert not bench.set_parameter("arm_driver", accept_sampled=True)
-    assert driver.execute(driver.move(duration=1.2), method="sampled", scene_hash="").accepted
-    driver.wait_for_rest()
-    assert not bench.set_parameter("arm_driver", accept_sampled=False)
 
 
 def test_a_motion_ends_when_its_surroundings_change(bench, driver):
@@ -159,7 +154,7 @@ def test_a_motion_ends_when_its_surroundings_change(bench, driver):
     driver.show(Scene((replace(wall, center=wall.center - [0.0, 0.1, 0.0]),)))
     status, speed = driver.wait_for_rest()
     assert status.code == DriverStatus.CODE_STALE and speed < 0.01
-    assert "the surroundings have changed since the motion was certified" in status.text
+    assert "the scene has changed since the motion was certified" in status.text
     driver.show(Scene())
     driver.start(duration=LONG)
     brake(bench, driver)
@@ -169,7 +164,7 @@ def test_nothing_moves_while_the_surroundings_are_not_known(bench, driver):
     driver.start(duration=LONG)
     driver.show(Scene(), fault="the camera sees nothing")
     status, speed = driver.wait_for_rest()
-    assert "the surroundings are no longer known: the camera sees nothing" in status.text and speed < 0.01
+    assert "the scene is no longer known: the camera sees nothing" in status.text and speed < 0.01
     refused = driver.execute(driver.move())
     assert not refused.accepted and "not known: the camera sees nothing" in refused.message
     driver.show(Scene())
@@ -186,7 +181,7 @@ def test_two_planners_are_as_good_as_none(bench, driver):
         other.publish(scene_to_message(Scene(ground_height=-2.0), source="other"))
         return words in driver.status.latest.text
 
-    words = "2 safe planners say what is around the arm (one without a name, other); stop all but one"
+    words = "2 safe planners publish a scene (one without a name, other); stop all but one"
     assert wait_until(lambda: is_said(words), PATIENCE)
     status, speed = driver.wait_for_rest()
     assert status.code == DriverStatus.CODE_STALE and speed < 0.01
@@ -214,19 +209,19 @@ def test_a_plan_takes_over_in_motion(bench, driver, robot):
     first = driver.move(duration=6.0)
     state = first.evaluate(3.0)
     second = BezierTrajectory(*state, state[0] + 0.05, 2.0)
-    certificate = driver.certificate(second, after=first.hash(), after_time=3.0)
-    plan = certified_to_message(second, certificate, robot.joint_names)
-    request = ExecuteTrajectory.Request(plan=plan, continues_plan=first.hash(), takeover_time=3.0)
+    own = driver.certificate(first)
+    certificate = driver.certificate(second, predecessor=own.plan_id, takeover_time=3.0)
+    request = ExecuteTrajectory.Request(plan=certified_to_message(second, certificate, robot.joint_names))
     early = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
     assert not early.accepted and "it continues a motion, but the loop is in HOLD" in early.message
     before = len(driver.status.messages)
-    assert driver.execute(first).accepted
+    assert driver.execute(first, own).accepted
     response = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
     assert response.accepted and response.message == "waits to take over"
     twice = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
     assert not twice.accepted and "already waits to take over" in twice.message
-    driver.wait_for(TRACK, after=before, plan_hash=first.hash(), next_plan_hash=second.hash())
-    driver.wait_for(TRACK, after=before, plan_hash=second.hash(), next_plan_hash="")
+    driver.wait_for(TRACK, after=before, plan_id=own.plan_id, next_plan_id=certificate.plan_id)
+    driver.wait_for(TRACK, after=before, plan_id=certificate.plan_id, next_plan_id="")
     status, speed = driver.wait_for_rest()
     np.testing.assert_allclose(status.reference_position, second.end, atol=1e-9)
     assert status.code == DriverStatus.CODE_OK and speed < 0.01

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from certificates import make_certificate
 from node_bench import Bench
 
 from sysid_msgs.msg import ParameterEstimate, SampleBatch
 from sysid_msgs.srv import ResetEstimator
 from sysid_ros.adapters.arm_driver.samples import PayloadEpochs, split_samples
-from sysid_ros.core.certification.certificate import Certificate, box_hash
+from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.registry import LoopSetup, build_loop
 from sysid_ros.drivers.truth import load_payload
@@ -69,9 +70,13 @@ class Arm:
                 yield samples_to_message(piece, self._robot.joint_names, self._robot.base_frame)
 
     def _certificate(self, trajectory):
-        boxes = box_hash(*self.loop.boxes)
-        return Certificate(
-            trajectory.hash(), boxes, trajectory.start, "sampled", "", {}, np.full(7, 0.05), 0.0, 1e9, 0.3
+        loop = self.loop
+        return make_certificate(
+            trajectory,
+            box_hash=box_hash(*loop.boxes),
+            robot_hash=robot_hash(loop.robot),
+            control_law=loop.status().law,
+            nominal_payload=loop.model.payload,
         )
 
 

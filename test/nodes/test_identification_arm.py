@@ -4,14 +4,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from certificates import make_certificate
 
 from sysid_msgs.msg import DriverStatus
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification.arm import BRAKE_TIMEOUT, START_TIMEOUT, RosArm
 from sysid_ros.adapters.identification.monitor import PlanProgress, Records
 from sysid_ros.adapters.identification.planner import TAKEOVER_RESERVE
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.procedure import CertifiedPlan, StopUnconfirmed
+from sysid_ros.core.procedure import StopUnconfirmed
 from sysid_ros.core.procedure.receding import HAND_OVER_RESERVE
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.emulation.lockstep_identification import LockstepSettings
@@ -24,9 +27,10 @@ DURATION, HANDOVER = 3.0, 1.5
 def make_plan(robot, predecessor=None, distance=0.1):
     still = np.zeros(robot.n)
     path = BezierTrajectory(robot.home, still, still, robot.home + distance, DURATION)
-    certificate = SimpleNamespace(control=SimpleNamespace(rest_before=0.0), box_hash="")
     before, takeover_time = (None, 0.0) if predecessor is None else (predecessor.plan_id, HANDOVER)
-    return CertifiedPlan(path, certificate, before, takeover_time, HANDOVER, np.eye(10))
+    certificate = make_certificate(path, predecessor=before, takeover_time=takeover_time)
+    boxes = robot.theta_box, robot.payload_prior.box
+    return CertifiedPlan(path, certificate, boxes, Scene(), robot.name, HANDOVER, np.eye(10))
 
 
 class FakeMonitor(SimpleNamespace):
@@ -70,7 +74,7 @@ class Bench:
         self.clock = monitor.status_time = monitor.sample_time = clock
         monitor.sample_stamp_ns = round(1e9 * stamp)
         monitor.status.mode, monitor.status.progress = DriverStatus.MODE_TRACK, done / DURATION
-        monitor.status.plan_hash = plan.plan_id
+        monitor.status.plan_id = plan.plan_id
         monitor.followed[plan.plan_id] = PlanProgress(monitor.sample_stamp_ns, done / DURATION)
 
     def time_left(self, plan):
@@ -124,7 +128,7 @@ def test_a_chain_that_begins_again_with_the_same_plan_is_not_taken_for_the_last_
     bench.hear(103.0, 53.0, first, 2.9)
     again = make_plan(robot)
     assert again.plan_id == first.plan_id
-    bench.monitor.status.plan_hash = ""
+    bench.monitor.status.plan_id = ""
     bench.arm.execute(again)
     assert not bench.arm.has_begun(again) and bench.arm.begin_ns(again) == round(53e9)
 
@@ -160,7 +164,7 @@ def test_motion_time_is_what_the_driver_said_of_each_plan(bench, robot):
     bench.hear(102.0, 52.0, second, 0.4)
     assert bench.arm.motion_time == pytest.approx(HANDOVER + 0.4)
     status = bench.monitor.status
-    status.plan_hash, status.mode = "", DriverStatus.MODE_HOLD
+    status.plan_id, status.mode = "", DriverStatus.MODE_HOLD
     assert bench.arm.motion_time == pytest.approx(HANDOVER + DURATION)  # at rest as planned
     status.code = DriverStatus.CODE_BRAKE_REQUESTED
     assert bench.arm.motion_time == pytest.approx(HANDOVER + 0.4)  # and where it was braked

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from certificates import make_certificate
 from node_bench import Bench
 from sensor_msgs.msg import JointState
 from visualization_msgs.msg import MarkerArray
@@ -9,14 +10,21 @@ from visualization_msgs.msg import MarkerArray
 from sysid_msgs.msg import CertifiedTrajectory, DriverStatus
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.msg import Scene as SceneMessage
-from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.certification.certificate import Margin
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.kinematics import BodyPoses
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.nodes.monitor import MonitorNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_to_message, estimate_to_message, joint_state_message, scene_to_message
+from sysid_ros.ros.conversions import (
+    certified_plan_to_message,
+    estimate_to_message,
+    joint_state_message,
+    scene_to_message,
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +58,10 @@ def plans(bench):
 def certified(robot, goal, names=None):
     zero = np.zeros(7)
     trajectory = BezierTrajectory(robot.home, zero, zero, robot.home + goal, 1.0)
-    margins, places = {"torque [-]": 0.1}, {"torque [-]": "joint 'joint_2', 0.500 s"}
-    certificate = Certificate(
-        trajectory.hash(), "", robot.home, "interval", "", margins, np.full(7, 0.05), 0.0, 1e12, places=places
-    )
-    return trajectory.hash(), certified_to_message(trajectory, certificate, names or robot.joint_names)
+    certificate = make_certificate(trajectory, margins=(Margin(LimitKind.TORQUE, 0.1, "joint 'joint_2'", 0.5),))
+    boxes = robot.theta_box, robot.payload_prior.box
+    plan = CertifiedPlan(trajectory, certificate, boxes, Scene(), robot.name)
+    return plan.plan_id, certified_plan_to_message(plan, names or robot.joint_names)
 
 
 def title_of(array):
@@ -116,13 +123,13 @@ def test_plans_are_drawn_until_the_arm_rests(bench, plan_markers, plans, robot):
 
     second, message = certified(robot, -0.2)
     plans.publish(message)
-    statuses.publish(DriverStatus(plan_hash=first, next_plan_hash=second))
+    statuses.publish(DriverStatus(plan_id=first, next_plan_id=second))
     array = plan_markers.wait(lambda array: namespaces(array) == whole | {"next_plan"})
     assert title_of(array) == "plan followed"
     # A plan that cannot be read changes nothing.
     before = len(plan_markers.messages)
     plans.publish(certified(robot, 0.3, [f"a{k}" for k in range(7)])[1])
-    statuses.publish(DriverStatus(plan_hash=second))
+    statuses.publish(DriverStatus(plan_id=second))
     array = plan_markers.wait(lambda array: namespaces(array) == whole, after=before)
     assert title_of(array) == "plan followed"
     assert bench.set_parameter("monitor", swept_postures=0) == ""
@@ -137,8 +144,7 @@ def test_a_scene_is_drawn_and_one_with_a_fault_says_so(bench, scene_markers, rob
     scene = Scene(obstacles=(Obstacle("table", [0.5, 0.0, 0.1], [0.1, 0.2, 0.1]),), ground_height=0.0)
     scenes.publish(scene_to_message(scene, 1, robot.base_frame))
     array = scene_markers.wait(lambda array: namespaces(array) == {"obstacles", "scene_text", "ground"})
-    message = scene_to_message(scene, 1, robot.base_frame)
-    message.fault = "an obstacle is not a number"
+    message = scene_to_message(scene, 1, robot.base_frame, fault="an obstacle is not a number")
     scenes.publish(message)
     red = {"obstacles_unknown", "scene_text", "ground"}
     array = scene_markers.wait(lambda array: namespaces(array) == red)
@@ -147,7 +153,7 @@ def test_a_scene_is_drawn_and_one_with_a_fault_says_so(bench, scene_markers, rob
     scenes.publish(scene_to_message(scene, 1, robot.base_frame))
     before = len(scene_markers.messages)
     scene_markers.wait(lambda array: "obstacles" in namespaces(array), after=before - 1)
-    message.fault, message.obstacle_centers[0] = "", float("nan")
+    message.is_known, message.obstacle_centers[0] = True, float("nan")
     scenes.publish(message)
     array = scene_markers.wait(lambda array: namespaces(array) == red, after=before)
     assert any("cannot be used" in marker.text for marker in array.markers)

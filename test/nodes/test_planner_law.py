@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 from node_bench import PATIENCE, Bench
-from std_msgs.msg import String
 
+from sysid_msgs.msg import ControlLaw
 from sysid_msgs.srv import PlanTo
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import GravityPid, RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
 from sysid_ros.nodes.safe_planner import SafePlannerNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_from_message, estimate_to_message
+from sysid_ros.ros.conversions import certified_from_message, control_law_to_message, estimate_to_message
 from sysid_ros.ros.waiting import wait_until
 
 OTHER = RobustSettings(bandwidth=150.0, period=0.0012, delay=0.0012)
@@ -40,7 +40,7 @@ def known(robot):
 
 
 def test_plans_are_for_the_law_of_the_driver(bench, robot, known):
-    publisher = bench.node.create_publisher(String, "arm_driver/control_law", qos.LATCHED)
+    publisher = bench.node.create_publisher(ControlLaw, "arm_driver/control_law", qos.LATCHED)
     goal = robot.home + 0.05 * np.ones(robot.n)
 
     def plan():
@@ -51,13 +51,13 @@ def test_plans_are_for_the_law_of_the_driver(bench, robot, known):
         return bench.call(PlanTo, "safe_planner/plan_to", request)
 
     def law_of_plan():
-        return certified_from_message(plan().plan, robot.joint_names)[1].control.law
+        return certified_from_message(plan().plan, robot.joint_names)[1].control_law
 
     assert law_of_plan() == RobustSettings().law  # nobody has said anything
-    publisher.publish(String(data=OTHER.law))
+    publisher.publish(control_law_to_message(OTHER.law))
     assert wait_until(lambda: law_of_plan() == OTHER.law, PATIENCE)
-    publisher.publish(String(data=GravityPid(robot).law))
+    publisher.publish(control_law_to_message(GravityPid(robot).law))
     assert wait_until(lambda: not plan().success, PATIENCE)
     assert "no other law has a proven tracking bound" in plan().message
-    publisher.publish(String(data=RobustSettings().law))
+    publisher.publish(control_law_to_message(RobustSettings().law))
     assert wait_until(lambda: plan().success and law_of_plan() == RobustSettings().law, PATIENCE)

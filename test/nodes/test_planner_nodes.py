@@ -18,7 +18,6 @@ from sysid_ros.nodes.excitation_planner import ExcitationPlannerNode
 from sysid_ros.nodes.safe_planner import SafePlannerNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
-    certificate_from_message,
     certified_from_message,
     estimate_to_message,
     trajectory_from_message,
@@ -97,18 +96,18 @@ def test_excitation_is_found_certified_and_published(bench, excitation, safe, ma
     np.testing.assert_allclose(trajectory.start, robot.home, atol=1e-9)
     assert trajectory.duration == 2.0 and 1.0 < response.condition_number < 1e4
     assert "condition number" in response.message
-    statuses.wait(lambda status: status.plan_hash == trajectory.hash() and status.is_accepted)
+    statuses.wait(lambda status: status.is_accepted and not status.is_proven and not status.plan_id)
 
     request = CertifyTrajectory.Request(trajectory=response.trajectory, estimate=known)
     answer = bench.call(CertifyTrajectory, "safe_planner/certify", request)
     assert answer.success, answer.message
-    certificate = certificate_from_message(answer.certificate, robot.joint_names)
+    _, certificate = certified_from_message(answer.plan, robot.joint_names)
     scene = bench.listen(Scene, "safe_planner/scene", qos.LATCHED).wait()
     certificate.matches(trajectory, robot.theta_box, narrow(robot), scene_hash=scene.hash)
-    assert certificate.method == "interval" and "Proven over continuous time" in certificate.claims
+    assert answer.status.is_proven and "Proven over continuous time" in certificate.claims
     assert min(answer.status.margins) > 0.0 and answer.status.not_checked and answer.message == certificate.claims
     plan = bench.listen(CertifiedTrajectory, "safe_planner/plan", qos.LATCHED).wait()
-    assert certified_from_message(plan, robot.joint_names)[1].plan_hash == trajectory.hash()
+    assert certified_from_message(plan, robot.joint_names)[1].plan_id == certificate.plan_id == answer.status.plan_id
 
 
 def test_excitation_requests_that_cannot_be_are_refused(bench, excitation, make_request, robot, alarm):
@@ -182,7 +181,8 @@ def test_trajectories_that_break_a_limit_or_do_not_fit_get_no_certificate(bench,
         request = CertifyTrajectory.Request(trajectory=trajectory, estimate=estimate)
         response = bench.call(CertifyTrajectory, "safe_planner/certify", request)
         assert not response.success and words in response.message, response.message
-        assert response.certificate.plan_hash == "" and not response.status.is_accepted
+        assert response.plan.certificate.plan_id == "" and not response.status.is_accepted
+        assert response.status.failure in (PlanStatus.FAILURE_LIMIT, PlanStatus.FAILURE_REQUEST)
 
 
 def test_motion_to_a_posture_is_planned_and_certified(bench, safe, robot):
@@ -212,7 +212,8 @@ def test_safe_planner_certifies_only_while_it_is_active(bench, safe, robot):
     request = CertifyTrajectory.Request(trajectory=trajectory_to_message(trajectory, robot.joint_names))
     assert bench.change_state("safe_planner", "deactivate")
     refused = bench.call(CertifyTrajectory, "safe_planner/certify", request)
-    assert not refused.success and "not active" in refused.message and refused.certificate.plan_hash == ""
+    assert not refused.success and "not active" in refused.message and refused.plan.certificate.plan_id == ""
+    assert refused.status.failure == PlanStatus.FAILURE_NOT_READY
     assert bench.change_state("safe_planner", "cleanup")
     assert not bench.change_state("safe_planner", "activate")  # not configured
     assert bench.change_state("safe_planner", "configure")
@@ -236,11 +237,11 @@ def test_parameters_and_obstacles_reach_the_judgement(bench, safe, robot):
     scenes.wait()
     hashes = [scenes.latest.hash]
     assert not bench.set_parameter("safe_planner", ground_height=0.6)
-    scenes.wait(lambda scene: scene.fault != "")
+    scenes.wait(lambda scene: not scene.is_known and scene.fault)
     refused = bench.call(CertifyTrajectory, "safe_planner/certify", request)
     assert not refused.success and "ground_height" in refused.message
     assert not bench.set_parameter("safe_planner", ground_height=0.0)
-    scenes.wait(lambda scene: scene.fault == "", after=len(scenes.messages) - 1)
+    scenes.wait(lambda scene: scene.is_known, after=len(scenes.messages) - 1)
     assert bench.call(CertifyTrajectory, "safe_planner/certify", request).success
     tool = BodyPoses(robot).tool_path(robot.home[None])[0]
     hashes.append(show(x=tool[0], y=tool[1], z=tool[2]).hash)  # a box where the tool is
@@ -251,9 +252,9 @@ def test_parameters_and_obstacles_reach_the_judgement(bench, safe, robot):
     assert not refused.success and "the scene is 'not known" in refused.message
     assert "given in frame 'map'" in show(frame="map").fault
     hashes.append(show(x=0.0, y=1.5, z=0.5).hash)
-    assert scenes.latest.fault == "" and len(set(hashes)) == 3
+    assert scenes.latest.is_known and len(set(hashes)) == 3
     answer = bench.call(CertifyTrajectory, "safe_planner/certify", request)
-    assert answer.success and answer.certificate.scene_hash == hashes[-1]
+    assert answer.success and answer.plan.certificate.scene_hash == hashes[-1]
     show(action=Marker.DELETEALL)
     assert scenes.latest.hash == hashes[0]
 
@@ -285,22 +286,23 @@ def test_plans_that_take_over_from_each_other(bench, safe, robot, known):
     assert first.success, first.message
     path, certificate = certified_from_message(first.plan, names)
     np.testing.assert_array_equal(path.start, robot.home)
-    assert certificate.method == "interval" and certificate.box_hash == box_hash(robot.theta_box, narrow(robot))
-    assert first.takeover_time == 1.5 and first.condition_number > 1.0
-    assert np.linalg.eigvalsh(np.array(first.information).reshape(10, 10))[-1] > 0.0
+    assert certificate.predecessor is None and certificate.box_hash == box_hash(robot.theta_box, narrow(robot))
+    assert first.handover_time == 1.5 and first.condition_number > 1.0
+    assert np.linalg.eigvalsh(np.array(first.information_gained).reshape(10, 10))[-1] > 0.0
     request = PlanNext.Request(
-        joint_names=names, continues_plan=path.hash(), takeover_time=1.5, estimate=known, time_limit=30.0,
-        information=first.information,
+        joint_names=names, predecessor=certificate.plan_id, takeover_time=1.5, estimate=known, time_limit=30.0,
+        information=first.information_gained,
     )  # fmt: skip
     second = bench.call(PlanNext, "safe_planner/plan_next", request)
     assert second.success, second.message
-    following, _ = certified_from_message(second.plan, names)
+    following, its = certified_from_message(second.plan, names)
+    assert its.predecessor == certificate.plan_id and its.takeover_time == 1.5
     for ours, theirs in zip(following.evaluate(0.0), path.evaluate(1.5), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-9)
     assert second.condition_number < first.condition_number
     cases = {
-        "plan to take over from": {"continues_plan": "f" * 64},
-        "a multiple of": {"continues_plan": path.hash(), "takeover_time": 1.5003},
+        "plan to take over from": {"predecessor": "f" * 64},
+        "a multiple of": {"predecessor": certificate.plan_id, "takeover_time": 1.5003},
         "start_position is 'empty'": {},
         "goal_position is 'empty'": {"start_position": robot.home.tolist(), "purpose": PlanNext.Request.MOVE},
         "purpose": {"start_position": robot.home.tolist(), "purpose": 7},
@@ -324,7 +326,7 @@ def test_a_move_to_a_goal_gets_closer_plan_by_plan(bench, safe, robot, known):
         )  # fmt: skip
         part = bench.call(PlanNext, "safe_planner/plan_next", request)
         assert part.success, part.message
-        path, _ = certified_from_message(part.plan, names)
+        path, certificate = certified_from_message(part.plan, names)
         distances.append(np.abs(goal - path.end).max())
-        fields = {"continues_plan": path.hash(), "takeover_time": part.takeover_time}
+        fields = {"predecessor": certificate.plan_id, "takeover_time": part.handover_time}
     assert distances[-1] < 0.02 < distances[0]

@@ -22,11 +22,9 @@ from sysid_ros.adapters.joint_link import (
     from_joint_state,
     from_lbr_state,
 )
-from sysid_ros.core.certification.certificate import AssumedControl
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import RobustSettings
-from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.ros2_control.settings import Interface
 from sysid_ros.drivers.truth import load_payload
 from sysid_ros.nodes import ros2_control_emulator
@@ -79,8 +77,7 @@ def reconnect(bench, probe):
 def execute(probe, trajectory):
     """With a certificate for the rate of this arm."""
     law = RobustSettings(bandwidth=100.0, period=1.0 / RATE, delay=1.0 / RATE).law
-    control = AssumedControl(law, LoopModel.nominal(probe._robot).payload, 0.0, "", 0.0)
-    return probe.execute(trajectory, control=control)
+    return probe.execute(trajectory, control_law=law)
 
 
 @pytest.fixture

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.verify import main
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.certificate import CertificateMismatch
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.planning.certified_planner import CertifiedPlanner, NextPlan, PayloadKnowledge
+from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.reports.recordings.plans import PLAN, read_plans
 from sysid_ros.reports.recordings.readers import InvalidRecording
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.ros.conversions import (
+    certificate_to_message,
     certified_from_message,
     certified_plan_to_message,
     scene_from_message,
@@ -30,10 +36,9 @@ def plans(robot):
     planner = CertifiedPlanner(robot)
     prior = robot.payload_prior
     box = Box.around(prior.nominal, 0.2 * prior.box.radius).intersect(prior.box)  # as after weighing
-    payload = PayloadKnowledge.of(robot, box)
-    first = planner.plan(NextPlan(payload, start=robot.home, time_limit=60.0), scene, 100.0).plan
-    after = first.trajectory.hash()
-    second = planner.plan(NextPlan(payload, after=after, at=1.5, time_limit=60.0), scene, 101.5).plan
+    assumptions = Assumptions.of_payload(robot, box, scene=scene)
+    first = planner.plan(PlanRequest(assumptions, start=robot.home, time_limit=60.0), 100.0)
+    second = planner.plan(PlanRequest(assumptions, predecessor=first, takeover_time=1.5, time_limit=60.0), 101.5)
     return [first, second]
 
 
@@ -51,10 +56,43 @@ def test_a_recording_holds(plans, robot, tmp_path, capsys):
     assert [plan.to_dict() for plan in received] == [plan.to_dict() for plan in plans]
     assert main([str(file)]) == ExitStatus.OK
     text = capsys.readouterr().out
-    assert "2 of 2 certificates hold" in text and text.count(" HOLDS") == 2 and "interval" in text
+    assert "2 of 2 certificates hold" in text and text.count(" HOLDS") == 2 and plans[0].plan_id[:12] in text
     # The parts the driver reads are the same ones.
     trajectory, certificate = certified_from_message(messages[0], robot.joint_names)
-    assert certificate.to_dict() == plans[0].certificate.to_dict() and trajectory.hash() == certificate.plan_hash
+    assert certificate.to_dict() == plans[0].certificate.to_dict() and trajectory.hash() == certificate.path_hash
+
+
+def restated(message, robot, **changes):
+    """The message with other statements in its certificate, and the ``plan_id`` that belongs to them."""
+    _, certificate = certified_from_message(message, robot.joint_names)
+    message.certificate = certificate_to_message(replace(certificate, **changes), robot.joint_names)
+
+
+def tight(certificate):
+    bound = certificate.tracking_bound.copy()
+    bound[2] = 1e-3
+    return bound
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"robot_hash": "0" * 64}, "for a robot 000000000000"),
+        ({"path_hash": "f" * 64}, "issued for path ffffffffffff"),
+        ({"tracking_bound": tight}, "position error of joint_3 up to 0.001 rad"),
+        ({"nominal_payload": lambda certificate: 1.2 * certificate.nominal_payload}, "its certificate states a "),
+        ({"brake_time": 0.15}, "is only proven to stay below"),
+        ({"control_law": ControlLaw("pid")}, "is for the controller 'pid'"),
+        ({"predecessor": "0" * 64}, "takes over from plan 000000000000, which is not here"),
+        ({"predecessor": None}, "it starts in motion, but its certificate is about a start from rest"),
+        ({"takeover_time": 1.4}, "it does not start in the state of plan"),
+    ],
+)
+def test_a_recording_that_states_something_else_does_not_hold(plans, robot, tmp_path, capsys, changes, text):
+    messages = [certified_plan_to_message(plan, robot.joint_names) for plan in plans]
+    given = {name: value(plans[1].certificate) if callable(value) else value for name, value in changes.items()}
+    restated(messages[1], robot, **given)
+    expect_not_proven(messages, tmp_path, capsys, text)
 
 
 @pytest.mark.parametrize(
@@ -62,24 +100,32 @@ def test_a_recording_holds(plans, robot, tmp_path, capsys):
     [
         (lambda m: m.arm_upper.__setitem__(3, 9.0), "issued for parameter box"),
         (lambda m: m.scene.obstacle_centers.__setitem__(1, 0.89), "issued for scene"),
-        (lambda m: setattr(m.certificate, "plan_hash", "f" * 64), "issued for plan ffffffffffff"),
-        (lambda m: m.certificate.start_velocity.__setitem__(0, 1.0), "rad/s away from the plan"),
-        (lambda m: setattr(m, "robot_hash", "0" * 64), "for a robot 000000000000"),
-        (lambda m: m.certificate.tracking_bound.__setitem__(2, 1e-3), "position error of joint_3 up to 0.001 rad"),
-        (lambda m: m.certificate.nominal_payload.__setitem__(0, 1.2), "its certificate states a "),  # some bound
-        (lambda m: setattr(m.certificate, "velocity_bound", []), "states no bound of the velocity error"),
-        (lambda m: setattr(m.certificate, "brake_time", 0.15), "is only proven to stay below"),
-        (lambda m: setattr(m.certificate, "control_law", "pid"), "is for the controller 'pid'"),
-        (lambda m: setattr(m.certificate, "after", "0" * 64), "takes over from plan 000000000000, which is not here"),
     ],
 )
-def test_a_recording_with_one_changed_number_does_not(plans, robot, tmp_path, capsys, change, text):
+def test_a_recording_with_one_changed_number_does_not_hold(plans, robot, tmp_path, capsys, change, text):
     messages = [certified_plan_to_message(plan, robot.joint_names) for plan in plans]
     change(messages[1])
-    record(tmp_path / "r.mcap", messages)
-    assert main([str(tmp_path / "r.mcap")]) == ExitStatus.FAILED
+    expect_not_proven(messages, tmp_path, capsys, text)
+
+
+def expect_not_proven(messages, folder, capsys, text):
+    record(folder / "r.mcap", messages)
+    assert main([str(folder / "r.mcap")]) == ExitStatus.FAILED
     printed = capsys.readouterr().out
     assert text in printed and "1 of 2 certificates hold" in printed and "DOES NOT HOLD" in printed
+
+
+def test_a_changed_certificate_or_another_format_cannot_be_read(plans, robot, tmp_path):
+    for name, change, text in (
+        ("id", lambda m: setattr(m.certificate, "plan_id", "f" * 64), "its plan_id is 'ffffffffffff'"),
+        ("time", lambda m: setattr(m.certificate, "brake_time", 0.15), "but its content has"),
+        ("format", lambda m: setattr(m, "format_version", 1), "recorded in format 1, .* reads format 2"),
+    ):
+        message = certified_plan_to_message(plans[0], robot.joint_names)
+        change(message)
+        record(tmp_path / f"{name}.mcap", [message])
+        with pytest.raises((InvalidRecording, CertificateMismatch), match=text):
+            read_plans(tmp_path / f"{name}.mcap")
 
 
 def test_files_and_another_robot(plans, tmp_path, capsys):

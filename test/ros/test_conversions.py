@@ -7,7 +7,13 @@ import pytest
 from rclpy.serialization import deserialize_message, serialize_message
 
 from sysid_msgs import msg as messages
-from sysid_ros.core.certification.certificate import AssumedControl, Certificate
+from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch, Margin
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.stop_model import LimitKind
+from sysid_ros.core.collision.scene import Obstacle, Scene
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.control import RobustSettings
+from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, from_com_form
 from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory, FourierTrajectory
@@ -57,11 +63,14 @@ def make_bezier():
 
 
 def make_certificate(trajectory):
+    n = trajectory.n
     return Certificate(
-        plan_hash=trajectory.hash(), box_hash="ab" * 32, start_q=trajectory.start, method="sampled",
-        claims="limits at 200 instants", margins={"velocity [rad/s]": 0.2, "torque [Nm]": 3.5},
-        tracking_bound=np.array([0.01, 0.02, 0.03]), issued_at=10.0, expires_at=70.0, brake_time=0.4,
-        control=AssumedControl("robust c=200", np.arange(10.0), 1.2, "cd" * 32, 1.5),
+        path_hash=trajectory.hash(), box_hash="ab" * 32, scene_hash="cd" * 32, robot_hash="ef" * 32,
+        control_law=ControlLaw("robust", (("bandwidth", 200.0), ("period", 0.001))), nominal_payload=np.arange(10.0),
+        predecessor="12" * 32, takeover_time=1.5, rest_before=0.0, tracking_bound=0.01 * np.arange(1.0, n + 1.0),
+        velocity_bound=np.full(n, 0.03), torque_bound=np.full(n, 2.0), torque_fraction=0.9, brake_time=0.4,
+        claims="everything", issued_at=10.0, expires_at=70.0,
+        margins=(Margin(LimitKind.VELOCITY, 0.2, "joint 'elbow'", 0.5), Margin(LimitKind.GROUND, 0.01, "hand", 1.0)),
     )  # fmt: skip
 
 
@@ -259,8 +268,51 @@ def test_trajectory_with_a_wrong_shape_is_refused():
 def test_certificate_follows_the_joint_names():
     certificate = make_certificate(make_bezier())
     message = c.certificate_to_message(certificate, JOINTS)
+    message.plan_id = dataclasses.replace(certificate, tracking_bound=np.array([0.03, 0.02, 0.01])).plan_id
     received = c.certificate_from_message(message, ("wrist", "elbow", "shoulder"))
     np.testing.assert_array_equal(received.tracking_bound, [0.03, 0.02, 0.01])
+
+
+def test_a_certificate_with_a_changed_number_is_refused():
+    message = c.certificate_to_message(make_certificate(make_bezier()), JOINTS)
+    message.brake_time = 0.3
+    with pytest.raises(CertificateMismatch, match="its plan_id is .* but its content has"):
+        c.certificate_from_message(message, JOINTS)
+
+
+def test_a_certificate_of_an_unknown_limit_or_with_missing_margins_is_refused():
+    message = c.certificate_to_message(make_certificate(make_bezier()), JOINTS)
+    message.margin_limits[0] = "patience"
+    with pytest.raises(c.InvalidMessage, match="margin_limits .*patience"):
+        c.certificate_from_message(message, JOINTS)
+    message.margin_limits = message.margin_limits[:1]
+    with pytest.raises(c.InvalidMessage, match="margins has 2 entries for 1 limits"):
+        c.certificate_from_message(message, JOINTS)
+
+
+def test_a_control_law_with_a_missing_value_is_refused():
+    message = c.control_law_to_message(RobustSettings().law)
+    assert c.control_law_from_message(message) == RobustSettings().law
+    message.settings = message.settings[:-1]
+    with pytest.raises(c.InvalidMessage, match="settings has 6 entries for 7 names"):
+        c.control_law_from_message(message)
+
+
+def test_a_certified_plan_there_and_back():
+    path, box = make_bezier(), Box(np.zeros(10), np.ones(10))
+    scene = Scene((Obstacle("box", [1.0, 0.0, 0.0], [0.1, 0.2, 0.3]),), ground_height=-0.1)
+    plan = CertifiedPlan(path, make_certificate(path), (Box(-np.ones(42), np.ones(42)), box), scene, "an arm")
+    received = c.certified_plan_from_message(over_the_wire(c.certified_plan_to_message(plan, JOINTS)), JOINTS)
+    assert received.to_dict() == plan.to_dict() and received == plan
+    bare = c.certified_to_message(path, plan.certificate, JOINTS)
+    with pytest.raises(c.InvalidMessage, match="robot_name is empty"):
+        c.certified_plan_from_message(bare, JOINTS)
+
+
+def test_a_scene_that_is_not_known_says_so():
+    assert c.scene_to_message(Scene()).is_known
+    message = c.scene_to_message(Scene(), fault="the camera sees nothing")
+    assert not message.is_known and message.fault == "the camera sees nothing"
 
 
 def test_missing_certificate_is_none():

@@ -5,9 +5,11 @@ import pytest
 from builtin_interfaces.msg import Time
 from visualization_msgs.msg import Marker
 
-from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.certification.certificate import Certificate, Margin
+from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.collision.swept import Nearest, SweptSpheres
+from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.model.robot import Sphere
 from sysid_ros.ros.markers import MarkerBuilder
 from sysid_ros.ros.plan_markers import draw_plan, draw_scene
@@ -31,10 +33,16 @@ def vector(point):
     return np.array([point.x, point.y, point.z])
 
 
-def certificate(method="interval"):
-    margins = {"torque [-]": 0.035, "obstacle [m]": 0.012}
-    places = {"obstacle [m]": "hand and table, 1.200 s"}
-    return Certificate("p", "b", np.zeros(2), method, "", margins, np.zeros(2), 0.0, 1.0, places=places)
+def certificate():
+    nothing, two = "0" * 64, np.zeros(2)
+    margins = (
+        Margin(LimitKind.TORQUE, 0.035, "joint 'joint_2'", 0.5),
+        Margin(LimitKind.OBSTACLE, 0.012, "hand and table", 1.2),
+    )
+    return Certificate(
+        nothing, nothing, nothing, nothing, ControlLaw("none"), np.zeros(10), None, 0.0, 0.0, two, two, two, 1.0, 0.3,
+        "", margins, 0.0, 1.0,
+    )  # fmt: skip
 
 
 def test_scene():
@@ -80,15 +88,7 @@ def test_plan():
     assert text.text == "closest: hand and table\n21 mm apart with errors, 10 mm to keep, 1.23 s"
     (margins,) = of(markers, "margins")
     assert margins.text.split("\n") == [
-        "plan followed", "proven over continuous time; smallest margins:", "torque: 3.5 %",
+        "plan followed", "proven over continuous time; smallest margins:", "torque: 3.5 %  (joint 'joint_2', 0.500 s)",
         "obstacle: 12 mm  (hand and table, 1.200 s)",
     ]  # fmt: skip
     assert margins.pose.position.z > centers[..., 2].max() + 0.1
-
-
-def test_what_is_not_proven_is_not_called_so():
-    path = np.zeros((3, 3))
-    (text,) = of(draw(draw_plan, path, None, certificate("sampled"), "plan"), "margins")
-    assert "checked at samples only" in text.text and "proven over" not in text.text
-    markers = draw(draw_plan, path, None, None, "plan")
-    assert "NOT CERTIFIED" in of(markers, "margins")[0].text and {m.ns for m in markers} == {"plan", "margins"}

@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 
 import numpy as np
+from driver_doubles import make_certificate
 from kortex_bench import PERIOD, ROBOT
 
-from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.kinova_kortex.arm import KortexArm
 from sysid_ros.drivers.kinova_kortex.client import KortexClient
@@ -139,8 +139,7 @@ class MemoryArm(KortexArm):
 def start_move(loop, direction):
     q, zero = loop.status().reference, np.zeros(7)
     plan = BezierTrajectory(q, zero, zero, ROBOT.home + 0.1 * direction, 0.8)
-    bound = np.full(7, 0.09)
-    loop.execute(plan, Certificate(plan.hash(), box_hash(*loop.boxes), q, "sampled", "test", {}, bound, 0.0, 1e12))
+    loop.execute(plan, make_certificate(loop, plan, bound=0.09))
 
 
 class Clock:

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from driver_doubles import make_certificate
 from kortex_bench import ROBOT
 
-from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
 from sysid_ros.drivers.loop_model import LoopModel
@@ -60,8 +60,9 @@ def test_takes_over_moves_and_notices_the_end_of_the_base(emulator, ports):
         wait_for(lambda: not loop.status().is_taking_over)
         start, zero = loop.status().reference, np.zeros(7)
         plan = BezierTrajectory(start, zero, zero, start + 0.05, 1.0)
-        boxes, bound = box_hash(model.theta_box, model.payload_box), np.full(7, 0.09)
-        loop.execute(plan, Certificate(plan.hash(), boxes, start, "sampled", "test", {}, bound, 0.0, 1e12))
+        own = {"control_law": loop.status().law, "nominal_payload": model.payload}
+        boxes = (model.theta_box, model.payload_box)
+        loop.execute(plan, make_certificate(boxes, plan, 0.09, ROBOT, **own))
         wait_for(lambda: (loop.heartbeat(), loop.status().mode is LoopMode.HOLD)[1])
         status, health = loop.status(), loop.health()
         assert not status.has_failed and np.abs(status.tracking_error_max).max() < 0.02

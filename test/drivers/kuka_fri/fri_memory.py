@@ -5,9 +5,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+from driver_doubles import make_certificate
 from fri_bench import PERIOD, ROBOT, make_loop
 
-from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers import network as deadlines
 from sysid_ros.drivers.kuka_fri import link, takeover
@@ -101,5 +101,4 @@ def connected(memory, version=FriVersion.V1_15, **settings):
 def start_move(loop, direction):
     q, zero = loop.status().reference, np.zeros(7)
     plan = BezierTrajectory(q, zero, zero, ROBOT.home + 0.1 * direction, 0.8)
-    bound = np.full(7, 0.09)
-    loop.execute(plan, Certificate(plan.hash(), box_hash(*loop.boxes), q, "sampled", "test", {}, bound, 0.0, 1e12))
+    loop.execute(plan, make_certificate(loop, plan, bound=0.09))

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from driver_doubles import make_certificate
 from fri_bench import ROBOT
 
-from sysid_ros.core.certification.certificate import Certificate, box_hash
 from sysid_ros.core.control import RobustSettings, build_controller
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.kuka_fri.messages import FriVersion
@@ -50,8 +50,9 @@ def test_takes_over_moves_and_notices_the_end_of_the_controller(emulator, port):
         wait_for(lambda: not loop.status().is_taking_over)
         start, zero = loop.status().reference, np.zeros(7)
         plan = BezierTrajectory(start, zero, zero, start + 0.05, 1.0)
-        boxes, bound = box_hash(model.theta_box, model.payload_box), np.full(7, 0.09)
-        loop.execute(plan, Certificate(plan.hash(), boxes, start, "sampled", "test", {}, bound, 0.0, 1e12))
+        own = {"control_law": loop.status().law, "nominal_payload": model.payload}
+        boxes = (model.theta_box, model.payload_box)
+        loop.execute(plan, make_certificate(boxes, plan, 0.09, ROBOT, **own))
         wait_for(lambda: (loop.heartbeat(), loop.status().mode is LoopMode.HOLD)[1])
         status, health = loop.status(), loop.health()
         assert not status.has_failed and np.abs(status.tracking_error_max).max() < 0.02
@@ -91,7 +92,7 @@ def test_laws_for_other_periods_have_other_names():
     assert build_controller("gravity_pid", ROBOT, 0.002).settings.period == 0.002
     # What the planner reads from the law is what the driver runs.
     control = build_controller("robust", ROBOT, 0.002)
-    assert RobustSettings.from_law(control.law) == control.settings and control.settings.period == 0.002
+    assert RobustSettings.of_law(control.law) == control.settings and control.settings.period == 0.002
     with pytest.raises(Exception, match="one of robust, gravity_pid"):
         build_controller("bang_bang", ROBOT, 0.001)
 
