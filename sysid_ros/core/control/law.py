@@ -12,11 +12,14 @@ class ControlLaw:
 
     Attributes:
         name: Name of the law.
-        settings: Its settings by name, SI units.
+        settings: Its settings by name in alphabetical order, SI units.
     """
 
     name: str
     settings: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", tuple(sorted(self.settings)))
 
     @classmethod
     def of(cls, name: str, settings: Any) -> ControlLaw:

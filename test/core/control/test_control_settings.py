@@ -20,7 +20,8 @@ from sysid_ros.core.planning.settings import RecedingSettings
 @pytest.mark.parametrize("settings", [RobustSettings(), RobustSettings(100.0, 6.0, 5.5, 0.25, 1.0, 0.002, 0.0015)])
 def test_a_law_can_be_read_back(settings):
     assert RobustSettings.of_law(settings.law) == settings
-    assert str(settings.law).startswith(f"robust bandwidth={settings.bandwidth!r} position_gain=")
+    assert str(settings.law).startswith(f"robust bandwidth={settings.bandwidth!r} blend_time=")
+    assert ControlLaw("robust", settings.law.settings[::-1]) == settings.law  # as from a file with sorted entries
 
 
 def test_other_laws_have_no_proven_bound(robot):

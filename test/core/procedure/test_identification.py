@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from procedure_doubles import FixedPolicy, make_estimate
 
+from sysid_ros.core.certification.certificate import Margin
+from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.procedure import (
     CertifiedPlan,
@@ -28,6 +30,11 @@ from sysid_ros.core.procedure import (
 
 class FakeTrajectory:
     duration = 2.0
+
+
+def fake_plan(path, plan_id, predecessor=None, takeover_time=0.0, **more):
+    certificate = SimpleNamespace(plan_id=plan_id, predecessor=predecessor, takeover_time=takeover_time)
+    return CertifiedPlan(path, certificate, None, None, "an arm", **more)
 
 
 def identify(backend, settings, **options):
@@ -82,10 +89,10 @@ class FakeBackend:
         self._do("certify")
         if self.limit_share > self._certified_share:
             raise IdentificationFailed(IdentificationErrorCode.CERTIFICATE_REFUSED, "joint_7 is too fast")
-        return CertifiedPlan(trajectory, "certificate")
+        return fake_plan(trajectory, "certificate")
 
     def execute(self, plan, model=None):
-        assert plan.certificate == "certificate"
+        assert plan.plan_id == "certificate"
         self._do("execute")
         self._remaining = plan.trajectory.duration
         self._executed += 1
@@ -320,9 +327,8 @@ class ChainBackend(FakeBackend):
         path.duration, path.number = 3.0, self._numbers
         predecessor = f"plan {before.trajectory.number}" if before else None
         takeover_time = 1.5 if before else 0.0
-        return CertifiedPlan(
-            path, f"certificate {self._numbers}", predecessor, takeover_time, 1.5, np.eye(10), condition_number=10.0
-        )
+        more = {"handover_time": 1.5, "information_gained": np.eye(10), "condition_number": 10.0}
+        return fake_plan(path, f"plan {self._numbers}", predecessor, takeover_time, **more)
 
     def execute(self, plan, model=None):
         self._do("execute")
@@ -387,7 +393,7 @@ def test_plans_take_over_until_the_time_is_used():
     backend, phases = ChainBackend(), []
     outcome = identify(backend, CHAIN, on_progress=lambda p: phases.append((p.phase, p.progress)))
     assert [plan.trajectory.number for plan in outcome.plans] == [1, 2, 3, 4]
-    assert [plan.certificate for plan in outcome.plans] == [f"certificate {k}" for k in (1, 2, 3, 4)]
+    assert [plan.plan_id for plan in outcome.plans] == [f"plan {k}" for k in (1, 2, 3, 4)]
     assert outcome.motion_time == pytest.approx(7.5) and backend.is_at_rest
     assert "all 4 plans are done" in outcome.stop_reason
     assert [before for before, *_ in backend.asked] == [0, 1, 2, 3]
@@ -576,8 +582,11 @@ class MoveBackend(ChainBackend):
         end = min(begin + np.clip(request.goal[0] - begin, -self._step, self._step), self._wall)
         path = plan.trajectory
         path.start, path.end = np.array([begin]), np.array([end])
-        margins = SimpleNamespace(margins={"torque [-]": 0.5 - 0.1 * path.number, "ground [m]": 0.01})
-        return replace(plan, certificate=margins)
+        plan.certificate.margins = (
+            Margin(LimitKind.TORQUE, 0.5 - 0.1 * path.number, "a joint", 0.0),
+            Margin(LimitKind.GROUND, 0.01, "a link", 0.0),
+        )
+        return plan
 
 
 def test_a_move_ends_at_its_goal():
