@@ -149,3 +149,32 @@ def test_the_proof_imports_nothing_of_planning_or_excitation():
     searching = ("sysid_ros.core.planning", "sysid_ros.core.excitation", "sysid_ros.core.procedure")
     assert {name for name in seen if name.startswith(searching)} == set()
     assert len(seen) > 20
+
+
+SHARED = {"assumptions", "plan", "settings", "stop_model"}
+"""Modules of the proof that a search may use: records, settings, how limits are broken and how errors grow in stops."""
+CALLERS = {"sysid_ros.core.planning.planner", "sysid_ros.core.planning.candidates"}
+"""Modules of planning that have candidates proven."""
+
+
+def test_planners_share_only_data_and_the_stop_model_with_the_proof():
+    for name, imported in import_graph().items():
+        if name.startswith(("sysid_ros.core.planning", "sysid_ros.core.excitation")):
+            allowed = SHARED | ({"verify"} if name in CALLERS else set())
+            taken = {one.rpartition(".")[2] for one in imported if one.startswith("sysid_ros.core.certification.")}
+            assert taken <= allowed, f"{name} imports {sorted(taken - allowed)}"
+
+
+def test_no_package_imports_itself_by_way_of_others():
+    """A package's own module, which collects names, counts apart from the modules in it."""
+    graph = import_graph()
+    own = {path.parent for path in ROOT.rglob("__init__.py")}
+    folders = {".".join(folder.relative_to(ROOT.parent).parts) for folder in own}
+
+    def package(name):
+        return f"{name}.__init__" if name in folders else name.rpartition(".")[0]
+
+    packages = {package(name): set() for name in graph}
+    for name, imported in graph.items():
+        packages[package(name)] |= {package(one) for one in imported} - {package(name)}
+    assert find_circles(packages) == set()
