@@ -14,10 +14,10 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.motion_checks import TorqueDemand
 from sysid_ros.core.collision.clearance import CollisionModel, Obstacle, displacements
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.common.spatial import skew
+from sysid_ros.core.excitation.sampled_checks import TorqueDemand
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel, Sphere
 from sysid_ros.core.trajectories.braking import clock_rates
 
