@@ -29,7 +29,7 @@ def moving_loop(seed):
     loop.connect()
     run(loop, 0.3)
     plan = one_way(loop.status().reference)
-    loop.execute(plan, make_certificate(loop, plan, bound=0.2))
+    loop.execute(plan, make_certificate(loop, plan, bound=0.2, velocity_bound=np.full(7, 0.1)))
     return loop
 
 

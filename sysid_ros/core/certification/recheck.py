@@ -65,12 +65,12 @@ def recheck(robot: RobotModel, plan: CertifiedPlan, settings: VerifierSettings |
     if not 0.0 < brake_time < np.inf:
         problems.append(f"the brake time of its certificate is {brake_time:g} s, so no stop of it is proven")
     settings = settings or VerifierSettings()
-    proof = replace(
-        settings,
-        torque_fraction=certificate.torque_fraction,
-        brake_times=(brake_time,) if 0.0 < brake_time < np.inf else (),
-    )
     try:
+        proof = replace(
+            settings,
+            torque_fraction=certificate.torque_fraction,
+            brake_times=(brake_time,) if 0.0 < brake_time < np.inf else (),
+        )
         certificate.matches(plan.trajectory, *plan.boxes, scene_hash=plan.scene.hash(), now=certificate.issued_at)
         found = verify(plan.assumptions(robot), plan.trajectory, _errors(certificate), proof)
         problems += _overstated(certificate, found, settings)

@@ -77,6 +77,7 @@ FORGED = [
     ("tracking_bound", np.full(7, 0.5), "(position|obstacle|collision) limit broken"),
     ("velocity_bound", np.full(7, np.nan), "errors.velocity"),
     ("brake_time", 0.01, "braking torque limit broken"),
+    ("brake_time", 0.001, r"brake_times \[s\] is \(0.001,\); allowed: from 0.01 to 10"),
     ("brake_time", 0.0, "brake time of its certificate is 0 s, so no stop of it is proven"),
     ("brake_time", -0.5, "brake time of its certificate is -0.5 s"),
     ("brake_time", np.nan, "brake time of its certificate is nan s"),
