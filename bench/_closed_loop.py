@@ -98,7 +98,8 @@ class Outcome:
         ratios: Largest use of each bound or limit, by kind [-]; above 1 it is broken.
         margins: Smallest distances by kind [m, rad]; below 0 they are collisions or left limits.
         violations: Sentences.
-        ended: How the procedure ended.
+        ended: How the procedure ended, for people.
+        failure: Name of the error code it ended with; None where it did not fail.
         stops: Transitions of the loop that were not planned.
         plans: Plans that were followed.
         asked: Plans that were asked for.
@@ -118,6 +119,7 @@ class Outcome:
     margins: dict[str, float] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
     ended: str = ""
+    failure: str | None = None
     stops: list[str] = field(default_factory=list)
     plans: int = 0
     asked: int = 0
@@ -378,7 +380,7 @@ def run_trial(
         final = run_identification(backend.ports, backend.make_policy(), wanted)
         outcome.ended = final.stop_reason
     except IdentificationFailed as failure:
-        outcome.ended = f"{failure.code.name}: {failure}"
+        outcome.ended, outcome.failure = f"{failure.code.name}: {failure}", failure.code.name
     note_alarm()
     status = loop.status()
     outcome.stops = [

@@ -249,7 +249,7 @@ def run_broken(
     who, when, what = min(noticed, key=lambda entry: entry[1], default=("", 0.0, ""))
     if not who and "commanded were" in outcome.ended:
         who, when, what = "loop", began, "refuses to move"
-    if not who and outcome.ended.startswith("INCONSISTENT"):
+    if not who and outcome.failure == "INCONSISTENT":
         who, when, what = "procedure", began, "contradiction"
     outcome.labels |= {
         "noticed": f"{who}: {what}" if who else "",

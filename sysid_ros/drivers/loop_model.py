@@ -32,33 +32,33 @@ class LoopModel:
 
     @classmethod
     def nominal(cls, robot: RobotModel) -> LoopModel:
-        """The robot's nominal parameters and its payload prior."""
+        """Return the robot's nominal parameters with its payload prior."""
         prior = robot.payload_prior
         return cls.of_payload(robot, prior.box, prior.nominal)
 
     @classmethod
     def of_payload(cls, robot: RobotModel, box: Box, guess: Array, nominal: Array | None = None) -> LoopModel:
-        """The robot's nominal parameters and a payload in a box.
+        """Return the robot's nominal parameters with a payload in a box.
 
         Args:
             robot: The arm.
             box: Box that contains the true payload, (10,).
             guess: What it most probably is, (10,).
-            nominal: What the controller takes it for, (10,); None for what makes the tracking bound small.
+            nominal: Nominal payload of the controller, (10,); None for what makes the tracking bound small.
         """
         payload = choose_payload(robot, (robot.theta_box, box), guess) if nominal is None else nominal
         return cls(robot.theta_nominal, robot.theta_box, payload, box)
 
     def torque_offset(self, robot: RobotModel) -> Array:
-        """Torque offsets beta, (n,) [Nm]."""
+        """Return the torque offsets beta, (n,) [Nm]."""
         return robot.friction(self.theta)[:, 3]
 
     def require_fits(self, robot: RobotModel) -> None:
-        """Checks the numbers.
+        """Check the numbers.
 
         Raises:
             LoopRefusal: A length is wrong, or a nominal value is not finite or, of the arm, outside its box; names it.
-                The payload may be taken for another one than its box allows: what is wrong with it is learnt.
+                The nominal payload may lie outside its box: the integral state makes up for what is wrong with it.
         """
         parts = (
             (self.theta, self.theta_box, parameter_names(robot)),
@@ -74,7 +74,7 @@ class LoopModel:
                 raise LoopRefusal("model", f"{names[i]} = {values[i]} is not in [{box.lower[i]}, {box.upper[i]}]")
 
     def require_inside(self, other: LoopModel, robot: RobotModel) -> None:
-        """Checks that this model is at least as certain as another.
+        """Check that this model is at least as certain as another.
 
         Raises:
             LoopRefusal: A box is not inside that of the other model; names the parameter.

@@ -1,4 +1,4 @@
-"""Runs a loop without a clock, as fast as it goes: for tests, studies and offline use."""
+"""Run a loop without a clock, as fast as it goes: for tests, studies and offline use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sysid_ros.drivers.samples import LoopSamples, collect_samples
 
 
 def run_for(loop: ControlLoop, duration: float) -> LoopSamples:
-    """Runs a connected loop, with a sign of life in every cycle.
+    """Run a connected loop, with a heartbeat in every cycle.
 
     Args:
         loop: The loop.
@@ -25,7 +25,7 @@ def run_for(loop: ControlLoop, duration: float) -> LoopSamples:
 def run_trajectory(
     loop: ControlLoop, trajectory: Trajectory, certificate: Certificate | None, settle: float = 0.0
 ) -> LoopSamples:
-    """Executes a trajectory until the arm rests again, and for ``settle`` [s] more.
+    """Execute a trajectory until the arm rests again, and for ``settle`` [s] more.
 
     Returns:
         The usable samples from the start of the trajectory on.

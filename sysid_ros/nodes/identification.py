@@ -30,7 +30,7 @@ from sysid_ros.ros.robot import RobotParameters
 R = TypeVar("R", Identify.Result, MoveTo.Result)
 
 HEARTBEAT_PERIOD = 0.1
-"""Time between two signs of life to the driver while a goal runs [s]."""
+"""Time between two heartbeats to the driver while a goal runs [s]."""
 CLOSE_TIMEOUT = 10.0
 """How long the end of the node waits for a running goal to bring the arm to rest [s]."""
 ANSWER_TIME = 0.2

@@ -62,7 +62,7 @@ class Bench:
             wait_until=lambda condition, seconds=None: condition(),
         )  # fmt: skip
         monkeypatch.setattr(arm_module, "time", SimpleNamespace(monotonic=lambda: self.clock, time_ns=lambda: 0))
-        monkeypatch.setattr(arm_module, "certified_to_message", lambda *arguments: None)
+        monkeypatch.setattr(arm_module, "certified_plan_to_message", lambda *arguments: None)
         monkeypatch.setattr(arm_module, "ExecuteTrajectory", SimpleNamespace(Request=SimpleNamespace))
         monkeypatch.setattr(arm_module, "call_service", lambda *arguments: self.answer)
         monkeypatch.setattr(arm_module, "wait_until", lambda condition, seconds: condition())

@@ -135,7 +135,7 @@ def test_silent_and_strange_drivers_are_named(bench, goals, node):
 
 def test_a_driver_that_takes_the_arm_over_is_waited_for_although_it_says_nothing(bench, goals, node, monkeypatch):
     silence = 0.3
-    monkeypatch.setattr(arm_module, "STATUS_SILENCE", silence)
+    monkeypatch.setattr(arm_module, "STATUS_TIMEOUT", silence)
     driver, watch = StrangeDriver(bench), node._suite.monitor
     driver.status = DriverStatus(is_taking_over=True, text="the arm is taken over")
     assert wait_until(lambda: watch.status is not None and watch.status.is_taking_over, PATIENCE)

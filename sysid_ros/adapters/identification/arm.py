@@ -29,14 +29,14 @@ from sysid_ros.core.procedure import (
     StopUnconfirmed,
 )
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_to_message, joint_vector_from_message
+from sysid_ros.ros.conversions import certified_plan_to_message, joint_vector_from_message
 from sysid_ros.ros.waiting import call_service, wait_until
 
 START_TIMEOUT = 1.0
 """How long after the acceptance of a trajectory its start must show in the driver's status [s]."""
-SAMPLE_SILENCE = 3.0
+SAMPLE_TIMEOUT = 3.0
 """Without samples for this long the arm counts as silent [s]."""
-STATUS_SILENCE = 3.0
+STATUS_TIMEOUT = 3.0
 """A status of the driver older than this says nothing about the arm [s]."""
 BRAKE_TIMEOUT = 3.0
 """How long the driver may take to take in a request to brake, and again to bring the arm to rest [s]."""
@@ -75,14 +75,14 @@ class RosArm:
         monitor, status, total = self._monitor, self._monitor.status, 0.0
         plans = [plan for _, plan in monitor.records.plans]
         for plan, successor in itertools.zip_longest(plans, plans[1:]):
-            heard = monitor.followed.get(plan.plan_id)
-            if heard is None:
+            report = monitor.followed.get(plan.plan_id)
+            if report is None:
                 continue
             is_over = status is not None and status.plan_id != plan.plan_id and status.code == DriverStatus.CODE_OK
             if successor is not None and successor.predecessor is not None and self.has_begun(successor):
                 total += successor.takeover_time
             else:
-                total += plan.duration if is_over else heard.progress * plan.duration
+                total += plan.duration if is_over else report.progress * plan.duration
         return total
 
     # Arm
@@ -91,19 +91,19 @@ class RosArm:
         """See :class:`Arm`."""
         session, monitor = self._session, self._monitor
 
-        def is_heard() -> bool:
-            return time.monotonic() - monitor.status_time < STATUS_SILENCE
+        def is_reporting() -> bool:
+            return time.monotonic() - monitor.status_time < STATUS_TIMEOUT
 
-        is_there = session.wait_until(is_heard)
+        is_there = session.wait_until(is_reporting)
         if not is_there and monitor.status is not None and monitor.status.is_taking_over:
-            is_there = session.wait_until(is_heard, TAKE_OVER_TIMEOUT)  # it says nothing until the arm has answered
+            is_there = session.wait_until(is_reporting, TAKE_OVER_TIMEOUT)  # it says nothing until the arm has answered
         if not is_there:
-            error = session.describe_silence("arm_driver/status", "driver status", qos.STATUS)
+            error = session.describe_timeout("arm_driver/status", "driver status", qos.STATUS)
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
         self._wait_for_hold(None)
         if not session.wait_until(self._samples_arrive):
-            silence = session.describe_silence("arm_driver/samples", "samples", qos.SAMPLES)
-            error = silence if monitor.sample_fault is None else monitor.sample_fault
+            timeout = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES)
+            error = timeout if monitor.sample_fault is None else monitor.sample_fault
             raise IdentificationFailed(IdentificationErrorCode.NO_SAMPLES, error)
 
     def posture(self) -> NDArray[np.float64]:
@@ -145,7 +145,7 @@ class RosArm:
     def execute(self, plan: CertifiedPlan, model: PayloadModel | None = None) -> None:
         """See :class:`Arm`."""
         session, monitor, failed = self._session, self._monitor, IdentificationErrorCode.EXECUTION_FAILED
-        message = certified_to_message(plan.trajectory, plan.certificate, self._robot.joint_names, time.time_ns())
+        message = certified_plan_to_message(plan, self._robot.joint_names, time.time_ns())
         request = ExecuteTrajectory.Request(plan=message)
         monitor.forget_plan(plan.plan_id)
         if plan.predecessor is None:
@@ -185,12 +185,12 @@ class RosArm:
         """See :class:`Arm`."""
         session, monitor, status = self._session, self._monitor, self._status
         if not self._samples_arrive():
-            error = session.describe_silence("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_SILENCE)
+            error = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_TIMEOUT)
             return MotionState(False, True, 0.0, f"while the arm moved: {error}")
         is_followed = any(plan.plan_id == status.plan_id for plan in self._chain)
         was_seen = any(self.has_begun(plan) for plan in self._chain)
         since = time.monotonic() - self._started
-        # Speaks of the time before this chain; where nothing was heard since, that is for the silence to tell.
+        # Speaks of the time before this chain; where nothing came since, that is for the timeout of the status to tell.
         is_old = not was_seen and (since < START_TIMEOUT or monitor.status_time < self._started)
         has_fault = status.mode in (DriverStatus.MODE_FAULT, DriverStatus.MODE_IDLE)
         if has_fault or (status.code != DriverStatus.CODE_OK and not is_old):
@@ -232,22 +232,22 @@ class RosArm:
         """
         status = self._monitor.status
         if status is None:
-            error = self._session.describe_silence("arm_driver/status", "driver status", qos.STATUS)
+            error = self._session.describe_timeout("arm_driver/status", "driver status", qos.STATUS)
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
         return status
 
     def _begins_ns(self) -> dict[CertifiedPlan, int]:
         """Return when the plans of the chain begin, by the arm's clock [ns].
 
-        That of the plan that was heard of last is known best: from its progress, and by the clock of the arm, which
+        That of the plan that was reported last is known best: from its progress, and by the clock of the arm, which
         passes more slowly than others where an emulated arm waits.
         """
         takeovers = np.cumsum([plan.takeover_time for plan in self._chain])
         known, begin_ns = 0, self._started_ns
         for index, plan in enumerate(self._chain):
-            heard = self._monitor.followed.get(plan.plan_id)
-            if heard is not None:
-                known, begin_ns = index, heard.stamp_ns - round(1e9 * heard.progress * plan.duration)
+            report = self._monitor.followed.get(plan.plan_id)
+            if report is not None:
+                known, begin_ns = index, report.stamp_ns - round(1e9 * report.progress * plan.duration)
         after = np.round(1e9 * (takeovers - takeovers[known])).astype(int) if self._chain else ()
         return {plan: begin_ns + int(later) for plan, later in zip(self._chain, after, strict=True)}
 
@@ -279,7 +279,7 @@ class RosArm:
         )
 
     def _samples_arrive(self) -> bool:
-        return time.monotonic() - self._monitor.sample_time < SAMPLE_SILENCE
+        return time.monotonic() - self._monitor.sample_time < SAMPLE_TIMEOUT
 
     def _is_holding(self, wanted: str | None) -> bool:
         status = self._status

@@ -58,5 +58,5 @@ class RosEstimates:
                 return monitor.estimate_stamp_ns > since
 
             if not session.wait_until(has_moved_on):
-                error = session.describe_silence("estimator/estimate", "new estimate", qos.LATCHED)
+                error = session.describe_timeout("estimator/estimate", "new estimate", qos.LATCHED)
                 raise IdentificationFailed(IdentificationErrorCode.TIMEOUT, error)

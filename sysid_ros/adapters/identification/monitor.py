@@ -100,7 +100,7 @@ class SuiteMonitor:
         records: What the present or last goal has seen.
         status: Latest status of the driver, None before the first.
         status_time: When it came, monotonic [s].
-        followed: The last plans that the driver was heard to follow, by their identity, the oldest first.
+        followed: The last plans that the driver reported to follow, by plan_id, the oldest first.
         sample_stamp_ns: Stamp of the latest sample [ns].
         sample_time: When it came, monotonic [s].
         sample_fault: Why the latest batch of samples could not be used; None if it could.
@@ -120,7 +120,7 @@ class SuiteMonitor:
         self.sample_fault: str | None = None
         self.estimate: ParameterEstimate | None = None
         self._estimate_message: EstimateMessage | None = None
-        self._last_heard: tuple[ParameterEstimate, EstimateMessage] | None = None
+        self._last_received: tuple[ParameterEstimate, EstimateMessage] | None = None
         self._past_until_ns = _ALL_OF_THEM
         self._is_recording = False
         self._recorder: RecordingWriter | None = None
@@ -173,7 +173,7 @@ class SuiteMonitor:
             recorder.close()
 
     def forget_plan(self, plan_id: str) -> None:
-        """Forget what was heard of an earlier plan with this identity, before it is executed again."""
+        """Forget what was reported of an earlier plan with this plan_id, before it is executed again."""
         with self._lock:
             self.followed.pop(plan_id, None)
 
@@ -186,11 +186,11 @@ class SuiteMonitor:
                 self._recorder.describe(**{FIRST_STAMP: str(until_ns + 1)})
 
     def use_estimates(self) -> None:
-        """Count all estimates from now on, the latest that was heard included: the payload is still the same."""
+        """Count all estimates from now on, the latest that was received included: the payload is still the same."""
         with self._lock:
             self._past_until_ns = 0
-            if self._last_heard is not None:
-                self.estimate, self._estimate_message = self._last_heard
+            if self._last_received is not None:
+                self.estimate, self._estimate_message = self._last_received
 
     @property
     def estimate_stamp_ns(self) -> int:
@@ -248,7 +248,7 @@ class SuiteMonitor:
         with self._lock:
             if estimate is None:
                 return
-            self._last_heard = estimate, message
+            self._last_received = estimate, message
             if stamp_ns <= self._past_until_ns:
                 return
             self.estimate, self._estimate_message = estimate, message

@@ -172,7 +172,7 @@ class Session:
         if self.is_cancelled():
             raise _cancelled()
 
-    def describe_silence(self, topic: str, what: str, profile: QoSProfile, seconds: float | None = None) -> str:
+    def describe_timeout(self, topic: str, what: str, profile: QoSProfile, seconds: float | None = None) -> str:
         """Say that a topic has been silent for some time [s], or ``service_timeout``, and who publishes on it."""
         timeout = self.options.service_timeout if seconds is None else seconds
         return str(no_messages(self.node, topic, what, timeout, profile))
