@@ -170,6 +170,21 @@ def test_motion_time_is_what_the_driver_said_of_each_plan(bench, robot):
     assert bench.arm.motion_time == pytest.approx(HANDOVER + 0.4)  # and where it was braked
 
 
+def test_motion_time_counts_plans_that_the_monitor_has_forgotten(bench, robot):
+    plan, plans = None, []
+    for number in range(3):
+        plan = make_plan(robot, plan, 0.1 * number)
+        bench.arm.execute(plan)
+        bench.hear(101.0 + number, 51.0 + number, plan, 1.0)
+        plans.append(plan)
+    bench.monitor.followed.pop(plans[0].plan_id)
+    assert bench.arm.motion_time == pytest.approx(2 * HANDOVER + 1.0)
+    again = make_plan(robot, None, 0.5)  # from rest
+    bench.arm.execute(again)
+    bench.hear(110.0, 60.0, again, 0.2)
+    assert bench.arm.motion_time == pytest.approx(2 * HANDOVER + DURATION + 0.2)
+
+
 def test_only_what_this_goal_moves_is_braked_and_a_stop_must_be_confirmed(bench, robot):
     bench.monitor.status.mode = DriverStatus.MODE_TRACK  # somebody else's motion
     bench.arm.brake("a test")

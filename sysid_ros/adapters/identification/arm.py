@@ -72,17 +72,18 @@ class RosArm:
     @property
     def motion_time(self) -> float:
         """How long the arm has moved for this goal [s], as far as its driver has said so."""
-        monitor, status, total = self._monitor, self._monitor.status, 0.0
+        monitor, status, total, is_past = self._monitor, self._monitor.status, 0.0, False
         plans = [plan for _, plan in monitor.records.plans]
-        for plan, successor in itertools.zip_longest(plans, plans[1:]):
+        for plan, successor in reversed(list(itertools.zip_longest(plans, plans[1:]))):
             report = monitor.followed.get(plan.plan_id)
-            if report is None:
-                continue
-            is_over = status is not None and status.plan_id != plan.plan_id and status.code == DriverStatus.CODE_OK
-            if successor is not None and successor.predecessor is not None and self.has_begun(successor):
-                total += successor.takeover_time
-            else:
+            if is_past:  # a later one has begun
+                is_left = successor is not None and successor.predecessor == plan.plan_id
+                total += successor.takeover_time if is_left else plan.duration
+            elif report is not None:
+                is_followed = status is None or status.plan_id == plan.plan_id
+                is_over = not is_followed and status.code == DriverStatus.CODE_OK
                 total += plan.duration if is_over else report.progress * plan.duration
+            is_past = is_past or report is not None
         return total
 
     # Arm
