@@ -38,7 +38,8 @@ from sysid_ros.reports.identifiability_text import (
     identifiability_markdown,
     identifiability_yaml,
 )
-from sysid_ros.reports.recordings.readers import Recording, read_recording
+from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.readers import Recording
 
 _UNKNOWN = ("arm", "payload")
 

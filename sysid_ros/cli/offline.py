@@ -27,7 +27,8 @@ from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.body_estimate import body_table, body_text
 from sysid_ros.reports.folders import make_results_directory, software_versions
-from sysid_ros.reports.recordings.readers import Recording, read_recording
+from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.readers import Recording
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, check_windows, collect_rows
 from sysid_ros.reports.torque_fit import with_torque_fit
 from sysid_ros.reports.writer import write_results

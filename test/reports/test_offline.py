@@ -16,7 +16,8 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.model import inertia
-from sysid_ros.reports.recordings.readers import Recording, read_recording
+from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.readers import Recording
 from sysid_ros.reports.torque_fit import predict_torque
 
 MODEL = "kinova_gen3_2f85"

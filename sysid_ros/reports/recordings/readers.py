@@ -82,31 +82,6 @@ class Recording:
         return SampleBlock.concatenate(self.batches)
 
 
-def read_recording(path: Path | str, robot: RobotModel, topic: str | None = None) -> Recording:
-    """Reads samples from a file, by its ending.
-
-    Args:
-        path: ``.mcap``, ``.csv`` or ``.npz``.
-        robot: The arm that was recorded.
-        topic: Topic of the sample batches in an MCAP file; None takes the only one.
-
-    Raises:
-        InvalidRecording: The file is missing or cannot be used; says what, where and what is allowed.
-        JointNotFound: It names a joint the robot does not have.
-    """
-    from sysid_ros.reports.recordings.mcap import read_mcap
-    from sysid_ros.reports.recordings.tables import read_csv, read_npz
-
-    file = Path(path)
-    if file.suffix.lower() not in SUFFIXES:
-        raise InvalidRecording(file, "the ending", f"'{file.suffix}'", "one of " + ", ".join(SUFFIXES))
-    if not file.is_file():
-        raise InvalidRecording(file, "the file", "missing" if not file.exists() else "not a file", "a readable file")
-    if file.suffix.lower() == ".mcap":
-        return read_mcap(file, robot, topic)
-    return read_csv(file, robot) if file.suffix.lower() == ".csv" else read_npz(file, robot)
-
-
 def joint_columns(path: Path, found: Sequence[str], robot: RobotModel) -> list[int]:
     """For every joint of the robot its position among the names a file gives.
 
