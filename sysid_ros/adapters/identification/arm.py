@@ -80,8 +80,7 @@ class RosArm:
                 is_left = successor is not None and successor.predecessor == plan.plan_id
                 total += successor.takeover_time if is_left else plan.duration
             elif report is not None:
-                is_ok = status is not None and status.code == DriverStatus.CODE_OK
-                is_over = is_ok and status.plan_id != plan.plan_id
+                is_over = status is not None and status.plan_id != plan.plan_id and status.code == DriverStatus.CODE_OK
                 total += plan.duration if is_over else report.progress * plan.duration
             is_past = is_past or report is not None
         return total
