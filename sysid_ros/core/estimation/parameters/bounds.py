@@ -235,11 +235,13 @@ def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset
     """
     known = without_data(prior, shape)
     is_narrower = box.width <= NARROWER * known.width
-    # First moments narrow with the mass alone: the CoM counts only where some coordinate of it does, too.
-    com, com_before = _com_width(box, shape), _com_width(known, shape)
+    # First moments narrow with the mass alone: the CoM counts only where they are narrower than that makes them.
+    mass_only = without_data(
+        Box(np.append(box.lower[:1], prior.lower[1:]), np.append(box.upper[:1], prior.upper[1:])), shape
+    )
     is_found = {
         Quantity.MASS: is_narrower[0],
-        Quantity.COM: np.all(is_narrower[1:4]) and np.any(np.isfinite(com) & (com <= NARROWER * com_before)),
+        Quantity.COM: np.all(box.width[1:4] <= NARROWER * mass_only.width[1:4]),
         Quantity.INERTIA: np.all(is_narrower[4:]),
     }
     return frozenset(quantity for quantity, found in is_found.items() if found)
@@ -251,17 +253,6 @@ def without_data(prior: Box, shape: PayloadShape | None) -> Box:
     if known is not None and shape is not None:
         known = tighten_to_shape(known, shape)
     return prior if known is None else known
-
-
-def _com_width(box: Box, shape: PayloadShape | None) -> Array:
-    """Widths of the coordinates of the CoM that a box of ten parameters allows, (3,) [m]."""
-    lower, upper = np.full(3, -np.inf), np.full(3, np.inf)
-    if box.lower[0] > 0.0:
-        corners = np.array([box.lower[1:4], box.upper[1:4]])[:, None] / np.array([box.lower[0], box.upper[0]])[:, None]
-        lower, upper = corners.min(axis=(0, 1)), corners.max(axis=(0, 1))
-    if shape is not None:
-        lower, upper = np.maximum(lower, shape.com.lower), np.minimum(upper, shape.com.upper)
-    return np.asarray(np.maximum(upper - lower, 0.0))
 
 
 def _product(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
