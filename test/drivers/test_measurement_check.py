@@ -92,26 +92,6 @@ def test_a_joint_that_surely_follows_is_known_to_be_stuck_soon(robot):
     assert find_stuck(robot, 0.02, np.full(7, 0.03), seconds=0.3) == ("", pytest.approx(0.006, abs=1e-4))
 
 
-def test_friction_is_asked_where_no_bound_is_proven(robot):
-    asked = []
-
-    def drive(velocity_bound, may_be_held):
-        check, k = MeasurementCheck(robot, LoopSettings(), PERIOD), 0
-        for k in range(200):
-            moved = np.full(7, 0.5 * PERIOD * k)
-            q = moved.copy()
-            q[5] = 0.0
-            assert check.find_fault(replace(state(k), q=q)) == ""
-            if check.find_stuck_joint(moved, np.full(7, 0.5), BOUND, velocity_bound, may_be_held):
-                break
-        return moved[0]
-
-    assert drive(UNKNOWN, lambda joint: False) == pytest.approx(0.0105)
-    assert drive(UNKNOWN, lambda joint: not asked.append(joint)) == pytest.approx(0.0505)  # five times as far at most
-    assert set(asked) == {5}
-    assert drive(np.full(7, 0.1), lambda joint: True) < 0.005  # a proven bound needs no friction to be asked
-
-
 def test_a_joint_held_by_friction_where_the_reference_turns_is_not_stuck(check):
     """The true joint stays while the reference goes back and forth within the certified errors."""
     for k in range(3000):

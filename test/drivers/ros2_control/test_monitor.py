@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from arm_double import PlantLink, connection, run
 
+from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.drivers.loop_model import LoopModel
@@ -101,7 +102,7 @@ def test_status_says_that_nothing_is_commanded(robot):
     status = loop.status()
     assert status.mode is LoopMode.IDLE and status.code is LoopCode.OK
     assert "monitoring; nothing is commanded (static gravity check: passed)" in status.reason
-    assert status.law == "none, the arm is only monitored"
+    assert status.law == ControlLaw("none, the arm is only monitored")
     np.testing.assert_allclose(status.reference, robot.home, atol=1e-3)
     assert all(sample.ok and np.isnan(sample.tau_command).all() for sample in samples)
     health = loop.arm.health()
