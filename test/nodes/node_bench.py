@@ -185,7 +185,7 @@ class DriverProbe:
     def show(self, scene, fault=""):
         """Publishes a scene and waits until the driver knows it."""
         message = scene_to_message(scene)
-        message.fault = fault
+        message.is_known, message.fault = not fault, fault
         before = len(self.status.messages)
         self._scenes.publish(message)
         wanted = "" if fault else scene.hash()
