@@ -154,7 +154,7 @@ def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, f
         "max_motion_time [s] is -1": {"max_motion_time": -1.0},
         "a plan takes 3 s with its stop, but only 2 s of motion are allowed": {"max_motion_time": 2.0},
         "target_mass_width [kg] is nan": {"target_mass_width": float("nan")},
-        "trajectories is 101": {"number_of_trajectories": 101},
+        "trajectories [-] is 101": {"number_of_trajectories": 101},
         "cannot be used": {"results_directory": str(folder / "file" / "below")},
         "of an earlier goal; give another folder": {"results_directory": str(full)},
     }
