@@ -18,9 +18,9 @@ ROOT = Path(__file__).parent
 MARKERS = {
     "test/nodes/test_driver_choice.py": "pure",
     "test/nodes/test_identification_arm.py": "pure",
-    "test/nodes/test_monitor_plans.py": "pure",
     "test/nodes/test_node_parameters.py": "pure",
     "test/nodes/test_nodes_page.py": "pure",
+    "test/nodes/test_plan_cache.py": "pure",
     "test/nodes/test_scene_store.py": "pure",
     "test/nodes/*": "realtime",
     "test/test_processes.py": "pure",

@@ -86,6 +86,12 @@ def test_the_walk_sees_every_kind_of_import(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "nodes").glob("[!_]*.py")), ids=lambda path: path.stem)
+def test_nodes_holds_entry_points_only(path):
+    functions = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
+    assert "main" in functions, f"{path.name} is no executable; put what nodes share into ros/ or adapters/"
+
+
 def test_importing_the_core_loads_nothing_of_ros():
     """Also what the core's own dependencies load counts."""
     modules = [".".join(path.relative_to(ROOT.parent).with_suffix("").parts) for path in files_of("core")]

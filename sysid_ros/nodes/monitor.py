@@ -24,7 +24,6 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.kinematics import BodyPoses
 from sysid_ros.core.trajectories.base import Trajectory
-from sysid_ros.nodes.monitor_plans import PlanCache
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     certified_plan_from_message,
@@ -36,6 +35,7 @@ from sysid_ros.ros.conversions import (
 from sysid_ros.ros.markers import MarkerBuilder
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
+from sysid_ros.ros.plan_cache import PlanCache
 from sysid_ros.ros.plan_markers import draw_plan, draw_scene
 from sysid_ros.ros.robot import RobotParameters
 

@@ -34,7 +34,6 @@ from sysid_ros.core.planning.settings import RecedingSettings
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.drivers.scene_guard import SCENE_PERIOD
-from sysid_ros.nodes.safe_planner_scene import SceneStore, load_scene
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     certified_plan_to_message,
@@ -50,6 +49,7 @@ from sysid_ros.ros.conversions.obstacles import key_of
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer, parameter, parameters_from
 from sysid_ros.ros.robot import SceneParameters
+from sysid_ros.ros.scene_store import SceneStore, load_scene
 
 CLOSE_TIMEOUT = 2.0
 """How long the end of the node waits for a running search [s]."""
