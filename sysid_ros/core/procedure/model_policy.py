@@ -105,7 +105,8 @@ class ModelPolicy:
             posture: Where the feedback is to need the least torque, (n,) [rad]; None for the home posture.
         """
         model, robot = self.for_plan(estimate), self._robot
-        if model is self.in_use or model.estimate is None:
+        # Bounds may hold although the fit found no point estimate: the nominal payload stays then.
+        if model is self.in_use or model.estimate is None or not np.all(np.isfinite(model.estimate.values)):
             return model
         boxes = (robot.theta_box, model.box)
         candidates = [model.nominal, choose_payload(robot, boxes, model.estimate.values)]

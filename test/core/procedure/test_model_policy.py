@@ -91,6 +91,14 @@ def test_the_final_nominal_payload_needs_the_least_feedback(robot, policy):
     assert policy.final(estimate, None).estimate is not None  # where nobody says where the arm is
 
 
+def test_without_a_point_estimate_the_nominal_payload_stays(robot, policy):
+    """The bounds hold all the same; found by a closed-loop trial."""
+    estimate = replace(inside(robot, 0.1), values=np.full(10, np.nan))
+    final = policy.final(estimate, robot.home)
+    np.testing.assert_array_equal(final.nominal, policy.in_use.nominal)
+    np.testing.assert_array_equal(final.box.lower, np.maximum(estimate.lower, policy.in_use.box.lower))
+
+
 @pytest.mark.parametrize("may_tighten", [True, False])
 def test_contradicting_data_raise_before_anything_can_be_sent(robot, may_tighten):
     in_use = ModelPolicy(robot).for_plan(inside(robot, 0.1))
