@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters, build_minimal_parameters
-from sysid_ros.core.free_floating.momentum import compute_base_twist, link_kinematic_matrices
+from sysid_ros.core.free_floating.momentum import link_kinematic_matrices, solve_base_twist
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
 
@@ -163,9 +163,9 @@ class IntervalInformation:
         for begin in range(0, count * samples, _CHUNK):
             part = slice(begin, begin + _CHUNK)
             momentum = -self.robot.wheels.momentum(wheels[part])
-            twist = compute_base_twist(self.robot.tree, self._parameters, q[part], v[part], momentum)
-            states = self.robot.tree.evaluate(q[part], v[part]).with_base_twist(twist)
-            matrices = np.swapaxes(link_kinematic_matrices(states), 1, 2)
+            states = self.robot.tree.evaluate(q[part], v[part])
+            twist = solve_base_twist(states, self._parameters, momentum)
+            matrices = np.swapaxes(link_kinematic_matrices(states.with_base_twist(twist)), 1, 2)
             rows[part] = matrices.reshape(len(twist), 6, -1)[..., self.minimal.kept]
             squares[part] = (twist**2).sum(axis=1) + (v[part] ** 2).sum(axis=1)
         return rows.reshape(count, 6 * samples, -1), squares.reshape(count, samples).sum(axis=1)

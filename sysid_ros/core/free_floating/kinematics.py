@@ -9,6 +9,7 @@ import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.common.spatial import skew
 
 Array = NDArray[np.float64]
 
@@ -140,9 +141,8 @@ def _joint_motion(joint: pin.JointModel, q: Array, v: Array) -> tuple[Array, Arr
     if axis is not None:
         # The unbounded joint has cosine and sine for its position.
         cosine, sine = (q[:, 0], q[:, 1]) if joint.nq == 2 else (np.cos(q[:, 0]), np.sin(q[:, 0]))
-        skew = pin.skew(axis)
         turn = np.outer(axis, axis) + cosine[:, None, None] * (np.eye(3) - np.outer(axis, axis))
-        return turn + sine[:, None, None] * skew, zeros, zeros, v * axis
+        return turn + sine[:, None, None] * skew(axis), zeros, zeros, v * axis
     turns, shifts, linear, angular = np.empty((samples, 3, 3)), zeros.copy(), zeros.copy(), zeros.copy()
     single = pin.Model()
     single.addJoint(0, joint, pin.SE3.Identity(), "joint")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.spatial import skew
 from sysid_ros.core.free_floating.kinematics import BodyStates, FloatingTree
 
 Array = NDArray[np.float64]
@@ -94,7 +95,12 @@ def compute_base_twist(
     theta = np.asarray(parameters, dtype=float)
     if theta.shape != (PARAMETERS * tree.count,):
         raise ParameterOutOfRange("the shape of parameters", theta.shape, f"({PARAMETERS * tree.count},)")
-    states = tree.evaluate(q, v)
+    return solve_base_twist(tree.evaluate(q, v), theta, momentum)
+
+
+def solve_base_twist(states: BodyStates, parameters: ArrayLike, momentum: ArrayLike = 0.0) -> Array:
+    """Compute the same as :func:`compute_base_twist` from bodies as they move relative to the base."""
+    theta = np.asarray(parameters, dtype=float)
     relative = _assembled(link_kinematic_matrices(states)) @ theta
     inertia = composite_inertia(states, theta)
     if not np.all(np.linalg.eigvalsh(inertia)[:, 0] > 0.0):
@@ -125,8 +131,8 @@ def composite_inertia(states: BodyStates, parameters: ArrayLike) -> Array:
     rotational += np.trace(shift, axis1=1, axis2=2)[:, None, None] * np.eye(3) - shift
     result = np.zeros((len(r), 6, 6))
     result[:, :3, :3] = mass.sum() * np.eye(3)
-    skew = np.swapaxes(np.cross(first[:, None], np.eye(3)), -1, -2)
-    result[:, 3:, :3], result[:, :3, 3:] = skew, -skew
+    moment_matrix = skew(first)
+    result[:, 3:, :3], result[:, :3, 3:] = moment_matrix, -moment_matrix
     result[:, 3:, 3:] = rotational
     return result
 
