@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,7 +113,7 @@ def check_clearance(
     links = [sphere.link for sphere in collision.spheres]
     margins: dict[LimitKind, float] = {}
 
-    def keep(kind: LimitKind, distances: Array, names: list[tuple[str, ...]]) -> None:
+    def keep(kind: LimitKind, distances: Array, names: Sequence[tuple[str, ...]]) -> None:
         index, which = np.unravel_index(int(np.argmin(distances)), distances.shape)
         smallest = float(distances[index, which])
         if not smallest >= clearance:
@@ -120,8 +121,8 @@ def check_clearance(
         margins[kind] = min(smallest - clearance, margins.get(kind, np.inf))
 
     if len(collision.pairs):
-        names = [(links[i], links[j]) for i, j in collision.pairs]
-        keep(LimitKind.SELF_COLLISION, pair_distances(centers, collision.spheres, collision.pairs) - pairs_moved, names)
+        free = pair_distances(centers, collision.spheres, collision.pairs) - pairs_moved
+        keep(LimitKind.SELF_COLLISION, free, [(links[i], links[j]) for i, j in collision.pairs])
     own = radii[collision.movable] + moved
     points, names = centers[:, collision.movable], [(links[k],) for k in collision.movable]
     if collision.ground_height is not None and names:
