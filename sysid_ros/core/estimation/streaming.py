@@ -27,7 +27,7 @@ from sysid_ros.core.estimation.bounds.consistency import (
 from sysid_ros.core.estimation.bounds.methods import describe_guarantee, is_guaranteed
 from sysid_ros.core.estimation.bounds.state import BoundState, BoundUpdate
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.core.estimation.parameters.bounds import find_narrower, without_data
+from sysid_ros.core.estimation.parameters.bounds import ParameterBounds, find_narrower, without_data
 from sysid_ros.core.estimation.parameters.estimate import NARROWER, Alarm, AlarmCode, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.parameters.target import Target
@@ -183,6 +183,11 @@ class StreamingEstimator:
     def stored_windows(self) -> list[Rows]:
         """Rows behind the bounds: compacted ones, then those of each later window."""
         return list(self._bounds.rows)
+
+    @property
+    def bounds(self) -> ParameterBounds:
+        """Bounds that all updates so far have proven."""
+        return self._bounds.known
 
     @property
     def nuisance_radius(self) -> Array:

@@ -1,0 +1,1 @@
+"""External torques and contact: what neither the model nor its uncertainty explains."""

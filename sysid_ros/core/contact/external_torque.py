@@ -1,0 +1,206 @@
+"""External joint torques with guaranteed intervals, window by window.
+
+A window's rows say ``Y theta_e + B delta + V eta = u + e + s``, where s is the impulse of the external torques, zero
+without contact. Rows of windows without contact, the reference, say the same with ``s = 0`` and share theta_e and
+delta. So for every matrix L
+
+``s = (Y - L Y_r) x + (B - L B_r) delta + V eta - L V_r eta_r - (r - L r_r) - e + L e_r``,
+
+which gives an interval for s by the bounds of everything on the right. L predicts the rows of the window from those of
+the reference: what is constant (the arm, its friction, offsets, the payload) cancels as far as the reference has shown
+it. With ``L = 0`` only the boxes count. A bad L only makes the interval wide.
+
+Source: EXCITE (1), in the integrated form of SAFE-ID; docs/theory/contact.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns
+from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.stream import RowStream, Window
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+_CAUTION = (1.0, 30.0, 1000.0)
+"""Factors on the variance of independent errors: their bounds add up like sums, not like roots of sums of squares."""
+
+
+@dataclass(frozen=True)
+class ExternalTorque:
+    """Mean external joint torques over a window.
+
+    Attributes:
+        start: Start of the window [ns].
+        stop: End of the window [ns].
+        lower: Lower bounds, (n,) [Nm].
+        upper: Upper bounds, (n,) [Nm].
+        q: Measured positions during the window, (N, n) [rad].
+    """
+
+    start: int
+    stop: int
+    lower: Array
+    upper: Array
+    q: Array
+
+    @property
+    def value(self) -> Array:
+        """Middle of the bounds, (n,) [Nm]."""
+        return np.asarray(0.5 * (self.lower + self.upper))
+
+    @property
+    def width(self) -> Array:
+        """Upper less lower bounds, (n,) [Nm]: a larger external torque than this is detected for certain."""
+        return np.asarray(self.upper - self.lower)
+
+    @property
+    def is_proven(self) -> NDArray[np.bool_]:
+        """Which joints have an external torque for certain: 0 is outside their interval, (n,)."""
+        return np.asarray((self.lower > 0.0) | (self.upper < 0.0))
+
+
+class Reference:
+    """Rows without contact that predict those of a window, and the boxes of what both share.
+
+    Args:
+        box: Box of the target ``theta_e``, (P,).
+        unknowns: Radii of the shared nuisance parameters.
+        velocity_error: Largest velocity error, (n,) [rad/s].
+        rows: Rows of windows without contact, compacted ones first; none: boxes only.
+    """
+
+    def __init__(self, box: Box, unknowns: Unknowns, velocity_error: Array, rows: Sequence[Rows] = ()):
+        self._box, self._delta_radius, self._velocity_error = box, unknowns.radius, velocity_error
+        self.rows = sum(len(part) for part in rows)
+        """Number of rows."""
+        self._known = self._build(Rows.stack(rows)) if self.rows else None
+        self._predictors = [] if self._known is None else _predictors(self._known)
+
+    def bound(self, window: Rows) -> tuple[Array, Array]:
+        """Compute bounds (n,) [Nms] of the impulses of the external torques from the rows of a window."""
+        new = self._build(window)
+        candidates = [_bound(new)]
+        if self._known is not None:
+            gains = np.concatenate([new.y, new.b], axis=1)
+            candidates += [_bound(new, self._known, gains @ predictor) for predictor in self._predictors]
+        lower = np.max([center - radius for center, radius in candidates], axis=0)
+        upper = np.min([center + radius for center, radius in candidates], axis=0)
+        return np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)
+
+    def _build(self, rows: Rows) -> Problem:
+        return Problem.build(rows, self._box.center, self._box.radius, self._delta_radius, self._velocity_error)
+
+
+def _predictors(known: Problem) -> list[Array]:
+    """Return matrices (P + M, R) from gains of the unknowns to weights of the reference's rows.
+
+    Each is the best linear prediction if radii were standard deviations, times a caution about independent errors.
+    """
+    gains = np.concatenate([known.y, known.b], axis=1)
+    scaled = gains * np.concatenate([known.radius, known.delta_radius]) ** 2
+    ends = known.end_matrix.toarray() * known.end_radii
+    error = np.maximum(known.error, max(1e-9 * float(known.error.max()), 1e-15))
+    shared = scaled @ gains.T + ends @ ends.T
+    result = []
+    for caution in _CAUTION:
+        factor = scipy.linalg.cho_factor(shared + np.diag(caution * error**2), lower=True, check_finite=False)
+        result.append(scipy.linalg.cho_solve(factor, scaled, check_finite=False).T)
+    return result
+
+
+def _bound(new: Problem, known: Problem | None = None, weights: Array | None = None) -> tuple[Array, Array]:
+    """Bound the impulses for any weights (n, R) of the known rows; centre and radius, (n,) [Nms] each."""
+    gains_y, gains_b, center = new.y, new.b, -new.r
+    gamma, content = new.rounding_unit, new.content
+    radius = new.error + np.abs(new.end_matrix) @ new.end_radii
+    if known is not None and weights is not None:
+        gains_y, gains_b, center = gains_y - weights @ known.y, gains_b - weights @ known.b, center + weights @ known.r
+        magnitude, gamma = np.abs(weights), known.rounding_unit
+        content = content + magnitude @ known.content
+        radius = radius + magnitude @ known.error + np.abs(weights @ known.end_matrix) @ known.end_radii
+    radius = radius + np.abs(gains_y) @ new.radius + np.abs(gains_b) @ new.delta_radius + gamma * content
+    return center, radius * (1.0 + gamma)
+
+
+class ExternalTorqueObserver:
+    """Turns samples into external torques with guaranteed intervals, one for each window.
+
+    The intervals hold under the assumptions of the estimator (docs/theory/bounds.md), with ``no contact`` for the
+    windows of the reference only. 0 outside an interval proves that one of them is violated: something touches the
+    arm, or the payload has changed.
+
+    Args:
+        robot: The arm with its parameter box, sensors and the prior of the payload.
+        settings: Windows, error budget and assumptions, those of the estimator that gives the reference.
+        unknowns: ``describe_unknowns`` of the same robot and settings, where it is at hand.
+
+    Raises:
+        ParameterOutOfRange: All bodies are identified at once; external torques need one target, such as the payload.
+    """
+
+    def __init__(self, robot: RobotModel, settings: EstimatorSettings | None = None, unknowns: Unknowns | None = None):
+        settings = settings or EstimatorSettings()
+        self._unknowns = unknowns or describe_unknowns(robot, settings)
+        if not self._unknowns.target.body:
+            allowed = "the payload or one body, whose box data can narrow"
+            raise ParameterOutOfRange("body", settings.body, allowed)
+        self._velocity_error = robot.sensors.velocity_error * ("velocity" in settings.error_terms)
+        self._jitter = robot.sensors.stamp_jitter
+        self._stream = RowStream(robot, settings, self._unknowns)
+        self._after = -1
+        self.clear()
+
+    @property
+    def reference(self) -> Reference:
+        """What the windows are compared with."""
+        return self._reference
+
+    def clear(self) -> None:
+        """Go back to the prior, as after a change of the payload."""
+        self._stream.clear()
+        self._reference = Reference(self._unknowns.prior, self._unknowns, self._velocity_error)
+
+    def set_reference(self, rows: Sequence[Rows], box: Box) -> None:
+        """Compare the next windows with rows in which nothing touched the arm.
+
+        Args:
+            rows: Rows of an estimator with the same robot and settings (``StreamingEstimator.stored_windows``).
+            box: Box of the target that these rows prove, (P,).
+        """
+        self._reference = Reference(box, self._unknowns, self._velocity_error, rows)
+
+    def add(self, block: SampleBlock) -> list[ExternalTorque]:
+        """Add samples; return the external torques of the windows they complete.
+
+        Raises:
+            InvalidSamples: The block has another number of joints than the robot.
+        """
+        windows, _ = self._stream.add(block)
+        return [self._observe(window) for window in windows]
+
+    def _observe(self, window: Window) -> ExternalTorque:
+        rows = self._stream.build_rows(window)
+        lower, upper = self._reference.bound(rows)
+        seconds = float(rows.duration[0])
+        # The true duration differs by the errors of two stamps.
+        times = np.array([seconds - 2.0 * self._jitter, seconds + 2.0 * self._jitter])
+        return ExternalTorque(
+            start=int(rows.start[0]),
+            stop=int(rows.stop[0]),
+            lower=np.min(lower[:, None] / times, axis=1),
+            upper=np.max(upper[:, None] / times, axis=1),
+            q=window.block.q[window.start : window.stop + 1],
+        )

@@ -1,0 +1,247 @@
+"""The wrench at the tool from external joint torques, with guaranteed bounds, and the smallest force that is detected.
+
+A wrench F that acts at the tool makes the mean joint torques ``mean(J^T F)``. The bounds of F are those of a linear
+programme, ``lower <= A F <= upper`` with the mean ``A`` of ``J^T``, widened by what F may change within the window and
+by what the positions leave open of J. Only its dual solution counts: for every matrix L, ``F_i`` lies within
+``L tau +- |e_i - L A| F_max``, so that an inexact solver only widens the bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linprog
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.contact.external_torque import ExternalTorque
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+_ROUNDING = 1e-12
+_ROUNDS = 2
+_SMALLEST = 1e-3
+"""Smallest bound on a component of the wrench that the second round scales by [N, Nm]."""
+
+
+@dataclass(frozen=True)
+class WrenchSettings(Settings):
+    """What is assumed of a wrench at the tool."""
+
+    largest_force: float = setting(300.0, "N", lower=1.0, upper=1e5)
+    """No component of the force is larger."""
+    largest_moment: float = setting(100.0, "Nm", lower=0.1, upper=1e5)
+    """No component of the moment is larger."""
+    force_change: float = setting(10.0, "N", lower=0.0, upper=1e5)
+    """Within a window no component of the force departs from its mean by more."""
+    moment_change: float = setting(1.0, "Nm", lower=0.0, upper=1e5)
+    """Within a window no component of the moment departs from its mean by more."""
+
+    @property
+    def largest(self) -> Array:
+        """Largest wrench, (6,) [N, Nm]."""
+        return np.repeat([self.largest_force, self.largest_moment], 3)
+
+    @property
+    def change(self) -> Array:
+        """Largest change within a window, (6,) [N, Nm]."""
+        return np.repeat([self.force_change, self.moment_change], 3)
+
+
+@dataclass(frozen=True)
+class ToolWrench:
+    """Mean wrench at the origin of the tool frame over a window, in axes of the base; force before moment.
+
+    Attributes:
+        lower: (6,) [N, Nm].
+        upper: (6,) [N, Nm].
+        is_elsewhere: Whether no wrench at the tool explains the external torques: the arm is touched elsewhere, too.
+            The bounds are NaN then.
+    """
+
+    lower: Array
+    upper: Array
+    is_elsewhere: bool
+
+    @property
+    def value(self) -> Array:
+        """Middle of the bounds, (6,) [N, Nm]."""
+        return np.asarray(0.5 * (self.lower + self.upper))
+
+    @property
+    def is_proven(self) -> NDArray[np.bool_]:
+        """Which components are not zero for certain, (6,)."""
+        return np.asarray((self.lower > 0.0) | (self.upper < 0.0))
+
+
+class WrenchObserver:
+    """Turns external joint torques into the wrench at the tool.
+
+    Args:
+        robot: The arm; the wrench acts at its tool frame.
+        settings: What is assumed of the wrench.
+        acceleration: Largest acceleration between samples, (n,) [rad/s^2]; by default three times the planning limit.
+    """
+
+    def __init__(
+        self, robot: RobotModel, settings: WrenchSettings | None = None, acceleration: ArrayLike | None = None
+    ):
+        self._settings = settings or WrenchSettings()
+        largest = 3.0 * robot.limits.a_max if acceleration is None else np.asarray(acceleration, dtype=float)
+        self._acceleration = float(np.sum(largest))
+        self._model = robot.pin_model
+        self._data = self._model.createData()
+        self._frame = self._model.getFrameId(robot.tool_frame)
+        base = self._model.frames[self._model.getFrameId(robot.base_frame)].placement.rotation
+        self._to_base = np.kron(np.eye(2), base.T)
+        self._position_error = 0.5 * float(np.sum(robot.sensors.position_resolution))
+        self._reach = _reach(robot)
+
+    def jacobian(self, q: ArrayLike) -> Array:
+        """Compute the Jacobian of the tool's origin in axes of the base, (6, n), linear before angular."""
+        frame = pin.ReferenceFrame.LOCAL_WORLD_ALIGNED
+        jacobian = pin.computeFrameJacobian(self._model, self._data, np.asarray(q, dtype=float), self._frame, frame)
+        return np.asarray(self._to_base @ jacobian)
+
+    def observe(self, external: ExternalTorque) -> ToolWrench:
+        """Bound the wrench at the tool that external torques belong to, if nothing touches the arm elsewhere."""
+        mean, departure, sensitivity = self._mean_jacobian(external)
+        change, largest = departure.T @ self._settings.change, self._settings.largest
+        for _ in range(_ROUNDS):  # the bounds are proven, so the next round may take them as the largest wrench
+            slack = change + float(sensitivity @ largest)
+            wrench = bound_wrench(mean.T, external.lower - slack, external.upper + slack, largest)
+            if wrench.is_elsewhere:
+                break
+            largest = np.maximum(np.maximum(np.abs(wrench.lower), np.abs(wrench.upper)), _SMALLEST)
+        return wrench
+
+    def smallest_detectable(self, external: ExternalTorque, directions: ArrayLike | None = None) -> Array:
+        """Compute the smallest constant wrench along each direction that this window would have proven for certain.
+
+        An interval contains the true external torque, so it excludes 0 whenever that is larger than the whole width.
+
+        Args:
+            external: External torques of a window.
+            directions: Unit wrenches, (K, 6) in axes of the base; by default along the six axes.
+
+        Returns:
+            Factors of the directions, (K,) [N or Nm]; infinite where no joint feels it.
+        """
+        matrix, _, _ = self._mean_jacobian(external)
+        return smallest_detectable(matrix, external.width, np.eye(6) if directions is None else directions)
+
+    def _mean_jacobian(self, external: ExternalTorque) -> tuple[Array, Array, Array]:
+        """Return the mean Jacobian of a window, how far it departs from it, both (6, n), and its error by row, (6,).
+
+        The departure counts times the change of the wrench, the error of the mean times the wrench itself. A step of
+        the sum ``d`` of the joints' turns and of length h departs from the chord of J by ``reach d^2 / 8`` and from the
+        chord of q by ``acceleration h^2 / 8``.
+        """
+        q, steps = external.q, len(external.q) - 1
+        jacobians = np.array([self.jacobian(row) for row in q])
+        mean = (jacobians[1:] + jacobians[:-1]).mean(axis=0) / 2.0
+        turn = float(np.abs(np.diff(q, axis=0)).sum(axis=1).max())
+        seconds = 1e-9 * (external.stop - external.start) / steps
+        chord = self._position_error + (turn**2 + self._acceleration * seconds**2) / 8.0
+        sensitivity = np.repeat([self._reach, 1.0], 3)
+        departure = np.abs(jacobians - mean).max(axis=0) + (sensitivity * (chord + turn))[:, None]
+        return mean, departure, chord * sensitivity
+
+
+def _reach(robot: RobotModel) -> float:
+    """Return a bound on the distance of the tool from any joint axis [m], hence on ``|d J / d q|``."""
+    model = robot.pin_model
+    lengths = [float(np.linalg.norm(model.jointPlacements[k].translation)) for k in range(2, model.njoints)]
+    return sum(lengths) + float(np.linalg.norm(model.frames[model.getFrameId(robot.tool_frame)].placement.translation))
+
+
+def bound_wrench(matrix: ArrayLike, lower: ArrayLike, upper: ArrayLike, largest: ArrayLike) -> ToolWrench:
+    """Bound every wrench F with ``lower <= matrix F <= upper`` and ``|F| <= largest``.
+
+    Args:
+        matrix: (n, 6).
+        lower: (n,) [Nm].
+        upper: (n,) [Nm].
+        largest: (6,) [N, Nm], positive.
+    """
+    a, low, high, size = (np.asarray(value, dtype=float) for value in (matrix, lower, upper, largest))
+    center, radius = 0.5 * (low + high), 0.5 * (high - low)
+    bounds = np.stack([-size, size])
+    for i in range(6):
+        for side, sign in ((0, 1.0), (1, -1.0)):
+            weights = _dual(a, low, high, size, sign * np.eye(6)[i])
+            if weights is None:
+                nothing = np.full(6, np.nan)
+                return ToolWrench(nothing, nothing, is_elsewhere=True)
+            found = _lower_bound(sign * np.eye(6)[i], weights, a, center, radius, size)
+            bounds[side, i] = sign * max(found, -size[i])
+    return ToolWrench(bounds[0], bounds[1], is_elsewhere=False)
+
+
+def _lower_bound(cost: Array, weights: Array, a: Array, center: Array, radius: Array, size: Array) -> float:
+    """Return a lower bound of ``cost F``, valid for any weights (n,), rounded down."""
+    rest = np.abs(cost - weights @ a) @ size
+    rounding = _ROUNDING * (np.abs(weights) @ (np.abs(center) + radius + np.abs(a) @ size) + size.max())
+    return float(weights @ center - np.abs(weights) @ radius - rest - rounding)
+
+
+def _dual(a: Array, low: Array, high: Array, size: Array, cost: Array) -> Array | None:
+    """Return weights (n,) of the rows in the best lower bound of ``cost F``; None where no F is proven to fit."""
+    solved = linprog(
+        cost * size,
+        A_ub=np.concatenate([a * size, -a * size]),
+        b_ub=np.concatenate([high, -low]),
+        bounds=(-1.0, 1.0),
+        method="highs-ds",
+    )
+    if solved.status == 2 and _is_infeasible(a, low, high, size):
+        return None
+    if solved.status != 0:
+        return np.zeros(len(low))
+    multipliers = np.asarray(solved.ineqlin.marginals, dtype=float)
+    return np.asarray(multipliers[: len(low)] - multipliers[len(low) :])
+
+
+def _is_infeasible(a: Array, low: Array, high: Array, size: Array) -> bool:
+    """Return whether it is proven that no F fits: some combination of the rows excludes it."""
+    n = len(low)
+    # Smallest t with low - t <= a F <= high + t; its dual combines the rows into a contradiction.
+    solved = linprog(
+        np.append(np.zeros(6), 1.0),
+        A_ub=np.block([[a * size, -np.ones((n, 1))], [-a * size, -np.ones((n, 1))]]),
+        b_ub=np.concatenate([high, -low]),
+        bounds=[(-1.0, 1.0)] * 6 + [(0.0, None)],
+        method="highs-ds",
+    )
+    if solved.status != 0:
+        return False
+    multipliers = np.asarray(solved.ineqlin.marginals, dtype=float)
+    weights = multipliers[:n] - multipliers[n:]
+    return _lower_bound(np.zeros(6), weights, a, 0.5 * (low + high), 0.5 * (high - low), size) > 0.0
+
+
+def smallest_detectable(jacobian: ArrayLike, width: ArrayLike, directions: ArrayLike) -> Array:
+    """Compute the smallest wrench along each direction that is detected for certain.
+
+    Args:
+        jacobian: (6, n), in the axes of the directions.
+        width: Upper less lower bound of each external torque, (n,) [Nm].
+        directions: Unit wrenches, (K, 6).
+
+    Returns:
+        Factors of the directions, (K,); infinite where no joint feels it.
+
+    Raises:
+        ParameterOutOfRange: A direction is zero.
+    """
+    unit = np.atleast_2d(np.asarray(directions, dtype=float))
+    if not np.all(np.any(unit != 0.0, axis=1)):
+        raise ParameterOutOfRange("directions", unit.tolist(), "wrenches that are not zero")
+    torques = np.abs(unit @ np.asarray(jacobian, dtype=float))
+    widths = np.broadcast_to(np.asarray(width, dtype=float), torques.shape)
+    factors = np.divide(widths, torques, out=np.full_like(torques, np.inf), where=torques > 1e-12)
+    return np.asarray(factors.min(axis=1))
