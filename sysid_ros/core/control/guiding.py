@@ -1,0 +1,278 @@
+"""Hands-on guiding: a person moves the arm by its tool, and the arm follows as if it were light.
+
+The external wrench ``f`` at the tool, without its dead zone, drives a virtual mass and damper per direction,
+
+    time_constant dV/dt + V = admittance dead_zone(f),
+
+and the joint velocities are those closest to the wanted twist ``V``,
+
+    min |W (J dq - V)|^2 + damping |dq|^2    subject to    |dq| <= share of v_max,   A dq <= allowed speed,
+
+where the rows ``A`` approach a joint limit or a virtual wall and the allowed speed is what still can be braked on the
+way that is left. ``dq = 0`` is always feasible. The result is a reference for a controller of the torque loop; no
+certificate covers it, because nobody knows what the hand will do next.
+
+Source: EXCITE section V-C for the admittance and its dead zone; walls, limits and the least-distance program are our
+own. The program is solved as non-negative least squares (Lawson and Hanson, Solving Least Squares Problems, ch. 23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, solve_triangular
+from scipy.optimize import nnls
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+_LEVER = 1.0
+"""Length that makes a rotation comparable to a translation where a twist cannot be reached [m]; long, so that a tool
+held back at its tip stops rather than pivots about it."""
+_ROUNDING = 1e-10
+"""Excess over a bound that is rounding [rad/s, m/s]."""
+_DAMPING = 1e-4
+"""Weight of joint speeds beside those of the tool, which keeps them bounded near singular postures."""
+
+
+@dataclass(frozen=True)
+class GuidingSettings(Settings, library_only=True):
+    """How an arm follows a hand."""
+
+    force_dead_zone: float = setting(2.0, "N", lower=0.0, upper=100.0)
+    """Force at the tool, per axis, that moves nothing."""
+    torque_dead_zone: float = setting(0.1, "Nm", lower=0.0, upper=20.0)
+    """Torque at the tool, per axis, that moves nothing."""
+    needs_proof: bool = False
+    """Whether only what is proven to come from outside moves the arm: the part of the wrench's interval that is
+    nearest to zero takes the place of the estimate, and the dead zones come off that."""
+    force_admittance: float = setting(0.02, "m/s/N", lower=1e-4, upper=0.5)
+    """Speed of the tool per force beyond the dead zone."""
+    torque_admittance: float = setting(0.3, "rad/s/Nm", lower=1e-3, upper=5.0)
+    """Angular speed of the tool per torque beyond the dead zone."""
+    time_constant: float = setting(0.1, "s", lower=0.01, upper=2.0)
+    """Time in which the tool takes on the speed; the virtual mass is this over the admittance."""
+    speed: float = setting(0.25, "m/s", lower=0.001, upper=0.25)
+    """Largest speed of the tool: at most the reduced speed of ISO 10218-1."""
+    angular_speed: float = setting(0.6, "rad/s", lower=0.001, upper=2.0)
+    """Largest angular speed of the tool."""
+    joint_speed_share: float = setting(0.5, "-", lower=0.01, upper=1.0)
+    """Largest joint speed over the joint's limit."""
+    deceleration_share: float = setting(0.2, "-", lower=0.01, upper=1.0)
+    """Deceleration before position limits over the joint's acceleration limit."""
+    wall_deceleration: float = setting(0.5, "m/s^2", lower=0.01, upper=10.0)
+    """Deceleration of the tool before virtual walls."""
+    margin: float = setting(0.02, "rad", lower=0.0, upper=0.5)
+    """Distance that is kept from position limits."""
+    period: float = setting(1e-3, "s", lower=1e-4, upper=0.02)
+    """Sampling period."""
+
+
+@dataclass(frozen=True)
+class Wall:
+    """A plane that a point of the tool does not cross: ``normal . p <= offset``.
+
+    Attributes:
+        name: Its name, for messages.
+        normal: Unit vector that points into the wall, (3,), world frame.
+        offset: Distance of the plane from the origin along the normal [m].
+        point: The point that is kept before the wall, in the tool frame, (3,) [m].
+    """
+
+    name: str
+    normal: Array
+    offset: float
+    point: Array
+
+    def __post_init__(self) -> None:
+        normal = np.array(self.normal, dtype=float)
+        if normal.shape != (3,) or not abs(np.linalg.norm(normal) - 1.0) < 1e-6:
+            raise ParameterOutOfRange(f"normal of the wall '{self.name}'", self.normal, "a unit vector of 3 numbers")
+        object.__setattr__(self, "normal", normal)
+        object.__setattr__(self, "point", np.array(self.point, dtype=float))
+
+
+@dataclass(frozen=True)
+class GuidedReference:
+    """Reference of one cycle.
+
+    Attributes:
+        q: Positions, (n,) [rad].
+        v: Velocities, (n,) [rad/s].
+        a: Accelerations since the last cycle, (n,) [rad/s^2].
+        is_touched: Whether the wrench moves the arm.
+        limited_by: Names of the joints whose limits, and of the walls, that hold the arm back.
+    """
+
+    q: Array
+    v: Array
+    a: Array
+    is_touched: bool
+    limited_by: tuple[str, ...]
+
+
+def without_dead_zone(wrench: ArrayLike, dead_zone: ArrayLike) -> Array:
+    """Return what of each component of a wrench is beyond its dead zone, with its sign."""
+    wrench, dead_zone = np.asarray(wrench, dtype=float), np.asarray(dead_zone, dtype=float)
+    return np.asarray(wrench - np.clip(wrench, -dead_zone, dead_zone))
+
+
+def proven_part(lower: ArrayLike, upper: ArrayLike) -> Array:
+    """Return the number of each interval that is nearest to zero: what is certain of an external wrench."""
+    return np.maximum(lower, 0.0) + np.minimum(upper, 0.0)
+
+
+def braking_speed(distance: Array | float, deceleration: Array | float, period: float) -> Array:
+    """Return the largest speed that can be braked within a distance, where it may act for one more period.
+
+    It solves ``v period + v^2 / (2 deceleration) = distance``. From one period to the next it falls by at most
+    ``deceleration period``; it is 0 where nothing is left.
+    """
+    lost = deceleration * period
+    return np.asarray(np.sqrt(lost**2 + 2.0 * deceleration * np.maximum(distance, 0.0)) - lost)
+
+
+def closest_point(hessian: Array, target: Array, rows: Array, bounds: Array) -> Array:
+    """Minimise ``x' hessian x / 2 - target' x`` subject to ``rows x <= bounds``, where ``x = 0`` is feasible.
+
+    Args:
+        hessian: Positive definite, (n, n).
+        target: Linear term, (n,).
+        rows: Constraints, (m, n).
+        bounds: Their upper bounds, (m,), none negative.
+
+    Returns:
+        The minimiser, (n,); scaled back where it is farther beyond a constraint than rounding explains.
+    """
+    factor = np.asarray(cho_factor(hessian, lower=True)[0])
+    shift = solve_triangular(factor, target, lower=True)
+    x = solve_triangular(factor, shift, lower=True, trans="T")
+    if (rows @ x <= bounds).all():
+        return np.asarray(x)
+    scaled = solve_triangular(factor, rows.T, lower=True).T
+    excess = scaled @ shift - bounds
+    dual, _ = nnls(np.vstack([-scaled.T, excess]), np.append(np.zeros(len(target)), 1.0))
+    residual = np.append(-scaled.T @ dual, excess @ dual - 1.0)
+    x = solve_triangular(factor, shift - residual[:-1] / residual[-1], lower=True, trans="T")
+    reach = rows @ x
+    over = reach > bounds + _ROUNDING
+    return np.asarray(x * min(1.0, float(np.min(bounds[over] / reach[over], initial=1.0))))
+
+
+class GuidingLaw:
+    """Reference of an arm that a person moves by its tool; keeps Pinocchio's workspace, so use one per thread.
+
+    Args:
+        robot: The arm; the hand holds it at the tool frame.
+        settings: How it follows.
+        walls: Virtual walls.
+    """
+
+    def __init__(self, robot: RobotModel, settings: GuidingSettings | None = None, walls: Sequence[Wall] = ()):
+        self.robot = robot
+        self.settings = settings or GuidingSettings()
+        self.walls = tuple(walls)
+        self._data = robot.pin_model.createData()
+        self._frame = robot.pin_model.getFrameId(robot.tool_frame)
+        s, limits = self.settings, robot.limits
+        self._admittance = np.repeat([s.force_admittance, s.torque_admittance], 3)
+        self._dead_zone = np.repeat([s.force_dead_zone, s.torque_dead_zone], 3)
+        self._weights = np.repeat([1.0, _LEVER], 3)
+        self._v_max = s.joint_speed_share * limits.v_max
+        self._deceleration = s.deceleration_share * limits.a_max
+        eye = np.eye(robot.n)
+        self._joint_rows = np.vstack([eye, -eye])
+        self._names = (*robot.joint_names, *robot.joint_names, *(wall.name for wall in self.walls))
+        self.start(robot.home)
+
+    def start(self, q: ArrayLike) -> None:
+        """Begin at rest at positions (n,) [rad].
+
+        Raises:
+            ParameterOutOfRange: They are not n finite numbers within the position limits, or a point of the tool is
+                behind a wall.
+        """
+        q = np.array(q, dtype=float)
+        limits = self.robot.limits
+        if q.shape != (self.robot.n,) or not ((limits.q_lower <= q) & (q <= limits.q_upper)).all():
+            raise ParameterOutOfRange("start of guiding [rad]", q, f"{limits.q_lower} to {limits.q_upper}")
+        self._q, self._v, self._twist = q, np.zeros(self.robot.n), np.zeros(6)
+        self._move()
+        for wall, distance in zip(self.walls, self._wall_rows()[1], strict=True):
+            if distance < 0.0:
+                raise ParameterOutOfRange(
+                    f"distance of the tool before the wall '{wall.name}' [m]",
+                    float(distance),
+                    "at least 0 at the start",
+                )
+
+    def step(self, wrench: ArrayLike, interval: tuple[ArrayLike, ArrayLike] | None = None) -> GuidedReference:
+        """Compute the reference of the next cycle.
+
+        Args:
+            wrench: Estimated external force and torque on the tool at the origin of its frame, world axes,
+                (6,) [N, Nm].
+            interval: Lower and upper bounds that contain the true one, (6,) each; needed with ``needs_proof``.
+
+        Raises:
+            ParameterOutOfRange: The wrench is not six finite numbers, or its bounds are missing.
+        """
+        s = self.settings
+        wrench = np.asarray(wrench, dtype=float)
+        if s.needs_proof:
+            if interval is None:
+                raise ParameterOutOfRange("bounds of the external wrench", "none", "needed where needs_proof is set")
+            wrench = proven_part(*interval)
+        if wrench.shape != (6,) or not np.isfinite(wrench).all():
+            raise ParameterOutOfRange("external wrench [N, Nm]", wrench, "6 finite numbers")
+        push = without_dead_zone(wrench, self._dead_zone)
+        self._twist += s.period / s.time_constant * (self._admittance * push - self._twist)
+        for part, most in ((slice(0, 3), s.speed), (slice(3, 6), s.angular_speed)):
+            self._twist[part] *= min(1.0, most / max(float(np.linalg.norm(self._twist[part])), most))
+        v, limited_by = self._joint_velocities()
+        a = (v - self._v) / s.period
+        self._q, self._v = self._q + s.period * v, v
+        self._move()
+        return GuidedReference(self._q.copy(), v, a, bool(push.any()), limited_by)
+
+    def _joint_velocities(self) -> tuple[Array, tuple[str, ...]]:
+        """Return the joint velocities closest to the twist, (n,) [rad/s], and what holds them back."""
+        s, limits = self.settings, self.robot.limits
+        jacobian = self._weights[:, None] * self._jacobian
+        hessian = jacobian.T @ jacobian + _DAMPING * np.eye(self.robot.n)
+        left = np.concatenate([limits.q_upper - self._q, self._q - limits.q_lower]) - s.margin
+        joint_speeds = np.tile(self._v_max, 2)
+        is_limited = np.isfinite(left)
+        braked = braking_speed(left[is_limited], np.tile(self._deceleration, 2)[is_limited], s.period)
+        joint_speeds[is_limited] = np.minimum(joint_speeds[is_limited], braked)
+        rows, distances = self._wall_rows()
+        bounds = np.append(joint_speeds, braking_speed(distances, s.wall_deceleration, s.period))
+        rows = np.vstack([self._joint_rows, rows])
+        v = closest_point(hessian, jacobian.T @ (self._weights * self._twist), rows, bounds)
+        # Where a limit bends the motion, the tool must not become faster than the hand may make it.
+        linear = float(np.linalg.norm(self._jacobian[:3] @ v))
+        v = v * min(1.0, s.speed / max(linear, s.speed))
+        is_active = (rows @ v >= bounds - 1e-9) & (rows @ v > 1e-9)
+        return v, tuple(dict.fromkeys(name for name, one in zip(self._names, is_active, strict=True) if one))
+
+    def _wall_rows(self) -> tuple[Array, Array]:
+        """Return speeds towards the walls per joint velocity, (w, n), and distances from them, (w,) [m]."""
+        rows, distances = np.zeros((len(self.walls), self.robot.n)), np.zeros(len(self.walls))
+        for k, wall in enumerate(self.walls):
+            arm = self._placement.rotation @ wall.point
+            rows[k] = wall.normal @ (self._jacobian[:3] + np.cross(self._jacobian[3:].T, arm).T)
+            distances[k] = wall.offset - wall.normal @ (self._placement.translation + arm)
+        return rows, distances
+
+    def _move(self) -> None:
+        """Compute placement and Jacobian (6, n) of the tool, linear part first, in world axes."""
+        model, world = self.robot.pin_model, pin.ReferenceFrame.LOCAL_WORLD_ALIGNED
+        self._jacobian: Array = np.array(pin.computeFrameJacobian(model, self._data, self._q, self._frame, world))
+        self._placement = self._data.oMf[self._frame].copy()
