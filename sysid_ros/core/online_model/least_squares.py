@@ -1,0 +1,184 @@
+"""Least squares with a prior over a growing or sliding buffer of samples, by updating a factorisation.
+
+The triangular factor of the rows is updated by orthogonal transformations when a sample comes. A sliding buffer is a
+queue of two stacks of such factors, so that a sample leaves without the cancellation of a downdate and without starting
+again: each sample is factorised at most twice.
+
+Source: SVA (101) to (107); its section V, "rank properties of the regressor", for the choice of samples.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OnlineFitSettings(Settings, library_only=True):
+    """How a model is fitted to the samples of a buffer."""
+
+    capacity: int = setting(50, "-", lower=1, upper=100_000)
+    """Samples in the buffer; the oldest leaves."""
+    is_growing: bool = False
+    """Whether samples beyond the capacity are kept, too: the fit is then one of all samples."""
+    rate: float = setting(3.0, "Hz", lower=0.01, upper=1000.0)
+    """Samples per second that are taken."""
+    weight: float = setting(0.9, "-", above=0.0, below=1.0)
+    """alpha: weight of the data; ``1 - alpha`` is that of the prior."""
+    least_information: float = setting(0.0, "-", lower=0.0, upper=10.0)
+    """A sample is left out where it reduces the volume of the uncertainty of the parameters by less than this, as the
+    logarithm; 0 takes all."""
+
+
+@dataclass(frozen=True)
+class OnlineFit:
+    """A fitted model.
+
+    Attributes:
+        theta: Parameters, (P,).
+        determination: Coefficient of determination of each joint over the buffer, (n,); NaN without a sample, and 1 at
+            most. It compares with a model of zero torque, not with the mean (SVA (104)).
+        samples: Samples in the buffer.
+        is_full: Whether the buffer has reached its capacity.
+    """
+
+    theta: Array
+    determination: Array
+    samples: int
+    is_full: bool
+
+
+def coefficient_of_determination(measured: ArrayLike, predicted: ArrayLike) -> Array:
+    """Compute R^2 of each column, ``1 - e'e / u'u`` (SVA (104)); NaN for a column of zeros.
+
+    Args:
+        measured: Torques, (N, n).
+        predicted: Torques of the model, (N, n).
+    """
+    measured, predicted = np.asarray(measured, dtype=float), np.asarray(predicted, dtype=float)
+    total = np.sum(measured**2, axis=0)
+    left = np.sum((measured - predicted) ** 2, axis=0)
+    return np.asarray(1.0 - np.divide(left, total, out=np.full_like(total, np.nan), where=total > 0.0))
+
+
+class OnlineLeastSquares:
+    """Fits ``Y theta = u`` to the samples of a buffer, with a prior.
+
+    ``theta`` minimises ``alpha^2 |U - Y theta|^2 + (1 - alpha)^2 |(theta - theta_0) / scale|^2`` (SVA (105), (107)).
+
+    Args:
+        prior: theta_0, (P,).
+        joints: Number of joints, n.
+        settings: Buffer and weight.
+        scale: Scale of each parameter's departure from the prior, (P,); 1 as in the paper if None.
+
+    Raises:
+        ParameterOutOfRange: The prior is not finite, or a scale is not positive.
+    """
+
+    def __init__(
+        self, prior: ArrayLike, joints: int, settings: OnlineFitSettings | None = None, scale: ArrayLike | None = None
+    ):
+        self.settings = settings or OnlineFitSettings()
+        self._prior, self._joints = np.array(prior, dtype=float), joints
+        self._scale = np.ones_like(self._prior) if scale is None else np.array(scale, dtype=float)
+        if self._prior.ndim != 1 or not np.isfinite(self._prior).all():
+            raise ParameterOutOfRange("prior of the online fit", self._prior, "a vector of finite numbers")
+        if self._scale.shape != self._prior.shape or not (np.isfinite(self._scale) & (self._scale > 0.0)).all():
+            raise ParameterOutOfRange("scale of the online fit", self._scale, f"{self._prior.size} positive numbers")
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all samples."""
+        self._samples: deque[tuple[Array, Array]] = deque()
+        size = self._prior.size + 1
+        # The prior's rows never leave; the last column is the right-hand side, here of departures from the prior.
+        own = (1.0 - self.settings.weight) / self._scale
+        self._base: Array = np.zeros((size, size))
+        self._base[: self._prior.size, : self._prior.size] = np.diag(own)
+        self._front: list[Array] = []  # factors of the oldest i samples, the largest i first: the oldest leaves last
+        self._back: Array | None = None  # factor of the samples that came since
+        self._back_rows: list[Array] = []
+
+    @property
+    def samples(self) -> int:
+        """Samples in the buffer."""
+        return len(self._samples)
+
+    def add(self, regressor: ArrayLike, torque: ArrayLike) -> bool:
+        """Add a sample, and let the oldest go where the buffer slides and is full.
+
+        Args:
+            regressor: Y, (n, P).
+            torque: u, (n,) [Nm].
+
+        Returns:
+            Whether it was taken: samples that add too little are not.
+
+        Raises:
+            ParameterOutOfRange: A shape is wrong or an entry is not finite.
+        """
+        y, u = np.array(regressor, dtype=float), np.array(torque, dtype=float)
+        shape = (self._joints, self._prior.size)
+        if y.shape != shape or u.shape != shape[:1] or not (np.isfinite(y).all() and np.isfinite(u).all()):
+            raise ParameterOutOfRange(
+                "sample of the online fit", f"shapes {y.shape} and {u.shape}", f"finite numbers of {shape}, {shape[:1]}"
+            )
+        if self.settings.least_information > 0.0 and self.information(y) < self.settings.least_information:
+            return False
+        rows = self.settings.weight * np.column_stack([y, u - y @ self._prior])
+        self._samples.append((y, u))
+        self._back = _triangle(rows if self._back is None else np.vstack([self._back, rows]))
+        self._back_rows.append(rows)
+        if len(self._samples) > self.settings.capacity and not self.settings.is_growing:
+            self._drop_oldest()
+        elif self.settings.is_growing:
+            self._back_rows.clear()  # none of them will leave
+        return True
+
+    def information(self, regressor: Array) -> float:
+        """Return by how much a sample would increase the logarithm of the information's determinant, half of it."""
+        factor = self._factor()[: self._prior.size, : self._prior.size]
+        reach = scipy.linalg.solve_triangular(factor, self.settings.weight * regressor.T, trans="T")
+        return 0.5 * float(np.linalg.slogdet(np.eye(self._joints) + reach.T @ reach)[1])
+
+    def solve(self) -> OnlineFit:
+        """Solve for the parameters, and compare the model's torques with those of the buffer."""
+        factor = self._factor()
+        p = self._prior.size
+        theta = self._prior + scipy.linalg.solve_triangular(factor[:p, :p], factor[:p, p])
+        determination = np.full(self._joints, np.nan)
+        if self._samples:
+            measured = np.array([u for _, u in self._samples])
+            determination = coefficient_of_determination(measured, np.array([y @ theta for y, _ in self._samples]))
+        return OnlineFit(theta, determination, self.samples, self.samples >= self.settings.capacity)
+
+    def _factor(self) -> Array:
+        """Return the triangular factor of all rows, the prior's included, (P + 1, P + 1)."""
+        parts = [self._base, *self._front[-1:], *([] if self._back is None else [self._back])]
+        return _triangle(np.vstack(parts)) if len(parts) > 1 else self._base
+
+    def _drop_oldest(self) -> None:
+        if not self._front:
+            # Turn the stack around: factors of the newest one, two, ... samples, so that the oldest leaves by a pop.
+            factor: Array | None = None
+            for rows in reversed(self._back_rows):
+                factor = _triangle(rows if factor is None else np.vstack([factor, rows]))
+                self._front.append(factor)
+            self._back, self._back_rows = None, []
+        self._front.pop()
+        self._samples.popleft()
+
+
+def _triangle(rows: Array) -> Array:
+    """Return the triangular factor R of rows, with ``R'R = rows' rows``."""
+    return np.asarray(scipy.linalg.qr(rows, mode="r", check_finite=False)[0][: rows.shape[1]])
