@@ -1,0 +1,93 @@
+"""External joint torques without bounds, from the momentum of a nominal model: what vendors' controllers compute.
+
+    r = gain (p - p_0 - int (tau + C'v - g - friction + r) dt),    so that    dr/dt = gain (tau_ext - r)
+
+for the true model; every error of the model appears in r as if something pushed. It is the baseline for the intervals
+of :mod:`~sysid_ros.core.contact.external_torque`, and fast enough for the torque loop, which guiding by hand needs.
+
+Source: A. De Luca, A. Albu-Schaeffer, S. Haddadin, G. Hirzinger, "Collision Detection and Safe Reaction with the
+DLR-III Lightweight Manipulator Arm", IROS 2006; EXCITE (1) is its counterpart with accelerations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
+
+Array = NDArray[np.float64]
+
+
+class MomentumObserver:
+    """First-order estimate of external joint torques with one model, cycle by cycle.
+
+    Args:
+        robot: The arm; its effort meaning says whether friction is in the measured torque.
+        theta: Parameters of the model with all that the arm carries, (14 n,).
+        period: Time between cycles [s].
+        gain: Rate at which the estimate follows [1/s]; it must be less than 1 over the period.
+        rest_speed: Speed at which three quarters of Coulomb friction are taken off [rad/s].
+
+    Raises:
+        ParameterOutOfRange: The parameters are not 14 n finite numbers with positive masses, or the gain is too large.
+    """
+
+    def __init__(
+        self, robot: RobotModel, theta: ArrayLike, period: float, gain: float = 50.0, rest_speed: float = 0.01
+    ):
+        if not 0.0 < gain * period < 1.0:
+            raise ParameterOutOfRange("gain of the momentum observer [1/s]", gain, f"above 0, below {1.0 / period:g}")
+        self._period, self._gain, self._rest_speed = period, gain, rest_speed
+        self._is_motor_side = robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE
+        self._robot, self._model = robot, robot.pin_model.copy()
+        self.set_model(theta)
+        self._data = self._model.createData()
+        self.reset()
+
+    def set_model(self, theta: ArrayLike) -> None:
+        """Use other parameters (14 n,); the estimate goes on."""
+        theta, robot = np.array(theta, dtype=float), self._robot
+        if theta.shape != robot.theta_nominal.shape or not np.isfinite(theta).all():
+            raise ParameterOutOfRange("theta", theta, f"{robot.theta_nominal.size} finite numbers")
+        bodies = theta[: INERTIAL * robot.n].reshape(robot.n, INERTIAL)
+        for body, parameters in enumerate(bodies, start=1):
+            if not parameters[0] > 0.0:
+                raise ParameterOutOfRange(f"mass of body {body} [kg]", float(parameters[0]), "more than 0")
+            self._model.inertias[body] = pin.Inertia.FromDynamicParameters(parameters)
+        self._friction = robot.friction(theta) * (1.0 if self._is_motor_side else 0.0)
+        self._model.armature = self._friction[:, 2].copy()
+
+    def reset(self) -> None:
+        """Begin again with an estimate of zero, after a gap."""
+        self._integral: Array | None = None
+        self._estimate = np.zeros(self._robot.n)
+
+    def update(self, q: ArrayLike, v: ArrayLike, effort: ArrayLike) -> Array:
+        """Take a cycle.
+
+        Args:
+            q: Measured positions, (n,) [rad].
+            v: Measured velocities, (n,) [rad/s].
+            effort: Mean effort since the cycle before, (n,) [Nm].
+
+        Returns:
+            Estimate of the external torques on the joints, (n,) [Nm].
+        """
+        model, data = self._model, self._data
+        q, v, effort = (np.asarray(part, dtype=float) for part in (q, v, effort))
+        inertia = pin.crba(model, data, q)
+        inertia = np.triu(inertia) + np.triu(inertia, 1).T
+        momentum = inertia @ v
+        coulomb, viscous, _, offset = self._friction.T
+        # C'v = dH/dt v - C v, from the Christoffel C.
+        rate = pin.computeCoriolisMatrix(model, data, q, v).T @ v - pin.computeGeneralizedGravity(model, data, q)
+        rate = rate + effort - coulomb * np.tanh(v / self._rest_speed) - viscous * v - offset
+        if self._integral is None:
+            self._integral = momentum
+        else:
+            self._integral = self._integral + self._period * (rate + self._estimate)
+        self._estimate = self._gain * (momentum - self._integral)
+        return np.array(self._estimate)
