@@ -226,19 +226,39 @@ def _read_sensors(settings: Section, n: int) -> SensorModel:
     sign = settings.number("effort_sign", "-", -1.0, 1.0)
     if abs(sign) != 1.0:
         raise ParameterOutOfRange(f"{settings.path}.effort_sign", sign, "1 or -1")
+    relative = settings.per_joint("effort_relative_error", n, "-", 0.0, 0.5)
+    absolute = settings.per_joint("effort_absolute_error", n, "Nm", 0.0, _TORQUE_MAX)
+    velocity = settings.per_joint("velocity_error", n, "rad/s", 0.0, _VELOCITY_MAX)
     sensors = SensorModel(
         effort_meaning=EffortMeaning(settings.text("effort_meaning", choices=meanings)),
         effort_sign=sign,
-        effort_relative_error=settings.per_joint("effort_relative_error", n, "-", 0.0, 0.5),
-        effort_absolute_error=settings.per_joint("effort_absolute_error", n, "Nm", 0.0, _TORQUE_MAX),
+        effort_relative_error=relative,
+        effort_absolute_error=absolute,
         effort_is_held=settings.flag("effort_is_held"),
         position_resolution=settings.per_joint("position_resolution", n, "rad", 0.0, 0.1),
-        velocity_error=settings.per_joint("velocity_error", n, "rad/s", 0.0, _VELOCITY_MAX),
+        velocity_error=velocity,
         stamp_jitter=settings.number("stamp_jitter", "s", 0.0, 0.1),
         velocity_is_difference=settings.flag("velocity_is_difference", False),
+        effort_gain_error=_part_of(settings, "effort_gain_error", "-", relative, 0.0),
+        effort_mean_error=_part_of(settings, "effort_mean_error", "Nm", absolute, absolute),
+        effort_drift=settings.per_joint("effort_drift", n, "Nm/s", 0.0, _TORQUE_MAX, 0.0),
+        velocity_mean_error=_part_of(settings, "velocity_mean_error", "rad/s", velocity, velocity),
+        error_window=settings.number("error_window", "s", 1e-3, 10.0, 0.1),
     )
     settings.finish()
     return sensors
+
+
+def _part_of(settings: Section, key: str, unit: str, whole: Array, default: Array | float) -> Array:
+    """Read the part (n,) of a bound that has a property of its own; it cannot exceed the bound."""
+    if key not in settings:
+        settings.get(key, None)
+        return np.broadcast_to(np.asarray(default, dtype=float), whole.shape).copy()
+    part = settings.per_joint(key, whole.size, unit, 0.0)
+    if np.any(part > whole):
+        allowed = f"at most the whole error of each joint, {np.round(whole, 6).tolist()} [{unit}]"
+        raise ParameterOutOfRange(f"{settings.path}.{key}", part.tolist(), allowed)
+    return part
 
 
 def _read_spheres(settings: Section, model: pin.Model) -> tuple[Sphere, ...]:

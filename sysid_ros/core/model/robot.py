@@ -78,6 +78,14 @@ class SensorModel:
         stamp_jitter: Largest error of a stamp [s].
         velocity_is_difference: Whether a velocity is the difference of the last two positions over the period, as for
             arms that send none; ``velocity_error`` bounds its error all the same.
+        effort_gain_error: How much of ``effort_relative_error`` is a gain error that stays constant, (n,) [-]; the
+            rest may change from sample to sample.
+        effort_mean_error: Largest mean of the absolute part of the torque error over any ``error_window``, (n,) [Nm];
+            at most ``effort_absolute_error``.
+        effort_drift: Largest rate at which the torque offset changes, (n,) [Nm/s].
+        velocity_mean_error: Largest mean of the velocity error over any ``error_window``, (n,) [rad/s]; at most
+            ``velocity_error``.
+        error_window: Length of time over which errors are bounded in the mean [s].
     """
 
     effort_meaning: EffortMeaning
@@ -89,6 +97,34 @@ class SensorModel:
     velocity_error: Array
     stamp_jitter: float
     velocity_is_difference: bool = False
+    effort_gain_error: Array | float = 0.0
+    effort_mean_error: Array | float = np.inf
+    effort_drift: Array | float = 0.0
+    velocity_mean_error: Array | float = np.inf
+    error_window: float = 0.1
+
+    @property
+    def gain_radius(self) -> Array:
+        """Largest ``|g|`` where true torque is ``(1 + g)`` times the measured one, without other errors, (n,) [-].
+
+        From ``measured = (1 + c) true`` with ``|c| <= effort_gain_error`` follows ``g = -c / (1 + c)``.
+        """
+        gain = np.broadcast_to(self.effort_gain_error, self.velocity_error.shape)
+        return np.asarray(gain / (1.0 - gain))
+
+    def mean_bound(self, sample: Array, mean: Array | float, seconds: float) -> Array:
+        """Bound the integral over some time of an error that is bounded per sample and in the mean.
+
+        Args:
+            sample: Bound of every sample, (n,).
+            mean: Bound of the mean over any ``error_window``, (n,).
+            seconds: The time [s].
+
+        Returns:
+            The bound, (n,) [unit of the error times s]: whole windows count with the mean, the rest with the samples.
+        """
+        whole = np.floor(seconds / self.error_window * (1.0 + 1e-9)) * self.error_window
+        return np.asarray(whole * np.minimum(mean, sample) + max(seconds - whole, 0.0) * sample)
 
 
 @dataclass(frozen=True)

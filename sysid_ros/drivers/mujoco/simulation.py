@@ -158,7 +158,9 @@ class SensorSimulation:
 
     The errors obey ``|error of q| <= position_resolution / 2``, ``|error of v| <= velocity_error``,
     ``|error of tau| <= effort_relative_error |true tau| + effort_absolute_error`` and
-    ``|error of the stamp| <= stamp_jitter``.
+    ``|error of the stamp| <= stamp_jitter``. Of the relative error ``effort_gain_error`` is one constant gain per joint.
+    Where an error is bounded in the mean too, a constant part and one that alternates from sample to sample keep both
+    bounds, for error windows of ten samples and more. The torque offset drifts steadily from the first sample on.
 
     Args:
         sensors: The bounds.
@@ -176,6 +178,13 @@ class SensorSimulation:
         # One sign per joint for the gain, the offset and the velocity error.
         self._signs = self._rng.choice((-1.0, 1.0), size=(3, self._n))
         self._random: Iterator[Array] = iter(())
+        self._gain, self._drift = np.zeros(self._n), np.zeros(self._n)
+        if np.any(np.asarray(sensors.effort_gain_error) > 0.0) or np.any(np.asarray(sensors.effort_drift) > 0.0):
+            sizes = self._rng.uniform(-1.0, 1.0, (2, self._n)) if noise is Noise.UNIFORM else self._signs[:2]
+            self._gain, self._drift = sizes * np.array(
+                [np.broadcast_to(part, self._n) for part in (sensors.effort_gain_error, sensors.effort_drift)]
+            )
+        self._count, self._first_ns = 0, None
 
     def measure(self, stamp_ns: int, q: Array, v: Array, tau: Array) -> tuple[int, Array, Array, Array]:
         """One measurement.
@@ -198,9 +207,25 @@ class SensorSimulation:
         gain, offset, speed = random[: 3 * n].reshape(3, n) if self._noise is Noise.UNIFORM else self._signs
         if self._noise is Noise.ADVERSARIAL:
             gain = np.sign(tau) * offset
-        effort = tau * (1.0 + s.effort_relative_error * gain) + s.effort_absolute_error * offset
+        rest = s.effort_relative_error - s.effort_gain_error
+        effort = tau * (1.0 + self._gain + rest * gain) + self._drift * self._seconds_since_first(stamp_ns)
+        effort = effort + self._within_mean(offset, s.effort_absolute_error, s.effort_mean_error)
+        velocity = v + self._within_mean(speed, s.velocity_error, s.velocity_mean_error)
+        self._count += 1
         # No time before the epoch, which ROS could not express.
-        return max(0, stamp_ns + jitter_ns), position, v + s.velocity_error * speed, effort
+        return max(0, stamp_ns + jitter_ns), position, velocity, effort
+
+    def _seconds_since_first(self, stamp_ns: int) -> float:
+        self._first_ns = stamp_ns if self._first_ns is None else self._first_ns
+        return (stamp_ns - self._first_ns) * 1e-9
+
+    def _within_mean(self, share: Array, sample: Array, mean: Array | float) -> Array:
+        """Error of a share in [-1, 1] of its bounds per sample and in the mean."""
+        steady = 0.9 * np.minimum(mean, sample) * share
+        if np.all(np.asarray(mean) >= sample):
+            return sample * share
+        signs = self._signs[2] * (1.0 if self._count % 2 else -1.0)
+        return np.where(mean < sample, steady + signs * np.minimum(sample - np.abs(steady), mean), sample * share)
 
     def _draw(self) -> Array:
         """Random numbers of one sample, (3 n + 1,) in [-1, 1); drawn in blocks, which is ten times as fast."""

@@ -16,6 +16,7 @@ ERROR_TERMS = (
     "torque_absolute",
     "torque_interpolation",
     "torque_lag",
+    "torque_drift",
     "encoder",
     "velocity",
     "jitter",

@@ -19,8 +19,8 @@ Array = NDArray[np.float64]
 class Unknowns:
     """The target ``theta_e`` and the nuisance parameters ``delta`` that all rows share.
 
-    ``delta`` is ``[arm (14 n), torque lag of each joint (n), gravity direction (3)]``, each entry within ``+- radius``;
-    entries that do not apply have radius 0.
+    ``delta`` is ``[arm (14 n), torque lag of each joint (n), torque gain of each joint (n), gravity direction (3)]``,
+    each entry within ``+- radius``; entries that do not apply have radius 0.
 
     Attributes:
         target: What is identified.
@@ -103,14 +103,17 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
     return Unknowns(
         target=target,
         center=center,
-        radius=_outward(np.concatenate([radius, np.full(n, settings.torque_lag_tolerance), tilt])),
+        radius=_outward(
+            np.concatenate([radius, np.full(n, settings.torque_lag_tolerance), robot.sensors.gain_radius, tilt])
+        ),
         rest_center=rest_center,
         rest_radius=_outward(rest_radius),
         groups={
             "robot_inertia": np.arange(split),
             "robot_friction": friction.ravel(),
             "shared_torque_lag": np.arange(14 * n, 15 * n),
-            "gravity_direction": np.arange(15 * n, 15 * n + 3 + products),
+            "torque_gain": np.arange(15 * n, 16 * n),
+            "gravity_direction": np.arange(16 * n, 16 * n + 3 + products),
         },
         total=Box(np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)),
         coulomb_upper=largest[:, 0],

@@ -46,19 +46,31 @@ class TorqueIntegral:
 def sensor_error(tau: Array, sensors: SensorModel) -> tuple[Array, Array]:
     """Return the relative and absolute part of the largest error of torque samples, each (N, n) [Nm].
 
-    The relative error may refer to the true or to the measured torque: ``|error| <= rho |true| + a`` gives
-    ``|error| <= (rho |measured| + a) / (1 - rho)``, which covers both.
+    Errors beyond a constant gain c with ``|c| <= C`` count, ``true = (1 + g) measured + error`` with the unknown
+    ``g = -c / (1 + c)``. The relative error rho may refer to the true or to the measured torque; both are covered by
+    ``|error| <= (rho |measured| / (1 - C) + a) / (1 - C - rho)``, see docs/theory/bounds.md.
     """
-    scale = 1.0 / (1.0 - sensors.effort_relative_error)
-    relative = scale * sensors.effort_relative_error * np.abs(tau)
-    return relative, np.broadcast_to(scale * sensors.effort_absolute_error, tau.shape)
+    gain, total = sensors.effort_gain_error, sensors.effort_relative_error
+    relative = (total - gain) / (1.0 - gain) / (1.0 - total) * np.abs(tau)
+    return relative, np.broadcast_to(sensors.effort_absolute_error / (1.0 - total), tau.shape)
+
+
+def mean_error(sensors: SensorModel, seconds: float) -> Array:
+    """Return the largest integral of the absolute part of :func:`sensor_error` over some time [s], (n,) [Nms]."""
+    gain, total = sensors.effort_gain_error, sensors.effort_relative_error
+    # The relative part grows with the true torque, and so by the absolute error of each sample.
+    per_sample = sensors.effort_absolute_error
+    growth = (total - gain) / (1.0 - total) * per_sample
+    integral = sensors.mean_bound(per_sample, sensors.effort_mean_error, seconds)
+    return np.asarray((integral + growth * seconds) / (1.0 - gain))
 
 
 def integrate_torque(seconds: Array, tau: Array, start: float, stop: float, sensors: SensorModel) -> TorqueIntegral:
     """Integrate torque samples from ``start`` to ``stop``.
 
     A held sample is the mean torque since the sample before it, so the sum of rectangles is exact. Otherwise the
-    torque between two samples is assumed to lie in the hull of their error intervals.
+    torque between two samples is assumed to lie in the hull of their error intervals. What a constant gain error adds
+    is not part of the result: with it the integral is ``(1 + g)`` times the value, within the same sum.
 
     Args:
         seconds: Stamps, (N,) [s], covering ``start`` to ``stop``.
@@ -68,19 +80,23 @@ def integrate_torque(seconds: Array, tau: Array, start: float, stop: float, sens
         sensors: Guarantees of the sensors.
     """
     relative, absolute = sensor_error(tau, sensors)
+    gain = sensors.gain_radius
     error = relative + absolute
     if sensors.effort_is_held:
         center, radius, share_relative, share_absolute = tau[1:], error[1:], relative[1:], absolute[1:]
     else:
+        error = error / (1.0 - gain)  # the hull of (1 + g) m_k +- e_k lies in 1 + g times that of m_k +- e_k / (1 - G)
         low = np.minimum(tau[:-1] - error[:-1], tau[1:] - error[1:])
         high = np.maximum(tau[:-1] + error[:-1], tau[1:] + error[1:])
-        center, radius = 0.5 * (low + high), 0.5 * (high - low)
+        center, radius = 0.5 * (low + high), 0.5 * (high - low) * (1.0 + gain)
         share_relative, share_absolute = 0.5 * (relative[:-1] + relative[1:]), 0.5 * (absolute[:-1] + absolute[1:])
     steps = np.maximum(np.minimum(seconds[1:], stop) - np.maximum(seconds[:-1], start), 0.0)
     inside = steps > 0.0
     parts = [steps @ part for part in (center, share_relative, share_absolute, radius)]
     interpolation = np.maximum(parts[3] - parts[1] - parts[2], 0.0)
-    jitter = sensors.stamp_jitter * (abel_bound(center[inside]) + abel_bound(radius[inside]))
+    jitter = sensors.stamp_jitter * ((1.0 + gain) * abel_bound(center[inside]) + abel_bound(radius[inside]))
+    if sensors.effort_is_held:
+        interpolation, parts[2] = np.zeros_like(parts[2]), np.minimum(parts[2], mean_error(sensors, stop - start))
     return TorqueIntegral(parts[0], parts[1], parts[2], interpolation, jitter)
 
 
@@ -104,7 +120,7 @@ def range_around(seconds: Array, tau: Array, time: float, reach: float, sensors:
     """Return the ends (n,) [Nm] of an interval that holds the true torque from ``time - reach`` to ``time + reach``."""
     first = max(int(np.searchsorted(seconds, time - reach, side="right")) - 1, 0)
     last = min(int(np.searchsorted(seconds, time + reach, side="left")) + 1, len(seconds))
-    error = np.sum(sensor_error(tau[first:last], sensors), axis=0)
+    error = np.sum(sensor_error(tau[first:last], sensors), axis=0) + sensors.gain_radius * np.abs(tau[first:last])
     return np.min(tau[first:last] - error, axis=0), np.max(tau[first:last] + error, axis=0)
 
 
@@ -253,6 +269,7 @@ def compute_errors(
     derivatives: DerivativeBounds,
     torque: TorqueIntegral,
     sign: SignIntegral,
+    age: float = 0.0,
 ) -> Array:
     """Compute the error budget of the rows of a window, (n, K) [Nms], one column for each of ``ERROR_TERMS``.
 
@@ -264,12 +281,14 @@ def compute_errors(
         derivatives: Bounds on derivatives in the window.
         torque: Integral of the torque over the window.
         sign: Integral of the signs of the speeds over the window.
+        age: Longest time from any part of the window to the time at which the torque offset counts [s].
     """
     terms = {
         "torque_relative": torque.relative,
         "torque_absolute": torque.absolute,
         "torque_interpolation": torque.interpolation,
         "torque_lag": lag_error(model, signals),
+        "torque_drift": model.sensors.effort_drift * age * (signals.duration + 2.0 * model.sensors.stamp_jitter),
         "encoder": encoder_error(model, derivatives),
         "velocity": velocity_error(model, derivatives),
         "jitter": jitter_error(model, derivatives, torque, sign),

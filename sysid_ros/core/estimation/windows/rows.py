@@ -92,7 +92,9 @@ class Rows:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
 
 
-def build_rows(model: WindowModel, block: SampleBlock, start: int, stop: int, number: int) -> Rows:
+def build_rows(
+    model: WindowModel, block: SampleBlock, start: int, stop: int, number: int, reference: int | None = None
+) -> Rows:
     """Build the rows of the window from sample ``start`` to sample ``stop``, one per joint.
 
     Args:
@@ -101,6 +103,8 @@ def build_rows(model: WindowModel, block: SampleBlock, start: int, stop: int, nu
         start: First sample of the window.
         stop: Last sample of the window.
         number: Number of the window.
+        reference: Stamp at which the torque offset is the one in ``delta``, from which it may have drifted [ns]; the
+            start of the window by default.
     """
     signals = WindowSignals.of(model, block, start, stop)
     n, lag = model.n, model.settings.torque_lag
@@ -118,14 +122,17 @@ def build_rows(model: WindowModel, block: SampleBlock, start: int, stop: int, nu
     at_start = sample_torque(signals.torque_times, signals.tau, lag)
     at_stop = sample_torque(signals.torque_times, signals.tau, signals.duration + lag)
     b[:, 14 * n : 15 * n] = np.diag(at_start - at_stop)
+    b[:, 15 * n : 16 * n] = np.diag(-torque.value)
     for axis, columns in enumerate(signals.tilted):
-        b[:, 15 * n + axis] = columns @ unknowns.rest_center[: INERTIAL * n]
+        b[:, 16 * n + axis] = columns @ unknowns.rest_center[: INERTIAL * n]
     u = torque.value - b[:, : 14 * n] @ unknowns.center
     y = b[:, target.columns].copy()
     if not target.is_added:
         b[:, target.columns] = 0.0
     derivatives = DerivativeBounds.of(model, signals)
-    errors = compute_errors(model, signals, derivatives, torque, sign)
+    reference = signals.start_stamp if reference is None else reference
+    age = 1e-9 * max(abs(signals.start_stamp - reference), abs(signals.stop_stamp - reference))
+    errors = compute_errors(model, signals, derivatives, torque, sign, age)
     errors[:, -1] += 1e-12 * (np.abs(b[:, : 14 * n]) @ np.abs(unknowns.center))
     stamps = (np.full(n, signals.start_stamp), np.full(n, signals.stop_stamp))
     coupled = target.columns[: target.coupled]

@@ -256,6 +256,7 @@ class RowStream:
         """Discard the samples that are not yet part of a window and all counts, that of windows at rest too."""
         self._stream.restart()
         self._rest_windows, self._rest_stamp = 0, 0
+        self._reference: int | None = None  # stamp from which the torque offset may drift
         self._errors = np.zeros(len(ERROR_TERMS))
         self._rows, self._seconds = 0, 0.0
 
@@ -286,7 +287,9 @@ class RowStream:
 
     def build_rows(self, window: Window) -> Rows:
         """Build the rows of a window."""
-        rows = build_rows(self.model, window.block, window.start, window.stop, window.number)
+        if self._reference is None:
+            self._reference = int(window.block.stamps[window.start])
+        rows = build_rows(self.model, window.block, window.start, window.stop, window.number, self._reference)
         self._errors += rows.errors.sum(axis=0)
         self._rows += 1
         self._seconds += float(rows.duration[0])

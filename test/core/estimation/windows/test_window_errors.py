@@ -31,8 +31,8 @@ def residuals(robot, block, theta, payload, settings, extra=()):
     for index, value in extra:
         delta[index] = value
     if rows.tilt.shape[1]:  # the products of the tilt with the target
-        tilt = delta[15 * robot.n : 15 * robot.n + 3]
-        delta[15 * robot.n + 3 :] = np.outer(tilt, payload - prior.center).ravel()
+        tilt = delta[16 * robot.n : 16 * robot.n + 3]
+        delta[16 * robot.n + 3 :] = np.outer(tilt, payload - prior.center).ravel()
     residual = problem.y @ (payload - prior.center) + problem.b @ delta - problem.r
     terms = dict(zip(ERROR_TERMS, problem.errors.T, strict=True))
     terms["velocity"] = terms["velocity"] + np.abs(problem.ends).sum(axis=1) @ problem.end_radius
@@ -305,7 +305,7 @@ def test_gravity_from_another_direction(setup, tools):
         across /= np.linalg.norm(across)
         gravity = np.cos(0.04) * robot.gravity + np.sin(0.04) * np.linalg.norm(robot.gravity) * across
         block = tools.record(robot, theta, payload, motion, 0.5, gravity=gravity)
-        extra = [(15 * 7 + k, axes[k] @ (gravity - robot.gravity)) for k in range(3)]
+        extra = [(16 * 7 + k, axes[k] @ (gravity - robot.gravity)) for k in range(3)]
         assert all(abs(value) <= unknowns.radius[index] * (1 + 1e-9) for index, value in extra)
         residual, terms = residuals(robot, block, theta, payload, settings, extra)
         allowed = sum(terms[name] for name in ("gravity", "quadrature", "coulomb", "rounding"))
