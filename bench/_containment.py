@@ -299,7 +299,7 @@ def collect_rows(robot: RobotModel, blocks: list[SampleBlock], settings: Estimat
 
 def build_problem(robot: RobotModel, rows: Rows, unknowns: Unknowns) -> Problem:
     prior = unknowns.prior
-    return Problem.build(rows, prior.center, prior.radius, unknowns.radius, robot.sensors.velocity_error)
+    return Problem.build(rows, prior.center, prior.radius, unknowns.radius, unknowns.end_error)
 
 
 def estimate_all(robot: RobotModel, blocks: list[SampleBlock], payload: Array, settings: EstimatorSettings) -> dict:

@@ -177,7 +177,7 @@ def batch_rows(robot, rounds: int) -> tuple[list[list[object]], dict[str, np.nda
     table.append(["baseline: windows sample by sample, 1 kHz", 1e3 * spent, len(block) / spent])
 
     prior = unknowns.prior
-    problem = Problem.build(rows, prior.center, prior.radius, unknowns.radius, robot.sensors.velocity_error)
+    problem = Problem.build(rows, prior.center, prior.radius, unknowns.radius, unknowns.end_error)
     point, widths = PointEstimator(unknowns.nominal, prior, settings.prior_weight), {"prior": prior.radius}
     spent, _ = fastest(lambda: PointEstimator(unknowns.nominal, prior, 1e-3).estimate(problem, None), rounds)
     table.append(["physically consistent fit", 1e3 * spent, "-"])

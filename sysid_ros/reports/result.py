@@ -91,8 +91,7 @@ def check_windows(
     stacked = Rows.stack(rows)
     payload = _least_squares(stacked) if estimate is None else np.asarray(estimate, dtype=float)
     unknowns = describe_unknowns(robot, settings)
-    velocity_error = robot.sensors.velocity_error * ("velocity" in settings.error_terms)
-    problem = Problem.build(stacked, payload, np.zeros(10), unknowns.radius, velocity_error)
+    problem = Problem.build(stacked, payload, np.zeros(10), unknowns.radius, unknowns.end_error)
     middle = 0.5e-9 * ((stacked.start - origin_ns) + (stacked.stop - origin_ns))
     return WindowCheck(
         times=np.asarray(middle.reshape(-1, robot.n)[:, 0], dtype=np.float64),

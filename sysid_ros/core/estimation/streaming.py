@@ -151,12 +151,11 @@ class StreamingEstimator:
         self._settings = settings or EstimatorSettings()
         self._unknowns = describe_unknowns(robot, self._settings)
         self._stream = RowStream(robot, self._settings, self._unknowns)
-        self._velocity_error = robot.sensors.velocity_error * ("velocity" in self._settings.error_terms)
         self._on_rows, self._on_update = on_rows, on_update
         self._start_over()
 
     def _start_over(self) -> None:
-        self._bounds = BoundState(self._unknowns, self._settings, self._velocity_error)
+        self._bounds = BoundState(self._unknowns, self._settings)
         self._consistency = ConsistencyMonitor(self._stream, self._settings, self._bounds)
         self._point = _make_point_estimator(self._unknowns, self._settings)
         self._excitation = Excitation(self._unknowns.nominal.size)

@@ -240,20 +240,20 @@ def _read_sensors(settings: Section, n: int) -> SensorModel:
         stamp_jitter=settings.number("stamp_jitter", "s", 0.0, 0.1),
         velocity_is_difference=settings.flag("velocity_is_difference", False),
         effort_gain_error=_part_of(settings, "effort_gain_error", "-", relative, 0.0),
-        effort_mean_error=_part_of(settings, "effort_mean_error", "Nm", absolute, absolute),
+        effort_mean_error=_part_of(settings, "effort_mean_error", "Nm", absolute, np.inf),
         effort_drift=settings.per_joint("effort_drift", n, "Nm/s", 0.0, _TORQUE_MAX, 0.0),
-        velocity_mean_error=_part_of(settings, "velocity_mean_error", "rad/s", velocity, velocity),
+        velocity_mean_error=_part_of(settings, "velocity_mean_error", "rad/s", velocity, np.inf),
         error_window=settings.number("error_window", "s", 1e-3, 10.0, 0.1),
     )
     settings.finish()
     return sensors
 
 
-def _part_of(settings: Section, key: str, unit: str, whole: Array, default: Array | float) -> Array:
+def _part_of(settings: Section, key: str, unit: str, whole: Array, default: float) -> Array:
     """Read the part (n,) of a bound that has a property of its own; it cannot exceed the bound."""
     if key not in settings:
         settings.get(key, None)
-        return np.broadcast_to(np.asarray(default, dtype=float), whole.shape).copy()
+        return np.full(whole.size, default)
     part = settings.per_joint(key, whole.size, unit, 0.0)
     if np.any(part > whole):
         allowed = f"at most the whole error of each joint, {np.round(whole, 6).tolist()} [{unit}]"

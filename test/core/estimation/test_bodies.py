@@ -57,9 +57,9 @@ def collect(robot, settings, block):
     estimator = StreamingEstimator(robot, dataclasses.replace(settings, update_windows=1000), on_rows=parts.append)
     estimator.add(block)
     unknowns = describe_unknowns(robot, settings)
-    box, velocity = unknowns.prior, robot.sensors.velocity_error
+    box, shared = unknowns.prior, unknowns.end_error
     objectives = unknowns.target.objectives
-    return Problem.build(Rows.stack(parts), box.center, box.radius, unknowns.radius, velocity, objectives), unknowns
+    return Problem.build(Rows.stack(parts), box.center, box.radius, unknowns.radius, shared, objectives), unknowns
 
 
 def linear_programme(problem, cost, sign):
@@ -212,9 +212,10 @@ class TestAllBodies:
             for end, index in ((0, 0), (1, np.searchsorted(block.stamps, rows.stop[0]))):
                 inertia = pin.crba(model, model.createData(), block.q[index])
                 inertia = np.triu(inertia) + np.triu(inertia, 1).T + np.diag(theta[72::4])
-                offset = np.abs(inertia - rows.ends[:, end, :, 0])
-                assert np.all(offset <= rows.ends[:, end, :, 1] * (1 + 1e-9) + 1e-12)
-                nearest = max(nearest, float((offset / rows.ends[:, end, :, 1]).max()))
+                gains = rows.ends[:, end, :7]
+                offset = np.abs(inertia - gains[..., 0])
+                assert np.all(offset <= gains[..., 1] * (1 + 1e-9) + 1e-12)
+                nearest = max(nearest, float((offset / gains[..., 1]).max()))
         assert nearest > 0.5
 
     def test_many_windows_are_compacted_and_keep_the_truth(self, robot, tools):
@@ -257,7 +258,7 @@ class TestAllBodies:
         stamps = np.zeros(count, dtype=np.int64)
         truth, error = rng.uniform(-0.5, 0.5, size), 0.3
         rows = Rows(
-            y=matrix, b=np.zeros((count, 1)), u=matrix @ truth, errors=np.full((count, 11), error / 11), ends=zeros,
+            y=matrix, b=np.zeros((count, 1)), u=matrix @ truth, errors=np.full((count, 12), error / 12), ends=zeros,
             tilt=np.zeros((count, 0, 0)), window=stamps - 1, joint=stamps - 1, start=stamps, stop=stamps,
         )  # fmt: skip
         problem = Problem.build(rows, np.zeros(size), np.ones(size), np.zeros(1), np.zeros(robot.n), objectives)

@@ -14,7 +14,7 @@ from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, COMPACTED, Rows
 
 Array = NDArray[np.float64]
 
-_VELOCITY = ERROR_TERMS.index("velocity")
+_VELOCITY, _ENCODER = ERROR_TERMS.index("velocity"), ERROR_TERMS.index("encoder")
 _ROUNDING = ERROR_TERMS.index("rounding")
 _EMPTY = 1e-9
 """Combinations with an error below this part of the largest belong to bounds that do not need these rows."""
@@ -51,14 +51,14 @@ def compact(rows: Rows, problem: Problem, reweightings: int, multipliers: Array)
 def combine(rows: Rows, problem: Problem, matrix: Array) -> Rows:
     """Combine rows to ``matrix @ rows``, which hold whenever the rows do, for any matrix (S, R).
 
-    The nuisance parameters ``delta`` stay shared with other rows. The velocity errors at the ends of the windows become
-    independent errors, and the rounding of the products goes to the term ``rounding``.
+    The nuisance parameters ``delta`` stay shared with other rows. The errors that rows of windows share become
+    independent, and the rounding of the products goes to the term ``rounding``.
     """
     size = matrix.shape[0]
     magnitude = np.abs(matrix)
     unit = 4.0 * (matrix.shape[1] + 64) * np.finfo(float).eps
     errors = magnitude @ problem.errors * (1.0 + unit)
-    errors[:, _VELOCITY] += np.abs(matrix @ problem.end_matrix) @ problem.end_radii * (1.0 + unit)
+    errors[:, [_VELOCITY, _ENCODER]] += problem.shared_error(matrix) * (1.0 + unit)
     content = np.abs(rows.y) @ problem.theta_size + np.abs(rows.u)
     content += np.abs(problem.b) @ problem.delta_radius + np.abs(rows.b) @ problem.delta_radius[: rows.b.shape[1]]
     content += np.abs(problem.ends).sum(axis=1) @ problem.end_radius

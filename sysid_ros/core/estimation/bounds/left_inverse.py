@@ -33,7 +33,7 @@ class LinearBounds:
         radius: (K,).
         by_rows: Part of each error term, (K, terms).
         by_delta: Part of each entry of the shared nuisance parameters, (K, M).
-        by_ends: Part of the velocity errors at the ends of the windows, (K,).
+        by_ends: Parts of the errors of velocities and of positions that rows share, (K, 2).
         by_prior: Part of the prior box, (K,).
         by_rounding: Part of rounding, (K,).
     """
@@ -61,11 +61,11 @@ def bound_with(problem: Problem, inverse: Array) -> LinearBounds:
     magnitude = np.abs(inverse)
     by_rows = magnitude @ problem.errors
     by_delta = np.abs(inverse @ problem.b) * problem.delta_radius
-    by_ends = np.abs(inverse @ problem.end_matrix) @ problem.end_radii
+    by_ends = problem.shared_error(inverse)
     by_prior = np.abs(problem.objectives - inverse @ problem.y) @ problem.radius
     gamma = problem.rounding_unit
     by_rounding = gamma * (magnitude @ problem.content + np.abs(problem.objectives) @ problem.theta_size)
-    radius = (by_rows.sum(axis=1) + by_delta.sum(axis=1) + by_ends + by_prior + by_rounding) * (1.0 + gamma)
+    radius = (by_rows.sum(axis=1) + by_delta.sum(axis=1) + by_ends.sum(axis=1) + by_prior + by_rounding) * (1.0 + gamma)
     center = problem.objectives @ problem.center + inverse @ problem.r
     return LinearBounds(center, radius, by_rows, by_delta, by_ends, by_prior, by_rounding)
 

@@ -153,7 +153,8 @@ def _sided_shares(sided: SidedBounds, unknowns: Unknowns) -> dict[str, Array]:
 
 def _linear_shares(linear: LinearBounds, unknowns: Unknowns) -> dict[str, Array]:
     shares = _shares(linear.by_rows, linear.by_delta, unknowns)
-    shares["velocity"] = shares["velocity"] + linear.by_ends
+    shares["velocity"] = shares["velocity"] + linear.by_ends[:, 0]
+    shares["encoder"] = shares["encoder"] + linear.by_ends[:, 1]
     shares["rounding"] = shares["rounding"] + linear.by_rounding
     shares["prior"] = linear.by_prior
     return shares

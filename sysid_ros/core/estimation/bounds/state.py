@@ -87,11 +87,10 @@ class BoundState:
     Args:
         unknowns: Target and nuisance parameters.
         settings: Method, tolerances, number of windows kept.
-        velocity_error: Largest velocity error, (n,) [rad/s].
     """
 
-    def __init__(self, unknowns: Unknowns, settings: EstimatorSettings, velocity_error: Array):
-        self._unknowns, self._settings, self._velocity_error = unknowns, settings, velocity_error
+    def __init__(self, unknowns: Unknowns, settings: EstimatorSettings):
+        self._unknowns, self._settings = unknowns, settings
         self._warm_start: WarmStart | None = None
         self._active = ActiveObjectives(len(unknowns.target.objectives))
         self.rows: list[Rows] = []
@@ -113,7 +112,7 @@ class BoundState:
     def build_problem(self, rows: Rows) -> Problem:
         """Centre rows on the bounds so far."""
         box, objectives = self.known.box, self._unknowns.target.objectives
-        return Problem.build(rows, box.center, box.radius, self._unknowns.radius, self._velocity_error, objectives)
+        return Problem.build(rows, box.center, box.radius, self._unknowns.radius, self._unknowns.end_error, objectives)
 
     def evaluate(self, start: Array) -> BoundUpdate:
         """Compute bounds from all rows (one at least); changes nothing.

@@ -15,7 +15,7 @@ from sysid_ros.core.model.robot import INERTIAL
 
 Array = NDArray[np.float64]
 
-_VELOCITY = ERROR_TERMS.index("velocity")
+_VELOCITY, _ENCODER = ERROR_TERMS.index("velocity"), ERROR_TERMS.index("encoder")
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Problem:
         b: (R, M). Where the direction of gravity is uncertain, the last 3 C columns belong to the products of its three
             deviations with the first C entries of x.
         delta_radius: Radii of the shared nuisance parameters ``delta``, (M,).
-        ends: Gains of the ``eta`` at start and stop of each row, signs included, (R, 2, m) with m = (1 + C) n: of
-            the velocity error of each joint, and of its products with the first C entries of x.
+        ends: Gains of the ``eta`` at start and stop of each row, signs included, (R, 2, m) with m = (1 + C) E: of
+            each of the E errors that rows share, and of its products with the first C entries of x.
         end_index: Number of the instant of start and stop, (R, 2); rows of neighbouring windows share one. -1 if none.
         end_radius: Radii of the m entries of eta at each instant, (m,).
         r: (R,) [Nms].
@@ -38,6 +38,7 @@ class Problem:
         theta_size: Largest magnitude of ``theta_e``, (P,).
         joints: Number of joints, which is the number of rows of a window.
         objectives: Combinations to bound: ``objectives @ theta_e``, (K, P).
+        end_is_position: Which of the m entries of eta belong to errors of positions, not of velocities, (m,).
     """
 
     center: Array
@@ -53,6 +54,7 @@ class Problem:
     theta_size: Array
     joints: int
     objectives: Array
+    end_is_position: NDArray[np.bool_]
 
     @classmethod
     def build(
@@ -61,26 +63,29 @@ class Problem:
         center: Array,
         radius: Array,
         delta_radius: Array,
-        velocity_error: Array,
+        end_error: Array,
         objectives: Array | None = None,
     ) -> Problem:
-        """Centre the rows on a box of the target and evaluate the gains of the velocity errors there.
+        """Centre the rows on a box of the target and evaluate the gains of the errors that rows share there.
 
         Args:
             rows: The rows.
             center: Middle of a box known to hold the target, (P,).
             radius: Its radii, (P,).
             delta_radius: Radii of the shared nuisance parameters, (M,).
-            velocity_error: Largest velocity error, (n,) [rad/s].
+            end_error: Largest of the E errors that rows share, (E,) [rad/s, rad].
             objectives: Combinations to bound, (K, P); by default each entry of the target.
         """
         coupled = rows.ends.shape[-1] - 2
         middle = rows.ends[..., :coupled] @ center[:coupled] + rows.ends[..., -2]
         gains = np.concatenate([middle[..., None], rows.ends[..., :coupled]], axis=3)
-        gains = gains.reshape(len(rows), 2, (coupled + 1) * velocity_error.size)
-        end_radius = np.outer(velocity_error, np.append(1.0, radius[:coupled])).ravel()
+        gains = gains.reshape(len(rows), 2, (coupled + 1) * end_error.size)
+        end_radius = np.outer(end_error, np.append(1.0, radius[:coupled])).ravel()
+        joints = int(rows.joint.max(initial=0)) + 1
         errors = rows.errors.copy()
-        errors[:, _VELOCITY] += np.einsum("rel,l->r", rows.ends[..., -1], velocity_error)
+        is_position = np.arange(end_error.size) // joints % 2 == 1
+        for term, kind in ((_VELOCITY, ~is_position), (_ENCODER, is_position)):
+            errors[:, term] += np.einsum("rel,l->r", rows.ends[..., -1], end_error * kind)
         instants = np.stack([rows.start, rows.stop], axis=1)
         _, index = np.unique(instants, return_inverse=True)
         index = np.where(rows.window[:, None] >= 0, index.reshape(-1, 2), -1)
@@ -101,8 +106,9 @@ class Problem:
             r=rows.u - rows.y @ center,
             errors=errors,
             theta_size=np.abs(center) + radius,
-            joints=velocity_error.size,
+            joints=joints,
             objectives=np.eye(center.size) if objectives is None else objectives,
+            end_is_position=is_position.repeat(1 + coupled),
         )
 
     def without_negligible(self, share: float) -> Problem:
@@ -119,6 +125,7 @@ class Problem:
             delta_radius=self.delta_radius[delta],
             ends=self.ends[..., ends],
             end_radius=self.end_radius[ends],
+            end_is_position=self.end_is_position[ends],
         )
 
     @property
@@ -160,3 +167,12 @@ class Problem:
     def end_radii(self) -> Array:
         """Radii of ``eta``, (instants x m,)."""
         return np.tile(self.end_radius, int(self.end_index.max(initial=-1)) + 1)
+
+    def shared_error(self, inverse: Array) -> Array:
+        """Return what the errors that rows share add to combinations of rows (K, R) at most, (K, 2) [Nms].
+
+        The first column are errors of velocities, the second those of positions.
+        """
+        shared = np.abs(inverse @ self.end_matrix) * self.end_radii
+        parts = shared.reshape(len(inverse), -1, self.end_radius.size).sum(axis=1)
+        return np.stack([parts @ ~self.end_is_position, parts @ self.end_is_position], axis=1)

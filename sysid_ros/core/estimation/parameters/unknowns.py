@@ -29,6 +29,8 @@ class Unknowns:
         rest_center: Centre of all parameters but those of a single body that is the target, (14 n,): for their
             products with errors that rows share.
         rest_radius: Radii of the same, (14 n,).
+        end_error: Largest errors of velocities and positions, at the ends of windows and inside, in the order of the
+            rows' ``ends``, (4 n,) [rad/s, rad].
         groups: Entries of ``delta`` by source of uncertainty, for the error budget; gravity goes on behind
             ``delta`` with its products with the target.
         total: Box of the inertial parameters of all bodies, payload included, (10 n,).
@@ -43,6 +45,7 @@ class Unknowns:
     radius: Array
     rest_center: Array
     rest_radius: Array
+    end_error: Array
     groups: dict[str, NDArray[np.intp]]
     total: Box
     armature_upper: Array
@@ -108,6 +111,15 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
         ),
         rest_center=rest_center,
         rest_radius=_outward(rest_radius),
+        end_error=np.tile(
+            np.concatenate(
+                [
+                    robot.sensors.velocity_error * ("velocity" in settings.error_terms),
+                    0.5 * robot.sensors.position_resolution * ("encoder" in settings.error_terms),
+                ]
+            ),
+            2,
+        ),
         groups={
             "robot_inertia": np.arange(split),
             "robot_friction": friction.ravel(),

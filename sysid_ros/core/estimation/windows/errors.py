@@ -164,10 +164,15 @@ class DerivativeBounds:
     """Bounds on derivatives of the rows for every parameter in the box; entry [i, l] is the effect of joint l on row i.
 
     Attributes:
-        momentum_q: Largest ``|dp/dq|`` at the start plus that at the end of the window, (n, n).
-        momentum_v: Columns of ``dp/dv`` at the start and at the end, without armature, (2, n, 10 n, n).
+        momentum_q: Columns of ``dp/dq`` at the start and at the end of the window, (2, n, 10 n, n).
+        momentum_v: Columns of ``dp/dv`` there, without armature, (2, n, 10 n, n).
+        momentum_rest: Bound on how far ``dp/dq`` is from these, at the start plus at the end, (n, n).
         force_q: Integral of the largest ``|dc/dq|`` over the window, (n, n).
         force_v: The same for ``|dc/dv|``, (n, n).
+        mean_q: Columns of the mean of ``dc/dq`` over the window, (n, 10 n, n).
+        mean_v: The same for ``dc/dv``, (n, 10 n, n).
+        rest_q: Integral of the largest distance of ``dc/dq`` from its mean, (n, n).
+        rest_v: The same for ``dc/dv``, (n, n).
         force_ends: Largest ``|c|`` at the start plus that at the end, (n,) [Nm].
         force_variation: Bound on the total variation of c over the samples, (n,) [Nm].
         chord_curvature: Bound on the second time derivative of c along straight lines between samples, (n,) [Nm/s^2].
@@ -175,8 +180,13 @@ class DerivativeBounds:
 
     momentum_q: Array
     momentum_v: Array
+    momentum_rest: Array
     force_q: Array
     force_v: Array
+    mean_q: Array
+    mean_v: Array
+    rest_q: Array
+    rest_v: Array
     force_ends: Array
     force_variation: Array
     chord_curvature: Array
@@ -191,29 +201,36 @@ class DerivativeBounds:
         dv = neighbours.largest_distance(signals.v) + signals.velocity_drift
         first_moment = model.curvature.first_moment
         tilt = model.tilt * np.minimum(first_moment[:, None], first_moment)
-        by_q = _largest(model, derivatives.force_q) + tilt + _apply(second.qq, dq) + _apply(second.qv, dv)
-        by_v = _largest(model, derivatives.force_v) + _apply(second.qv.transpose(0, 2, 1), dq) + _apply(second.vv, dv)
+        away_q = tilt + _apply(second.qq, dq) + _apply(second.qv, dv)
+        away_v = _apply(second.qv.transpose(0, 2, 1), dq) + _apply(second.vv, dv)
+        by_q, by_v = (
+            _largest(model, part) + away
+            for part, away in ((derivatives.force_q, away_q), (derivatives.force_v, away_v))
+        )
+        mean_q, mean_v = (
+            np.tensordot(neighbours.shares, part, 1) for part in (derivatives.force_q, derivatives.force_v)
+        )
         span = neighbours.shares * signals.duration + 2.0 * model.sensors.stamp_jitter
         variation = np.einsum("kil,kl->i", by_q, neighbours.travel(signals.q))
         variation += np.einsum("kil,kl->i", by_v, neighbours.travel(signals.v))
         speed, slope = signals.speed, signals.slope
         curvature = (second.qq @ speed + 2.0 * second.qv @ slope) @ speed + second.vv @ slope @ slope
+        second_p = model.curvature.momentum(signals.speed)
+        momentum_rest = 2.0 * (second_p.qq @ model.position_error + second_p.qv @ model.sensors.velocity_error)
         return cls(
-            momentum_q=_momentum(model, signals),
+            momentum_q=derivatives.momentum_q[ends],
             momentum_v=derivatives.momentum_v[ends],
+            momentum_rest=momentum_rest,
             force_q=np.tensordot(span, by_q, axes=1),
             force_v=np.tensordot(span, by_v, axes=1),
+            mean_q=mean_q,
+            mean_v=mean_v,
+            rest_q=np.tensordot(span, _largest(model, derivatives.force_q - mean_q) + away_q, axes=1),
+            rest_v=np.tensordot(span, _largest(model, derivatives.force_v - mean_v) + away_v, axes=1),
             force_ends=model.magnitude(derivatives.force[ends]).sum(axis=0) + 2.0 * model.tilt * first_moment,
             force_variation=variation,
             chord_curvature=curvature,
         )
-
-
-def _momentum(model: WindowModel, signals: WindowSignals) -> Array:
-    second = model.curvature.momentum(signals.speed)
-    dq, dv = model.position_error, model.sensors.velocity_error
-    largest = _largest(model, signals.derivatives.momentum_q[[0, -1]]).sum(axis=0)
-    return np.asarray(largest + 2.0 * (second.qq @ dq + second.qv @ dv))
 
 
 def _largest(model: WindowModel, derivative: Array) -> Array:
@@ -273,7 +290,7 @@ def compute_errors(
 ) -> Array:
     """Compute the error budget of the rows of a window, (n, K) [Nms], one column for each of ``ERROR_TERMS``.
 
-    The velocity errors at the ends of the window are not in it, see :func:`velocity_gains`.
+    What the rows of a window share of velocity and encoder errors is not in it, see :func:`shared_gains`.
 
     Args:
         model: Constants of the robot's windows.
@@ -302,30 +319,72 @@ def compute_errors(
 
 
 def encoder_error(model: WindowModel, derivatives: DerivativeBounds) -> Array:
-    """Bound the effect of position errors, (n,) [Nms]; viscous friction integrates to a difference of positions."""
-    error = model.position_error
-    return (derivatives.momentum_q + derivatives.force_q) @ error + 2.0 * model.unknowns.viscous_upper * error
+    """Bound what position errors do beyond :func:`shared_gains`, (n,) [Nms]."""
+    return np.asarray((derivatives.momentum_rest + derivatives.rest_q) @ model.position_error)
 
 
 def velocity_error(model: WindowModel, derivatives: DerivativeBounds) -> Array:
-    """Bound the effect of velocity errors inside the window, (n,) [Nms]."""
-    return derivatives.force_v @ model.sensors.velocity_error
+    """Bound what velocity errors inside the window do beyond :func:`shared_gains`, (n,) [Nms]."""
+    return np.asarray(derivatives.rest_v @ model.sensors.velocity_error)
 
 
-def velocity_gains(model: WindowModel, derivatives: DerivativeBounds) -> Array:
-    """Compute the gains of the velocity errors at start and stop, (n, 2, n, C + 2); see :class:`~.rows.Rows`."""
-    unknowns, n = model.unknowns, model.n
+def velocity_integral(model: WindowModel, signals: WindowSignals, is_steady: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Bound the integral of the velocity error over a window, (n,) [rad] each: its middle and its radius.
+
+    It is at most what single velocities and their mean allow, and cannot differ from what the integral of the measured
+    velocities and the difference of the encoder readings show by more than the encoder steps, the quadrature error of a
+    motion with bounded acceleration and the jitter.
+    """
+    sensors, steps = model.sensors, signals.steps
+    longest = steps + 2.0 * sensors.stamp_jitter
+    limit = sensors.mean_bound(sensors.velocity_error, sensors.velocity_mean_error, float(np.sum(steps)))
+    limit = limit + 2.0 * sensors.stamp_jitter * sensors.velocity_error
+    middle = 0.5 * (signals.v[1:] + signals.v[:-1])
+    seen = steps @ middle - (signals.q[-1] - signals.q[0])
+    reach = 2.0 * model.position_error + sensors.stamp_jitter * abel_bound(middle)
+    reach = reach + longest**2 @ acceleration_range(model, steps, is_steady) / 8.0
+    low, high = np.maximum(-limit, seen - reach), np.minimum(limit, seen + reach)
+    # Nothing in between: the sensors disagree, which is an alarm of its own, or there is no error at all.
+    is_open = (high > low) & ("velocity" in model.settings.error_terms)
+    return np.where(is_open, 0.5 * (low + high), 0.0), np.where(is_open, 0.5 * (high - low), limit)
+
+
+def shared_gains(model: WindowModel, derivatives: DerivativeBounds, integral: Array, duration: float) -> Array:
+    """Compute the gains of the errors that rows share, (n, 2, 4 n, C + 2); see :class:`~.rows.Rows`.
+
+    Args:
+        model: Constants of the robot's windows.
+        derivatives: Derivatives in the window.
+        integral: Radius of the integral of the velocity error, (n,) [rad].
+        duration: Longest true duration of the window [s].
+    """
+    unknowns, n, terms = model.unknowns, model.n, model.settings.error_terms
     coupled = unknowns.target.columns[: unknowns.target.coupled]
-    columns = derivatives.momentum_v.transpose(1, 0, 3, 2)  # (row, end, joint, parameter)
-    gains = np.empty((n, 2, n, coupled.size + 2))
+    # The variables of a window are attached to its end, in units of the bounds of a single error.
+    error = model.sensors.velocity_error
+    share = np.divide(integral, error, out=np.zeros(n), where=error > 0.0)
+    inside = np.zeros((2, 2, *derivatives.mean_v.shape))
+    inside[0, 1], inside[1, 1] = -derivatives.mean_v * share, -derivatives.mean_q * duration
+    columns = np.concatenate([derivatives.momentum_v, derivatives.momentum_q, *inside], axis=-1)
+    columns = columns.transpose(1, 0, 3, 2)  # (row, end, error, parameter)
+    gains = np.empty((n, 2, 4 * n, coupled.size + 2))
     gains[..., : coupled.size] = columns[..., coupled]
     gains[..., -2] = columns @ unknowns.rest_center[: INERTIAL * n]
     gains[..., -1] = np.abs(columns) @ unknowns.rest_radius[: INERTIAL * n]
-    armature = slice(INERTIAL * n + 2, None, FRICTION)
     joints = np.arange(n)
-    gains[joints, :, joints, -2] += unknowns.rest_center[armature][:, None]
-    gains[joints, :, joints, -1] += unknowns.rest_radius[armature][:, None]
-    return np.asarray(gains * ("velocity" in model.settings.error_terms))
+    for first, entry in ((0, 2), (n, 1)):  # armature times velocity, viscous friction times position
+        friction = slice(INERTIAL * n + entry, None, FRICTION)
+        gains[joints, :, first + joints, -2] += unknowns.rest_center[friction][:, None]
+        gains[joints, :, first + joints, -1] += unknowns.rest_radius[friction][:, None]
+    counted = np.tile(np.repeat([name in terms for name in ("velocity", "encoder")], n), 2)
+    return np.asarray(gains * counted[:, None])
+
+
+def acceleration_range(model: WindowModel, steps: Array, is_steady: NDArray[np.bool_]) -> Array:
+    """Return the largest change of the acceleration during each step, (N - 1, n) [rad/s^2]."""
+    parts = np.maximum(np.ceil(steps[:, None] / SMOOTH_STEP - 1e-9), 1.0)
+    change = np.minimum(parts * model.acceleration_change, 2.0 * model.acceleration)
+    return np.where(is_steady[:, None], change, 2.0 * model.acceleration)
 
 
 def quadrature_error(
@@ -339,9 +398,7 @@ def quadrature_error(
     """
     steps = signals.steps + 2.0 * model.sensors.stamp_jitter
     span = float(np.sum(steps))
-    parts = np.maximum(np.ceil(signals.steps[:, None] / SMOOTH_STEP - 1e-9), 1.0)
-    change = np.minimum(parts * model.acceleration_change, 2.0 * model.acceleration)
-    change = np.where(is_steady[:, None], change, 2.0 * model.acceleration)
+    change = acceleration_range(model, signals.steps, is_steady)
     mean_v = steps**2 @ change / 8.0 / span
     mean_q = np.sum(steps**3) * model.acceleration / 12.0 / span
     chord = np.sum(steps**3) / 12.0 * derivatives.chord_curvature

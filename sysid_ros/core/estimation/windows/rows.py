@@ -14,7 +14,8 @@ from sysid_ros.core.estimation.windows.errors import (
     integrate_sign,
     integrate_torque,
     sample_torque,
-    velocity_gains,
+    shared_gains,
+    velocity_integral,
 )
 from sysid_ros.core.estimation.windows.model import WindowModel
 from sysid_ros.core.estimation.windows.samples import SampleBlock
@@ -38,17 +39,19 @@ class Rows:
     the robot and its friction relative to the centre of their box, and, where asked for, torque lags and the direction
     of gravity.
 
-    The velocity errors at the two ends of a window are kept apart from the other errors, because the window before and
-    after share them: with ``theta_e`` known they act like ``sum_l (arm_l + target_l theta_e) (e_stop,l - e_start,l)``.
-    ``target_l`` has C columns: ten if the target is one body, none if it is all of them; then ``arm_l`` is all bodies.
+    Errors that rows share are kept apart from the others: with ``theta_e`` known they act like
+    ``sum_l (arm_l + target_l theta_e) (e_stop,l - e_start,l)``. ``target_l`` has C columns: ten if the target is one
+    body, none if it is all of them; then ``arm_l`` is all bodies. The E = 4 n errors l are the velocity errors at the
+    two ends of the window and the position errors there, which the window before and after share, and the integrals of
+    both over the window, which its rows share and which stand with its stop; in units of the largest single error.
 
     Attributes:
         y: (R, P).
         b: (R, M).
         u: (R,) [Nms].
         errors: (R, K) [Nms], one column for each of ``settings.ERROR_TERMS``.
-        ends: Gain of the velocity error of each joint at start and stop, (R, 2, n, C + 2): columns for the target,
-            then centre and radius of what the rest of the arm adds.
+        ends: Gain of these errors at start and stop, (R, 2, E, C + 2): columns for the target, then centre and radius
+            of what the rest of the arm adds.
         tilt: What gravity from another direction adds by the target: columns for unit gravity along three axes,
             (R, 3, C), or (R, 0, C) where the direction of gravity is known.
         window: Number of the window of each row, (R,); ``COMPACTED`` or ``BOUNDS_ONLY`` for compacted rows.
@@ -113,8 +116,11 @@ def build_rows(
     sign = integrate_sign(signals.v, signals.steps, slack)
     unknowns = model.unknowns
     target = unknowns.target
+    derivatives = DerivativeBounds.of(model, signals)
+    integral, integral_radius = velocity_integral(model, signals, sign.is_steady)
     b = np.zeros((n, unknowns.radius.size))
-    b[:, : INERTIAL * n] = signals.inertial
+    # The known part of the mean velocity error is taken out.
+    b[:, : INERTIAL * n] = signals.inertial + derivatives.mean_v @ integral
     friction = friction_columns(signals, sign.value)
     if model.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
         friction[:, np.arange(FRICTION * n) % FRICTION < 3] = 0.0  # only the offset of the sensor is left
@@ -129,7 +135,6 @@ def build_rows(
     y = b[:, target.columns].copy()
     if not target.is_added:
         b[:, target.columns] = 0.0
-    derivatives = DerivativeBounds.of(model, signals)
     reference = signals.start_stamp if reference is None else reference
     age = 1e-9 * max(abs(signals.start_stamp - reference), abs(signals.stop_stamp - reference))
     errors = compute_errors(model, signals, derivatives, torque, sign, age)
@@ -138,7 +143,7 @@ def build_rows(
     coupled = target.columns[: target.coupled]
     tilt = np.stack([columns[:, coupled] for columns in signals.tilted], axis=1) if signals.tilted else None
     tilt = np.zeros((n, 0, coupled.size)) if tilt is None else tilt
-    gains = velocity_gains(model, derivatives)
+    gains = shared_gains(model, derivatives, integral_radius, signals.duration + 2.0 * model.sensors.stamp_jitter)
     return Rows(y, b, u, errors, gains, tilt, np.full(n, number), np.arange(n), *stamps)
 
 

@@ -51,10 +51,10 @@ def windows_of(robot, block, settings=SETTINGS):
     unknowns = describe_unknowns(robot, settings)
     model = WindowModel(robot, settings, unknowns)
     windows, _ = SampleStream(robot, settings).add(block)
-    box, velocity = unknowns.prior, robot.sensors.velocity_error
+    box = unknowns.prior
 
     def build(rows):
-        return Problem.build(rows, box.center, box.radius, unknowns.radius, velocity)
+        return Problem.build(rows, box.center, box.radius, unknowns.radius, unknowns.end_error)
 
     return [build_rows(model, w.block, w.start, w.stop, w.number) for w in windows], build
 

@@ -57,8 +57,7 @@ def problem(case):
 def centred(case, box=None, part=slice(None)):
     rows, unknowns, robot = case
     box = box or unknowns.prior
-    velocity = robot.sensors.velocity_error
-    return Problem.build(rows.select(part), box.center, box.radius, unknowns.radius, velocity)
+    return Problem.build(rows.select(part), box.center, box.radius, unknowns.radius, unknowns.end_error)
 
 
 class Reference:

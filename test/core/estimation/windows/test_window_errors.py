@@ -25,7 +25,7 @@ def residuals(robot, block, theta, payload, settings, extra=()):
     starts = range(0, len(block) - step - beyond, step)
     rows = Rows.stack([build_rows(model, block, k, k + step, k // step) for k in starts])
     prior = unknowns.prior
-    problem = Problem.build(rows, prior.center, prior.radius, unknowns.radius, robot.sensors.velocity_error)
+    problem = Problem.build(rows, prior.center, prior.radius, unknowns.radius, unknowns.end_error)
     delta = np.zeros(problem.b.shape[1])
     delta[: 14 * robot.n] = theta - unknowns.center
     for index, value in extra:
@@ -35,7 +35,8 @@ def residuals(robot, block, theta, payload, settings, extra=()):
         delta[16 * robot.n + 3 :] = np.outer(tilt, payload - prior.center).ravel()
     residual = problem.y @ (payload - prior.center) + problem.b @ delta - problem.r
     terms = dict(zip(ERROR_TERMS, problem.errors.T, strict=True))
-    terms["velocity"] = terms["velocity"] + np.abs(problem.ends).sum(axis=1) @ problem.end_radius
+    for name, kind in (("velocity", ~problem.end_is_position), ("encoder", problem.end_is_position)):
+        terms[name] = terms[name] + np.abs(problem.ends).sum(axis=1) @ (problem.end_radius * kind)
     return residual, terms
 
 
@@ -336,7 +337,8 @@ def test_terms_can_be_switched_off(setup, tools):
     kept = tuple(name for name in ERROR_TERMS if name not in ("velocity", "torque_relative"))
     unknowns = describe_unknowns(noisy, EstimatorSettings())
     rows = build_rows(WindowModel(noisy, EstimatorSettings(error_terms=kept), unknowns), block, 0, 100, 0)
-    assert np.all(rows.ends == 0.0)
+    is_position = np.arange(28) // 7 % 2 == 1
+    assert np.all(rows.ends[:, :, ~is_position] == 0.0) and np.any(rows.ends[:, :, is_position] != 0.0)
     for name in ("velocity", "torque_relative"):
         assert np.all(rows.errors[:, ERROR_TERMS.index(name)] == 0.0)
     assert np.all(rows.errors[:, ERROR_TERMS.index("quadrature")] > 0.0)

@@ -1,0 +1,167 @@
+"""Errors that stay constant or vanish in the mean: exact in the rows as shared unknowns, or counted with the mean."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.windows.errors import integrate_torque, mean_error, sensor_error
+from sysid_ros.core.estimation.windows.stream import RowStream
+from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.model.loader import load_robot_from_urdf
+from sysid_ros.core.model.sampling import sample_parameters
+from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+
+GAIN = 16 * 7 - 7
+
+
+@pytest.fixture(scope="module")
+def world(robot, tools):
+    theta = sample_parameters(robot, np.random.default_rng(0), corner=True)
+    return tools.perfect_sensors(robot), theta, tools.FourierMotion(robot, 3)
+
+
+def residual(robot, block, theta, payload, gain=0.0):
+    """Residual (R,) of the truth and the budget of every term."""
+    settings = EstimatorSettings()
+    unknowns = describe_unknowns(robot, settings)
+    stream = RowStream(robot, settings, unknowns)
+    rows = Rows.stack([stream.build_rows(window) for window in stream.add(block)[0]])
+    problem = Problem.build(rows, payload, np.zeros(10), unknowns.radius, unknowns.end_error)
+    delta = np.zeros(unknowns.radius.size)
+    delta[: 14 * robot.n] = theta - unknowns.center
+    delta[GAIN : GAIN + robot.n] = gain
+    assert np.all(np.abs(delta) <= unknowns.radius * (1.0 + 1e-12))
+    return problem.b @ delta - problem.r, dict(zip(ERROR_TERMS, rows.errors.T, strict=True))
+
+
+def scaled(block, factor):
+    return dataclasses.replace(block, tau=block.tau * factor)
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_constant_gain_is_exact_in_the_rows(world, tools, dumbbell, is_held):
+    perfect, theta, motion = world
+    robot = tools.with_sensors(perfect, effort_relative_error=0.04, effort_gain_error=0.04, effort_is_held=is_held)
+    block = tools.record(robot, theta, dumbbell, motion, 1.0)
+    gain = np.random.default_rng(1).choice([-0.04, 0.04], 7)
+    off, terms = residual(robot, scaled(block, 1.0 + gain), theta, dumbbell, gain=-gain / (1.0 + gain))
+    allowed = terms["quadrature"] + terms["coulomb"] + terms["rounding"] + terms["torque_interpolation"]
+    assert np.all(np.abs(off) <= allowed)
+    assert np.all(terms["torque_relative"] <= 1e-15)
+    wrong, _ = residual(robot, scaled(block, 1.0 + gain), theta, dumbbell)
+    assert np.any(np.abs(wrong) > allowed), "the gain matters"
+
+
+@pytest.mark.parametrize("refers_to", ["true", "measured"])
+def test_rest_beyond_the_gain_covers_both_conventions(robot, tools, refers_to):
+    sensors = tools.with_sensors(
+        robot, effort_relative_error=0.1, effort_gain_error=0.06, effort_absolute_error=0.3
+    ).sensors
+    rng = np.random.default_rng(2)
+    true = rng.uniform(-30.0, 30.0, (2000, 7))
+    gain, sign = rng.choice([-0.06, 0.06], 7), rng.choice([-1.0, 1.0], (2000, 7))
+    if refers_to == "true":
+        measured = (1.0 + gain) * true + sign * (0.04 * np.abs(true) + 0.3)
+    else:  # |rest| = 0.04 |measured| + 0.3, solved for the measured torque
+        rest = sign * 0.3
+        measured = ((1.0 + gain) * true + rest) / (1.0 - 0.04 * sign * np.sign((1.0 + gain) * true + rest))
+        assert np.abs(np.abs(measured - (1.0 + gain) * true) - (0.04 * np.abs(measured) + 0.3)).max() < 1e-9
+    error = np.abs(true - measured / (1.0 + gain))
+    relative, absolute = sensor_error(measured, sensors)
+    assert np.all(error <= (relative + absolute) * (1.0 + 1e-12))
+    assert np.max(error / (relative + absolute)) > 0.85
+
+
+def test_errors_count_with_their_mean_over_whole_windows(robot, tools):
+    sensors = tools.with_sensors(
+        robot, effort_relative_error=0.02, effort_absolute_error=0.5, stamp_jitter=0.0, effort_is_held=True
+    ).sensors
+    bounded = dataclasses.replace(sensors, effort_mean_error=np.full(7, 0.01), error_window=0.1)
+    seconds, tau = np.arange(0.0, 0.3, 0.001), np.ones((300, 7))
+    plain = integrate_torque(seconds, tau, 0.0, 0.25, sensors)
+    mean = integrate_torque(seconds, tau, 0.0, 0.25, bounded)
+    # Two whole windows with the mean, 0.05 s with the bound of the samples, and what the relative part grows by.
+    expected = 0.2 * 0.01 + 0.05 * 0.5 + 0.25 * 0.02 * 0.5 / 0.98
+    assert mean.absolute == pytest.approx(np.full(7, expected), rel=1e-9)
+    assert plain.absolute == pytest.approx(np.full(7, 0.25 * 0.5 / 0.98), rel=1e-9)
+    assert np.all(mean_error(bounded, 0.09) >= 0.09 * 0.5)
+    held_back = integrate_torque(seconds, tau, 0.0, 0.25, dataclasses.replace(bounded, effort_is_held=False))
+    assert np.all(held_back.absolute >= plain.absolute * 0.999), "between samples nothing is said of the mean"
+
+
+def test_alternating_errors_stay_in_the_mean_budget(world, tools, dumbbell):
+    perfect, theta, motion = world
+    robot = tools.with_sensors(perfect, effort_absolute_error=1.0, effort_mean_error=0.012)
+    block = tools.record(robot, theta, dumbbell, motion, 1.0)
+    wave = np.where(np.arange(len(block)) % 2 == 0, 1.0, -1.0)[:, None] + 0.0
+    steady = np.random.default_rng(3).choice([-0.002, 0.002], 7)
+    off, terms = residual(robot, dataclasses.replace(block, tau=block.tau + wave * 0.998 + steady), theta, dumbbell)
+    others = terms["quadrature"] + terms["coulomb"] + terms["rounding"]
+    assert np.all(np.abs(off) <= terms["torque_absolute"] + others)
+    assert np.all(terms["torque_absolute"] < 0.1 * 0.012 * 1.01)
+
+
+def test_drift_of_the_offset_grows_with_time(world, tools, dumbbell):
+    perfect, theta, motion = world
+    robot = tools.with_sensors(perfect, effort_drift=0.05)
+    block = tools.record(robot, theta, dumbbell, motion, 2.0)
+    drift = 0.05 * block.seconds[:, None] * np.array([1, -1, 1, -1, 1, -1, 1.0])
+    off, terms = residual(robot, dataclasses.replace(block, tau=block.tau + drift), theta, dumbbell)
+    others = terms["quadrature"] + terms["coulomb"] + terms["rounding"]
+    assert np.all(np.abs(off) <= terms["torque_drift"] + others)
+    assert np.max(np.abs(off) / (terms["torque_drift"] + others)) > 0.8
+    assert terms["torque_drift"][-1] > 10.0 * terms["torque_drift"][0]
+
+
+def test_bounds_with_gain_mean_and_drift_hold_the_truth(robot, tools, dumbbell):
+    """Simulated sensors at the limits of every bound; with the gain shared the bounds are narrower."""
+    theta = sample_parameters(robot, np.random.default_rng(4), corner=True)
+    motion = tools.FourierMotion(robot, 5)
+    widths = {}
+    for label, changes in {
+        "anywhere": {"effort_relative_error": 0.03},
+        "shared": {
+            "effort_relative_error": 0.03,
+            "effort_gain_error": 0.025,
+            "effort_mean_error": 0.005,
+            "velocity_mean_error": 5e-4,
+            "effort_drift": 1e-4,
+        },
+    }.items():
+        of = tools.with_sensors(robot, **changes)
+        exact = tools.record(of, theta, dumbbell, motion, 3.0)
+        sensors = SensorSimulation(of.sensors, Noise.GAIN, 7)
+        rows = [
+            sensors.measure(10**9 + int(stamp), *row)
+            for stamp, *row in zip(exact.stamps, exact.q, exact.v, exact.tau, strict=True)
+        ]
+        columns = [np.array(column) for column in zip(*rows, strict=True)]
+        block = dataclasses.replace(exact, stamps=columns[0], q=columns[1], v=columns[2], tau=columns[3])
+        estimator = StreamingEstimator(of)
+        assert not estimator.add(block)
+        estimate = estimator.estimate()
+        assert estimate.contains(dumbbell)
+        widths[label] = estimate.radius
+        assert (estimate.error_budget["torque_gain"][0] > 0.0) == (label == "shared")
+    assert widths["shared"][0] < 0.98 * widths["anywhere"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("effort_gain_error", 0.03), ("effort_mean_error", 0.06), ("velocity_mean_error", 0.01)]
+)
+def test_parts_of_an_error_are_no_larger_than_the_whole(robot, name, value):
+    import yaml
+
+    from sysid_ros.core.model.loader import config_directories
+
+    values = yaml.safe_load((config_directories()[0] / "kinova_gen3_2f85.yaml").read_text())
+    values.pop("urdf"), values.pop("protocol")
+    values["sensors"][name] = value
+    with pytest.raises(ParameterOutOfRange, match=f"{name}.*at most the whole error of each joint"):
+        load_robot_from_urdf(robot.urdf, joint_names=robot.joint_names, settings=values)
