@@ -159,8 +159,8 @@ class SensorSimulation:
     The errors obey ``|error of q| <= position_resolution / 2``, ``|error of v| <= velocity_error``,
     ``|error of tau| <= effort_relative_error |true tau| + effort_absolute_error`` and
     ``|error of the stamp| <= stamp_jitter``. Of the relative error ``effort_gain_error`` is a constant gain of each
-    joint. Where an error is bounded in the mean too, a constant part and one that alternates from sample to sample keep both
-    bounds, for error windows of ten samples and more. The torque offset drifts steadily from the first sample on.
+    joint. Where an error is bounded in the mean too, a constant part and one that alternates from sample to sample
+    keep both bounds, for error windows of ten samples and more. The torque offset drifts steadily from the start.
 
     Args:
         sensors: The bounds.

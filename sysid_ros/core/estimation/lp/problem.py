@@ -29,8 +29,9 @@ class Problem:
         b: (R, M). Where the direction of gravity is uncertain, the last 3 C columns belong to the products of its three
             deviations with the first C entries of x.
         delta_radius: Radii of the shared nuisance parameters ``delta``, (M,).
-        ends: Gains of the ``eta`` at start and stop of each row, signs included, (R, 2, m) with m = (1 + C) E: of
-            each of the E errors that rows share, and of its products with the first C entries of x.
+        ends: Gains of the ``eta`` at start and stop of each row, signs included, (R, 2, m) with m = C n + E: of the
+            velocity error of each joint and of its products with the first C entries of x, then of the other errors
+            that rows share; their products with x are independent errors.
         end_index: Number of the instant of start and stop, (R, 2); rows of neighbouring windows share one. -1 if none.
         end_radius: Radii of the m entries of eta at each instant, (m,).
         r: (R,) [Nms].
@@ -77,15 +78,19 @@ class Problem:
             objectives: Combinations to bound, (K, P); by default each entry of the target.
         """
         coupled = rows.ends.shape[-1] - 2
-        middle = rows.ends[..., :coupled] @ center[:coupled] + rows.ends[..., -2]
-        gains = np.concatenate([middle[..., None], rows.ends[..., :coupled]], axis=3)
-        gains = gains.reshape(len(rows), 2, (coupled + 1) * end_error.size)
-        end_radius = np.outer(end_error, np.append(1.0, radius[:coupled])).ravel()
         joints = int(rows.joint.max(initial=0)) + 1
+        middle = rows.ends[..., :coupled] @ center[:coupled] + rows.ends[..., -2]
+        products = np.concatenate([middle[..., :joints, None], rows.ends[:, :, :joints, :coupled]], axis=3)
+        products = products.reshape(len(rows), 2, (coupled + 1) * joints)
+        gains = np.concatenate([products, middle[..., joints:]], axis=2)
+        end_radius = np.outer(end_error[:joints], np.append(1.0, radius[:coupled])).ravel()
+        end_radius = np.concatenate([end_radius, end_error[joints:]])
         errors = rows.errors.copy()
+        loose = rows.ends[..., -1].copy()
+        loose[:, :, joints:] += np.abs(rows.ends[:, :, joints:, :coupled]) @ radius[:coupled]
         is_position = np.arange(end_error.size) // joints % 2 == 1
         for term, kind in ((_VELOCITY, ~is_position), (_ENCODER, is_position)):
-            errors[:, term] += np.einsum("rel,l->r", rows.ends[..., -1], end_error * kind)
+            errors[:, term] += np.einsum("rel,l->r", loose, end_error * kind)
         instants = np.stack([rows.start, rows.stop], axis=1)
         _, index = np.unique(instants, return_inverse=True)
         index = np.where(rows.window[:, None] >= 0, index.reshape(-1, 2), -1)
@@ -108,7 +113,7 @@ class Problem:
             theta_size=np.abs(center) + radius,
             joints=joints,
             objectives=np.eye(center.size) if objectives is None else objectives,
-            end_is_position=is_position.repeat(1 + coupled),
+            end_is_position=np.concatenate([np.zeros((1 + coupled) * joints, dtype=bool), is_position[joints:]]),
         )
 
     def without_negligible(self, share: float) -> Problem:
@@ -174,5 +179,6 @@ class Problem:
         The first column are errors of velocities, the second those of positions.
         """
         shared = np.abs(inverse @ self.end_matrix) * self.end_radii
-        parts = shared.reshape(len(inverse), -1, self.end_radius.size).sum(axis=1)
+        size = self.end_radius.size
+        parts = shared.reshape(len(inverse), len(self.end_radii) // max(size, 1), size).sum(axis=1)
         return np.stack([parts @ ~self.end_is_position, parts @ self.end_is_position], axis=1)

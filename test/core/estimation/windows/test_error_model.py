@@ -11,8 +11,8 @@ from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, Estimator
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.errors import integrate_torque, mean_error, sensor_error
-from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.loader import load_robot_from_urdf
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
