@@ -77,13 +77,12 @@ class Reference:
 
     Args:
         box: Box of the target ``theta_e``, (P,).
-        unknowns: Radii of the shared nuisance parameters.
-        velocity_error: Largest velocity error, (n,) [rad/s].
+        unknowns: Radii of the shared nuisance parameters and errors.
         rows: Rows of windows without contact, compacted ones first; none: boxes only.
     """
 
-    def __init__(self, box: Box, unknowns: Unknowns, velocity_error: Array, rows: Sequence[Rows] = ()):
-        self._box, self._delta_radius, self._velocity_error = box, unknowns.radius, velocity_error
+    def __init__(self, box: Box, unknowns: Unknowns, rows: Sequence[Rows] = ()):
+        self._box, self._delta_radius, self._end_error = box, unknowns.radius, unknowns.end_error
         self.rows = sum(len(part) for part in rows)
         """Number of rows."""
         self._known = self._build(Rows.stack(rows)) if self.rows else None
@@ -101,7 +100,7 @@ class Reference:
         return np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)
 
     def _build(self, rows: Rows) -> Problem:
-        return Problem.build(rows, self._box.center, self._box.radius, self._delta_radius, self._velocity_error)
+        return Problem.build(rows, self._box.center, self._box.radius, self._delta_radius, self._end_error)
 
 
 def _predictors(known: Problem) -> list[Array]:
@@ -157,7 +156,6 @@ class ExternalTorqueObserver:
         if not self._unknowns.target.body:
             allowed = "the payload or one body, whose box data can narrow"
             raise ParameterOutOfRange("body", settings.body, allowed)
-        self._velocity_error = robot.sensors.velocity_error * ("velocity" in settings.error_terms)
         self._jitter = robot.sensors.stamp_jitter
         self._stream = RowStream(robot, settings, self._unknowns)
         self._after = -1
@@ -171,7 +169,7 @@ class ExternalTorqueObserver:
     def clear(self) -> None:
         """Go back to the prior, as after a change of the payload."""
         self._stream.clear()
-        self._reference = Reference(self._unknowns.prior, self._unknowns, self._velocity_error)
+        self._reference = Reference(self._unknowns.prior, self._unknowns)
 
     def set_reference(self, rows: Sequence[Rows], box: Box) -> None:
         """Compare the next windows with rows in which nothing touched the arm.
@@ -180,7 +178,7 @@ class ExternalTorqueObserver:
             rows: Rows of an estimator with the same robot and settings (``StreamingEstimator.stored_windows``).
             box: Box of the target that these rows prove, (P,).
         """
-        self._reference = Reference(box, self._unknowns, self._velocity_error, rows)
+        self._reference = Reference(box, self._unknowns, rows)
 
     def add(self, block: SampleBlock) -> list[ExternalTorque]:
         """Add samples; return the external torques of the windows they complete.

@@ -184,7 +184,8 @@ class SensorSimulation:
             self._gain, self._drift = sizes * np.array(
                 [np.broadcast_to(part, self._n) for part in (sensors.effort_gain_error, sensors.effort_drift)]
             )
-        self._count, self._first_ns = 0, None
+        self._count = 0
+        self._first_ns: int | None = None
 
     def measure(self, stamp_ns: int, q: Array, v: Array, tau: Array) -> tuple[int, Array, Array, Array]:
         """One measurement.
@@ -216,7 +217,8 @@ class SensorSimulation:
         return max(0, stamp_ns + jitter_ns), position, velocity, effort
 
     def _seconds_since_first(self, stamp_ns: int) -> float:
-        self._first_ns = stamp_ns if self._first_ns is None else self._first_ns
+        if self._first_ns is None:
+            self._first_ns = stamp_ns
         return (stamp_ns - self._first_ns) * 1e-9
 
     def _within_mean(self, share: Array, sample: Array, mean: Array | float) -> Array:

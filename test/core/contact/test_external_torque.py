@@ -71,7 +71,7 @@ def test_intervals_hold_those_of_the_linear_programme_and_are_not_much_wider(rob
     rows = next(found for found in map(stream.build_rows, stream.add(block)[0]) if int(found.start[0]) == window.start)
     box, n = estimator.bounds.box, robot.n
     both = Rows.stack([*estimator.stored_windows, rows])
-    problem = Problem.build(both, box.center, box.radius, unknowns.radius, robot.sensors.velocity_error)
+    problem = Problem.build(both, box.center, box.radius, unknowns.radius, unknowns.end_error)
     impulse = np.zeros((len(both), n))
     impulse[-n:] = -np.eye(n)
     shared = np.concatenate([problem.y, problem.b, problem.end_matrix.toarray()], axis=1)
@@ -124,9 +124,8 @@ def test_an_impulse_added_to_the_rows_is_inside(robot, pushed):
     unknowns = describe_unknowns(robot, SETTINGS)
     stream = RowStream(robot, SETTINGS, unknowns)
     rows = [stream.build_rows(window) for window in stream.add(arm.record(1.0))[0]]
-    error = robot.sensors.velocity_error
     shifted = dataclasses.replace(rows[-1], u=rows[-1].u - 100.0)
-    lower, upper = Reference(unknowns.prior, unknowns, error, rows[:-1]).bound(shifted)
+    lower, upper = Reference(unknowns.prior, unknowns, rows[:-1]).bound(shifted)
     assert np.all(lower <= 100.0) and np.all(100.0 <= upper) and np.all(lower > 0.0)
 
 
