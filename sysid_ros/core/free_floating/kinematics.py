@@ -9,7 +9,7 @@ import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
-from sysid_ros.core.common.spatial import skew
+from sysid_ros.core.common.spatial import cross, skew
 
 Array = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class BodyStates:
             twist: Linear and angular velocity of the base in its own axes, (N, 6) or (6,) [m/s, rad/s].
         """
         base = np.broadcast_to(np.asarray(twist, dtype=float), (len(self.positions), 6))[:, None]
-        linear = self.linear + base[..., :3] + np.cross(base[..., 3:], self.positions)
+        linear = self.linear + base[..., :3] + cross(base[..., 3:], self.positions)
         return BodyStates(self.rotations, self.positions, linear, self.angular + base[..., 3:])
 
 
@@ -116,7 +116,7 @@ class FloatingTree:
             origins[:, body] = origins[:, parent] + arm
             angular[:, body] = angular[:, parent] + np.einsum("nij,nj->ni", rotations[:, body], joint_angular)
             own = np.einsum("nij,nj->ni", rotations[:, body], joint_linear)
-            linear[:, body] = linear[:, parent] + np.cross(angular[:, parent], arm) + own
+            linear[:, body] = linear[:, parent] + cross(angular[:, parent], arm) + own
         return BodyStates(rotations, origins, linear, angular)
 
     def _checked(self, name: str, values: ArrayLike, size: int) -> Array:

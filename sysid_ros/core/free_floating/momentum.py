@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.common.spatial import skew
+from sysid_ros.core.common.spatial import cross, skew
 from sysid_ros.core.free_floating.kinematics import BodyStates, FloatingTree
 
 Array = NDArray[np.float64]
 
 PARAMETERS = 10
 """Inertial parameters of a body, in Pinocchio's order."""
+INERTIA_ENTRIES = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
+"""Rows and columns of the inertia matrix in that order."""
 
 
 def link_kinematic_matrices(states: BodyStates) -> Array:
@@ -34,14 +36,15 @@ def link_kinematic_matrices(states: BodyStates) -> Array:
     turn, r, v, w = states.rotations, states.positions, states.linear, states.angular
     matrices = np.zeros((*r.shape[:2], 6, PARAMETERS))
     matrices[..., :3, 0] = v
-    matrices[..., 3:, 0] = np.cross(r, v)
-    # Columns of the first moment: its axes in the base, (N, B, axis, 3).
-    axes = np.swapaxes(turn, -1, -2)
-    swept = np.cross(w[..., None, :], axes)
-    turning = np.cross(r[..., None, :], swept) + np.cross(axes, v[..., None, :])
-    matrices[..., :3, 1:4] = np.swapaxes(swept, -1, -2)
-    matrices[..., 3:, 1:4] = np.swapaxes(turning, -1, -2)
-    matrices[..., 3:, 4:] = turn @ _inertia_columns(np.einsum("nbji,nbj->nbi", turn, w))
+    matrices[..., 3:, 0] = cross(r, v)
+    axes = [turn[..., k] for k in range(3)]
+    for k, axis in enumerate(axes):  # the first moment
+        swept = cross(w, axis)
+        matrices[..., :3, 1 + k] = swept
+        matrices[..., 3:, 1 + k] = cross(r, swept) + cross(axis, v)
+    rates = [(axis * w).sum(axis=-1, keepdims=True) for axis in axes]
+    for column, (i, j) in enumerate(INERTIA_ENTRIES):
+        matrices[..., 3:, 4 + column] = axes[i] * rates[j] if i == j else axes[i] * rates[j] + axes[j] * rates[i]
     return matrices
 
 
@@ -98,13 +101,21 @@ def compute_base_twist(
     return solve_base_twist(tree.evaluate(q, v), theta, momentum)
 
 
-def solve_base_twist(states: BodyStates, parameters: ArrayLike, momentum: ArrayLike = 0.0) -> Array:
-    """Compute the same as :func:`compute_base_twist` from bodies as they move relative to the base."""
+def solve_base_twist(
+    states: BodyStates, parameters: ArrayLike, momentum: ArrayLike = 0.0, inertia: Array | None = None
+) -> Array:
+    """Compute the same as :func:`compute_base_twist` from bodies as they move relative to the base.
+
+    The composite inertia (N, 6, 6) need not be given.
+    """
     theta = np.asarray(parameters, dtype=float)
-    relative = _assembled(link_kinematic_matrices(states)) @ theta
-    inertia = composite_inertia(states, theta)
-    if not np.all(np.linalg.eigvalsh(inertia)[:, 0] > 0.0):
-        raise ParameterOutOfRange("parameters", "a composite inertia that is not positive definite", "physical bodies")
+    relative = np.einsum("nbij,bj->ni", link_kinematic_matrices(states), theta.reshape(-1, PARAMETERS), optimize=True)
+    inertia = composite_inertia(states, theta) if inertia is None else inertia
+    try:
+        np.linalg.cholesky(inertia)
+    except np.linalg.LinAlgError:
+        problem = "a composite inertia that is not positive definite"
+        raise ParameterOutOfRange("parameters", problem, "physical bodies") from None
     return np.linalg.solve(inertia, (np.broadcast_to(momentum, relative.shape) - relative)[..., None])[..., 0]
 
 
@@ -140,13 +151,3 @@ def composite_inertia(states: BodyStates, parameters: ArrayLike) -> Array:
 def _assembled(matrices: Array) -> Array:
     samples, bodies = matrices.shape[:2]
     return np.swapaxes(matrices, 1, 2).reshape(samples, 6, bodies * PARAMETERS)
-
-
-def _inertia_columns(w: Array) -> Array:
-    """Return the matrices L (..., 3, 6) with ``I w = L [Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`` for w (..., 3)."""
-    x, y, z = np.moveaxis(w, -1, 0)
-    columns = np.zeros((*w.shape[:-1], 3, 6))
-    columns[..., 0, 0], columns[..., 0, 1], columns[..., 0, 3] = x, y, z
-    columns[..., 1, 1], columns[..., 1, 2], columns[..., 1, 4] = x, y, z
-    columns[..., 2, 3], columns[..., 2, 4], columns[..., 2, 5] = x, y, z
-    return columns

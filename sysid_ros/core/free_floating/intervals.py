@@ -1,0 +1,289 @@
+"""What intervals of cycloids tell of the minimal parameters, and how that changes with the motion.
+
+With no momentum from before, the motion of the base follows from that of the joints, seen from the base. So what an
+interval tells is a Gram matrix that depends on its own two knots and the turns of its wheels alone, and matrices of
+intervals add. Derivatives go backwards through the momentum equation: its multiplier stands for the motion of the base.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.common.spatial import cross
+from sysid_ros.core.free_floating.kinematics import BodyStates, joint_axis
+from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters, build_minimal_parameters
+from sysid_ros.core.free_floating.momentum import (
+    INERTIA_ENTRIES,
+    PARAMETERS,
+    composite_inertia,
+    link_kinematic_matrices,
+    solve_base_twist,
+)
+from sysid_ros.core.free_floating.robot import FreeFlyer
+from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+
+Array = NDArray[np.float64]
+
+_CHUNK = 4096
+"""Samples that are evaluated at once."""
+_POWER = 6
+"""Power of the norm that stands for the largest and the smallest eigenvalue: smooth where two of them meet."""
+_SHORT = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class FloatingMotion:
+    """A motion of joints and reaction wheels.
+
+    Attributes:
+        joints: Motion of the joints.
+        wheel_turns: Angle by which each wheel turns in each interval, (K, W) [rad].
+    """
+
+    joints: CycloidTrajectory
+    wheel_turns: Array
+
+    def wheel_rates(self, times: ArrayLike) -> Array:
+        """Return the speeds of the wheels at times (N,) [s], (N, W) [rad/s]."""
+        if not self.wheel_turns.shape[1]:
+            return np.zeros((np.size(times), 0))
+        angles = np.concatenate([np.zeros((1, self.wheel_turns.shape[1])), np.cumsum(self.wheel_turns, axis=0)])
+        return CycloidTrajectory(angles, self.joints.period).sample(times)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluatedIntervals:
+    """M intervals at S samples each, N = M S of them in all.
+
+    Attributes:
+        states: The bodies with their absolute velocities, N samples.
+        joints: Velocities of the bodies relative to the base, for the same samples.
+        rates: Joint velocities, (N, n) [rad/s].
+        twist: Twist of the base in its own axes, (N, 6) [m/s, rad/s].
+        inertia: Composite inertia of the robot, (N, 6, 6).
+        matrices: Link kinematic matrices, (N, B, 6, 10).
+        rows: Regressor of the minimal parameters, (N, 6, P).
+    """
+
+    states: BodyStates
+    joints: BodyStates
+    rates: Array
+    twist: Array
+    inertia: Array
+    matrices: Array
+    rows: Array
+
+    def gram(self) -> Array:
+        """Compute the Gram matrix of all intervals, (P, P)."""
+        flat = self.rows.reshape(-1, self.rows.shape[2])
+        return flat.T @ flat
+
+    def squares(self) -> float:
+        """Compute the sum of the squares of base twist and joint rates."""
+        return float((self.twist**2).sum() + (self.rates**2).sum())
+
+
+class IntervalInformation:
+    """What intervals tell of the minimal parameters.
+
+    Args:
+        robot: The robot.
+        parameters: Inertial parameters to plan with, (10 B,).
+        period: Length of an interval [s].
+        samples: Samples of an interval that count [-].
+
+    Attributes:
+        minimal: The minimal parameters.
+
+    Raises:
+        ModelError: A joint has no axis.
+    """
+
+    def __init__(self, robot: FreeFlyer, parameters: ArrayLike, period: float, samples: int):
+        self.robot, self.samples = robot, samples
+        self.minimal: MinimalParameters = build_minimal_parameters(robot.tree)
+        self._parameters = np.asarray(parameters, dtype=float)
+        phases = (np.arange(samples) + 0.5) / samples
+        self._progress = phases - np.sin(2.0 * np.pi * phases) / (2.0 * np.pi)
+        self._rate = (1.0 - np.cos(2.0 * np.pi * phases)) / period
+        self._axes, self._subtrees = _joint_axes(robot), _subtrees(robot)
+
+    def evaluate(self, starts: Array, ends: Array, wheel_turns: Array) -> EvaluatedIntervals:
+        """Evaluate intervals.
+
+        Args:
+            starts: First knots, (M, n) [rad].
+            ends: Second knots, (M, n) [rad].
+            wheel_turns: Turns of the wheels, (M, W) [rad].
+        """
+        count = len(starts) * self.samples
+        turn = ends - starts
+        q = (starts[:, None] + turn[:, None] * self._progress[:, None]).reshape(count, -1)
+        v = (turn[:, None] * self._rate[:, None]).reshape(count, -1)
+        wheels = (wheel_turns[:, None] * self._rate[:, None]).reshape(count, -1)
+        joints = self.robot.tree.evaluate(q, v)
+        inertia = composite_inertia(joints, self._parameters)
+        twist = solve_base_twist(joints, self._parameters, -self.robot.wheels.momentum(wheels), inertia)
+        states = joints.with_base_twist(twist)
+        matrices = link_kinematic_matrices(states)
+        rows = np.swapaxes(matrices, 1, 2).reshape(count, 6, -1)[..., self.minimal.kept]
+        return EvaluatedIntervals(states, joints, v, twist, inertia, matrices, rows)
+
+    def grams(self, knots: Array, wheel_turns: Array) -> Array:
+        """Compute the Gram matrices of the intervals of a motion, (K, P, P)."""
+        result = np.empty((len(wheel_turns), self.minimal.count, self.minimal.count))
+        for part in self._parts(len(wheel_turns)):
+            rows = self.evaluate(knots[:-1][part], knots[1:][part], wheel_turns[part]).rows
+            flat = rows.reshape(-1, 6 * self.samples, self.minimal.count)
+            result[part] = np.swapaxes(flat, 1, 2) @ flat
+        return result
+
+    def gram(self, knots: Array, wheel_turns: Array) -> Array:
+        """Compute the Gram matrix of a motion, (P, P)."""
+        total = np.zeros((self.minimal.count, self.minimal.count))
+        for part in self._parts(len(wheel_turns)):
+            total += self.evaluate(knots[:-1][part], knots[1:][part], wheel_turns[part]).gram()
+        return total
+
+    def condition_number(self, knots: Array, wheel_turns: Array) -> float:
+        """Compute the condition number of the regressor of a motion [-]."""
+        return condition_number(self.gram(knots, wheel_turns))
+
+    def gradient(
+        self, intervals: EvaluatedIntervals, weights: Array, square_weight: float = 0.0, forces: Array | None = None
+    ) -> tuple[Array, Array, Array]:
+        """Compute the derivative of ``sum(weights * gram) + square_weight * squares`` of intervals.
+
+        Args:
+            intervals: The intervals.
+            weights: Symmetric weights, (P, P).
+            square_weight: Weight of the squares of velocities.
+            forces: Derivative of something else with displacements of the bodies, (N, B, 6), see
+                :meth:`SelfCollisionModel.penalty`.
+
+        Returns:
+            Derivatives along first knots, second knots, (M, n), and turns of the wheels, (M, W).
+        """
+        states, joints = intervals.states, intervals.joints
+        bodies = self.robot.tree.count
+        count = len(intervals.rows)
+        slopes = np.zeros((count, 6, bodies * PARAMETERS))
+        slopes[..., self.minimal.kept] = 2.0 * (intervals.rows @ weights)
+        slopes = np.swapaxes(slopes.reshape(count, 6, bodies, PARAMETERS), 1, 2)
+        along_twist = _velocity_slopes(states, slopes)
+        # The base has to move so that momentum stays: what that changes counts with the multiplier of the equation.
+        origin = along_twist.sum(axis=1) + 2.0 * square_weight * intervals.twist
+        multiplier = np.linalg.solve(intervals.inertia, origin[..., None])[..., 0]
+        theta = self._parameters.reshape(bodies, PARAMETERS)
+        slopes -= multiplier[:, None, :, None] * theta[:, None]
+        along_twist, along_frame = _velocity_slopes(states, slopes), _frame_slopes(intervals.matrices, slopes)
+        along_frame += 0.0 if forces is None else forces
+        along_q, along_v = np.empty((count, self.robot.n)), 2.0 * square_weight * intervals.rates
+        for joint, (linear, angular) in enumerate(self._axes):
+            body = joint + 1
+            turning = joints.rotations[:, body] @ angular
+            sliding = joints.rotations[:, body] @ linear + cross(joints.positions[:, body], turning)
+            axis = np.concatenate([sliding, turning], axis=1)
+            rates, frames = (part[:, self._subtrees[joint]].sum(axis=1) for part in (along_twist, along_frame))
+            moving = _motion_at_origin(states, body)
+            carried = np.concatenate(
+                [cross(turning, moving[:, :3]) + cross(sliding, moving[:, 3:]), cross(turning, moving[:, 3:])], axis=1
+            )
+            along_v[:, joint] += (axis * rates).sum(axis=1)
+            along_q[:, joint] = (axis * frames).sum(axis=1) - (carried * rates).sum(axis=1)
+        wheels = self.robot.wheels
+        along_wheels = -(multiplier[:, 3:] @ wheels.axes.T) * wheels.inertias
+        along_q, along_v, along_wheels = (
+            part.reshape(-1, self.samples, part.shape[1]) for part in (along_q, along_v, along_wheels)
+        )
+        progress, rate = self._progress[:, None], self._rate[:, None]
+        ends = (along_q * progress + along_v * rate).sum(axis=1)
+        starts = along_q.sum(axis=1) - ends
+        return starts, ends, (along_wheels * rate).sum(axis=1)
+
+    def _parts(self, count: int) -> list[slice]:
+        step = max(1, _CHUNK // self.samples)
+        return [slice(begin, begin + step) for begin in range(0, count, step)]
+
+
+def condition_number(gram: Array) -> float:
+    """Compute the condition number of the regressor with a Gram matrix (P, P) [-]."""
+    values = np.linalg.eigvalsh(gram)
+    return float(np.sqrt(values[-1] / max(values[0], np.finfo(float).tiny))) if values[-1] > 0.0 else float("inf")
+
+
+def smooth_condition(gram: Array) -> tuple[float, Array]:
+    """Compute a smooth stand-in for twice the logarithm of the condition number, and its derivative with the matrix.
+
+    Args:
+        gram: Gram matrix of the regressor, (P, P).
+    """
+    values, vectors = np.linalg.eigh(gram)
+    values = np.maximum(values, _SHORT * values[-1])
+    large, small = (values / values[-1]) ** _POWER, (values[0] / values) ** _POWER
+    cost = np.log(values[-1]) + np.log(large.sum()) / _POWER - np.log(values[0]) + np.log(small.sum()) / _POWER
+    slopes = large / large.sum() / values - small / small.sum() / values
+    return float(cost), (vectors * slopes) @ vectors.T
+
+
+def _joint_axes(robot: FreeFlyer) -> list[tuple[Array, Array]]:
+    """Return what the joints do at unit speed, linear and angular velocity in the axes of the moved body."""
+    axes = []
+    for body in range(1, robot.tree.count):
+        joint = robot.tree.model.joints[body + 1]
+        axis = joint_axis(joint)
+        if axis is None or joint.nv != 1 or joint.idx_v != body + 5:
+            raise ModelError(f"{robot.tree.body_names[body]} is a {joint.shortname()}; exciting motions need an axis")
+        slides = joint.shortname().startswith("JointModelP")
+        axes.append((axis, np.zeros(3)) if slides else (np.zeros(3), axis))
+    return axes
+
+
+def _subtrees(robot: FreeFlyer) -> list[list[int]]:
+    """Return the bodies that each joint moves."""
+    parents = robot.tree.parents
+    subtrees: list[list[int]] = [[] for _ in range(robot.n)]
+    for body in range(1, robot.tree.count):
+        ancestor = body
+        while ancestor > 0:
+            subtrees[ancestor - 1].append(body)
+            ancestor = int(parents[ancestor])
+    return subtrees
+
+
+def _motion_at_origin(states: BodyStates, body: int) -> Array:
+    """Return velocity of the point of a body at the origin of the base and its angular velocity, (N, 6)."""
+    angular = states.angular[:, body]
+    return np.concatenate([states.linear[:, body] - cross(angular, states.positions[:, body]), angular], axis=1)
+
+
+def _velocity_slopes(states: BodyStates, slopes: Array) -> Array:
+    """Return how ``sum(slopes * K_i)`` changes with the motion of each body, (N, B, 6), taken at the base's origin."""
+    turn, r = states.rotations, states.positions
+    upper, lower = slopes[..., :3, :], slopes[..., 3:, :]
+    linear = upper[..., 0] + cross(lower[..., 0], r)
+    angular = np.zeros_like(linear)
+    axes = [turn[..., k] for k in range(3)]
+    for k, axis in enumerate(axes):
+        angular += cross(axis, upper[..., 1 + k] + cross(lower[..., 1 + k], r))
+        linear += cross(lower[..., 1 + k], axis)
+    for column, (i, j) in enumerate(INERTIA_ENTRIES):
+        part = lower[..., 4 + column]
+        angular += axes[j] * (axes[i] * part).sum(axis=-1, keepdims=True)
+        if i != j:
+            angular += axes[i] * (axes[j] * part).sum(axis=-1, keepdims=True)
+    # The velocity of the body's origin is that at the base's origin and what turning adds.
+    return np.concatenate([linear, angular + cross(r, linear)], axis=-1)
+
+
+def _frame_slopes(matrices: Array, slopes: Array) -> Array:
+    """Return how ``sum(slopes * K_i)`` changes with a displacement of each body that carries its motion along."""
+    upper, lower = np.swapaxes(slopes[..., :3, :], -1, -2), np.swapaxes(slopes[..., 3:, :], -1, -2)
+    force, moment = np.swapaxes(matrices[..., :3, :], -1, -2), np.swapaxes(matrices[..., 3:, :], -1, -2)
+    linear = cross(force, lower).sum(axis=-2)
+    angular = (cross(force, upper) + cross(moment, lower)).sum(axis=-2)
+    return np.concatenate([linear, angular], axis=-1)
