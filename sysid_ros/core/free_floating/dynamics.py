@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.spatial import skew
-from sysid_ros.core.free_floating.excitation import FloatingMotion
+from sysid_ros.core.free_floating.intervals import FloatingMotion
 from sysid_ros.core.free_floating.measurements import FloatingData
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters
 from sysid_ros.core.free_floating.momentum import (

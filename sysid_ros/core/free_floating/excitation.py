@@ -119,7 +119,8 @@ class ExcitationPlan:
     def directions(self) -> NDArray[np.int8]:
         """Signs of the velocities of joints and wheels per interval, (K, n + W) [-]."""
         steps = np.concatenate([np.diff(self.motion.joints.knots, axis=0), self.motion.wheel_turns], axis=1)
-        return np.sign(steps).astype(np.int8)
+        signs: NDArray[np.int8] = np.sign(steps).astype(np.int8)
+        return signs
 
 
 def largest_range(robot: FreeFlyer, period: float) -> Array:

@@ -80,7 +80,8 @@ class EvaluatedIntervals:
     def gram(self) -> Array:
         """Compute the Gram matrix of all intervals, (P, P)."""
         flat = self.rows.reshape(-1, self.rows.shape[2])
-        return flat.T @ flat
+        gram: Array = flat.T @ flat
+        return gram
 
     def squares(self) -> float:
         """Compute the sum of the squares of base twist and joint rates."""
@@ -197,13 +198,13 @@ class IntervalInformation:
             along_q[:, joint] = (axis * frames).sum(axis=1) - (carried * rates).sum(axis=1)
         wheels = self.robot.wheels
         along_wheels = -(multiplier[:, 3:] @ wheels.axes.T) * wheels.inertias
-        along_q, along_v, along_wheels = (
+        q_slopes, v_slopes, wheel_slopes = (
             part.reshape(-1, self.samples, part.shape[1]) for part in (along_q, along_v, along_wheels)
         )
         progress, rate = self._progress[:, None], self._rate[:, None]
-        ends = (along_q * progress + along_v * rate).sum(axis=1)
-        starts = along_q.sum(axis=1) - ends
-        return starts, ends, (along_wheels * rate).sum(axis=1)
+        ends: Array = (q_slopes * progress + v_slopes * rate).sum(axis=1)
+        starts: Array = q_slopes.sum(axis=1) - ends
+        return starts, ends, (wheel_slopes * rate).sum(axis=1)
 
     def _parts(self, count: int) -> list[slice]:
         step = max(1, _CHUNK // self.samples)

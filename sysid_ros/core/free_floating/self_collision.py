@@ -143,7 +143,9 @@ class SelfCollisionModel:
             sweeps = np.abs(turns[index]) * pieces[:, 2:3]
             moved = np.stack([sweeps @ (self._reaches[p.first] + self._reaches[p.second]) for p in self._pairs], axis=1)
             smallest = min(smallest, float(gaps.min()))
-            failed = (gaps < clearance).any(axis=1) | ((gaps - moved < clearance).any(axis=1) & (pieces[:, 2] < _SHORTEST))
+            failed = (gaps < clearance).any(axis=1) | (
+                (gaps - moved < clearance).any(axis=1) & (pieces[:, 2] < _SHORTEST)
+            )
             if failed.any():
                 piece, which = np.unravel_index(np.argmin(np.where(failed[:, None], gaps, np.inf)), gaps.shape)
                 names, pair = self._robot.tree.body_names, self._pairs[which]
@@ -181,7 +183,8 @@ class SelfCollisionModel:
         (center, radius), (other, other_radius) = self._hulls[pair.second], self._hulls[pair.first]
         point = states.rotations[:, pair.second] @ center + states.positions[:, pair.second]
         if pair.boxes:
-            return np.min([box.distance(point) for box in pair.boxes], axis=0) - radius
+            nearest: Array = np.min([box.distance(point) for box in pair.boxes], axis=0)
+            return nearest - radius
         between = point - states.rotations[:, pair.first] @ other - states.positions[:, pair.first]
         gaps: Array = np.sqrt((between**2).sum(axis=1)) - radius - other_radius
         return gaps
@@ -257,6 +260,8 @@ def _base_boxes(robot: FreeFlyer) -> tuple[Obstacle, ...]:
             half = 0.5 * np.array([float(word) for word in geometry.get("size", "").split()])
             place = links[name].placement
             boxes.append(
-                Obstacle(name, place.act(center), half, np.asarray(place.rotation @ rotation_from_rpy(rpy), dtype=float))
+                Obstacle(
+                    name, place.act(center), half, np.asarray(place.rotation @ rotation_from_rpy(rpy), dtype=float)
+                )
             )
     return tuple(boxes)

@@ -10,7 +10,8 @@ import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.free_floating.dynamics import embed, predict_torques, rms, simulate, validation_motion
-from sysid_ros.core.free_floating.excitation import FloatingMotion, largest_range
+from sysid_ros.core.free_floating.excitation import largest_range
+from sysid_ros.core.free_floating.intervals import FloatingMotion
 from sysid_ros.core.free_floating.measurements import (
     EulerSingularity,
     add_noise,
