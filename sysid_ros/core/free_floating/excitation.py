@@ -158,7 +158,7 @@ def plan_with_free_knots(
         settings: Settings of the search.
         start: Where the joints are, (n,) [rad]; None for the last knot of ``before``, or else free.
         before: Motion that was executed before and counts too.
-        clock: Clock of the time limit [s]; ``time.process_time`` counts this process alone, where others load the machine.
+        clock: Clock of the time limit [s]; ``time.process_time`` does not count what other processes take.
         is_cancelled: Looked at between evaluations.
         on_progress: Called with the share that is done, 0..1, and what is being done.
 
