@@ -6,7 +6,6 @@ and on each fault is the table in docs/reference/torque_loop.md. All methods bel
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,28 +17,26 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.admission import admit_control, admit_start, admit_takeover, admit_trajectory
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import (
-    LoopCode,
-    LoopMode,
-    LoopRefusal,
-    LoopSample,
-    LoopSettings,
-    LoopStatus,
-    Transition,
+from sysid_ros.drivers.loop_state import (
+    Counters,
+    Measurement,
+    ModelInUse,
+    ModeState,
+    Monitors,
+    MotionState,
+    Segment,
 )
-from sysid_ros.drivers.monitors import FaultStop, MeasurementCheck, MotionGuard, TorqueCheck
+from sysid_ros.drivers.loop_types import Fault, LoopCode, LoopMode, LoopRefusal, LoopSample, LoopSettings, LoopStatus
+from sysid_ros.drivers.monitors import MeasurementCheck
 from sysid_ros.drivers.reference import Reference, TorqueOutput
 
 if TYPE_CHECKING:
     from sysid_ros.core.control.settings import Controller
 
-_KEPT_TRANSITIONS = 20
-
 
 class ControlLoop:
-    """Drives one arm with one controller.
+    """The loop that drives one arm with one controller.
 
     Args:
         arm: The arm, not yet connected.
@@ -61,49 +58,54 @@ class ControlLoop:
         self.robot = robot
         self.settings = settings or LoopSettings()
         self._controller = controller
-        self._mode, self._code, self._reason = LoopMode.IDLE, LoopCode.OK, "not connected"
-        self._transitions: deque[Transition] = deque(maxlen=_KEPT_TRANSITIONS)
-        self._guard = MotionGuard(robot, self.settings)
-        self._fault_stop = FaultStop(robot, self.settings, arm.period)
+        self._state = ModeState()
+        self._counters = Counters()
+        self._monitors = Monitors(robot, self.settings, arm.period)
         self._output = TorqueOutput(robot.limits.tau_max, self.settings.blend_time, arm.period)
-        self._cycles = self._invalid_cycles = self._missed_deadlines = 0
-        self._now_ns = 0
-        self._reset(robot.home)
+        self._reference = Reference(robot.home, self.settings.blend_time)
+        self._measured = Measurement(np.array(robot.home), np.zeros(robot.n), 0)
+        self._motion = MotionState(robot.n)
+        self._first_state: ArmState | None = None
+        self._heartbeat_ns = 0
+        self._rested = 0.0
+        self._is_handed_back = False
         self._use_model(model or LoopModel.nominal(robot))
 
     def warm_up(self) -> None:
-        """Evaluates the control law once, before anybody waits for it: that takes milliseconds longer than later."""
+        """Evaluate the control law once, before anybody waits for it: that takes milliseconds longer than later."""
         home, rest = self.robot.home, np.zeros(self.robot.n)
         self._controller.compute(home, rest, home, rest, rest)
         self._controller.reset()
 
     def connect(self) -> None:
-        """Takes the arm over and holds it where it is; also the way back from a fault.
+        """Take the arm over and hold it where it is; also the way back from a fault.
 
         Raises:
             LoopRefusal: Already connected, or a fault is not over yet.
             ArmError: The arm cannot be taken over or gives no usable measurement.
         """
-        if self._mode is not LoopMode.IDLE and not self._is_given_up:
-            raise LoopRefusal("connect", f"the loop is in {self._mode.name}")
+        if self.mode is not LoopMode.IDLE and not self._is_handed_back:
+            raise LoopRefusal("connect", f"the loop is in {self.mode.name}")
         self.arm.connect()
         state = self._read_first_state()
-        self._check = MeasurementCheck(self.robot, self.settings, self.arm.period)
-        self._torque_check = TorqueCheck(self.robot, self.settings.torque_mismatch_time, self.arm.period)
+        self._monitors = Monitors(self.robot, self.settings, self.arm.period)
         self._controller.reset()
-        self._reset(state.q)
+        self._reference = Reference(state.q, self.settings.blend_time)
+        self._measured = Measurement(state.q, state.v, state.stamp_ns)
+        self._motion = MotionState(self.robot.n)
+        self._counters.invalid_in_a_row = 0
+        self._rested, self._is_handed_back = 0.0, False
         self._first_state = state
-        self._q, self._v, self._now_ns = state.q, state.v, state.stamp_ns
         self._output.start_blend(state.tau)
         self._change_mode(LoopMode.HOLD, LoopCode.OK, "connected, holding position")
 
     def step(self) -> LoopSample | None:
-        """Runs one cycle.
+        """Run one cycle.
 
         Returns:
             What was measured and commanded; None where the arm gave no answer or is not connected.
         """
-        if self._mode is LoopMode.IDLE:
+        if self.mode is LoopMode.IDLE:
             return None
         try:
             state, self._first_state = self._first_state or self.arm.read(), None
@@ -113,7 +115,7 @@ class ControlLoop:
             return None
 
     def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> None:
-        """Checks a trajectory and starts it, or lets it take over from its predecessor.
+        """Check a trajectory and start it, or let it take over from its predecessor.
 
         Args:
             trajectory: The motion.
@@ -124,27 +126,28 @@ class ControlLoop:
         Raises:
             LoopRefusal: It may not be executed; says which joint and by how much.
         """
-        certificate = admit_trajectory(self.robot, trajectory, certificate, self.boxes_of(model), self._now_ns * 1e-9)
+        certificate = admit_trajectory(self.robot, trajectory, certificate, self.boxes_of(model), self.now_ns * 1e-9)
         self.begin(trajectory, certificate, model)
 
     def boxes_of(self, model: LoopModel | None) -> tuple[Box, Box]:
-        """Parameter boxes the certificate of a trajectory must be about, where it brings a model or none."""
-        model = self._model if model is None else model
+        """Return the boxes the certificate of a trajectory must be about, where it brings a model or none."""
+        model = self.model if model is None else model
         return model.theta_box, model.payload_box
 
     def begin(self, trajectory: Trajectory, certificate: Certificate, model: LoopModel | None = None) -> None:
-        """Starts a trajectory that :func:`admit_trajectory` has admitted with :meth:`boxes_of` it.
+        """Start a trajectory that :func:`admit_trajectory` has admitted with :meth:`boxes_of` it.
 
         Raises:
             LoopRefusal: The arm is not ready for it, or the model has changed since.
         """
+        segment = Segment(trajectory, certificate, model)
         if certificate.predecessor is not None:
-            self._continue(trajectory, certificate, model)
+            self._continue(segment)
             return
         if model is not None:
             raise LoopRefusal("trajectory", "only a plan that takes over from another brings a model; set it before")
-        if self._mode is not LoopMode.HOLD:
-            raise LoopRefusal("trajectory", f"the arm must hold its position, but the loop is in {self._mode.name}")
+        if self.mode is not LoopMode.HOLD:
+            raise LoopRefusal("trajectory", f"the arm must hold its position, but the loop is in {self.mode.name}")
         if self._output.blend_left > 0.0:
             raise LoopRefusal(
                 "trajectory", f"torque is still being blended in for {self._output.blend_left:.2f} s; try again then"
@@ -154,26 +157,26 @@ class ControlLoop:
             raise LoopRefusal(
                 "trajectory", f"the controller still changes to another payload for {left:.2f} s; try again then"
             )
-        if self._effort_fault:
-            raise LoopRefusal("trajectory", self._effort_fault)
-        if certificate.box_hash != self._box_hash:
+        if self._measured.effort_fault is not None:
+            raise LoopRefusal("trajectory", self._measured.effort_fault.reason)
+        if certificate.box_hash != self._in_use.box_hash:
             raise LoopRefusal("trajectory", "the model has changed since it was checked; certify it again")
-        admit_control(certificate, self._controller.law, self._model.payload)
+        admit_control(certificate, self._controller.law, self.model.payload)
         admit_start(self.robot, trajectory, certificate, self._reference.q, self._rested)
         self._reference.follow(trajectory)
-        self._error_max = np.zeros(self.robot.n)
+        self._motion.error_max = np.zeros(self.robot.n)
         self.heartbeat()
-        self._use_certificate(trajectory, certificate)
+        self._follow(segment)
 
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
-        """Brings the arm to rest along the path of its trajectory; does nothing where it rests or brakes already."""
-        if self._mode is LoopMode.TRACK:
-            self._next = None
-            self._reference.brake(self._brake_time)
+        """Bring the arm to rest along the path of its trajectory; do nothing where it rests or brakes already."""
+        if self.mode is LoopMode.TRACK and self._motion.present is not None:
+            self._motion.next = None
+            self._reference.brake(self._motion.present.certificate.brake_time)
             self._change_mode(LoopMode.BRAKE, code, reason)
 
     def set_model(self, model: LoopModel, is_reset: bool = False) -> None:
-        """Gives the controller another model; its torque is blended in.
+        """Give the controller another model; its torque is blended in.
 
         Args:
             model: The model.
@@ -182,27 +185,27 @@ class ControlLoop:
         Raises:
             LoopRefusal: The arm moves, or a box is not inside the one in use.
         """
-        if self._mode in (LoopMode.TRACK, LoopMode.BRAKE):
+        if self.mode in (LoopMode.TRACK, LoopMode.BRAKE):
             raise LoopRefusal("model", "the arm moves with a certificate for the model in use; wait until it rests")
         model.require_fits(self.robot)
         if not is_reset:
-            model.require_inside(self._model, self.robot)
-        has_changed = not np.array_equal(model.payload, self._model.payload)
+            model.require_inside(self.model, self.robot)
+        has_changed = not np.array_equal(model.payload, self.model.payload)
         self._use_model(model)
-        if self._mode is LoopMode.HOLD and has_changed:
+        if self.mode is LoopMode.HOLD and has_changed:
             self._output.start_blend(self._output.last)
 
     def heartbeat(self, now_ns: int | None = None) -> None:
-        """Notes a sign of life of the commanding side.
+        """Note a heartbeat of the commanding side.
 
         Args:
             now_ns: When, on the loop's clock [ns]; now if None.
         """
-        self._heartbeat_ns = self._now_ns if now_ns is None else now_ns
+        self._heartbeat_ns = self.now_ns if now_ns is None else now_ns
 
     def report_late(self, lateness: float) -> None:
-        """Notes that a cycle started ``lateness`` [s] after its deadline, and brakes where that is too much."""
-        self._missed_deadlines += 1
+        """Note that a cycle started ``lateness`` [s] after its deadline, and brake where that is too much."""
+        self._counters.missed_deadlines += 1
         if lateness > self.settings.late_limit:
             self.brake(
                 f"a cycle came {1e3 * lateness:.1f} ms late (allowed {1e3 * self.settings.late_limit:g} ms)",
@@ -210,114 +213,192 @@ class ControlLoop:
             )
 
     def release(self, reason: str) -> None:
-        """Hands the arm back to its own controller or brakes and disconnects. Brake first where it moves."""
+        """Hand the arm back to its own controller or brakes and disconnect. Brake first where it moves."""
         self.arm.stop(reason)
         self.arm.close()
-        if self._mode is not LoopMode.IDLE:
-            self._change_mode(LoopMode.IDLE, self._code, reason)
+        if self.mode is not LoopMode.IDLE:
+            self._change_mode(LoopMode.IDLE, self._state.code, reason)
 
     @property
     def mode(self) -> LoopMode:
         """What the loop does with the arm."""
-        return self._mode
+        return self._state.mode
 
     @property
-    def is_given_up(self) -> bool:
-        """Whether the arm has been handed to its own controller or brakes after a fault."""
-        return self._is_given_up
+    def is_handed_back(self) -> bool:
+        """Whether the arm has been handed back to its own controller or brakes after a fault."""
+        return self._is_handed_back
 
     @property
     def is_at_rest(self) -> bool:
         """Whether nothing moves the arm: it is held, or not commanded at all."""
-        return self._mode in (LoopMode.IDLE, LoopMode.HOLD) or self._is_given_up
+        return self.mode in (LoopMode.IDLE, LoopMode.HOLD) or self._is_handed_back
 
     @property
     def now_ns(self) -> int:
         """Time of the last cycle [ns]."""
-        return self._now_ns
+        return self._measured.stamp_ns
 
     @property
     def model(self) -> LoopModel:
         """Model the controller uses."""
-        return self._model
+        return self._in_use.model
 
     @property
     def boxes(self) -> tuple[Box, Box]:
         """Parameter boxes a certificate must be about: the arm's (14 n,), the payload's (10,)."""
-        return self._model.theta_box, self._model.payload_box
+        return self.boxes_of(None)
 
     def status(self) -> LoopStatus:
-        """A look at the loop."""
-        reference = self._reference
+        """Return what the loop says of itself."""
+        reference, motion, counters = self._reference, self._motion, self._counters
         return LoopStatus(
-            mode=self._mode,
-            code=self._code,
+            mode=self.mode,
+            code=self._state.code,
             reason=self._describe(),
-            stamp_ns=self._now_ns,
-            cycles=self._cycles,
-            invalid_cycles=self._invalid_cycles,
+            stamp_ns=self.now_ns,
+            cycles=counters.cycles,
+            invalid_cycles=counters.invalid,
             saturated_cycles=self._output.saturated_cycles,
-            missed_deadlines=self._missed_deadlines + self.arm.late_answers,
+            missed_deadlines=counters.missed_deadlines + self.arm.late_answers,
             reference=reference.q.copy(),
-            plan_id=self._plan_id,
-            next_plan_id=self._next[1].plan_id if self._next is not None else None,
+            plan_id=motion.plan_id,
+            next_plan_id=motion.next_plan_id,
             progress=reference.progress,
-            tracking_error=reference.q - self._q,
-            tracking_error_max=self._error_max.copy(),
-            tracking_bound=self._bound.copy(),
-            is_taking_over=self._mode is LoopMode.HOLD and not self._is_undisturbed,
+            tracking_error=reference.q - self._measured.q,
+            tracking_error_max=motion.error_max.copy(),
+            tracking_bound=motion.copy_bound(),
+            is_taking_over=self.mode is LoopMode.HOLD and not self._is_undisturbed,
             rested=self._rested,
-            model_box_hash=self._box_hash,
+            model_box_hash=self._in_use.box_hash,
             law=self._controller.law,
-            transitions=tuple(self._transitions),
+            transitions=tuple(self._state.transitions),
         )
 
     def _describe(self) -> str:
-        """Why the loop is in its mode, and at rest why it would refuse to move."""
-        if self._mode is not LoopMode.HOLD or not self._effort_fault:
-            return self._reason
-        return f"{self._reason}; no motion may start: {self._effort_fault}"
+        """Say why the loop is in its mode, and at rest why it would refuse to move."""
+        reason, effort_fault = self._state.reason, self._measured.effort_fault
+        if self.mode is not LoopMode.HOLD or effort_fault is None:
+            return reason
+        return f"{reason}; no motion may start: {effort_fault.reason}"
 
     @property
     def _is_undisturbed(self) -> bool:
         """Whether the arm is held, and neither torque nor model are being blended."""
-        return self._mode is LoopMode.HOLD and max(self._output.blend_left, self._controller.blend_left) <= 0.0
+        return self.mode is LoopMode.HOLD and max(self._output.blend_left, self._controller.blend_left) <= 0.0
 
     # One cycle
 
     def _run_cycle(self, state: ArmState) -> LoopSample:
-        self._cycles += 1 + state.missed  # a gap in the numbers: the estimator must not join what is around it
+        counters, measured = self._counters, self._measured
+        counters.cycles += 1 + state.missed  # a gap in the numbers: the estimator must not join what is around it
         is_valid = self._take_measurement(state)
-        if self._mode is LoopMode.TRACK:
-            self._brake_if(self._guard.find_silence((self._now_ns - self._heartbeat_ns) * 1e-9), LoopCode.STALE)
+        if self.mode is LoopMode.TRACK:
+            self._react(self._monitors.motion.find_timeout((measured.stamp_ns - self._heartbeat_ns) * 1e-9))
         reference = self._reference
         reference.advance(self.arm.period)
-        if self._next is not None and not reference.is_continued:
-            self._take_over()
-        if is_valid and self._mode is not LoopMode.FAULT:
+        if self._motion.next is not None and not reference.is_continued:
+            self._take_over(self._motion.next)
+        if is_valid and self.mode is not LoopMode.FAULT:
             self._watch_motion()
         if reference.trajectory is not None and reference.is_finished:
             self._come_to_rest()
         tau = self._compute_torque(is_valid)
-        is_resting = self._is_undisturbed and not self._effort_fault
-        self._rested = self._rested + self.arm.period if is_resting else 0.0
-        if not self._is_given_up:
+        has_efforts = measured.effort_fault is None
+        self._rested = self._rested + self.arm.period if self._is_undisturbed and has_efforts else 0.0
+        if not self._is_handed_back:
             self.arm.command(tau)
-        self._torque_check.note(tau)
-        is_ok = is_valid and state.is_exact and not self._effort_fault and self._mode is not LoopMode.FAULT
+        self._monitors.torque.note(tau)
+        is_ok = is_valid and state.is_exact and has_efforts and self.mode is not LoopMode.FAULT
         return LoopSample(
-            self._cycles, state.stamp_ns, is_ok, state.q, state.v, state.tau,
-            reference.q, reference.v, reference.a, tau, self._mode,
+            counters.cycles, state.stamp_ns, is_ok, state.q, state.v, state.tau,
+            reference.q, reference.v, reference.a, tau, self.mode,
         )  # fmt: skip
 
-    def _continue(self, trajectory: Trajectory, certificate: Certificate, model: LoopModel | None) -> None:
-        reference, takeover_time = self._reference, certificate.takeover_time
-        if self._mode is not LoopMode.TRACK:
-            raise LoopRefusal("trajectory", f"it continues a motion, but the loop is in {self._mode.name}")
-        if self._next is not None:
-            raise LoopRefusal("trajectory", f"plan {self._next[1].plan_id[:12]} already waits to take over")
-        admit_takeover(self.robot, trajectory, certificate, reference.trajectory, self._plan_id)
-        late = reference.time - takeover_time
+    def _take_measurement(self, state: ArmState) -> bool:
+        measured, monitors = self._measured, self._monitors
+        fault = monitors.measurement.find_fault(state)
+        if fault is not None:
+            self._bridge_invalid(fault)
+            return False
+        self._counters.invalid_in_a_row = 0
+        measured.q, measured.v, measured.stamp_ns = state.q, state.v, state.stamp_ns
+        measured.effort_fault = monitors.measurement.find_effort_fault(state) or monitors.torque.find_mismatch(
+            state.tau
+        )
+        self._react(measured.effort_fault)
+        if state.faults:
+            self.brake("the arm reports: " + ", ".join(state.faults), LoopCode.HARDWARE)
+        return True
+
+    def _bridge_invalid(self, fault: Fault) -> None:
+        """Go on with an extrapolated state for a few cycles."""
+        period, settings, counters, measured = self.arm.period, self.settings, self._counters, self._measured
+        self._monitors.torque.restart()
+        counters.invalid += 1
+        counters.invalid_in_a_row += 1
+        measured.stamp_ns += round(period * 1e9)
+        if self.mode is not LoopMode.FAULT:
+            measured.q = measured.q + measured.v * period
+        text = f"no usable measurement in {counters.invalid_in_a_row} cycles: {fault.reason}"
+        if counters.invalid_in_a_row >= settings.invalid_cycles_to_brake:
+            ends_control = counters.invalid_in_a_row >= settings.invalid_cycles_to_fault
+            self._react(Fault(fault.code, text, ends_control))
+
+    def _watch_motion(self) -> None:
+        guard, reference, measured, motion = self._monitors.motion, self._reference, self._measured, self._motion
+        if reference.trajectory is not None and motion.present is not None:
+            error = np.abs(reference.path - measured.q)
+            np.maximum(motion.error_max, error, out=motion.error_max)
+            certificate = motion.present.certificate
+            bounds = (certificate.tracking_bound, certificate.velocity_bound)
+            self._react(self._monitors.measurement.find_stuck_joint(reference.q, reference.v, *bounds))
+            self._react(guard.find_bound_violation(error, certificate.tracking_bound))
+        self._react(guard.find_following_error(reference.q, measured.q))
+        self._react(guard.find_overspeed(measured.v))
+
+    def _come_to_rest(self) -> None:
+        reason = f"at rest after braking: {self._state.reason}" if self.mode is LoopMode.BRAKE else "trajectory done"
+        self._reference.hold(self._reference.q)
+        self._motion.present = None
+        self._change_mode(LoopMode.HOLD, self._state.code, reason)
+
+    def _compute_torque(self, is_valid: bool) -> Array:
+        """Compute the torque to send, (n,) [Nm]; not a number where the arm has been handed back."""
+        reference, output, measured, stop = self._reference, self._output, self._measured, self._monitors.stop
+        # In motion the tracking bound needs the integral state. At rest nothing does, and a motor that does not obey
+        # would let it grow without end.
+        self._controller.is_integrating = self.mode is not LoopMode.HOLD or measured.effort_fault is None
+        if self.mode is not LoopMode.FAULT:
+            try:
+                tau = self._controller.compute(measured.q, measured.v, reference.q, reference.v, reference.a)
+                tau = output.blend(np.asarray(tau, dtype=float))
+            except Exception as error:  # whatever fails in a controller must not take the loop down with the arm
+                self._enter_fault(f"the controller failed: {error!r}", LoopCode.INTERNAL)
+            else:
+                if tau.shape == measured.q.shape and np.isfinite(tau).all():
+                    return output.limit(tau)
+                text = f"the controller's torque is not one finite number per joint: {tau}"
+                self._enter_fault(text, LoopCode.INTERNAL)
+        if not self._is_handed_back and stop.is_over(measured.v, is_valid):
+            self._hand_back()
+        if self._is_handed_back:
+            return np.full(self.robot.n, np.nan)
+        return output.limit(stop.torque(self._in_use.balance(measured.q), measured.v, is_valid))
+
+    # Segments
+
+    def _continue(self, segment: Segment) -> None:
+        """Let a segment wait to take over from the present one."""
+        reference, motion, certificate, model = self._reference, self._motion, segment.certificate, segment.model
+        if self.mode is not LoopMode.TRACK or motion.present is None:
+            raise LoopRefusal("trajectory", f"it continues a motion, but the loop is in {self.mode.name}")
+        if motion.next is not None:
+            waiting = motion.next.certificate.plan_id
+            raise LoopRefusal("trajectory", f"plan {waiting[:12]} already waits to take over")
+        present = motion.present
+        admit_takeover(self.robot, segment.trajectory, certificate, present.trajectory, present.certificate.plan_id)
+        late = reference.time - certificate.takeover_time
         if late > -self.arm.period:
             raise LoopRefusal(
                 "trajectory",
@@ -326,157 +407,65 @@ class ControlLoop:
             )
         if model is not None:
             model.require_fits(self.robot)
-            model.require_inside(self._model, self.robot)
+            model.require_inside(self.model, self.robot)
         if certificate.box_hash != box_hash(*self.boxes_of(model)):
             raise LoopRefusal("trajectory", "the model has changed since it was checked; certify it again")
-        payload = (self._model if model is None else model).payload
-        admit_control(certificate, self._controller.law, payload)
-        reference.continue_with(trajectory, takeover_time)
-        self._next = (trajectory, certificate, model)
+        admit_control(certificate, self._controller.law, (self.model if model is None else model).payload)
+        reference.continue_with(segment.trajectory, certificate.takeover_time)
+        motion.next = segment
 
-    def _take_over(self) -> None:
-        (trajectory, certificate, model), self._next = self._next, None
-        if model is not None:
-            self._use_model(model)  # takes 0.4 ms; the controller carries over what it has learnt, so nothing jumps
-        self._use_certificate(trajectory, certificate)
+    def _take_over(self, segment: Segment) -> None:
+        self._motion.next = None
+        if segment.model is not None:
+            # Takes 0.4 ms; the controller carries its integral state over, so nothing jumps.
+            self._use_model(segment.model)
+        self._follow(segment)
 
-    def _use_certificate(self, trajectory: Trajectory, certificate: Certificate) -> None:
-        self._plan_id = certificate.plan_id
-        self._bound = np.array(certificate.tracking_bound)
-        self._velocity_bound = np.array(certificate.velocity_bound)
-        self._brake_time = certificate.brake_time
-        self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {trajectory.kind} {self._plan_id[:12]}")
-
-    def _take_measurement(self, state: ArmState) -> bool:
-        fault = self._check.find_fault(state)
-        if fault:
-            self._bridge_invalid(fault)
-            return False
-        self._invalid_in_a_row = 0
-        self._q, self._v, self._effort, self._now_ns = state.q, state.v, state.tau, state.stamp_ns
-        self._effort_fault = self._check.find_effort_fault(state) or self._torque_check.find_mismatch(state.tau)
-        self._brake_if(self._effort_fault, LoopCode.INVALID_MEASUREMENT)
-        if state.faults:
-            self.brake("the arm reports: " + ", ".join(state.faults), LoopCode.HARDWARE)
-        return True
-
-    def _bridge_invalid(self, fault: str) -> None:
-        """Goes on with an extrapolated state for a few cycles."""
-        period, settings = self.arm.period, self.settings
-        self._torque_check.restart()
-        self._invalid_cycles += 1
-        self._invalid_in_a_row += 1
-        self._now_ns += round(period * 1e9)
-        if self._mode is not LoopMode.FAULT:
-            self._q = self._q + self._v * period
-        text = f"no usable measurement in {self._invalid_in_a_row} cycles: {fault}"
-        if self._invalid_in_a_row >= settings.invalid_cycles_to_fault:
-            self._give_up(text, LoopCode.INVALID_MEASUREMENT)
-        elif self._invalid_in_a_row >= settings.invalid_cycles_to_brake:
-            self.brake(text, LoopCode.INVALID_MEASUREMENT)
-
-    def _watch_motion(self) -> None:
-        guard, reference = self._guard, self._reference
-        if reference.trajectory is not None:
-            error = np.abs(reference.path - self._q)
-            np.maximum(self._error_max, error, out=self._error_max)
-            bounds = (self._bound, self._velocity_bound)
-            stuck = self._check.find_stuck_joint(reference.q, reference.v, *bounds)
-            self._give_up_if(stuck, LoopCode.INVALID_MEASUREMENT, is_blind=True)
-            self._brake_if(guard.find_bound_violation(error, self._bound), LoopCode.TRACKING_ERROR)
-        self._give_up_if(guard.find_following_error(reference.q, self._q), LoopCode.TRACKING_ERROR)
-        self._give_up_if(guard.find_overspeed(self._v), LoopCode.LIMIT)
-
-    def _come_to_rest(self) -> None:
-        reason = f"at rest after braking: {self._reason}" if self._mode is LoopMode.BRAKE else "trajectory done"
-        self._reference.hold(self._reference.q)
-        self._bound = np.full(self.robot.n, np.inf)
-        self._plan_id = None
-        self._change_mode(LoopMode.HOLD, self._code, reason)
-
-    def _compute_torque(self, is_valid: bool) -> Array:
-        """The torque to send, (n,) [Nm]; not a number where the arm has been given up."""
-        reference, output = self._reference, self._output
-        # In motion the tracking bound needs what is learnt. At rest nothing does, and a motor that does not obey would
-        # let it grow without end.
-        self._controller.is_integrating = self._mode is not LoopMode.HOLD or not self._effort_fault
-        if self._mode is not LoopMode.FAULT:
-            try:
-                tau = self._controller.compute(self._q, self._v, reference.q, reference.v, reference.a)
-                tau = output.blend(np.asarray(tau, dtype=float))
-            except Exception as error:  # whatever fails in a controller must not take the loop down with the arm
-                self._give_up(f"the controller failed: {error!r}", LoopCode.INTERNAL)
-            else:
-                if tau.shape == self._q.shape and np.isfinite(tau).all():
-                    return output.limit(tau)
-                self._give_up(f"the controller's torque is not one finite number per joint: {tau}", LoopCode.INTERNAL)
-        if not self._is_given_up and self._fault_stop.is_over(self._v, is_valid):
-            self._hand_over()
-        if self._is_given_up:
-            return np.full(self.robot.n, np.nan)
-        balance = self._dynamics.gravity(self._q) + self._model.torque_offset(self.robot)
-        return output.limit(self._fault_stop.torque(balance, self._v, is_valid))
+    def _follow(self, segment: Segment) -> None:
+        self._motion.present = segment
+        plan_id = segment.certificate.plan_id
+        self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {segment.trajectory.kind} {plan_id[:12]}")
 
     # Changes of state
 
     def _change_mode(self, mode: LoopMode, code: LoopCode, reason: str) -> None:
-        self._transitions.append(Transition(self._now_ns, self._mode, mode, code, reason))
-        self._mode, self._code, self._reason = mode, code, reason
+        self._state.change(self.now_ns, mode, code, reason)
 
-    def _brake_if(self, fault: str, code: LoopCode) -> None:
-        if fault:
-            self.brake(fault, code)
+    def _react(self, fault: Fault | None) -> None:
+        """Do what a fault asks for: brake along the path, or end torque control."""
+        if fault is None:
+            return
+        if fault.ends_control:
+            self._enter_fault(fault.reason, fault.code, fault.is_blind)
+        else:
+            self.brake(fault.reason, fault.code)
 
-    def _give_up_if(self, fault: str, code: LoopCode, is_blind: bool = False) -> None:
-        if fault:
-            self._give_up(fault, code, is_blind)
-
-    def _give_up(self, reason: str, code: LoopCode, is_blind: bool = False) -> None:
-        if self._mode is not LoopMode.FAULT:
-            self._next = None
-            self._reference.hold(self._q)
-            self._fault_stop.start(is_blind)
+    def _enter_fault(self, reason: str, code: LoopCode, is_blind: bool = False) -> None:
+        if self.mode is not LoopMode.FAULT:
+            self._motion.next = None
+            self._reference.hold(self._measured.q)
+            self._monitors.stop.start(is_blind)
             self._change_mode(LoopMode.FAULT, code, reason)
 
     def _lose_arm(self, error: ArmError) -> None:
-        if not self._is_given_up:
-            self._give_up(str(error), LoopCode.HARDWARE)
-            self._hand_over()
+        if not self._is_handed_back:
+            self._enter_fault(str(error), LoopCode.HARDWARE)
+            self._hand_back()
 
-    def _hand_over(self) -> None:
-        self.arm.stop(self._reason)
-        self._is_given_up = True
-
-    def _reset(self, q: Array) -> None:
-        self._reference = Reference(q, self.settings.blend_time)
-        self._q, self._v, self._effort = np.array(q, dtype=float), np.zeros(self.robot.n), np.zeros(self.robot.n)
-        self._bound = np.full(self.robot.n, np.inf)
-        self._velocity_bound = np.full(self.robot.n, np.inf)
-        self._error_max = np.zeros(self.robot.n)
-        self._brake_time = np.nan  # of the certificate of a motion
-        self._plan_id: str | None = None
-        self._effort_fault = ""
-        self._rested = 0.0
-        self._is_given_up = False
-        self._invalid_in_a_row = 0
-        self._first_state: ArmState | None = None
-        self._next: tuple[Trajectory, Certificate, LoopModel | None] | None = None
-        self.heartbeat()
+    def _hand_back(self) -> None:
+        self.arm.stop(self._state.reason)
+        self._is_handed_back = True
 
     def _use_model(self, model: LoopModel) -> None:
         self._controller.set_model(model.theta, model.theta_box, model.payload, model.payload_box)
-        self._model = model
-        self._dynamics = ArmDynamics(self.robot, model.theta, model.payload)
-        self._box_hash = box_hash(model.theta_box, model.payload_box)
+        self._in_use = ModelInUse(self.robot, model)
 
     def _read_first_state(self) -> ArmState:
-        fault = ""
-        check = MeasurementCheck(self.robot, self.settings, self.arm.period)
-        for _ in range(self.settings.invalid_cycles_to_fault):
-            state = self.arm.read()
-            fault = check.find_fault(state)
-            if not fault:
-                return state
-        self.arm.stop(fault)
-        self.arm.close()
-        raise ArmError(f"no usable measurement after connecting: {fault}")
+        check, failures = MeasurementCheck(self.robot, self.settings, self.arm.period), 0
+        while (fault := check.find_fault(state := self.arm.read())) is not None:
+            failures += 1
+            if failures >= self.settings.invalid_cycles_to_fault:
+                self.arm.stop(fault.reason)
+                self.arm.close()
+                raise ArmError(f"no usable measurement after connecting: {fault.reason}")
+        return state

@@ -51,6 +51,24 @@ class LoopRefusal(SysidError):
 
 
 @dataclass(frozen=True)
+class Fault:
+    """What a monitor has found.
+
+    Attributes:
+        code: What is wrong, as a number.
+        reason: The same in a sentence: which joint, by how much.
+        ends_control: Whether the arm has to be damped and handed back; else it brakes along its path.
+        is_blind: Whether a measurement is wrong although it looks right (a stuck encoder), so that no velocity may be
+            damped.
+    """
+
+    code: LoopCode
+    reason: str
+    ends_control: bool = False
+    is_blind: bool = False
+
+
+@dataclass(frozen=True)
 class Transition:
     """One change of mode.
 
@@ -102,7 +120,7 @@ class LoopSample(NamedTuple):
 
 @dataclass(frozen=True)
 class LoopStatus:
-    """A look at the loop.
+    """What the loop says of itself.
 
     Attributes:
         mode: What it does.
@@ -165,18 +183,18 @@ class LoopSettings(Settings):
     """How the loop guards the arm."""
 
     heartbeat_timeout: float = setting(0.2, "s", lower=0.02, upper=10.0)
-    """Silence of the commanding side after which a moving arm brakes."""
+    """Time without a heartbeat of the commanding side after which a moving arm brakes."""
     blend_time: float = setting(0.2, "s", lower=0.02, upper=2.0, library_only=True)
     """Time over which torque is blended in at the start and after a change of the controller's nominal payload, and a
     start position that differs from the reference is reached."""
     invalid_cycles_to_brake: int = setting(3, "-", lower=1, upper=1000, library_only=True)
     """Consecutive cycles without a usable measurement after which the arm brakes."""
     invalid_cycles_to_fault: int = setting(10, "-", lower=1, upper=1000, library_only=True)
-    """Consecutive cycles without a usable measurement after which the loop gives the arm up."""
+    """Consecutive cycles without a usable measurement after which it is a fault."""
     following_error: float = setting(0.1, "rad", lower=0.001, upper=1.0)
-    """Tracking error at which the loop gives the arm up."""
+    """Tracking error from which on it is a fault."""
     overspeed_factor: float = setting(1.5, "-", lower=1.0, upper=5.0, library_only=True)
-    """Speed over its limit at which the loop gives the arm up."""
+    """Speed over its limit from which on it is a fault."""
     stuck_displacement: float = setting(0.01, "rad", lower=1e-4, upper=0.1, library_only=True)
     """Motion of the reference during which an encoder may repeat one value; the tracking bound where that is less, and
     a few encoder steps where the joint surely follows."""
@@ -184,7 +202,7 @@ class LoopSettings(Settings):
     """How long measured and commanded torque may differ by more than the sensor's error, where both are of the motor;
     0 does not compare them."""
     fault_damping: float = setting(0.5, "-", lower=0.0, upper=100.0, library_only=True)
-    """Velocity gain while the arm is given up, in fractions of torque limit over speed limit."""
+    """Velocity gain after a fault, in fractions of torque limit over speed limit."""
     fault_damping_time: float = setting(0.3, "s", lower=0.0, upper=5.0, library_only=True)
     """How long the arm is damped at most before it is handed to its own controller or brakes."""
     fault_blind_time: float = setting(0.03, "s", lower=0.0, upper=1.0, library_only=True)

@@ -1,6 +1,6 @@
 """Monitors of the control loop: measurements, motion, efforts, and how a faulted arm is brought to rest.
 
-Each check returns why something is wrong, as a sentence, or an empty string; the loop decides what follows.
+Each check returns the fault it has found, or None; the loop reacts to it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import numpy as np
 
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import ArmState, Array
-from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.loop_types import Fault, LoopCode, LoopSettings
 
 _REST_SPEED = 0.02
 """Speed below which the arm counts as resting [rad/s]."""
@@ -32,12 +32,12 @@ class FaultStop:
         self.start(is_blind=False)
 
     def start(self, is_blind: bool) -> None:
-        """Begins; ``is_blind`` says that a measurement is wrong although it looks right (a stuck encoder)."""
+        """Begin; ``is_blind`` says that a measurement is wrong although it looks right (a stuck encoder)."""
         self._is_blind = is_blind
         self._time, self._rest_cycles = 0.0, 0
 
     def is_over(self, v: Array, is_valid: bool) -> bool:
-        """Whether to hand the arm over; to be asked once per cycle.
+        """Return whether to hand the arm back; to be asked once per cycle.
 
         Args:
             v: Last known velocities, (n,) [rad/s].
@@ -52,7 +52,7 @@ class FaultStop:
         return self._rest_cycles >= _REST_CYCLES or self._time > limit
 
     def torque(self, balance: Array, v: Array, is_valid: bool) -> Array:
-        """The torque, (n,) [Nm]: what balances the arm, and damping where the velocity is known."""
+        """Return the torque, (n,) [Nm]: what balances the arm, and damping where the velocity is known."""
         return balance - self._damping * v if is_valid else balance
 
 
@@ -86,16 +86,16 @@ class MeasurementCheck:
         self._sure = np.zeros(robot.n)  # how far the joint must have moved since then, signed
         self._has_changed = np.ones(robot.n, dtype=bool)
 
-    def find_fault(self, state: ArmState) -> str:
-        """Why position and velocity of this state cannot be used, empty if they can; remembers a state that can."""
-        fault = self._find_fault(state)
-        if fault:
+    def find_fault(self, state: ArmState) -> Fault | None:
+        """Find why position and velocity of this state cannot be used; remember a state that can."""
+        reason = self._find_reason(state)
+        if reason is not None:
             self._cycles_since_valid += 1
-            return fault
+            return Fault(LoopCode.INVALID_MEASUREMENT, reason)
         if self._last is not None:
             self._has_changed |= state.q != self._last.q
         self._last, self._cycles_since_valid = state, 1
-        return ""
+        return None
 
     def find_stuck_joint(
         self,
@@ -103,8 +103,8 @@ class MeasurementCheck:
         v_d: Array,
         position_bound: Array,
         velocity_bound: Array,
-    ) -> str:
-        """Why a position reading must be stuck, empty if none is. To be called once per cycle.
+    ) -> Fault | None:
+        """Find a position reading that must be stuck; to be called once per cycle.
 
         A joint that is told to move at ``v_d`` moves at least at ``|v_d| - velocity_bound``: as soon as it must have
         moved a few encoder steps, an unchanged reading is stuck. A slower one may truly be held by friction for a
@@ -129,25 +129,25 @@ class MeasurementCheck:
         excess = np.maximum(moved - limit, np.abs(self._sure) - self._stuck_floor)
         worst = int(np.argmax(excess))
         if not excess[worst] > 0.0:
-            return ""
-        return (
+            return None
+        reason = (
             f"the position of {self._names[worst]} has not changed while the reference moved {moved[worst]:.4f} rad "
             f"(allowed {limit[worst]:.4f} rad, and {self._stuck_floor[worst]:.4f} rad where it surely follows)"
         )
+        return Fault(LoopCode.INVALID_MEASUREMENT, reason, ends_control=True, is_blind=True)
 
-    def find_effort_fault(self, state: ArmState) -> str:
-        """Why the efforts of this state cannot be used, empty if they can."""
-        return self._find_not_finite("torque", state.tau)
+    def find_effort_fault(self, state: ArmState) -> Fault | None:
+        """Find why the efforts of this state cannot be used."""
+        reason = self._find_not_finite("torque", state.tau)
+        return None if reason is None else Fault(LoopCode.INVALID_MEASUREMENT, reason)
 
-    def _find_fault(self, state: ArmState) -> str:
+    def _find_reason(self, state: ArmState) -> str | None:
         if not state.ok:
             return "no fresh measurement"
-        fault = self._find_not_finite("position", state.q) or self._find_not_finite("velocity", state.v)
-        if fault:
-            return fault
+        reason = self._find_not_finite("position", state.q) or self._find_not_finite("velocity", state.v)
         last = self._last
-        if last is None:
-            return ""
+        if reason is not None or last is None:
+            return reason
         if state.stamp_ns <= last.stamp_ns:
             return f"the stamp {state.stamp_ns} ns is not later than the one before, {last.stamp_ns} ns"
         cycles = max(self._cycles_since_valid, (state.stamp_ns - last.stamp_ns) * 1e-9 / self._period)
@@ -156,12 +156,12 @@ class MeasurementCheck:
         if jump[worst] > 0.0:
             step, allowed = abs(state.q[worst] - last.q[worst]), cycles * self._step_limit[worst]
             return f"the position of {self._names[worst]} jumped by {step:.4f} rad (allowed {allowed:.4f} rad)"
-        return ""
+        return None
 
-    def _find_not_finite(self, name: str, values: Array) -> str:
+    def _find_not_finite(self, name: str, values: Array) -> str | None:
         is_finite = np.isfinite(values)
         if is_finite.all():
-            return ""
+            return None
         joint = int(is_finite.argmin())
         return f"the {name} of {self._names[joint]} is {values[joint]}"
 
@@ -180,8 +180,8 @@ class MotionGuard:
         self._v_max = robot.limits.v_max
         self._measurement_error = 0.5 * robot.sensors.position_resolution
 
-    def find_bound_violation(self, error: Array, bound: Array) -> str:
-        """Whether the arm has left the tube its certificate is about.
+    def find_bound_violation(self, error: Array, bound: Array) -> Fault | None:
+        """Find a joint that has left the tracking-error tube its certificate is about.
 
         Args:
             error: Absolute difference of path and measured position, (n,) [rad].
@@ -190,14 +190,15 @@ class MotionGuard:
         excess = error - bound - self._measurement_error
         joint = int(excess.argmax())
         if excess[joint] <= 0.0:
-            return ""
-        return (
+            return None
+        return Fault(
+            LoopCode.TRACKING_ERROR,
             f"{self._names[joint]} is {error[joint]:.4f} rad away from its path "
-            f"(certified bound {bound[joint]:.4f} rad)"
+            f"(certified bound {bound[joint]:.4f} rad)",
         )
 
-    def find_following_error(self, q_d: Array, q: Array) -> str:
-        """Whether the arm no longer follows at all.
+    def find_following_error(self, q_d: Array, q: Array) -> Fault | None:
+        """Find a joint that no longer follows at all.
 
         Args:
             q_d: Desired positions, (n,) [rad].
@@ -207,11 +208,12 @@ class MotionGuard:
         joint = int(error.argmax())
         allowed = self._settings.following_error
         if error[joint] <= allowed:
-            return ""
-        return f"{self._names[joint]} is {error[joint]:.4f} rad away from its reference (allowed {allowed:g} rad)"
+            return None
+        reason = f"{self._names[joint]} is {error[joint]:.4f} rad away from its reference (allowed {allowed:g} rad)"
+        return Fault(LoopCode.TRACKING_ERROR, reason, ends_control=True)
 
-    def find_overspeed(self, v: Array) -> str:
-        """Whether a joint is much faster than it may be.
+    def find_overspeed(self, v: Array) -> Fault | None:
+        """Find a joint that is much faster than it may be.
 
         Args:
             v: Measured velocities, (n,) [rad/s].
@@ -220,22 +222,24 @@ class MotionGuard:
         joint = int(share.argmax())
         factor = self._settings.overspeed_factor
         if share[joint] <= factor:
-            return ""
-        return (
+            return None
+        reason = (
             f"{self._names[joint]} moves with {v[joint]:.3f} rad/s "
             f"(limit {self._v_max[joint]:.3f} rad/s, allowed {factor:g} times that)"
         )
+        return Fault(LoopCode.LIMIT, reason, ends_control=True)
 
-    def find_silence(self, silence: float) -> str:
-        """Whether the commanding side has gone.
+    def find_timeout(self, elapsed: float) -> Fault | None:
+        """Find that the commanding side has gone.
 
         Args:
-            silence: Time since its last sign of life [s].
+            elapsed: Time since its last heartbeat [s].
         """
         allowed = self._settings.heartbeat_timeout
-        if silence <= allowed:
-            return ""
-        return f"no sign of life of the commanding side for {silence:.3f} s (allowed {allowed:g} s)"
+        if elapsed <= allowed:
+            return None
+        reason = f"no heartbeat of the commanding side for {elapsed:.3f} s (allowed {allowed:g} s)"
+        return Fault(LoopCode.STALE, reason)
 
 
 _FORGIVEN = 20
@@ -259,24 +263,25 @@ class TorqueCheck:
         self._names = robot.joint_names
         self._relative, self._absolute = sensors.effort_relative_error, sensors.effort_absolute_error
         self._is_on = duration > 0.0 and sensors.effort_meaning is EffortMeaning.MOTOR_SIDE
-        self._right, self._fault = 0, ""
+        self._right = 0
+        self._fault: Fault | None = None
         self._cycles = max(1, round(duration / period))
         self._duration = duration
         self.restart()
 
     def restart(self) -> None:
-        """Forgets the commands, as after cycles in which nobody knows what the motors did."""
+        """Forget the commands, as after cycles in which nobody knows what the motors did."""
         self._last = self._before = np.full(len(self._names), np.nan)
         self._wrong = np.zeros(len(self._names), dtype=int)
 
     def note(self, command: Array) -> None:
-        """Takes in what was sent in this cycle, (n,) [Nm]."""
+        """Take in what was sent in this cycle, (n,) [Nm]."""
         self._before, self._last = self._last, command
 
-    def find_mismatch(self, tau: Array) -> str:
-        """Why the efforts, now (n,) [Nm], are not believed to be those that were commanded, empty if they are."""
+    def find_mismatch(self, tau: Array) -> Fault | None:
+        """Find why the efforts, now (n,) [Nm], are not believed to be those that were commanded."""
         if not self._is_on or np.isnan(self._before).any():
-            return ""
+            return None
         lower, upper = np.minimum(self._before, self._last), np.maximum(self._before, self._last)
         size = np.maximum(np.abs(tau), np.maximum(np.abs(lower), np.abs(upper)))
         allowed = self._relative * size + self._absolute
@@ -284,10 +289,12 @@ class TorqueCheck:
         self._wrong = np.where(is_wrong, self._wrong + 1, 0)
         self._right = 0 if is_wrong.any() else self._right + 1
         if self._right >= _FORGIVEN * self._cycles:
-            self._fault = ""
+            self._fault = None
         joint = int(self._wrong.argmax())
-        if self._wrong[joint] >= self._cycles and not self._fault:  # the first finding stays, not new words every cycle
-            self._fault = self._describe(joint, tau[joint], allowed[joint])
+        if (
+            self._wrong[joint] >= self._cycles and self._fault is None
+        ):  # the first finding stays, not new words every cycle
+            self._fault = Fault(LoopCode.INVALID_MEASUREMENT, self._describe(joint, tau[joint], allowed[joint]))
         return self._fault
 
     def _describe(self, joint: int, tau: float, allowed: float) -> str:

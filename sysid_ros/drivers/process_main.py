@@ -13,7 +13,9 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
@@ -52,23 +54,23 @@ class LoopServer:
         self._parent = os.getppid()
         self._checker = ThreadPoolExecutor(1, "trajectory_check")
         self._pending: tuple[int, Future[Certificate], Trajectory, LoopModel | None] | None = None
-        self._stop_reason = ""
+        self._stop_reason: str | None = None
         self._stop_requests: list[int] = []
         self._stop_deadline = float("inf")
 
     def request_stop(self, reason: str) -> None:
-        """Lets :meth:`run` end as soon as the arm is at rest."""
-        if not self._stop_reason:
+        """Let :meth:`run` end as soon as the arm is at rest."""
+        if self._stop_reason is None:
             self._stop_reason = reason
             self._stop_deadline = time.monotonic() + _STOP_TIMEOUT
 
     def run(self) -> None:
-        """Runs until told to stop; the arm is at rest and released afterwards."""
+        """Run until told to stop; the arm is at rest and released afterwards."""
         loop, arm = self._loop, self._loop.arm
         pacer = Pacer(arm.period, catches_up=isinstance(arm, SimulatedArm))
         started_before = time.monotonic_ns()
-        while not self._may_end():
-            is_paced_by_arm = arm.pacing is Pacing.CONTROLLER and not loop.is_given_up
+        while (ending := self._end_reason()) is None:
+            is_paced_by_arm = arm.pacing is Pacing.CONTROLLER and not loop.is_handed_back
             lateness = 0.0 if is_paced_by_arm else pacer.wait()
             if lateness > _LATE * arm.period:
                 loop.report_late(lateness)
@@ -78,16 +80,18 @@ class LoopServer:
                 self._ring.write(sample, started - started_before, time.monotonic_ns() - started)
             started_before = started
             self._serve()
-        loop.release(self._stop_reason)
+        loop.release(ending)
         self._checker.shutdown(wait=False, cancel_futures=True)
         for number in self._stop_requests:
             self._reply(number, Outcome.DONE, None)
 
-    def _may_end(self) -> bool:
-        if not self._stop_reason:
-            return False
+    def _end_reason(self) -> str | None:
+        """Return why to end now; None while nobody wants it, or the arm still brakes."""
+        if self._stop_reason is None:
+            return None
         self._loop.brake(self._stop_reason)
-        return self._loop.is_at_rest or time.monotonic() > self._stop_deadline
+        may_end = self._loop.is_at_rest or time.monotonic() > self._stop_deadline
+        return self._stop_reason if may_end else None
 
     def _serve(self) -> None:
         try:
@@ -100,8 +104,8 @@ class LoopServer:
             self.request_stop("the commanding process has died")
         self._finish_check()
 
-    def _handle(self, number: int | None, name: str, arguments: tuple) -> None:
-        if name == "heartbeat":
+    def _handle(self, number: int | None, name: str, arguments: tuple[Any, ...]) -> None:
+        if number is None:  # a heartbeat: nobody waits for an answer
             self._loop.heartbeat()
         elif name == "stop":
             self._stop_requests.append(number)
@@ -111,14 +115,14 @@ class LoopServer:
         else:
             self._answer(number, name, lambda: self._perform(name, arguments))
 
-    def _perform(self, name: str, arguments: tuple) -> object:
+    def _perform(self, name: str, arguments: tuple[Any, ...]) -> object:
         loop = self._loop
         if name in _SIMULATED:
             if not isinstance(loop.arm, SimulatedArm):
                 raise LoopRefusal(name, "the arm is not simulated")
             result = getattr(loop.arm, name)(*arguments)
             return loop.status().cycles if name == "set_payload" else result
-        calls = {
+        calls: dict[str, Callable[..., object]] = {
             "brake": loop.brake, "set_model": loop.set_model, "connect": loop.connect, "status": loop.status,
             "health": loop.arm.health,
         }  # fmt: skip
@@ -131,8 +135,8 @@ class LoopServer:
         certificate: Certificate | None,
         model: LoopModel | None,
     ) -> None:
-        if self._pending is not None or self._stop_reason:
-            reason = self._stop_reason or "another trajectory is being checked"
+        if self._pending is not None or self._stop_reason is not None:
+            reason = "another trajectory is being checked" if self._stop_reason is None else self._stop_reason
             self._reply(number, Outcome.REFUSED, ("trajectory", reason))
             return
         loop = self._loop
@@ -153,13 +157,13 @@ class LoopServer:
 
         def begin() -> None:
             certificate = work.result()
-            if self._stop_reason:
+            if self._stop_reason is not None:
                 raise LoopRefusal("trajectory", self._stop_reason)
             self._loop.begin(trajectory, certificate, model)
 
         self._answer(number, "execute", begin)
 
-    def _answer(self, number: int, name: str, action) -> None:  # noqa: ANN001
+    def _answer(self, number: int, name: str, action: Callable[[], object]) -> None:
         try:
             self._reply(number, Outcome.DONE, action())
         except LoopRefusal as refusal:

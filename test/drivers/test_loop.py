@@ -424,7 +424,7 @@ def test_silence_of_the_commanding_side_brakes(loop):
     run(loop, 0.5)
     samples = run(loop, 0.6, beat=False)
     assert loop.status().code is LoopCode.STALE and loop.mode is LoopMode.HOLD
-    assert "no sign of life of the commanding side for 0.20" in loop.status().reason
+    assert "no heartbeat of the commanding side for 0.20" in loop.status().reason
     require_smooth(samples)
     require_rest(loop)
 
@@ -495,7 +495,7 @@ def test_the_arm_is_given_up_when_it_cannot_be_controlled(loop, name):
     samples = run(loop, 1.0)
     status = loop.status()
     assert status.mode is LoopMode.FAULT and status.code is code and message in status.reason
-    assert loop.is_given_up and loop.is_at_rest
+    assert loop.is_handed_back and loop.is_at_rest
     assert not any(s.ok for s in samples[50:])
     require_rest(loop)
     assert np.abs(loop.arm.truth().q - q_fault).max() < 0.1

@@ -11,13 +11,13 @@ PERIOD = 0.001
 
 
 def find_first(check, readings, commands):
-    """Number of the first cycle with a mismatch and what was said, -1 if there is none."""
+    """Number of the first cycle with a mismatch and what was said; None without one."""
     for k, (tau, command) in enumerate(zip(readings, commands, strict=True)):
-        text = check.find_mismatch(tau)
-        if text:
-            return k, text
+        fault = check.find_mismatch(tau)
+        if fault is not None:
+            return k, fault.reason
         check.note(command)
-    return -1, ""
+    return None
 
 
 def measured(robot, commands, noise=Noise.NONE, delay=0.5, seed=0):
@@ -41,7 +41,7 @@ def commands():
 @pytest.mark.parametrize("delay", [0.0, 0.3, 1.0])
 def test_errors_of_the_sensor_are_no_mismatch(robot, commands, noise, delay):
     check = TorqueCheck(robot, PERIOD, PERIOD)  # not even one cycle may be wrong
-    assert find_first(check, measured(robot, commands, noise, delay), commands) == (-1, "")
+    assert find_first(check, measured(robot, commands, noise, delay), commands) is None
 
 
 def test_a_wrong_gain_of_one_joint_is_named_after_the_time_that_is_allowed(robot):
@@ -59,11 +59,11 @@ def test_nothing_is_compared_where_it_means_nothing(robot):
     wrong = -commands
     sensors = replace(robot.sensors, effort_meaning=EffortMeaning.LINK_SIDE)
     for check in (TorqueCheck(robot, 0.0, PERIOD), TorqueCheck(replace(robot, sensors=sensors), 0.05, PERIOD)):
-        assert find_first(check, wrong, commands) == (-1, "")
+        assert find_first(check, wrong, commands) is None
     check = TorqueCheck(robot, 0.05, PERIOD)
-    assert find_first(check, wrong[:40], commands[:40]) == (-1, "")
+    assert find_first(check, wrong[:40], commands[:40]) is None
     check.restart()
-    assert find_first(check, wrong[:40], commands[:40]) == (-1, "")
+    assert find_first(check, wrong[:40], commands[:40]) is None
     assert find_first(check, wrong, commands)[0] > 0
 
 
@@ -74,6 +74,6 @@ def test_a_sensor_is_believed_again_after_a_while_without_a_difference(robot):
     readings[100:200, 3] = -5.0
     told = []
     for tau, command in zip(readings, commands, strict=True):
-        told.append(bool(check.find_mismatch(tau)))
+        told.append(check.find_mismatch(tau) is not None)
         check.note(command)
     assert np.flatnonzero(told).tolist() == list(range(149, 1199))

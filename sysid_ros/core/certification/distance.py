@@ -76,9 +76,11 @@ class SphereBounds:
         self._ground_names = [(self._links[k],) for k in collision.movable]
         obstacles = collision.obstacles
         self._box_names = [(*link, obstacle.name) for obstacle in obstacles for link in self._ground_names]
-        if obstacles:
-            fields = ("center", "half_extents", "rotation")
-            self._boxes = tuple(np.stack([getattr(o, field) for o in obstacles]) for field in fields)
+        self._boxes = (
+            np.array([obstacle.center for obstacle in obstacles]).reshape(-1, 3),
+            np.array([obstacle.half_extents for obstacle in obstacles]).reshape(-1, 3),
+            np.array([obstacle.rotation for obstacle in obstacles]).reshape(-1, 3, 3),
+        )
         # Joints below both bodies move them alike and do not change their distance.
         self._between = (joints >= self._bodies[first][:, None]) & (joints < self._bodies[second][:, None])
 

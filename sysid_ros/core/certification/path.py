@@ -153,7 +153,7 @@ def stop_corners() -> Array:
         columns = [_bernstein(curve(here)) for curve in (_RATE, _RATE**2, _SLOWDOWN)]
         points.append(np.stack(columns, axis=1))
     controls = np.concatenate(points)
-    corners = controls[ConvexHull(controls).vertices]
+    corners: Array = controls[ConvexHull(controls).vertices]
     corners.setflags(write=False)
     return corners
 

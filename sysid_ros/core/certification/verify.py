@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -185,15 +185,15 @@ def _prove(checks: MotionChecks, robot: RobotModel, trajectory: Trajectory, sett
     def torques(m: Array, h: Array) -> TorqueBounds:
         return first_torques if m is middle else checks.torques(motion(m, h))
 
-    def stops(m: Array, h: Array, time: float) -> list[Check]:
-        return checks.stop_torque(torques(m, h), time, stop_torque_growths(trajectory, time, m, h))
+    def stops(time: float) -> Callable[[Array, Array], list[Check]]:
+        return lambda m, h: checks.stop_torque(torques(m, h), time, stop_torque_growths(trajectory, time, m, h))
 
     tightest |= division.run(lambda m, h: checks.motion_torque(torques(m, h)), middle, half)
     tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)
     brake_time = 0.0
     for brake_time in settings.brake_times:
         try:
-            tightest |= division.run(lambda m, h, t=brake_time: stops(m, h, t), middle, half)
+            tightest |= division.run(stops(brake_time), middle, half)
             break
         except PlanRejected:
             if brake_time == settings.brake_times[-1]:

@@ -7,7 +7,6 @@ process of the loop and its ROS side call, and refuses those that would move the
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +19,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Arm, ArmNotConnected, ArmState, Array, Pacing
 from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.drivers.loop_state import ModeState
 from sysid_ros.drivers.loop_types import (
     LoopCode,
     LoopMode,
@@ -27,7 +27,6 @@ from sysid_ros.drivers.loop_types import (
     LoopSample,
     LoopSettings,
     LoopStatus,
-    Transition,
 )
 from sysid_ros.drivers.monitors import MeasurementCheck
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
@@ -38,7 +37,6 @@ from sysid_ros.drivers.velocity_estimate import VelocitySource, require_velocity
 ONLY_MONITORED = "the arm is only monitored: this driver commands nothing, another controller moves the arm"
 """Why everything that would move the arm is refused."""
 _MONITORING = "monitoring; nothing is commanded"
-_KEPT_TRANSITIONS = 20
 _WAIT = 0.02
 """How long a cycle waits at least [s]: nobody waits for an answer, so a state may be late in coming."""
 
@@ -149,8 +147,7 @@ class MonitorLoop:
     def __init__(self, arm: MonitoredArm, robot: RobotModel, settings: LoopSettings | None = None):
         self.arm, self.robot = arm, robot
         self.settings = settings or LoopSettings()
-        self._code, self._reason = LoopCode.OK, "not connected"
-        self._transitions: deque[Transition] = deque(maxlen=_KEPT_TRANSITIONS)
+        self._mode = ModeState()
         self._check = MeasurementCheck(robot, self.settings, arm.period)
         self._cycles = self._invalid_cycles = 0
         self._now_ns = 0
@@ -183,13 +180,14 @@ class MonitorLoop:
             return None
         self._cycles += 1 + state.missed
         fault = self._check.find_fault(state)
-        if fault:
+        if fault is not None:
             self._invalid_cycles += 1
         else:
             self._state, self._now_ns = state, state.stamp_ns
         fault = fault or self._check.find_effort_fault(state)
-        self._judge(fault or ", ".join(state.faults))
-        is_usable = not fault and state.is_exact
+        complaints = ", ".join(state.faults) or None
+        self._judge(complaints if fault is None else fault.reason)
+        is_usable = fault is None and state.is_exact
         nothing = np.full(self.robot.n, np.nan)
         return LoopSample(
             self._cycles, state.stamp_ns, is_usable, state.q, state.v, state.tau, nothing, nothing, nothing, nothing,
@@ -235,10 +233,10 @@ class MonitorLoop:
         """Ends listening."""
         self.arm.close()
         self._state, self._is_connected = None, False
-        self._note(self._code, reason)
+        self._note(self._mode.code, reason)
 
     @property
-    def is_given_up(self) -> bool:
+    def is_handed_back(self) -> bool:
         """Never: there is nothing to hand over."""
         return False
 
@@ -257,8 +255,8 @@ class MonitorLoop:
         n, nothing = self.robot.n, np.zeros(self.robot.n)
         return LoopStatus(
             mode=LoopMode.IDLE,
-            code=self._code,
-            reason=self._reason,
+            code=self._mode.code,
+            reason=self._mode.reason,
             stamp_ns=self._now_ns,
             cycles=self._cycles,
             invalid_cycles=self._invalid_cycles,
@@ -274,17 +272,16 @@ class MonitorLoop:
             is_taking_over=False,
             rested=0.0,
             model_box_hash=box_hash(self._model.theta_box, self._model.payload_box),
-            transitions=tuple(self._transitions),
+            transitions=tuple(self._mode.transitions),
             law=ControlLaw("none, the arm is only monitored"),
         )
 
-    def _judge(self, fault: str) -> None:
-        """Notes a fault, and its end."""
-        if fault and self._code is LoopCode.OK:
+    def _judge(self, fault: str | None) -> None:
+        """Note a fault, and its end."""
+        if fault is not None and self._mode.code is LoopCode.OK:
             self._note(LoopCode.INVALID_MEASUREMENT, f"monitoring; {fault}")
-        elif not fault and self._code is not LoopCode.OK:
+        elif fault is None and self._mode.code is not LoopCode.OK:
             self._note(LoopCode.OK, _MONITORING)
 
     def _note(self, code: LoopCode, reason: str) -> None:
-        self._transitions.append(Transition(self._now_ns or time.time_ns(), LoopMode.IDLE, LoopMode.IDLE, code, reason))
-        self._code, self._reason = code, reason
+        self._mode.change(self._now_ns or time.time_ns(), LoopMode.IDLE, code, reason)

@@ -308,7 +308,7 @@ def running():
 def expect_lost(loop, words, cycles=20):
     run(loop, cycles * PERIOD)
     status = loop.status()
-    assert status.mode is LoopMode.FAULT and status.code is LoopCode.HARDWARE and loop.is_given_up
+    assert status.mode is LoopMode.FAULT and status.code is LoopCode.HARDWARE and loop.is_handed_back
     assert words in status.reason, status.reason
     with pytest.raises(ArmNotConnected):
         loop.arm.command(np.zeros(7))

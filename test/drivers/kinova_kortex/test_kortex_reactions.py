@@ -71,7 +71,7 @@ def test_what_the_arm_reports_brakes_it_along_its_path_to_rest(moving, inject, w
     run(loop, 0.5)
     q = memory.base.arm.q
     # Still under torque control, at rest, between where it was and where the motion would have ended.
-    assert memory.base.servoing is ServoingMode.LOW_LEVEL and is_at_rest(memory) and not loop.is_given_up
+    assert memory.base.servoing is ServoingMode.LOW_LEVEL and is_at_rest(memory) and not loop.is_handed_back
     assert (q > reached - 0.01).all() and (q < target - 0.01).all()
     assert memory.fastest < 0.6
 
@@ -81,7 +81,7 @@ def test_the_emergency_stop_is_named_to_the_user_and_the_base_holds_the_arm(movi
     memory.base.press_emergency_stop()
     run(loop, 3 * PERIOD)
     status = loop.status()
-    assert status.mode is LoopMode.FAULT and status.code is LoopCode.HARDWARE and loop.is_given_up
+    assert status.mode is LoopMode.FAULT and status.code is LoopCode.HARDWARE and loop.is_handed_back
     assert "EMERGENCY_LINE_ASSERTED" in status.reason and "WRONG_SERVOING_MODE" in status.reason, status.reason
     for _ in range(300):
         memory.base.advance()

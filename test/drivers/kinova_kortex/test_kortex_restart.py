@@ -65,7 +65,7 @@ class Moving:
     def expect_lost(self, words, largest_move=0.01):
         run(self.loop, 20 * PERIOD)
         status = self.loop.status()
-        assert status.mode is LoopMode.FAULT and self.loop.is_given_up and words in status.reason, status.reason
+        assert status.mode is LoopMode.FAULT and self.loop.is_handed_back and words in status.reason, status.reason
         for _ in range(300):
             self.base.advance()
         base = self.base

@@ -353,7 +353,7 @@ def test_pieces_and_a_reset_over_real_sockets():
             run(loop, 0.1)
             assert loop.mode is LoopMode.HOLD
             relay.change(to_client=StreamFaults(cut=Cut.RST))
-            assert wait_until(lambda: (run(loop, 50 * PERIOD), loop.is_given_up)[1], 60.0)
+            assert wait_until(lambda: (run(loop, 50 * PERIOD), loop.is_handed_back)[1], 60.0)
             assert "WRONG_SERVOING_MODE" in loop.status().reason
             assert base.servoing is ServoingMode.SINGLE_LEVEL
             relay.change(slow, slow)

@@ -232,7 +232,7 @@ def test_a_session_that_falls_back_ends_torque_at_once(running):
     before = loop.arm.health()["commands sent"]
     run(loop, 10 * PERIOD)
     status = loop.status()
-    assert status.mode is LoopMode.FAULT and status.code is LoopCode.HARDWARE and loop.is_given_up
+    assert status.mode is LoopMode.FAULT and status.code is LoopCode.HARDWARE and loop.is_handed_back
     assert "the session fell back to MONITORING_READY (quality" in status.reason
     assert loop.arm.health()["commands sent"] > before + 3  # monitoring goes on, without torque
     assert emulator.controller.arm.v == pytest.approx(np.zeros(7), abs=0.02)

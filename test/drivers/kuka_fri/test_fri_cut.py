@@ -64,7 +64,7 @@ def hand_back(monkeypatch, first, count, version=FriVersion.V1_15):
     loop.brake("test")
     for _ in range(500):
         run(loop, PERIOD)
-        if loop.is_at_rest or loop.is_given_up:
+        if loop.is_at_rest or loop.is_handed_back:
             break
     mode = loop.mode
     loop.release("test")

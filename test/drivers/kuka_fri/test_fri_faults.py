@@ -100,10 +100,10 @@ def campaign(loop, seconds):
             if loop.mode is LoopMode.HOLD:
                 start_move(loop, direction)
                 direction = -direction
-            elif loop.is_given_up:
+            elif loop.is_handed_back:
                 loop.connect()
         except (LoopRefusal, ArmError):
-            if loop.is_given_up:
+            if loop.is_handed_back:
                 break  # it cannot be taken over on such a network
     return modes
 
@@ -129,7 +129,7 @@ def test_a_bad_network_never_makes_the_arm_run_away(name, version, monkeypatch):
     # With the network back, the arm can be had again and holds.
     for _ in range(10):
         run(loop, 0.5)
-        if not loop.is_given_up and loop.mode is LoopMode.HOLD:
+        if not loop.is_handed_back and loop.mode is LoopMode.HOLD:
             break
         try:
             loop.connect()

@@ -29,7 +29,7 @@ class Held:
         loop.heartbeat()
         loop.step()
         self.moved = max(self.moved, float(np.abs(arm.q - self.q).max()))
-        if loop.is_given_up:
+        if loop.is_handed_back:
             self.lost += 1
             loop.connect()
             self.q = arm.q

@@ -63,7 +63,7 @@ class Moving:
             run(self.loop, PERIOD)
             moved = max(moved, float(np.abs(self.memory.controller.arm.q - self.before).max()))
         status = self.loop.status()
-        assert status.mode is LoopMode.FAULT and self.loop.is_given_up
+        assert status.mode is LoopMode.FAULT and self.loop.is_handed_back
         assert status.code is (LoopCode.INVALID_MEASUREMENT if "usable" in words else LoopCode.HARDWARE)
         assert words in status.reason, status.reason
         assert self.torques() <= {SessionState.COMMANDING_ACTIVE} and len(self.sent) > 10

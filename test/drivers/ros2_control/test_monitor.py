@@ -129,7 +129,7 @@ def test_all_that_would_move_the_arm_is_refused(robot):
     loop.heartbeat()
     loop.report_late(1.0)
     run(loop, 0.05)
-    assert not link.sent and loop.is_at_rest and not loop.is_given_up
+    assert not link.sent and loop.is_at_rest and not loop.is_handed_back
 
 
 def test_models_are_checked_as_in_a_control_loop(robot):

@@ -25,7 +25,7 @@ def link_to(robot, **changes):
 def give_up(loop, cycles=500):
     for _ in range(cycles):
         loop.step()
-        if loop.is_given_up:
+        if loop.is_handed_back:
             return
     raise AssertionError(f"not given up: {loop.status().reason}")
 

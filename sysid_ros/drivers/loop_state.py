@@ -1,0 +1,170 @@
+"""The state of a control loop, by theme: mode, measurement, motion, model in use, monitors and counters."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sysid_ros.core.certification.assumptions import box_hash
+from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.drivers.loop_types import Fault, LoopCode, LoopMode, LoopSettings, Transition
+from sysid_ros.drivers.monitors import FaultStop, MeasurementCheck, MotionGuard, TorqueCheck
+
+_KEPT_TRANSITIONS = 20
+
+
+@dataclass
+class ModeState:
+    """What the loop does with the arm, and how it came to it.
+
+    Attributes:
+        mode: What it does.
+        code: Why it last left the normal course.
+        reason: The same in a sentence.
+        transitions: The latest changes, oldest first.
+    """
+
+    mode: LoopMode = LoopMode.IDLE
+    code: LoopCode = LoopCode.OK
+    reason: str = "not connected"
+    transitions: deque[Transition] = field(default_factory=lambda: deque(maxlen=_KEPT_TRANSITIONS))
+
+    def change(self, stamp_ns: int, mode: LoopMode, code: LoopCode, reason: str) -> None:
+        """Enter a mode at a time [ns] and note why."""
+        self.transitions.append(Transition(stamp_ns, self.mode, mode, code, reason))
+        self.mode, self.code, self.reason = mode, code, reason
+
+
+@dataclass
+class Measurement:
+    """What is known of the arm in this cycle.
+
+    Attributes:
+        q: Last measured positions, (n,) [rad]; extrapolated in a few cycles without a usable measurement.
+        v: Last measured velocities, (n,) [rad/s].
+        stamp_ns: When [ns].
+        effort_fault: Why its efforts are not believed; None if they are.
+    """
+
+    q: Array
+    v: Array
+    stamp_ns: int
+    effort_fault: Fault | None = None
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A trajectory that may be followed.
+
+    Attributes:
+        trajectory: The motion.
+        certificate: Its certificate.
+        model: Model the controller uses from its beginning on; None keeps the one in use.
+    """
+
+    trajectory: Trajectory
+    certificate: Certificate
+    model: LoopModel | None = None
+
+
+class MotionState:
+    """What is being followed and what comes after it.
+
+    Args:
+        n: Number of joints.
+
+    Attributes:
+        present: What is being followed or braked on, or was when the arm was lost; None at rest.
+        next: What waits to take over from it.
+        error_max: Largest absolute tracking error of the present or last trajectory, (n,) [rad].
+    """
+
+    def __init__(self, n: int):
+        self.present: Segment | None = None
+        self.next: Segment | None = None
+        self.error_max = np.zeros(n)
+
+    @property
+    def plan_id(self) -> str | None:
+        """Plan of the present segment."""
+        return None if self.present is None else self.present.certificate.plan_id
+
+    @property
+    def next_plan_id(self) -> str | None:
+        """Plan of the segment that waits."""
+        return None if self.next is None else self.next.certificate.plan_id
+
+    def copy_bound(self) -> Array:
+        """Return the certified tracking bound, (n,) [rad]; infinite at rest."""
+        if self.present is None:
+            return np.full_like(self.error_max, np.inf)
+        return self.present.certificate.tracking_bound.copy()
+
+
+class ModelInUse:
+    """The model the controller uses, and what the loop derives from it.
+
+    Args:
+        robot: The arm.
+        model: The model.
+
+    Attributes:
+        model: The model.
+        box_hash: Hash of its parameter boxes.
+    """
+
+    def __init__(self, robot: RobotModel, model: LoopModel):
+        self.model = model
+        self.box_hash = box_hash(model.theta_box, model.payload_box)
+        self._dynamics = ArmDynamics(robot, model.theta, model.payload)
+        self._offset = model.torque_offset(robot)
+
+    def balance(self, q: Array) -> Array:
+        """Return the torque that holds the arm at rest at ``q`` (n,) [rad]: gravity and torque offsets, (n,) [Nm]."""
+        return self._dynamics.gravity(q) + self._offset
+
+
+class Monitors:
+    """All monitors of a loop.
+
+    Args:
+        robot: Limits, sensors and names.
+        settings: Thresholds.
+        period: Duration of a cycle [s].
+
+    Attributes:
+        measurement: Checks positions and velocities.
+        torque: Compares measured and commanded torques.
+        motion: Compares measured and desired motion.
+        stop: Brings the arm to rest after a fault.
+    """
+
+    def __init__(self, robot: RobotModel, settings: LoopSettings, period: float):
+        self.measurement = MeasurementCheck(robot, settings, period)
+        self.torque = TorqueCheck(robot, settings.torque_mismatch_time, period)
+        self.motion = MotionGuard(robot, settings)
+        self.stop = FaultStop(robot, settings, period)
+
+
+@dataclass
+class Counters:
+    """Cycles since the loop was made.
+
+    Attributes:
+        cycles: All of them, those missed included.
+        invalid: Without a usable measurement.
+        invalid_in_a_row: The latest of them.
+        missed_deadlines: Begun too late.
+    """
+
+    cycles: int = 0
+    invalid: int = 0
+    invalid_in_a_row: int = 0
+    missed_deadlines: int = 0
