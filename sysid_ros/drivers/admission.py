@@ -140,7 +140,7 @@ def admit_takeover(
 
 
 def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:
-    """A proof is about limits and spheres as much as about parameters; two files of one name may differ in them."""
+    """Refuse a proof about other limits or spheres: two files of one name may differ in them."""
     own, stated = robot_hash(robot), certificate.robot_hash
     if stated != own:
         raise LoopRefusal(

@@ -127,7 +127,7 @@ class Arm(ABC):
 
     @abstractmethod
     def connect(self) -> None:
-        """Takes control of a resting arm; from now on it follows the commanded torques.
+        """Take control of a resting arm; from now on it follows the commanded torques.
 
         Raises:
             ArmError: The arm cannot be reached or is not in a state that allows it.
@@ -135,7 +135,7 @@ class Arm(ABC):
 
     @abstractmethod
     def read(self) -> ArmState:
-        """The newest state. Blocks until the next one if the controller paces the loop, but never without a time-out.
+        """Return the newest state; wait for it where the controller paces the loop, but never without a timeout.
 
         Raises:
             ArmNotConnected: Before ``connect`` or after ``close``.
@@ -144,7 +144,7 @@ class Arm(ABC):
 
     @abstractmethod
     def command(self, tau: Array) -> None:
-        """Sets the torques until the next command.
+        """Set the torques until the next command.
 
         Args:
             tau: Whole joint torques, gravity included, in joint direction, (n,) [Nm]. A driver whose vendor adds
@@ -157,7 +157,7 @@ class Arm(ABC):
         """
 
     def health(self) -> dict[str, object]:
-        """What the connection to the arm is like, for diagnostics: numbers and words by name; may be empty."""
+        """Return what the connection to the arm is like, for diagnostics: numbers and words by name; may be empty."""
         return {}
 
     @abstractmethod
@@ -170,11 +170,11 @@ class Arm(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the connection; stops first where needed. Does nothing on a closed arm."""
+        """End the connection; stop first where needed. Do nothing on a closed arm."""
 
 
 def require_finite_command(tau: Array, joint_names: tuple[str, ...]) -> None:
-    """Checks torques (n,) [Nm] before they go to a motor.
+    """Check torques (n,) [Nm] before they go to a motor.
 
     Raises:
         InvalidCommand: An entry is not finite.
@@ -224,7 +224,7 @@ class InjectedFaults(Settings):
     """Power fails: brakes engage, the arm is lost until it is connected again."""
 
     def require_joints(self, joint_names: Sequence[str]) -> None:
-        """Checks the joint names.
+        """Check the joint names.
 
         Raises:
             JointNotFound: A fault names a joint the arm does not have.
@@ -250,7 +250,7 @@ class SimulatedArm(Arm):
 
     @abstractmethod
     def inject(self, faults: InjectedFaults) -> None:
-        """Replaces all injected faults.
+        """Replace all injected faults.
 
         Raises:
             JointNotFound: A fault names a joint the arm does not have.
@@ -258,8 +258,8 @@ class SimulatedArm(Arm):
 
     @abstractmethod
     def start_clock(self, stamp_ns: int) -> None:
-        """Sets the present time of the simulation [ns since the epoch]; before ``connect`` only."""
+        """Set the present time of the simulation [ns since the epoch]; before ``connect`` only."""
 
     @abstractmethod
     def truth(self) -> Truth:
-        """The exact parameters and state."""
+        """Return the exact parameters and state."""

@@ -58,7 +58,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> bool:
-        """Sends what fits into the socket; whether everything has been sent.
+        """Send what fits into the socket, and return whether everything has been sent.
 
         Raises:
             ChannelClosed: The other end is gone.
@@ -74,7 +74,7 @@ class Channel:
         return True
 
     def poll(self) -> list[Any]:
-        """The complete messages that have arrived, without waiting.
+        """Return the complete messages that have arrived, without waiting.
 
         Raises:
             ChannelClosed: The other end is gone and all its messages have been read.
@@ -93,7 +93,7 @@ class Channel:
         return list(self._take_messages())
 
     def wait(self, timeout: float) -> list[Any]:
-        """The next messages, after waiting for at most ``timeout`` [s]; none if there were none.
+        """Return the next messages, after waiting for at most ``timeout`` [s]; none if there were none.
 
         Raises:
             ChannelClosed: The other end is gone.
@@ -107,7 +107,7 @@ class Channel:
             self._readable.poll(1000.0 * remaining)
 
     def close(self) -> None:
-        """Closes this end."""
+        """Close this end."""
         self._socket.close()
 
     def _take_messages(self) -> Iterator[Any]:

@@ -58,7 +58,7 @@ class SequenceMonitor:
         self._received = self._lost = self._gaps = self._duplicated = self._late = self._restarts = 0
 
     def judge(self, counter: int) -> Arrival:
-        """Counts one datagram.
+        """Count one datagram.
 
         Returns:
             NEW: use it. OLD: a repeated or late one, use it not. RESTART: use it, and forget the past.
@@ -125,7 +125,7 @@ class ArrivalMonitor:
         self._is_first = True
 
     def note(self, period: float) -> None:
-        """Notes the arrival of a datagram; ``period`` [s] is what the sender says."""
+        """Note the arrival of a datagram; ``period`` [s] is what the sender says."""
         now = time.monotonic()
         if not self._is_first:
             self.latest = now - self._last
@@ -195,7 +195,7 @@ class UdpEndpoint:
         return self._socket.getsockname()
 
     def receive(self, timeout: float) -> bytes | None:
-        """The next datagram in the order of arrival; its sender becomes the peer.
+        """Return the next datagram in the order of arrival; its sender becomes the peer.
 
         Args:
             timeout: Longest time to wait for it [s]; 0 does not wait.
@@ -220,7 +220,7 @@ class UdpEndpoint:
         return datagrams
 
     def send(self, datagram: bytes) -> bool:
-        """Sends to the peer.
+        """Send to the peer.
 
         Returns:
             Whether the system took it. A full buffer or an unreachable network loses it, as a network may.
@@ -234,12 +234,12 @@ class UdpEndpoint:
         return True
 
     def close(self) -> None:
-        """Closes the socket."""
+        """Close the socket."""
         with contextlib.suppress(OSError):
             self._socket.close()
 
     def _take(self) -> bytes | None:
-        """A datagram that is there already, of the right host."""
+        """Return a datagram that is there already, of the right host."""
         for _ in range(_MOST_QUEUED):
             try:
                 datagram, sender = self._socket.recvfrom(_LARGEST)
@@ -258,7 +258,7 @@ class UdpEndpoint:
 
 
 def free_port() -> int:
-    """A UDP and TCP port on loopback that nobody uses just now, and that neither Linux nor ROS 2 hands out itself."""
+    """Find a UDP and TCP port on loopback that nobody uses now, and that neither Linux nor ROS 2 hands out itself."""
     while True:
         port = random.randrange(*_FREE_PORTS)
         with contextlib.suppress(OSError):

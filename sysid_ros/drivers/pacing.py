@@ -36,7 +36,7 @@ class Pacer:
         self._deadline_ns = time.monotonic_ns()
 
     def wait(self) -> float:
-        """Waits for the next deadline.
+        """Wait for the next deadline.
 
         Returns:
             How late it is [s]; 0 or a few microseconds where all is well.

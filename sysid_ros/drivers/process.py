@@ -67,7 +67,7 @@ class LoopProcess:
         self.scheduling = Scheduling(False, "not started")
 
     def start(self, timeout: float = _CONNECT_TIMEOUT) -> None:
-        """Starts the process and takes the arm over.
+        """Start the process and take the arm over.
 
         Args:
             timeout: Longest time until the arm is held [s].
@@ -125,7 +125,7 @@ class LoopProcess:
             self._send((None, "heartbeat", ()))
 
     def reconnect(self) -> None:
-        """Takes the arm over again after a fault; see :meth:`ControlLoop.connect`.
+        """Take the arm over again after a fault; see :meth:`ControlLoop.connect`.
 
         Raises:
             LoopRefusal: There is no fault, or it is not over, or the arm cannot be taken over.
@@ -133,7 +133,7 @@ class LoopProcess:
         self._call("connect", timeout=_CONNECT_TIMEOUT)
 
     def status(self) -> LoopStatus:
-        """A look at the loop.
+        """Return what the loop says of itself.
 
         Raises:
             LoopProcessError: The process does not answer.
@@ -149,7 +149,7 @@ class LoopProcess:
         return self._call("health")
 
     def read_samples(self) -> LoopSamples:
-        """The samples since the last call. Works also after the process has ended.
+        """Return the samples since the last call. Works also after the process has ended.
 
         Raises:
             LoopProcessError: Never started.

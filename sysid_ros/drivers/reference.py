@@ -40,7 +40,7 @@ class Reference:
         self.v, self.a = np.zeros_like(self.q), np.zeros_like(self.q)
 
     def follow(self, trajectory: Trajectory) -> None:
-        """Starts a trajectory from rest; where it starts elsewhere, the difference fades out smoothly."""
+        """Start a trajectory from rest; where it starts elsewhere, the difference fades out smoothly."""
         offset = self.q - trajectory.start
         self.trajectory, self._time = trajectory, 0.0
         self._offset = offset if np.any(offset) else None
@@ -81,7 +81,7 @@ class Reference:
         return 1.0 if self.trajectory is None else min(1.0, self._time / self.trajectory.duration)
 
     def advance(self, period: float) -> None:
-        """Moves on by one period [s]."""
+        """Move on by one period [s]."""
         if self.trajectory is None:
             return
         self._time += period
@@ -106,7 +106,7 @@ class Reference:
 
 
 def fade_out(x: float) -> tuple[float, float, float]:
-    """A factor that falls smoothly from 1 at x = 0 to 0 at x = 1, twice continuously differentiable.
+    """Evaluate a factor that falls smoothly from 1 at x = 0 to 0 at x = 1, twice continuously differentiable.
 
     Returns:
         The factor and its first and second derivative.
@@ -149,7 +149,7 @@ class TorqueOutput:
             self._from, self.blend_left = np.array(tau), self._blend_time
 
     def blend(self, tau: Array) -> Array:
-        """The torque (n,) [Nm] with what is left of the difference to the one blended from."""
+        """Return the torque (n,) [Nm] with what is left of the difference to the one blended from."""
         if self.blend_left <= 0.0:
             return tau
         if self._from is not None:
@@ -159,7 +159,7 @@ class TorqueOutput:
         return tau + share * self._difference
 
     def limit(self, tau: Array) -> Array:
-        """The torque (n,) [Nm] within its limits; counts cuts and remembers the result."""
+        """Return the torque (n,) [Nm] within its limits; count cuts and remember the result."""
         self.last = np.minimum(np.maximum(tau, -self._limit), self._limit)
         if (self.last != tau).any():
             self.saturated_cycles += 1

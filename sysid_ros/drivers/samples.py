@@ -45,7 +45,7 @@ class LoopSamples:
 
 
 def collect_samples(samples: Sequence[LoopSample], n: int) -> LoopSamples:
-    """The usable ones of samples that :meth:`ControlLoop.step` returned, of an arm with n joints."""
+    """Collect the usable ones of samples that :meth:`ControlLoop.step` returned, of an arm with n joints."""
     usable = [sample for sample in samples if sample.ok and np.isfinite(sample.tau).all()]
     vectors = np.array([sample[3:10] for sample in usable], dtype=float).reshape(len(usable), 7, n)
     block = SampleBlock(
@@ -137,7 +137,7 @@ class SampleRing:
         return descriptor
 
     def write(self, sample: LoopSample, period_ns: int, compute_ns: int) -> None:
-        """Adds a sample.
+        """Add a sample.
 
         Args:
             sample: The sample.
@@ -154,7 +154,7 @@ class SampleRing:
         self._header[0] = self._next = index + 1
 
     def read(self) -> LoopSamples:
-        """The samples written since the last call; those with a measurement that may be used."""
+        """Return the samples written since the last call; those with a measurement that may be used."""
         integers, floats = self._take()
         usable = (integers[:, _OK] == 1) & np.isfinite(floats[:, :3]).all(axis=(1, 2))
         integers, floats = integers[usable], floats[usable]
@@ -171,7 +171,7 @@ class SampleRing:
         return 1e-9 * rows[:, [_PERIOD, _COMPUTE]].astype(float)
 
     def timing(self, cycles: int = 1000) -> LoopTiming:
-        """Timing of the latest cycles; zeros before the first."""
+        """Return the timing of the latest cycles; zeros before the first."""
         times = self.cycle_times(cycles)
         count = len(times)
         if count == 0:

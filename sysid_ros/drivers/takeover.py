@@ -79,7 +79,7 @@ def static_effort_interval(robot: RobotModel, q: Array) -> tuple[Array, Array]:
 
 
 def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityCheck:
-    """Compares the efforts of the resting arm with its model.
+    """Compare the efforts of the resting arm with its model.
 
     Args:
         robot: The arm.

@@ -34,7 +34,7 @@ class UnknownPayload(SysidError):
 
 
 def load_payload(robot: RobotModel, name: str) -> Array | None:
-    """A payload of ``config/payloads.yaml`` held in the robot's tool.
+    """Load a payload of ``config/payloads.yaml`` held in the robot's tool.
 
     Args:
         robot: The robot.
@@ -66,7 +66,7 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
 
 
 def draw_truth(robot: RobotModel, truth: str, seed: int) -> Array:
-    """True parameters of a simulated arm, (14 n,), chosen in the box of the robot.
+    """Choose the true parameters of a simulated arm, (14 n,), in the box of the robot.
 
     Args:
         robot: The arm.

@@ -62,7 +62,7 @@ class VelocityPlan:
 
 
 def largest_acceleration(robot: RobotModel) -> Array:
-    """The acceleration that the estimator's bounds assume no joint exceeds, (n,) [rad/s^2]; used here too."""
+    """Return the acceleration that the estimator's bounds assume no joint exceeds, (n,) [rad/s^2]; used here too."""
     return EstimatorSettings().acceleration_factor * robot.limits.a_max
 
 
@@ -87,7 +87,7 @@ def plan_velocity(robot: RobotModel, period: float) -> VelocityPlan:
 
 
 def require_velocity_error(robot: RobotModel, period: float) -> VelocityPlan:
-    """The plan, if the robot's settings admit its error: the estimator's error budget is made of them.
+    """Return the plan, if the robot's settings admit its error: the estimator's error budget is made of them.
 
     Raises:
         ParameterOutOfRange: ``sensors.velocity_error`` of a joint is smaller than what is guaranteed.
@@ -134,7 +134,7 @@ class VelocityEstimate:
         return self._inexact_left == 0
 
     def update(self, stamp_ns: int, q: Array, is_next: bool = True) -> Array:
-        """Takes a reading.
+        """Take a reading.
 
         Args:
             stamp_ns: When it was taken [ns], later than the one before.

@@ -85,7 +85,7 @@ def _is_stdin_open() -> bool:
 
 
 def add_arm_options(parser: argparse.ArgumentParser, robot: str, robots: str, measured_sign: str) -> None:
-    """Adds what the arm is and what it holds.
+    """Add what the arm is and what it holds.
 
     Args:
         parser: The command line.
@@ -107,7 +107,7 @@ def add_arm_options(parser: argparse.ArgumentParser, robot: str, robots: str, me
 
 
 def add_program_options(parser: argparse.ArgumentParser) -> None:
-    """Adds how long the program runs, and waits."""
+    """Add how long the program runs, and waits."""
     add = parser.add_argument
     add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow client [s] (default: 0)")
     add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
@@ -115,7 +115,7 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_real_time_factor(parser: argparse.ArgumentParser) -> None:
-    """Adds how fast simulated time passes, for controllers that pace their clients."""
+    """Add how fast simulated time passes, for controllers that pace their clients."""
     parser.add_argument(
         "--real-time-factor", type=float, default=1.0, help="how fast simulated time passes, up to 1 (default: 1)"
     )

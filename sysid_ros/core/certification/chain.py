@@ -36,7 +36,7 @@ class Chain:
 
 
 def build_chain(robot: RobotModel) -> Chain:
-    """The constants of the kinematics of an arm."""
+    """Return the constants of the kinematics of an arm."""
     model, n = robot.pin_model, robot.n
     base = model.frames[model.getFrameId(robot.base_frame)].placement
     turns, offsets, body_turns = np.empty((n, 3, 3)), np.empty((n, 3)), np.empty((n, 3, 3))

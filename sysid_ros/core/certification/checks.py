@@ -74,7 +74,7 @@ class Tightest:
     when: float = 0.0
 
     def take_middle(self, check: Check, times: Array) -> None:
-        """Takes in the margins in the middle of pieces, (rows, P), at times (P,)."""
+        """Take in the margins in the middle of pieces, (rows, P), at times (P,)."""
         row, piece = np.unravel_index(int(np.argmin(check.middle)), check.middle.shape)
         if check.middle[row, piece] < self.middle:
             self.middle, self.when = float(check.middle[row, piece]), float(times[piece])
@@ -98,7 +98,7 @@ class Division:
     def run(
         self, evaluate: Callable[[Array, Array], Sequence[Check]], middle: Array, half: Array
     ) -> dict[LimitKind, Tightest]:
-        """Evaluates pieces and divides those that decide.
+        """Evaluate pieces and divide those that decide.
 
         Args:
             evaluate: Function of middles and half lengths of pieces, each (P,) [s], that gives the checks.

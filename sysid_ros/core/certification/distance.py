@@ -135,7 +135,7 @@ class SphereBounds:
         return jacobian
 
     def _moved_by(self, spheres: NDArray[np.int64], joints: Array, deviation: Array) -> tuple[Array, Array]:
-        """The second sum of the module's formula for errors of some joints (k, n): its two terms, (k, P), (k, 1)."""
+        """Compute the two terms of the module's second sum, (k, P), (k, 1), for errors of some joints (k, n)."""
         second = self._second[spheres]
         errors = joints * self._error
         drift = np.einsum("kij,kj->ki", second, errors) @ deviation
@@ -164,7 +164,7 @@ def _along(
     turning: Array,
     moved: tuple[Array, Array],
 ) -> Gap:
-    """The bound along normals (..., k, 3, P) of points (4, k, 3, P) that start (..., k, P) away in the middle."""
+    """Bound along normals (..., k, 3, P) the points (4, k, 3, P) that start (..., k, P) away in the middle."""
     slope = (normals * points[1]).sum(axis=-2)
     curve = (normals * points[2]).sum(axis=-2)
     rest = (np.abs(normals) * points[3]).sum(axis=-2)
@@ -199,7 +199,7 @@ def _reaches(robot: RobotModel, spheres: Sequence[Sphere]) -> Array:
 
 
 def _towards_boxes(centers: Array, halves: Array, rotations: Array, points: Array) -> tuple[Array, Array]:
-    """Unit normals (boxes, k, 3, P) from boxes to points (k, 3, P), and distances along them, (boxes, k, P) [m]."""
+    """Return unit normals (boxes, k, 3, P) from boxes to points (k, 3, P), and distances on them, (boxes, k, P) [m]."""
     away = points - centers[:, None, :, None]
     half = halves[:, None, :, None]
     local = np.matmul(rotations.transpose(0, 2, 1)[:, None], away)

@@ -88,13 +88,13 @@ def bounds(coefficients: Array) -> tuple[Array, Array]:
 
 
 def quadratic(coefficients: Array) -> Array:
-    """The series (4, n, P) of polynomials (7, n, P)."""
+    """Return the series (4, n, P) of polynomials (7, n, P)."""
     return np.concatenate([coefficients[:3], np.abs(coefficients[3:]).sum(axis=0, keepdims=True)])
 
 
 @singledispatch
 def _derivatives(trajectory: Trajectory, times: Array) -> tuple[Array, Array]:
-    """Derivatives 0 to 5 at times inside, (6, n, P), and a bound of the size of the sixth at all times, (n,)."""
+    """Compute derivatives 0 to 5 at times inside, (6, n, P), and bound the size of the sixth at all times, (n,)."""
     raise InvalidTrajectory("kind", repr(trajectory.kind), "bezier or fourier; others cannot be verified")
 
 

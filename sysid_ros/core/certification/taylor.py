@@ -16,14 +16,14 @@ _NEXT, _AFTER = np.array([1, 2, 0]), np.array([2, 0, 1])
 
 
 def constant(value: Array, pieces: int) -> Array:
-    """The series of a value (...) that does not change, (4, ..., P)."""
+    """Return the series of a value (...) that does not change, (4, ..., P)."""
     series = np.zeros((4, *np.shape(value), pieces))
     series[0] = np.asarray(value)[..., None]
     return series
 
 
 def multiply(x: Array, y: Array, axis: int | None = None) -> Array:
-    """The product of two series, summed over an axis of theirs.
+    """Multiply two series, and sum over an axis of theirs.
 
     Args:
         x: Series (4, ..., P).
@@ -52,28 +52,28 @@ def multiply(x: Array, y: Array, axis: int | None = None) -> Array:
 
 
 def cross(x: Array, y: Array) -> Array:
-    """The cross product of two series of vectors (4, ..., 3, P)."""
+    """Return the cross product of two series of vectors (4, ..., 3, P)."""
     left = np.stack([x[..., _NEXT, :], x[..., _AFTER, :]], axis=1)
     right = np.stack([y[..., _AFTER, :], negate(y[..., _NEXT, :])], axis=1)
     return multiply(left, right, axis=1)
 
 
 def negate(x: Array) -> Array:
-    """The series of the opposite."""
+    """Return the series of the opposite."""
     result = -x
     result[3] = x[3]
     return result
 
 
 def subtract(x: Array, y: Array) -> Array:
-    """The series of a difference."""
+    """Return the series of a difference."""
     result = x - y
     result[3] = x[3] + y[3]
     return result
 
 
 def apply(matrix: Array, x: Array) -> Array:
-    """A constant matrix (..., k, m) times the vectors (4, ..., m, P) of a series, (4, ..., k, P)."""
+    """Multiply a constant matrix (..., k, m) with the vectors (4, ..., m, P) of a series, (4, ..., k, P)."""
     result = np.empty((4, *np.broadcast_shapes(matrix.shape[:-2], x.shape[1:-2]), matrix.shape[-2], x.shape[-1]))
     np.matmul(matrix, x[:3], out=result[:3])
     np.matmul(np.abs(matrix), x[3], out=result[3])

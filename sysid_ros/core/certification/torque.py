@@ -140,7 +140,7 @@ def _to_bodies(motion: Motion, vectors: Array, bodies: NDArray[np.int64]) -> Arr
 
 
 def _symmetric(left: list[Array], right: list[Array]) -> Array:
-    """The coefficients of an inertia I in the sum of ``x . I y`` over pairs of vectors, (4, pairs, 6, P)."""
+    """Return the coefficients of an inertia I in the sum of ``x . I y`` over pairs of vectors, (4, pairs, 6, P)."""
     x, y = np.stack(left, axis=1), np.stack(right, axis=1)
     first = np.concatenate([x[..., _ROW, :], x[..., _COLUMN, :]], axis=1)
     second = np.concatenate([y[..., _COLUMN, :], y[..., _ROW, :]], axis=1)

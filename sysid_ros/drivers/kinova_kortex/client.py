@@ -57,13 +57,13 @@ class CyclicCounts:
         self.shortest = float("inf")
 
     def note(self, seconds: float) -> None:
-        """Notes the time of one round trip [s]."""
+        """Note the time of one round trip [s]."""
         self.answered += 1
         self.round_trips.append(seconds)
         self.shortest = min(self.shortest, seconds)
 
     def report(self) -> dict[str, object]:
-        """The same by name."""
+        """Return the round-trip times by name."""
         times = np.array(self.round_trips or [0.0])
         return {
             "requests sent": self.sent,
@@ -197,7 +197,7 @@ class KortexClient:
         return UdpEndpoint("", 0, self._settings.robot_ip)
 
     def _exchange(self, function: Function, payload: bytes, timeout: float) -> Frame | None:
-        """Sends a request over UDP and waits for the response to it; everything else that comes is only counted."""
+        """Send a request over UDP and wait for the response to it; everything else that comes is only counted."""
         endpoint = self._udp
         if endpoint is None:
             raise KortexConnectionLost("not connected")

@@ -82,7 +82,7 @@ def message_fields() -> dict[str, tuple[str, ...]]:
 
 @cache
 def message_class(name: str) -> Any:
-    """The protobuf class of a message."""
+    """Return the protobuf class of a message."""
     descriptor = _pool().FindMessageTypeByName(f"{_PACKAGE}.{name}")
     if hasattr(message_factory, "GetMessageClass"):
         return message_factory.GetMessageClass(descriptor)
@@ -143,7 +143,7 @@ class Frame(NamedTuple):
 
 
 def encode_frame(frame: Frame) -> bytes:
-    """The bytes of a frame, as in a UDP datagram."""
+    """Return the bytes of a frame, as in a UDP datagram."""
     message = message_class("Frame")()
     header = message.header
     header.frame_info = (
@@ -157,7 +157,7 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def decode_frame(data: bytes) -> Frame:
-    """Decodes a frame.
+    """Decode a frame.
 
     Raises:
         KortexDecodeError: It is none, of another version, or its length does not fit.
@@ -185,7 +185,7 @@ def decode_frame(data: bytes) -> Frame:
 
 
 def parse(name: str, data: bytes) -> Any:
-    """Parses a message of the schema.
+    """Parse a message of the schema.
 
     Raises:
         KortexDecodeError: The bytes are no such message.
@@ -197,7 +197,7 @@ def parse(name: str, data: bytes) -> Any:
 
 
 def wrap_for_tcp(frame: bytes) -> bytes:
-    """The bytes of a frame in a TCP stream."""
+    """Return the bytes of a frame in a TCP stream."""
     return TCP_MARK + _LENGTH.pack(len(frame)) + frame
 
 
@@ -220,7 +220,7 @@ class TcpFrames:
         return _PREFIX + _LENGTH.unpack(self._buffer[len(TCP_MARK) : _PREFIX])[0]
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Takes in what has come and returns the frames that are complete.
+        """Take in what has come and return the frames that are complete.
 
         Raises:
             KortexDecodeError: The stream does not go on with a frame; it cannot be followed any further.

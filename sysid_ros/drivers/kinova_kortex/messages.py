@@ -68,7 +68,7 @@ class Feedback(NamedTuple):
 
 
 def encode_command(command: Command) -> bytes:
-    """The bytes of a command."""
+    """Return the bytes of a command."""
     message = message_class("Command")(frame_id=command.frame)
     add, flags = message.actuators.add, int(command.flags)
     for q, tau in zip(command.q.tolist(), command.tau.tolist(), strict=True):
@@ -77,7 +77,7 @@ def encode_command(command: Command) -> bytes:
 
 
 def decode_command(data: bytes, n: int) -> Command:
-    """Decodes a command for ``n`` actuators.
+    """Decode a command for ``n`` actuators.
 
     Raises:
         KortexDecodeError: It is none, for another arm, or its ids differ.
@@ -97,7 +97,7 @@ def decode_command(data: bytes, n: int) -> Command:
 
 
 def encode_feedback(feedback: Feedback) -> bytes:
-    """The bytes of a feedback."""
+    """Return the bytes of a feedback."""
     message = message_class("Feedback")(frame_id=feedback.frame)
     message.base.active_state, message.base.fault_bank_a = int(feedback.state), feedback.base_faults
     for k, (q, v, tau) in enumerate(zip(feedback.q, feedback.v, feedback.tau, strict=True)):
@@ -109,7 +109,7 @@ def encode_feedback(feedback: Feedback) -> bytes:
 
 
 def decode_feedback(data: bytes, n: int) -> Feedback:
-    """Decodes a feedback of an arm with ``n`` actuators.
+    """Decode a feedback of an arm with ``n`` actuators.
 
     Raises:
         KortexDecodeError: It is none, of another arm, or a value is no measurement.
@@ -137,7 +137,7 @@ def decode_feedback(data: bytes, n: int) -> Feedback:
 
 
 def decode_arm_state(data: bytes) -> ArmState:
-    """Decodes the state of the arm.
+    """Decode the state of the arm.
 
     Raises:
         KortexDecodeError: It is none.
@@ -150,7 +150,7 @@ def decode_arm_state(data: bytes) -> ArmState:
 
 
 def decode_actuators(data: bytes) -> tuple[int, ...]:
-    """Decodes the devices of an arm; gives the ids of its actuators in ascending order, from the base to the flange.
+    """Decode the devices of an arm; return the ids of its actuators in ascending order, from the base to the flange.
 
     Raises:
         KortexDecodeError: It is no list of devices, or an id is there twice or cannot be carried by a frame (0 is the
@@ -173,7 +173,7 @@ def _finite(values: list[float], largest: float, name: str, size: int) -> Array:
 
 
 def wrap_degrees(angle: Array) -> Array:
-    """The same angles from -180 (included) to 180 [deg]."""
+    """Return the same angles from -180 (included) to 180 [deg]."""
     return np.mod(angle + 180.0, 360.0) - 180.0
 
 
@@ -205,7 +205,7 @@ class Unwrapper:
         self._last = None
 
     def update(self, angle: Array) -> Array:
-        """The joint angles (n,) [rad] of a reading (n,) [deg]."""
+        """Return the joint angles (n,) [rad] of a reading (n,) [deg]."""
         reference = self._middle if self._last is None else self._last
         self._last = reference + wrap_degrees(angle - reference)
         return np.radians(self._last)

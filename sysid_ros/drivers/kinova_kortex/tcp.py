@@ -39,7 +39,7 @@ _FRAME_TIME = 0.5
 
 
 def session_request(settings: KortexSettings) -> bytes:
-    """The message that opens a session, on either transport."""
+    """Return the message that opens a session, on either transport."""
     info = message_class("CreateSessionInfo")(
         username=settings.username.encode(),
         password=settings.password.encode(),
@@ -50,7 +50,7 @@ def session_request(settings: KortexSettings) -> bytes:
 
 
 def error_of(call: str, frame: Frame) -> KortexServerError:
-    """The error a response stands for."""
+    """Return the error a response stands for."""
     text = ""
     with contextlib.suppress(KortexDecodeError):
         text = parse("Error", frame.payload).error_sub_string.decode(errors="replace")
@@ -126,7 +126,7 @@ class TcpSession:
         self._keep_alive: TcpCall[bytes] | None = None
 
     def open(self) -> None:
-        """Connects and opens a session.
+        """Connect and open a session.
 
         Raises:
             KortexConnectionLost: The base cannot be reached.
@@ -144,7 +144,7 @@ class TcpSession:
         self.open_session()
 
     def open_session(self) -> None:
-        """Opens a session on the socket that is connected.
+        """Open a session on the socket that is connected.
 
         Raises:
             KortexConnectionLost: The base does not answer.
@@ -174,7 +174,7 @@ class TcpSession:
         return TcpCall(self, name, self._message, read)
 
     def wait(self, call: TcpCall[T], seconds: float) -> T:
-        """Waits for an answer, without anything else to do meanwhile.
+        """Wait for an answer, without anything else to do meanwhile.
 
         Raises:
             KortexServerError: The base refused.
@@ -213,7 +213,7 @@ class TcpSession:
             self._begun_at = time.monotonic()
 
     def take(self, message: int) -> Frame | None:
-        """The response with a message id, if it is there."""
+        """Return the response with a message id, if it is there."""
         return self._responses.pop(message, None)
 
     def keep_alive(self) -> None:
@@ -236,7 +236,7 @@ class TcpSession:
         return 0.0 if self._keep_alive is None else time.monotonic() - self._answered_at
 
     def close(self, seconds: float = 0.3) -> None:
-        """Closes session and connection; waits that long at most [s]. Never raises."""
+        """Close session and connection; wait that long at most [s]. Never raise."""
         if self.is_open:
             with contextlib.suppress(KortexConnectionLost, KortexServerError, OSError):
                 self.wait(self.start(Function.CLOSE_SESSION), seconds)
@@ -304,7 +304,7 @@ def wait_for(call: TcpCall[T], seconds: float, meanwhile: Callable[[float], obje
 
 
 def _connect(address: tuple[str, int], seconds: float) -> socket.socket:
-    """A connection; a base that starts up refuses it for a while, so it is tried again for some seconds."""
+    """Connect; a base that starts up refuses it for a while, so it is tried again for some seconds."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -57,7 +57,7 @@ class SentPosition:
         self._side = np.where(q > self._middle, -1.0, 1.0)
 
     def follow(self, q: Array) -> Array:
-        """The position to send.
+        """Return the position to send.
 
         Args:
             q: Measured positions, (n,) [rad].

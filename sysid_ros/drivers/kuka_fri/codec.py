@@ -130,7 +130,7 @@ def fields_of(version: FriVersion) -> dict[str, tuple[str, ...]]:
 
 @cache
 def message_classes(version: FriVersion) -> dict[str, Any]:
-    """The protobuf classes of a version by message name."""
+    """Return the protobuf classes of a version by message name."""
     package = "fri_" + version.value.replace(".", "_")
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
     for name, fields in fields_of(version).items():
@@ -190,7 +190,7 @@ class FriCodec:
         self._is_framed = version is FriVersion.V2_7
 
     def decode_monitoring(self, datagram: bytes) -> Monitoring:
-        """Decodes a message of the controller.
+        """Decode a message of the controller.
 
         Raises:
             FriDecodeError: It is not one.
@@ -220,7 +220,7 @@ class FriCodec:
         return Monitoring(header.sequenceCounter, header.reflectedSequenceCounter, state, quality, **fields)
 
     def decode_command(self, datagram: bytes) -> Command:
-        """Decodes a message of the client.
+        """Decode a message of the client.
 
         Raises:
             FriDecodeError: It is not one.
@@ -236,7 +236,7 @@ class FriCodec:
         return Command(header.sequenceCounter, header.reflectedSequenceCounter, q, tau, wrench)
 
     def encode_command(self, command: Command) -> bytes:
-        """Encodes a message of the client."""
+        """Encode a message of the client."""
         message = self._command_class()
         self._write_header(message.header, COMMAND_ID, command.sequence, command.reflected)
         if command.q is not None:
@@ -248,7 +248,7 @@ class FriCodec:
         return self._frame(message.SerializeToString())
 
     def encode_monitoring(self, state: Monitoring) -> bytes:
-        """Encodes a message of the controller."""
+        """Encode a message of the controller."""
         message = self._monitoring_class()
         self._write_header(message.header, MONITORING_ID, state.sequence, state.reflected)
         _write_robot_info(message.robotInfo, state)
@@ -381,7 +381,7 @@ def _read_ipo_data(data: Any, size: int) -> dict[str, Any]:
 
 
 def _joints(message: Any, name: str, size: int) -> Array | None:
-    """A joint array, (7,); None where the message has no such field."""
+    """Return a joint array, (7,); None where the message has no such field."""
     return _finite(getattr(message, name).value, JOINTS, name, size) if message.HasField(name) else None
 
 

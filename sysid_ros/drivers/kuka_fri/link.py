@@ -82,7 +82,7 @@ class FriSession:
         )
 
     def receive(self, datagram: bytes) -> Monitoring | None:
-        """Takes a datagram.
+        """Take a datagram.
 
         Returns:
             The message; None if it is unusable, repeated or late, in which case nothing must come of it.
@@ -115,7 +115,7 @@ class FriSession:
         return message is not None and 0 < message.receive_multiplier <= self._since_answer
 
     def answer(self, q: Array | None = None, tau: Array | None = None) -> bytes | None:
-        """The answer to the latest message, to be sent at once.
+        """Return the answer to the latest message, to be sent at once.
 
         Args:
             q: Positions to send in COMMANDING_ACTIVE, (7,) [rad]; the interpolated ones if None.
@@ -146,7 +146,7 @@ class FriSession:
 
 
 def _require_consistent(message: Monitoring, size: int) -> None:
-    """Checks that a message has what its state promises.
+    """Check that a message has what its state promises.
 
     Raises:
         FriDecodeError: It has not.
@@ -191,7 +191,7 @@ class FriLink:
         self._is_answered = True
 
     def next(self, timeout: float) -> Monitoring | None:
-        """Waits for the next usable message, then takes the newest there is; the ones it overtakes are counted.
+        """Wait for the next usable message, then take the newest there is; the ones it overtakes are counted.
 
         Args:
             timeout: Longest time to wait [s].
@@ -214,7 +214,7 @@ class FriLink:
         return message
 
     def answer(self, q: Array | None = None, tau: Array | None = None) -> None:
-        """Sends the one answer to the latest message, see :meth:`FriSession.answer`; does nothing the second time."""
+        """Send the one answer to the latest message, see :meth:`FriSession.answer`; do nothing the second time."""
         if self._is_answered:
             return
         self._is_answered = True
@@ -274,7 +274,7 @@ class FriLink:
         return f"nothing came at UDP port {self._endpoint.address[1]}"
 
     def close(self) -> None:
-        """Closes the socket."""
+        """Close the socket."""
         self._endpoint.close()
 
     def _newest(self, found: Monitoring | None = None) -> Monitoring | None:

@@ -25,7 +25,7 @@ _PERIOD_TOLERANCE = 1e-9
 
 
 def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
-    """Waits until the controller monitors, and answers it.
+    """Wait until the controller monitors, and answer it.
 
     Raises:
         TakeoverRefused: It sends nothing, stays IDLE, sends what is no message of this version, or at another period.
@@ -74,7 +74,7 @@ def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> 
 
 
 def check_compensation(link: FriLink, settings: FriSettings, robot: RobotModel, effort: Array, modelled: Array) -> None:
-    """Compares what the controller compensates with what this driver will subtract.
+    """Compare what the controller compensates with what this driver will subtract.
 
     The external torque is the measured one less that of the controller's own model, so at rest the model's gravity is
     the joint effort plus the external torque.

@@ -184,7 +184,7 @@ class MujocoArm(SimulatedArm):
         return self._start_ns + round(self._cycle * self.period * 1e9)
 
     def _advance(self) -> Array:
-        """Simulates one period and returns the true effort of its sensor, (n,) [Nm]."""
+        """Simulate one period and return the true effort of its sensor, (n,) [Nm]."""
         data, sensors = self._data, self._robot.sensors
         is_link_side = sensors.effort_meaning is EffortMeaning.LINK_SIDE
         before = (np.array(data.qpos), np.array(data.qvel)) if is_link_side else None

@@ -40,7 +40,7 @@ _UNUSED = (
 
 
 def build_mujoco_model(robot: RobotModel, theta: Array, payload: Array | None, timestep: float) -> mujoco.MjModel:
-    """Builds the simulation model of an arm.
+    """Build the simulation model of an arm.
 
     Args:
         robot: Kinematics, gravity and position limits.
@@ -76,7 +76,7 @@ def build_mujoco_model(robot: RobotModel, theta: Array, payload: Array | None, t
 
 
 def set_inertial_parameters(model: mujoco.MjModel, robot: RobotModel, theta: Array, payload: Array | None) -> None:
-    """Gives the bodies of a compiled model their parameters; the state of the simulation is not touched.
+    """Give the bodies of a compiled model their parameters; the state of the simulation is not touched.
 
     Args:
         model: Model to change.

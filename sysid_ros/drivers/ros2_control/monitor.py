@@ -69,7 +69,7 @@ class MonitoredArm(Arm):
         self._last = ArmState(0, np.array(robot.home), zero, zero, False)
 
     def connect(self) -> None:
-        """Listens for a while; the arm may move. If it rests, its efforts must not contradict the model.
+        """Listen for a while; the arm may move. If it rests, its efforts must fit the model.
 
         Raises:
             TakeoverRefused: The states are not as set up.
@@ -114,7 +114,7 @@ class MonitoredArm(Arm):
         raise LoopRefusal("command", ONLY_MONITORED)
 
     def stop(self, reason: str) -> None:
-        """Does nothing: this driver has never had the arm."""
+        """Do nothing: this driver has never had the arm."""
 
     def close(self) -> None:
         """See :meth:`Arm.close`."""
@@ -172,7 +172,7 @@ class MonitorLoop:
         self._note(LoopCode.OK, f"{_MONITORING} (static gravity check: {self.arm.health()['static gravity check']})")
 
     def step(self) -> LoopSample | None:
-        """Takes one state; None where none came."""
+        """Take one state and return its sample; None where no state came."""
         state = self.arm.read()
         if not state.ok:
             if self.arm.age > self.arm.settings.session_timeout:
@@ -210,10 +210,10 @@ class MonitorLoop:
         return self._model.theta_box, self._model.payload_box
 
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
-        """Does nothing: what moves the arm has to be stopped where it is moved."""
+        """Do nothing: what moves the arm has to be stopped where it is moved."""
 
     def set_model(self, model: LoopModel, is_reset: bool = False) -> None:
-        """Keeps the model for the status; nothing is controlled with it.
+        """Keep the model for the status; nothing is controlled with it.
 
         Raises:
             LoopRefusal: It does not fit the arm, or a box is not inside the one in use.
@@ -230,7 +230,7 @@ class MonitorLoop:
         """Means nothing here: the arm paces."""
 
     def release(self, reason: str) -> None:
-        """Ends listening."""
+        """End listening."""
         self.arm.close()
         self._state, self._is_connected = None, False
         self._note(self._mode.code, reason)
@@ -251,7 +251,7 @@ class MonitorLoop:
         return self._now_ns
 
     def status(self) -> LoopStatus:
-        """A look at it."""
+        """Return the status of a loop that commands nothing."""
         n, nothing = self.robot.n, np.zeros(self.robot.n)
         return LoopStatus(
             mode=LoopMode.IDLE,

@@ -97,7 +97,7 @@ class JointReader:
         return not set(self._wanted).isdisjoint(states.names)
 
     def read(self, states: JointStates) -> Reading:
-        """The joints of the model.
+        """Return the joints of the model.
 
         Raises:
             JointStatesUnusable: A joint, a field or the stamp is missing, lengths differ, or a position or velocity is
@@ -169,13 +169,13 @@ class JointLink(Protocol):
         """Time on this computer [s]; only differences count."""
 
     def next(self, timeout: float) -> JointStates | None:
-        """The next message, after waiting for at most ``timeout`` [s]; None if there was none."""
+        """Return the next message, after waiting for at most ``timeout`` [s]; None if there was none."""
 
     def waiting(self) -> int:
         """Messages that have arrived and were not yet asked for."""
 
     def send(self, torque: Sequence[float], position: Sequence[float]) -> None:
-        """Sends commands in the order of the controller's joints [Nm], [rad]; not every type has positions."""
+        """Send commands in the order of the controller's joints [Nm], [rad]; not every type has positions."""
 
     def describe_timeout(self) -> str:
         """Describe who publishes states, for the message of a timeout."""
@@ -184,7 +184,7 @@ class JointLink(Protocol):
         """Return why commands would not arrive, or not only ours; None where all is well."""
 
     def ask_controller(self, timeout: float) -> ControllerInfo | None:
-        """What the effort controller says of itself; None where it does not answer within ``timeout`` [s]."""
+        """Return what the effort controller says of itself; None where it does not answer within ``timeout`` [s]."""
 
     def switch(self, is_torque: bool, timeout: float) -> str | None:
         """Let the controller manager activate the effort controller, or the one that holds the arm.
@@ -198,7 +198,7 @@ class JointLink(Protocol):
         """Whether there is a controller that holds the arm when ours does not."""
 
     def close(self) -> None:
-        """Ends the connection."""
+        """End the connection."""
 
 
 OpenLink = Callable[[], JointLink]
@@ -241,7 +241,7 @@ class StampMonitor:
         self.missed, self.gap = 0, period
 
     def judge(self, stamp_ns: int) -> Arrival:
-        """What a stamp [ns] is."""
+        """Find what a stamp [ns] is."""
         arrival = self._judge(stamp_ns)
         self.counts[arrival.value] += 1
         if arrival in (Arrival.NEW, Arrival.RESTART):
@@ -354,7 +354,7 @@ class JointStream:
         return self._stamps.missing_share
 
     def next(self, timeout: float) -> Measured | None:
-        """The next new state, after waiting for at most ``timeout`` [s]; None if there was none."""
+        """Return the next new state, after waiting for at most ``timeout`` [s]; None if there was none."""
         remaining, deadline = timeout, self._link.now() + timeout
         while (states := self._link.next(remaining)) is not None:
             measured = self._judge(states)

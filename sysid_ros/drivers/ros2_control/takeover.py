@@ -26,7 +26,7 @@ class StatesMissing(TakeoverRefused):
 
 
 def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str) -> float:
-    """Compares consecutive stamps with the period that is set.
+    """Compare consecutive stamps with the period that is set.
 
     Args:
         stamps_ns: Stamps of consecutive states [ns].
@@ -173,7 +173,7 @@ def find_order(link: JointLink, settings: Ros2ControlSettings, robot: RobotModel
 
 
 def require_listener(link: JointLink, settings: Ros2ControlSettings) -> None:
-    """Waits until exactly what should listens to commands.
+    """Wait until exactly what should listens to commands.
 
     Raises:
         TakeoverRefused: Nobody listens, or somebody else commands too.

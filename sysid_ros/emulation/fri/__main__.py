@@ -33,7 +33,7 @@ _MODES = {"position": CommandMode.POSITION, "wrench": CommandMode.WRENCH, "torqu
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = argparse.ArgumentParser(prog="sysid_fri_emulator", description="Emulates a KUKA LBR controller with FRI.")
     controller, add = ControllerSettings(), parser.add_argument
     add_arm_options(parser, "kuka_lbr_med7", "lbr_iiwa7, lbr_iiwa14, lbr_med7 or lbr_med14", "KUKA's, -1")
@@ -79,7 +79,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the emulator until it is told to end; returns the exit status."""
+    """Run the emulator until it is told to end; return the exit status."""
     options = build_parser().parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 

@@ -49,7 +49,7 @@ class LimitMonitor:
         self._bounds = np.concatenate([limits.q_upper, -limits.q_lower, limits.v_max])
 
     def find_broken(self, q: Array, v: Array) -> str:
-        """The first limit that is left, in words; empty if none is.
+        """Return the first limit that is left, in words; None if none is.
 
         Args:
             q: Positions, (n,) [rad].
@@ -81,13 +81,13 @@ class QualityMonitor:
         self._good = 0
 
     def forget(self) -> None:
-        """Takes all answers so far for missing; the quality rises again as good ones take their place."""
+        """Count all answers so far as missing; the quality rises again as good ones take their place."""
         self._answers.clear()
         self._answers.extend([False] * WINDOW)
         self._good = 0
 
     def note(self, is_answered: bool) -> None:
-        """Notes that an answer was due."""
+        """Note that an answer was due."""
         if len(self._answers) == WINDOW:
             self._good -= self._answers[0]
         self._answers.append(is_answered)
@@ -184,7 +184,7 @@ class FriController:
         self.restart()
 
     def restart(self) -> None:
-        """The application is started anew: counters from zero, IDLE, the arm held where it is."""
+        """Start the application anew: counters from zero, IDLE, the arm held where it is."""
         self.state = SessionState.IDLE
         self._sequence = -1
         self._sequences = SequenceMonitor()
@@ -198,13 +198,13 @@ class FriController:
         self.last_error = ""
 
     def press_emergency_stop(self, is_pressed: bool = True) -> None:
-        """A safety stop comes into force, or is reset."""
+        """Let a safety stop come into force, or reset it."""
         self._is_pressed = is_pressed
         if is_pressed and self.state.is_commanding:
             self.end_motion("a safety stop is in force")
 
     def end_motion(self, reason: str) -> None:
-        """The session falls back to monitoring, where the controller holds the arm; the motion is started again later.
+        """Fall back to monitoring, where the controller holds the arm; the motion is started again later.
 
         Args:
             reason: Why, for the report.
@@ -215,7 +215,7 @@ class FriController:
         self._enter(SessionState.MONITORING_READY, f"the motion is ended: {reason}")
 
     def lose_quality(self) -> None:
-        """The controller judges the connection bad from now on, until enough messages have been answered again."""
+        """Judge the connection bad from now on, until enough messages have been answered again."""
         self._quality.forget()
 
     @property
@@ -242,7 +242,7 @@ class FriController:
         return message
 
     def begin(self, datagrams: Sequence[bytes]) -> bytes:
-        """The beginning of a send period: judges the answers and makes the message of this moment.
+        """Begin a send period: judge the answers and make the message of this moment.
 
         Args:
             datagrams: What has come from the client since the last cycle.
@@ -259,7 +259,7 @@ class FriController:
         return self._codec.encode_monitoring(self._message(self._state))
 
     def finish(self) -> None:
-        """The rest of the period: the arm moves under what is commanded now."""
+        """Finish the period: the arm moves under what is commanded now."""
         self._state = self.inner.advance(self._overlay(), self._cycles_per_message)
         self._time_in_state += self.settings.send_period
 
@@ -349,7 +349,7 @@ class FriController:
             self._check_commanding(quality)
 
     def _check_limits(self) -> None:
-        """Stops an arm that leaves its limits; one within them again may be started like after any error."""
+        """Stop an arm that leaves its limits; one within them again may be started like after any error."""
         broken = self._limits.find_broken(self.arm.q, self.arm.v)
         if broken and not self._is_beyond_limits:
             self._is_beyond_limits = True

@@ -92,11 +92,11 @@ class EmulatorServer:
         return self._endpoint.address
 
     def between_cycles(self, action: Callable[[FriController], Result]) -> Result:
-        """Does something to the controller while its time stands still; for other threads than that of the cycles."""
+        """Do something to the controller while its time stands still; for other threads than that of the cycles."""
         return self._calls.call(lambda: action(self._controller))
 
     def cycle(self) -> None:
-        """Waits for the next deadline, takes the answers, and sends the next message."""
+        """Wait for the next deadline, take the answers, and send the next message."""
         if self._pacer is not None:
             self._pacer.wait()
         self._calls.work()
@@ -121,12 +121,12 @@ class EmulatorServer:
         return [] if first is None else [first, *self._endpoint.receive_all()]
 
     def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Runs for a time [s], or until it is not wanted any more; that is asked every 50 cycles."""
+        """Run for a time [s], or until it is not wanted any more; that is asked every 50 cycles."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and is_wanted():
             for _ in range(_CYCLES_BETWEEN_QUESTIONS):
                 self.cycle()
 
     def close(self) -> None:
-        """Closes the socket."""
+        """Close the socket."""
         self._endpoint.close()

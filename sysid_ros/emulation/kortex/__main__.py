@@ -22,7 +22,7 @@ from sysid_ros.emulation.program import EmulatorSetup, UntilHandedBack, add_arm_
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="sysid_kortex_emulator", description="Emulates the base of a Kinova Gen3 with Kortex."
     )
@@ -54,7 +54,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the emulator until it is told to end; returns the exit status."""
+    """Run the emulator until it is told to end; return the exit status."""
     options = build_parser().parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 

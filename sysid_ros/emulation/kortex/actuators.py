@@ -67,7 +67,7 @@ class Actuators:
         self._unanswered = 0.0
 
     def hold(self) -> None:
-        """The base holds the arm where it is; commands do not act."""
+        """Let the base hold the arm where it is; commands do not act."""
         self._held = self._commanded = self.arm.q
         self._tau = np.zeros(self.arm.robot.n)
         self._is_low_level = False
@@ -75,13 +75,13 @@ class Actuators:
         self.modes = [ControlMode.POSITION] * self.arm.robot.n
 
     def set_mode(self, joint: int, mode: ControlMode) -> None:
-        """Changes what one actuator follows; it begins where it is."""
+        """Change what one actuator follows; it begins where it is."""
         if mode is ControlMode.POSITION:
             self._held[joint] = self._commanded[joint] = self.arm.q[joint]
         self.modes[joint] = mode
 
     def accept(self, command: Command) -> bool:
-        """Takes a command; one that is not newer than the last is rejected by its id."""
+        """Take a command; one that is not newer than the last is rejected by its id."""
         step = (command.frame - self.frame) % ID_MODULUS
         if not self._is_first and not 0 < step < ID_MODULUS // 2:
             self.rejected += 1

@@ -68,7 +68,7 @@ class Sessions:
         self._sessions: dict[int, Session] = {}
 
     def create(self, transport: str, client: object, payload: bytes, now: float) -> tuple[int, SubError]:
-        """Opens a session.
+        """Open a session.
 
         Returns:
             Its id, or 0 and why there is none.
@@ -95,18 +95,18 @@ class Sessions:
         return True
 
     def close(self, number: int) -> None:
-        """Ends a session."""
+        """End a session."""
         self._sessions.pop(number, None)
 
     def close_client(self, transport: str, client: object) -> int:
-        """Ends all sessions of a connection that is gone; returns their number."""
+        """End all sessions of a connection that is gone; return their number."""
         gone = [n for n, one in self._sessions.items() if (one.transport, one.client) == (transport, client)]
         for number in gone:
             del self._sessions[number]
         return len(gone)
 
     def expire(self, now: float) -> list[Session]:
-        """Ends the sessions that have timed out, and return them."""
+        """End the sessions that have timed out, and return them."""
         expired = []
         for number, session in list(self._sessions.items()):
             timeouts = [time for time in (session.inactivity, session.connection) if time > 0.0]
@@ -115,13 +115,13 @@ class Sessions:
         return expired
 
     def time_out(self, transport: str) -> None:
-        """The sessions of a transport end at the next look, as if they had timed out."""
+        """Let the sessions of a transport end at the next look, as if they had timed out."""
         for session in self._sessions.values():
             if session.transport == transport:
                 session.inactivity = _AT_ONCE
 
     def clear(self) -> None:
-        """Ends all, as a restart of the base does."""
+        """End all, as a restart of the base does."""
         self._sessions.clear()
 
     def __len__(self) -> int:
@@ -196,7 +196,7 @@ class KortexBase:
     # Requests
 
     def answer(self, transport: str, client: object, data: bytes) -> bytes | None:
-        """The response to a frame; None where there is none.
+        """Return the response to a frame; None where there is none.
 
         Args:
             transport: :data:`TCP` or :data:`UDP`.
@@ -224,7 +224,7 @@ class KortexBase:
         return encode_frame(response)
 
     def disconnect(self, client: object) -> None:
-        """A TCP connection is gone, and its session with it; that torques end then is this emulator's own rule."""
+        """End the session of a TCP connection that is gone; that torques end then is this emulator's own rule."""
         if self.sessions.close_client(TCP, client):
             self._leave_low_level("the TCP connection of a session is gone")
 
@@ -253,7 +253,7 @@ class KortexBase:
         return response
 
     def _call(self, function: Function, frame: Frame) -> bytes:
-        """Serves what comes over TCP; returns the payload of the response."""
+        """Serve what comes over TCP; return the payload of the response."""
         if function is Function.CLEAR_FAULTS or function is Function.ACTUATOR_CLEAR_FAULTS:
             self.actuators.clear_faults()
         elif function is Function.APPLY_EMERGENCY_STOP:
@@ -291,17 +291,17 @@ class KortexBase:
         return self.actuators.is_tracking
 
     def press_emergency_stop(self, is_pressed: bool = True) -> None:
-        """The emergency stop is pressed, or released again; releasing clears no fault."""
+        """Press the emergency stop, or release it again; releasing clears no fault."""
         self.actuators.emergency_stop = is_pressed
         if is_pressed:
             self._leave_low_level("emergency stop")
 
     def leave_low_level(self, reason: str) -> None:
-        """The base leaves low-level servoing by itself, as when somebody takes its joystick."""
+        """Leave low-level servoing without being asked, as when somebody takes the joystick of the base."""
         self._leave_low_level(reason)
 
     def restart(self) -> None:
-        """The base is switched off and on: no sessions, no faults, the arm held where it is."""
+        """Switch the base off and on: no sessions, no faults, the arm held where it is."""
         self.sessions.clear()
         self._leave_low_level("restart")
         self.actuators.hold()

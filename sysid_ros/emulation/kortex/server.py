@@ -107,11 +107,11 @@ class EmulatorServer:
         return self._udp.getsockname()
 
     def between_cycles(self, action: Callable[[KortexBase], Result]) -> Result:
-        """Does something to the base while its time stands still; for other threads than that of the cycles."""
+        """Do something to the base while its time stands still; for other threads than that of the cycles."""
         return self._calls.call(lambda: action(self.base))
 
     def cycle(self) -> None:
-        """Serves for one period, then lets it pass for the arm."""
+        """Serve for one period, then let it pass for the arm."""
         base = self.base
         base.is_fresh = False
         deadline, spent = self._started + PERIOD, 0.0
@@ -148,25 +148,25 @@ class EmulatorServer:
         return max(to_deadline, 0.0) + self.patience - spent if self.patience else to_deadline + _GRACE * PERIOD
 
     def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Runs for a time [s], or until it is not wanted any more; that is asked every 50 cycles."""
+        """Run for a time [s], or until it is not wanted any more; that is asked every 50 cycles."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and is_wanted():
             for _ in range(_CYCLES_BETWEEN_QUESTIONS):
                 self.cycle()
 
     def drop_connections(self) -> None:
-        """Closes all TCP connections, as a restart of the base does."""
+        """Close all TCP connections, as a restart of the base does."""
         for number in list(self._connections):
             self._drop(number)
 
     def close(self) -> None:
-        """Closes all sockets."""
+        """Close all sockets."""
         self.drop_connections()
         self._listener.close()
         self._udp.close()
 
     def _serve(self, timeout: float) -> None:
-        """Waits until something has come, at most ``timeout`` [s], and serves it."""
+        """Wait until something has come, at most ``timeout`` [s], and serve it."""
         sockets = {self._listener.fileno(): None, self._udp.fileno(): None, **self._connections}
         ready, _, _ = select.select(sockets, [], [], timeout)
         for number in ready:

@@ -74,7 +74,7 @@ class FaultyDirection:
         self.counts: dict[str, int] = {}
 
     def pass_on(self, data: bytes) -> list[Delivery]:
-        """What becomes of a datagram (and of the one held back before it)."""
+        """Return what becomes of a datagram (and of the one held back before it)."""
         if self._is_lost():
             self._count("lost")
             return []
@@ -192,7 +192,7 @@ class FaultyStream:
         return self.faults.cut is not Cut.NONE and self.passed >= self.faults.cut_at
 
     def pass_on(self, data: bytes, now: float) -> list[Piece]:
-        """What becomes of bytes that come now [s], in order."""
+        """Return what becomes of bytes that come now [s], in order."""
         faults, start = self.faults, self.passed
         self.passed += len(data)
         data = self._spoil(data, start)

@@ -42,7 +42,7 @@ class RelayThread(ABC):
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread and closes the sockets."""
+        """End the thread and close the sockets."""
         self._is_running.clear()
         if self._thread is not None:
             self._thread.join()
@@ -61,11 +61,11 @@ class RelayThread(ABC):
 
     @abstractmethod
     def _relay_once(self) -> None:
-        """Waits a little while for something to do, and does it."""
+        """Wait a little while for something to do, and do it."""
 
     @abstractmethod
     def _close(self) -> None:
-        """Closes the sockets."""
+        """Close the sockets."""
 
 
 _LARGEST = 65536
@@ -98,11 +98,11 @@ class FaultyRelay(RelayThread):
         return self._front.getsockname()
 
     def change(self, faults: NetworkFaults) -> None:
-        """Changes what happens from now on."""
+        """Change what happens from now on."""
         self._directions = FaultyDirection(faults, next(self._seed)), FaultyDirection(faults, next(self._seed))
 
     def counts(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Number of faults by name since the last change: from server to client, and back."""
+        """Return the number of faults by name since the last change: from server to client, and back."""
         to_client, to_server = self._directions
         return dict(to_client.counts), dict(to_server.counts)
 
@@ -164,7 +164,7 @@ class _Direction:
         self._queue = deque(Piece(min(one.due, time.monotonic()), one.data) for one in self._queue)
 
     def take(self) -> None:
-        """Reads what has come.
+        """Read what has come.
 
         Raises:
             OSError: The connection was reset.
@@ -175,7 +175,7 @@ class _Direction:
         self._queue.extend(self.stream.pass_on(data, time.monotonic()))
 
     def deliver(self) -> bool:
-        """Passes on what is due, in one go; and the end of the stream after the last of it.
+        """Pass on what is due, in one go; and the end of the stream after the last of it.
 
         Returns:
             Whether all that will ever come has been passed on.
@@ -252,7 +252,7 @@ class _Connection:
         return not all(is_over)
 
     def end(self, how: Cut) -> None:
-        """Closes both sockets, or resets them."""
+        """Close both sockets, or reset them."""
         for one in (self.client, self.server):
             with contextlib.suppress(OSError):
                 if how is Cut.RST:
@@ -282,7 +282,7 @@ class TcpRelay(RelayThread):
         return self._listener.getsockname()
 
     def change(self, to_server: StreamFaults = _PERFECT, to_client: StreamFaults = _PERFECT) -> None:
-        """Changes what happens from now on, to connections that stand and to those to come."""
+        """Change what happens from now on, to connections that stand and to those to come."""
         with self._lock:
             self._faults = to_server, to_client
             for connection in self._connections:

@@ -66,7 +66,7 @@ class Broadcaster:
         self._count = 0
 
     def messages(self, measured: Measured) -> list[JointStates]:
-        """The messages for one state: one, or none or two where that is the fault."""
+        """Return the messages for one state: one, or none or two where that is the fault."""
         faults = self.faults
         self._count += 1
         if faults.is_silent or (faults.drop_every and self._count % faults.drop_every == 0):
@@ -129,7 +129,7 @@ class ForwardController:
         self._is_dead = value
 
     def take(self, data: Sequence[float]) -> str:
-        """Takes a command, [Nm] in the order of its joints; returns what it complains about."""
+        """Take a command, [Nm] in the order of its joints; return what it complains about."""
         values = np.array(data, dtype=float)
         if self._is_dead:
             return ""
