@@ -166,23 +166,25 @@ class UdpEndpoint:
     """A bound UDP socket.
 
     Args:
-        host: Local address; empty for all interfaces.
+        host: Local address; None for all interfaces.
         port: Local port; 0 for any.
-        peer_host: If given, datagrams of other hosts are ignored.
+        peer_host: Datagrams of other hosts are ignored; None takes those of all.
         peer: Where :meth:`send` goes before anything was received.
 
     Raises:
         SocketUnavailable: The port is in use or forbidden, or a host is unknown.
     """
 
-    def __init__(self, host: str = "", port: int = 0, peer_host: str = "", peer: Address | None = None):
-        self._peer_host = ""
+    def __init__(
+        self, host: str | None = None, port: int = 0, peer_host: str | None = None, peer: Address | None = None
+    ):
+        self._peer_host: str | None = None
         self.peer = peer
         self.ignored = 0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            self._peer_host = socket.gethostbyname(peer_host) if peer_host else ""
-            self._socket.bind((host, port))
+            self._peer_host = None if peer_host is None else socket.gethostbyname(peer_host)
+            self._socket.bind((host or "", port))
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         except OSError as error:
             self._socket.close()
@@ -249,7 +251,7 @@ class UdpEndpoint:
                 continue  # the peer's port was closed when we sent; it may be opened again
             except OSError:
                 return None
-            if self._peer_host and sender[0] != self._peer_host:
+            if self._peer_host is not None and sender[0] != self._peer_host:
                 self.ignored += 1
                 continue
             self.peer = sender

@@ -182,7 +182,7 @@ class Ros2ControlEmulator:
     def _take(self) -> None:
         for message in self._commands.take():
             complaint = self._controller.take(message.data)
-            if complaint:
+            if complaint is not None:
                 self._command_node.get_logger().warning(complaint, throttle_duration_sec=1.0)
 
     def _serve(self) -> None:

@@ -36,12 +36,12 @@ class ControlStatus:
     Attributes:
         cycles: Torques computed.
         saturated_cycles: Torques beyond the arm's limits, for which no bound holds.
-        violation: Why the tracking bound no longer holds, in a sentence; empty while it does.
+        violation: Why the tracking bound no longer holds, in a sentence; None while it does.
     """
 
     cycles: int
     saturated_cycles: int
-    violation: str
+    violation: str | None
 
 
 class RobustController:
@@ -57,7 +57,6 @@ class RobustController:
         self.settings = settings or RobustSettings()
         self.law, self.is_integrating = self.settings.law, True
         self._limit: Array = robot.limits.tau_max
-        self._error_limit: Array | None = None
         self._model = ControlModel.of_boxes(robot)
         self._dynamics = PassiveDynamics(robot, self._model.total)
         self.reset()
@@ -86,18 +85,7 @@ class RobustController:
         self._use(self._model.total)
         self._before = self._total
         self._cycles = self._saturated_cycles = 0
-        self._violation = ""
-
-    def monitor_error(self, position_bound: Array | None) -> None:
-        """Compare the position error with a bound from now on.
-
-        Args:
-            position_bound: Bound of the true error, (n,) [rad]; the encoder's error is added. None ends it.
-        """
-        if position_bound is None:
-            self._error_limit = None
-        else:
-            self._error_limit = position_bound + 0.5 * self.robot.sensors.position_resolution
+        self._violation: str | None = None
 
     def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
         """Blend to another model within ``blend_time``, without a jump of the torque; at once before the first cycle.
@@ -154,7 +142,7 @@ class RobustController:
         coulomb, viscous, _, offset = self._friction
         tau = self._dynamics.torque(q, v, v_a, feedback + self._eta)
         tau += coulomb * gains.friction_share(v_d) + viscous * v + offset
-        if self._note(e, tau) and self.is_integrating:
+        if self._note(tau) and self.is_integrating:
             self._eta = self._eta + gains.period * gains.integral_gain * gains.bandwidth * r
         return tau
 
@@ -170,16 +158,10 @@ class RobustController:
         self._use(self._before + share * (self._model.total - self._before))
         self._blended = self._blended + self.settings.period if share < 1.0 else np.inf
 
-    def _note(self, e: Array, tau: Array) -> bool:
+    def _note(self, tau: Array) -> bool:
         """Count the cycle and tell whether the torque can be applied; where it cannot, the integral state is held."""
         self._cycles += 1
         excess = np.abs(tau) - self._limit
-        if not self._violation and self._error_limit is not None and (np.abs(e) > self._error_limit).any():
-            joint = int(np.argmax(np.abs(e) - self._error_limit))
-            self._violation = (
-                f"the position error of {self.robot.joint_names[joint]} is {abs(e[joint]):.4g} rad, beyond its bound "
-                f"{self._error_limit[joint]:.4g} rad: an assumption does not hold"
-            )
         if excess.max() <= 0.0:
             return True
         self._saturated_cycles += 1

@@ -44,7 +44,7 @@ class CyclicCounts:
         missed: Requests without one.
         late: Replies that came after their cycle, repeated ones among them.
         malformed: Datagrams that were no reply.
-        rejected: Why the latest of them was not.
+        rejected: Why the latest of them was not; None if there was none.
         unsent: Requests the network did not take.
         round_trips: The latest times from request to reply [s].
         shortest: Shortest of all [s].
@@ -52,7 +52,7 @@ class CyclicCounts:
 
     def __init__(self) -> None:
         self.sent = self.answered = self.missed = self.late = self.malformed = self.unsent = 0
-        self.rejected = ""
+        self.rejected: str | None = None
         self.round_trips: deque[float] = deque(maxlen=_KEPT)
         self.shortest = float("inf")
 
@@ -194,7 +194,7 @@ class KortexClient:
         self._tcp.close()
 
     def _open_endpoint(self) -> UdpEndpoint:
-        return UdpEndpoint("", 0, self._settings.robot_ip)
+        return UdpEndpoint(None, 0, self._settings.robot_ip)
 
     def _exchange(self, function: Function, payload: bytes, timeout: float) -> Frame | None:
         """Send a request over UDP and wait for the response to it; everything else that comes is only counted."""

@@ -197,9 +197,9 @@ class Safety(IntFlag):
 
 
 def name_faults(bits: int) -> str:
-    """Names of the bits of bank A, and the rest as a number."""
+    """Name the bits of bank A, and the rest as a number; "none" without any."""
     if not bits:
-        return ""
+        return "none"
     names = [str(flag.name) for flag in Safety if bits & flag]
     rest = bits & ~sum(Safety)
     return ", ".join([*names, *([f"bits {rest:#x}"] if rest else [])])
@@ -226,15 +226,15 @@ class KortexServerError(ArmError):
         call: What was asked.
         code: Where the error comes from.
         sub_code: What went wrong.
-        text: What the base says about it.
+        text: What the base says about it; None if it says nothing.
     """
 
-    def __init__(self, call: str, code: int, sub_code: int, text: str = ""):
+    def __init__(self, call: str, code: int, sub_code: int, text: str | None = None):
         self.call = call
         self.code, self.sub_code = code, sub_code
         self.text = text
         names = f"{_name(ErrorCode, code)}, {_name(SubError, sub_code)}"
-        super().__init__(f"{call} was refused by the base: {names}{f' ({text})' if text else ''}")
+        super().__init__(f"{call} was refused by the base: {names}{'' if text is None else f' ({text})'}")
 
 
 class KortexConnectionLost(ArmError):

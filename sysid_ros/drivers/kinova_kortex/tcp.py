@@ -51,9 +51,9 @@ def session_request(settings: KortexSettings) -> bytes:
 
 def error_of(call: str, frame: Frame) -> KortexServerError:
     """Return the error a response stands for."""
-    text = ""
+    text: str | None = None
     with contextlib.suppress(KortexDecodeError):
-        text = parse("Error", frame.payload).error_sub_string.decode(errors="replace")
+        text = parse("Error", frame.payload).error_sub_string.decode(errors="replace") or None
     return KortexServerError(call, frame.error, frame.sub_error, text)
 
 
@@ -111,7 +111,7 @@ class TcpSession:
         self._settings = settings
         self._socket: socket.socket | None = None
         self.is_open = False
-        self.reason = "not connected"
+        self.reason: str | None = "not connected"
         self.notifications = 0
         self._reset()
 
@@ -151,7 +151,7 @@ class TcpSession:
             KortexServerError: It refuses.
         """
         self._reset()
-        self.is_open, self.reason = True, ""
+        self.is_open, self.reason = True, None
         request = self.start(Function.CREATE_SESSION, session_request(self._settings))
         self.wait(request, self._settings.connect_timeout)
 

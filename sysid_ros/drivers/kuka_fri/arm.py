@@ -187,7 +187,7 @@ class FriArm(Arm):
         return self._late_before + (0 if self._link is None else self._link.late_answers)
 
     def _open(self) -> UdpEndpoint:
-        return UdpEndpoint("", self.settings.port, self.settings.robot_ip)
+        return UdpEndpoint(None, self.settings.port, self.settings.robot_ip or None)
 
     # Taking over
 

@@ -37,14 +37,14 @@ class SessionCounts:
         malformed: Datagrams that were no usable message.
         answered: Commands sent.
         fallbacks: Times the controller ended COMMANDING_ACTIVE.
-        rejected: The latest reason a datagram was refused; empty if none was.
+        rejected: Why the latest refused datagram was; None if none was.
     """
 
     sequence: SequenceCounts
     malformed: int
     answered: int
     fallbacks: int
-    rejected: str
+    rejected: str | None
 
 
 class FriSession:
@@ -60,7 +60,7 @@ class FriSession:
         self._sequence = 0
         self._since_answer = 0
         self._events: Counter[str] = Counter()
-        self._rejected = ""
+        self._rejected: str | None = None
         self.last: Monitoring | None = None
 
     @property

@@ -48,7 +48,7 @@ class LimitMonitor:
         self._names = robot.joint_names
         self._bounds = np.concatenate([limits.q_upper, -limits.q_lower, limits.v_max])
 
-    def find_broken(self, q: Array, v: Array) -> str:
+    def find_broken(self, q: Array, v: Array) -> str | None:
         """Return the first limit that is left, in words; None if none is.
 
         Args:
@@ -57,7 +57,7 @@ class LimitMonitor:
         """
         is_broken = np.concatenate([q, -q, np.abs(v)]) > self._bounds
         if not is_broken.any():
-            return ""
+            return None
         kind, joint = divmod(int(is_broken.argmax()), len(self._names))
         value, unit = ((q, "deg"), (q, "deg"), (v, "deg/s"))[kind]
         limit = np.degrees(self._bounds[kind * len(self._names) + joint]) * (-1.0 if kind == 1 else 1.0)
@@ -195,7 +195,7 @@ class FriController:
         self._time_in_state = 0.0
         self._wait = self.settings.start_time
         self._is_beyond_limits = False
-        self.last_error = ""
+        self.last_error: str | None = None
 
     def press_emergency_stop(self, is_pressed: bool = True) -> None:
         """Let a safety stop come into force, or reset it."""
@@ -280,8 +280,8 @@ class FriController:
 
     def _judge(self, command: Command | None) -> None:
         self._since_answer += 1
-        fault = "" if command is None else self._find_fault(command)
-        if fault:
+        fault = None if command is None else self._find_fault(command)
+        if fault is not None:
             self.rejected += 1
             self.last_error = fault
             if self.state.is_commanding:
@@ -296,13 +296,13 @@ class FriController:
         if command is not None or self._since_answer % self.settings.receive_multiplier == 0:
             self._quality.note(command is not None)
 
-    def _find_fault(self, command: Command) -> str:
-        """Why an answer is refused in the present state; empty if it is not."""
+    def _find_fault(self, command: Command) -> str | None:
+        """Find why an answer is refused in the present state."""
         mode = self.settings.command_mode
         if not self.state.is_commanding:
             if self._codec.version.mirrors_in_monitoring and command.q is None:
                 return "no joint position in an answer"
-            return ""
+            return None
         if (self._sequence - command.reflected) % _MODULUS > 10 * self.settings.receive_multiplier:
             return f"answer to message {command.reflected}, the latest is {self._sequence}"
         if command.q is None:
@@ -314,8 +314,8 @@ class FriController:
         if self.state is SessionState.COMMANDING_WAIT:
             if np.abs(command.q - self._held).max() > _MIRROR_TOLERANCE:
                 # An answer to a message of before may still mirror something else; it does not count as good.
-                return "" if self._answers_in_wait == 0 else "the interpolated position is not mirrored"
-            return ""
+                return None if self._answers_in_wait == 0 else "the interpolated position is not mirrored"
+            return None
         present = self._held if self._command.q is None else self._command.q
         step = np.abs(command.q - present) - (1 + self._since_answer) * self._step_limit
         joint = int(step.argmax())
@@ -326,7 +326,7 @@ class FriController:
             joint = int(excess.argmax())
             if excess[joint] > 0.0:
                 return f"the commanded torque of A{joint + 1} is {command.tau[joint]:.1f} Nm"
-        return ""
+        return None
 
     # States
 
@@ -351,13 +351,13 @@ class FriController:
     def _check_limits(self) -> None:
         """Stop an arm that leaves its limits; one within them again may be started like after any error."""
         broken = self._limits.find_broken(self.arm.q, self.arm.v)
-        if broken and not self._is_beyond_limits:
+        if broken is not None and not self._is_beyond_limits:
             self._is_beyond_limits = True
             self._report(f"stopped: {broken}")
             if self.state.is_commanding:
                 self.end_motion(broken)
             self._wait = self.settings.restart_time
-        elif not broken and not self.state.is_commanding and self._time_in_state >= self._wait:
+        elif broken is None and not self.state.is_commanding and self._time_in_state >= self._wait:
             self._is_beyond_limits = False
 
     def _check_commanding(self, quality: Quality) -> None:

@@ -159,7 +159,7 @@ class BaseSettings:
 class _Refused(Exception):
     """A request that is answered with an error."""
 
-    def __init__(self, sub_error: SubError, text: str = "", code: ErrorCode = ErrorCode.DEVICE):
+    def __init__(self, sub_error: SubError, text: str | None = None, code: ErrorCode = ErrorCode.DEVICE):
         self.sub_error, self.text, self.code = sub_error, text, code
 
 
@@ -185,10 +185,10 @@ class KortexBase:
         self.servoing = ServoingMode.SINGLE_LEVEL
         self.time = 0.0
         self.malformed = self.refused = 0
-        self.last_error = ""
+        self.last_error: str | None = None
         self._report = report
         self._feedback_frame = 0
-        self._reported = ""
+        self._reported = 0
         self._count = self.settings.joint_count or arm.robot.n
         self._devices = self.settings.device_ids or tuple(range(1, self._count + 1))
         self.is_fresh = False  # a command was accepted since this was last set to False
@@ -234,14 +234,14 @@ class KortexBase:
         except ValueError:
             known = frame.function >> 16 in {service.value for service in Service}
             sub_error = SubError.UNSUPPORTED_METHOD if known else SubError.UNSUPPORTED_SERVICE
-            raise _Refused(sub_error, "", ErrorCode.PROTOCOL_SERVER) from None
+            raise _Refused(sub_error, None, ErrorCode.PROTOCOL_SERVER) from None
         if function is Function.CREATE_SESSION:
             number, sub_error = self.sessions.create(transport, client, frame.payload, self.time)
             if sub_error:
-                raise _Refused(sub_error, "", ErrorCode.PROTOCOL_SERVER)
+                raise _Refused(sub_error, None, ErrorCode.PROTOCOL_SERVER)
             return response._replace(session=number)
         if not self.sessions.touch(frame.session, transport, client, self.time):
-            raise _Refused(SubError.INVALID_SESSION, "", ErrorCode.PROTOCOL_SERVER)
+            raise _Refused(SubError.INVALID_SESSION, None, ErrorCode.PROTOCOL_SERVER)
         if function not in _EVERYWHERE and (transport == UDP) != (function in _CYCLIC):
             raise _Refused(SubError.UNSUPPORTED_SERVICE, f"not over {transport}", ErrorCode.PROTOCOL_SERVER)
         if function is Function.CLOSE_SESSION:
@@ -312,12 +312,12 @@ class KortexBase:
         """One period passes."""
         self.time += PERIOD
         self.actuators.advance()
-        faults = name_faults(int(np.bitwise_or.reduce(self.actuators.faults)))
+        faults = int(np.bitwise_or.reduce(self.actuators.faults))
         if faults != self._reported:
             self._reported = faults
-            self._report(f"faults: {faults or 'none'}")
+            self._report(f"faults: {name_faults(faults)}")
         if faults:
-            self._leave_low_level(faults)
+            self._leave_low_level(name_faults(faults))
         for session in self.sessions.expire(self.time):
             self._report(f"{session.transport} session ended: timeout")
             self._leave_low_level(f"a {session.transport} session has ended")
@@ -414,7 +414,7 @@ class KortexBase:
 
     def _refuse(self, response: Frame, refused: _Refused) -> Frame:
         self.refused += 1
-        text = refused.text or refused.sub_error.name.lower().replace("_", " ")
+        text = refused.sub_error.name.lower().replace("_", " ") if refused.text is None else refused.text
         error = message_class("Error")(
             error_code=refused.code, error_sub_code=refused.sub_error, error_sub_string=text.encode()
         )

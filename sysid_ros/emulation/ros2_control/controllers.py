@@ -128,11 +128,11 @@ class ForwardController:
             self._command = None
         self._is_dead = value
 
-    def take(self, data: Sequence[float]) -> str:
-        """Take a command, [Nm] in the order of its joints; return what it complains about."""
+    def take(self, data: Sequence[float]) -> str | None:
+        """Take a command, [Nm] in the order of its joints; return what it complains about, None if about nothing."""
         values = np.array(data, dtype=float)
         if self._is_dead:
-            return ""
+            return None
         if not np.isfinite(values).all():
             return "Non-finite value received. Dropping message"
         if values.size != len(self.joints):
@@ -141,7 +141,7 @@ class ForwardController:
         command[self._places] = values
         self._command = command
         self.taken += 1
-        return ""
+        return None
 
     @property
     def command(self) -> Array | None:

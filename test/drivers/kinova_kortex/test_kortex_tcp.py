@@ -261,7 +261,7 @@ class Peer:
         self.session = TcpSession(KortexSettings())
         self.session._socket, self.ours = socket.socketpair()
         self.session._socket.setblocking(False)
-        self.session.is_open, self.session.reason, self.session.session = True, "", 5
+        self.session.is_open, self.session.reason, self.session.session = True, None, 5
 
     def response(self, call, session=5):
         return wrap_for_tcp(encode_frame(Frame(FrameType.RESPONSE, Function.GET_ARM_STATE, session, call.message)))

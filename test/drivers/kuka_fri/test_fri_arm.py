@@ -196,7 +196,7 @@ def test_a_motion_that_never_starts_is_reported(monkeypatch):
 
 
 def test_a_port_in_use_is_reported(port):
-    other = UdpEndpoint("", port)
+    other = UdpEndpoint(None, port)
     with pytest.raises(SocketUnavailable, match="does another driver run"):
         make_arm(port).connect()
     other.close()

@@ -70,7 +70,7 @@ def test_motions_within_the_limits_are_not_stopped():
     rng = np.random.default_rng(0)
     for _ in range(200):
         q, v = rng.uniform(LIMITS.q_lower, LIMITS.q_upper), rng.uniform(-1.0, 1.0, 7) * LIMITS.v_max
-        assert watch.find_broken(q, v) == ""
+        assert watch.find_broken(q, v) is None
         joint = rng.integers(7)
         name = ROBOT.joint_names[joint]
         for limit in (LIMITS.q_lower, LIMITS.q_upper):

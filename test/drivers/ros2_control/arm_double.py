@@ -70,7 +70,7 @@ class PlantLink:
     def send(self, torque, position):
         self.sent.append((list(torque), list(position)))
         complaint = self.controller.take(torque)
-        if complaint:
+        if complaint is not None:
             self.complaints.append(complaint)
 
     def describe_timeout(self):
