@@ -19,8 +19,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
+from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopRefusal
 from sysid_ros.drivers.network import UdpEndpoint
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError

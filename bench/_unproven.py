@@ -9,7 +9,7 @@ from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.base import Trajectory
-from sysid_ros.drivers.loop_model import LoopModel
+from sysid_ros.drivers.loop_types import LoopModel
 
 
 def unproven_certificate(

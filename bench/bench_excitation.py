@@ -21,8 +21,7 @@ from _table import describe_machine, print_table
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.checks import AllowedErrors
-from sysid_ros.core.certification.settings import VerifierSettings
-from sysid_ros.core.certification.stop_model import PlanRejected
+from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
 from sysid_ros.core.certification.verify import verify
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.excitation.forecast import condition_number, expected_radii, payload_regressor

@@ -21,8 +21,7 @@ from _unproven import unproven_certificate
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopMode
+from sysid_ros.drivers.loop_types import LoopMode, LoopModel
 from sysid_ros.drivers.pacing import Pacer, request_real_time
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.registry import LoopSetup, build_loop

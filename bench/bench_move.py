@@ -25,8 +25,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
-from sysid_ros.drivers.mujoco.simulation import Noise
-from sysid_ros.drivers.truth import load_payload
+from sysid_ros.drivers.mujoco.simulation import Noise, load_payload
 
 SCENE = Scene((), ground_height=0.0)
 

@@ -38,7 +38,7 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.momentum import MomentumRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.drivers.truth import load_payload
+from sysid_ros.drivers.mujoco.simulation import load_payload
 
 DUMBBELLS = tuple(f"dumbbell_{pounds}lb" for pounds in range(4, 9))
 EXCITING, RANDOM = "exciting", "random"

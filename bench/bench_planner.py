@@ -31,8 +31,7 @@ from scipy.optimize import minimize
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.certification.settings import VerifierSettings
-from sysid_ros.core.certification.stop_model import PlanRejected
+from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
 from sysid_ros.core.certification.verify import Verification, verify
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box

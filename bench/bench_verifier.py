@@ -23,8 +23,11 @@ import pinocchio as pin  # noqa: E402
 from _table import describe_machine, print_table  # noqa: E402
 
 from sysid_ros.core.certification.assumptions import Assumptions  # noqa: E402
-from sysid_ros.core.certification.settings import VerifierSettings  # noqa: E402
-from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected  # noqa: E402
+from sysid_ros.core.certification.stop_model import (  # noqa: E402
+    LimitKind,
+    PlanRejected,
+    VerifierSettings,  # noqa: E402
+)
 from sysid_ros.core.certification.verify import verify  # noqa: E402
 from sysid_ros.core.collision.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
 from sysid_ros.core.collision.scene import Obstacle, Scene  # noqa: E402

@@ -152,7 +152,7 @@ def test_the_proof_imports_nothing_of_planning_or_excitation():
     assert len(seen) > 20
 
 
-SHARED = {"assumptions", "plan", "settings", "stop_model"}
+SHARED = {"assumptions", "plan", "stop_model"}
 """Modules of the proof that a search may use: records, settings, how limits are broken and how errors grow in stops."""
 CALLERS = {"sysid_ros.core.planning.planner", "sysid_ros.core.planning.candidates"}
 """Modules of planning that have candidates proven."""

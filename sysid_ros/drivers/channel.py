@@ -1,17 +1,31 @@
-"""Pickled messages between two processes over a socket pair; nothing blocks unless asked to."""
+"""What passes between the loop and its parent: messages over a socket pair, samples in a ring of shared memory.
+
+Nothing blocks unless asked to. The memory has no name in any file system: it lives as long as one of the two processes
+does, however they end. The writer never waits; a reader that is too slow loses the oldest samples and is told how many.
+"""
 
 from __future__ import annotations
 
+import mmap
+import os
 import pickle
 import select
 import socket
 import struct
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from sysid_ros.core.common.errors import SysidError
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.loop_types import LoopSample
 
 _LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 16
@@ -119,3 +133,176 @@ class Channel:
             body = bytes(buffer[_LENGTH.size : end])
             del buffer[:end]
             yield pickle.loads(body)
+
+
+@dataclass(frozen=True)
+class LoopSamples:
+    """Consecutive usable samples of the loop.
+
+    Attributes:
+        block: Stamps, counters and measurements of N cycles; cycles without a usable measurement are missing.
+        q_d: Desired positions, (N, n) [rad].
+        v_d: Desired velocities, (N, n) [rad/s].
+        a_d: Desired accelerations, (N, n) [rad/s^2].
+        tau_command: Torques sent, (N, n) [Nm].
+        modes: Mode of the loop, (N,).
+        dropped: Cycles lost since the start because they were read too late.
+    """
+
+    block: SampleBlock
+    q_d: Array
+    v_d: Array
+    a_d: Array
+    tau_command: Array
+    modes: NDArray[np.int64]
+    dropped: int
+
+
+def collect_samples(samples: Sequence[LoopSample], n: int) -> LoopSamples:
+    """Collect the usable ones of samples that :meth:`ControlLoop.step` returned, of an arm with n joints."""
+    usable = [sample for sample in samples if sample.ok and np.isfinite(sample.tau).all()]
+    vectors = np.array([sample[3:10] for sample in usable], dtype=float).reshape(len(usable), 7, n)
+    block = SampleBlock(
+        np.array([sample.stamp_ns for sample in usable], dtype=np.int64),
+        np.array([sample.sequence for sample in usable], dtype=np.int64),
+        vectors[:, 0],
+        vectors[:, 1],
+        vectors[:, 2],
+    )
+    modes = np.array([sample.mode for sample in usable], dtype=np.int64)
+    return LoopSamples(block, vectors[:, 3], vectors[:, 4], vectors[:, 5], vectors[:, 6], modes, 0)
+
+
+_HEADER = 8
+_INDEX, _SEQUENCE, _STAMP, _OK, _MODE, _PERIOD, _COMPUTE = range(7)
+_INTEGERS = 7
+_VECTORS = 7
+"""q, v, tau, q_d, v_d, a_d, tau_command."""
+_GUARD = 64
+"""Oldest samples that are not read because the writer may be about to overwrite them."""
+
+
+@dataclass(frozen=True)
+class LoopTiming:
+    """How regularly the loop has run lately.
+
+    Attributes:
+        period_p50: Median time between the starts of two cycles [s].
+        period_p99: Its 99th percentile [s].
+        period_max: Its maximum [s].
+        compute_p50: Median time a cycle computes [s]; where the arm paces the loop, waiting for it is included.
+        compute_p99: Its 99th percentile [s].
+        compute_max: Its maximum [s].
+        cycles: Number of cycles looked at.
+    """
+
+    period_p50: float
+    period_p99: float
+    period_max: float
+    compute_p50: float
+    compute_p99: float
+    compute_max: float
+    cycles: int
+
+
+class SampleRing:
+    """Ring of samples; one writer, one reader.
+
+    Args:
+        descriptor: File descriptor from :meth:`allocate`.
+        n: Number of joints.
+        capacity: Number of samples it holds.
+    """
+
+    def __init__(self, descriptor: int, n: int, capacity: int):
+        self.n, self.capacity = n, capacity
+        self._memory = mmap.mmap(descriptor, self.size(n, capacity))
+        words = np.frombuffer(self._memory, dtype=np.int64)
+        rows = _HEADER + capacity * _INTEGERS
+        self._header = words[:_HEADER]  # [0]: samples written so far
+        self._integers = words[_HEADER:rows].reshape(capacity, _INTEGERS)
+        self._floats = words[rows:].view(np.float64).reshape(capacity, _VECTORS, n)
+        self._next = 0
+        self.dropped = 0
+
+    @staticmethod
+    def size(n: int, capacity: int) -> int:
+        """Size of the memory [bytes]."""
+        return 8 * (_HEADER + capacity * (_INTEGERS + _VECTORS * n))
+
+    @classmethod
+    def allocate(cls, n: int, capacity: int) -> int:
+        """Allocates nameless shared memory for a ring.
+
+        Returns:
+            A file descriptor, to be passed to the other process and closed by the caller.
+
+        Raises:
+            ParameterOutOfRange: The capacity is too small.
+        """
+        if capacity < 4 * _GUARD:
+            raise ParameterOutOfRange("capacity [samples]", capacity, f"{4 * _GUARD} or more")
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create("sysid_ros_samples")
+        else:  # systems without it have unlinked temporary files
+            with tempfile.TemporaryFile() as file:
+                descriptor = os.dup(file.fileno())
+        os.ftruncate(descriptor, cls.size(n, capacity))
+        return descriptor
+
+    def write(self, sample: LoopSample, period_ns: int, compute_ns: int) -> None:
+        """Add a sample.
+
+        Args:
+            sample: The sample.
+            period_ns: Time since the start of the cycle before [ns].
+            compute_ns: Time the cycle computed [ns].
+        """
+        index = self._next
+        slot = index % self.capacity
+        integers, floats = self._integers[slot], self._floats[slot]
+        integers[_INDEX] = -1
+        (floats[0], floats[1], floats[2], floats[3], floats[4], floats[5], floats[6]) = sample[3:10]
+        integers[_SEQUENCE:] = (sample.sequence, sample.stamp_ns, sample.ok, sample.mode, period_ns, compute_ns)
+        integers[_INDEX] = index
+        self._header[0] = self._next = index + 1
+
+    def read(self) -> LoopSamples:
+        """Return the samples written since the last call; those with a measurement that may be used."""
+        integers, floats = self._take()
+        usable = (integers[:, _OK] == 1) & np.isfinite(floats[:, :3]).all(axis=(1, 2))
+        integers, floats = integers[usable], floats[usable]
+        block = SampleBlock(integers[:, _STAMP], integers[:, _SEQUENCE], floats[:, 0], floats[:, 1], floats[:, 2])
+        return LoopSamples(
+            block, floats[:, 3], floats[:, 4], floats[:, 5], floats[:, 6], integers[:, _MODE], self.dropped
+        )
+
+    def cycle_times(self, cycles: int) -> Array:
+        """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s]."""
+        head = int(self._header[0])
+        count = min(cycles, head, self.capacity - _GUARD)
+        rows = self._integers[np.arange(head - count, head) % self.capacity]
+        return 1e-9 * rows[:, [_PERIOD, _COMPUTE]].astype(float)
+
+    def timing(self, cycles: int = 1000) -> LoopTiming:
+        """Return the timing of the latest cycles; zeros before the first."""
+        times = self.cycle_times(cycles)
+        count = len(times)
+        if count == 0:
+            return LoopTiming(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+        (p50, c50), (p99, c99) = np.quantile(times, [0.5, 0.99], axis=0)
+        (p_max, c_max) = times.max(axis=0)
+        return LoopTiming(float(p50), float(p99), float(p_max), float(c50), float(c99), float(c_max), count)
+
+    def _take(self) -> tuple[NDArray[np.int64], Array]:
+        head = int(self._header[0])
+        first = max(self._next, head - self.capacity + _GUARD)
+        wanted = np.arange(first, head)
+        slots = wanted % self.capacity
+        integers, floats = self._integers[slots], self._floats[slots]
+        # The writer may have overtaken the copy: what it could have touched is dropped.
+        oldest = int(self._header[0]) - self.capacity + 1
+        intact = (integers[:, _INDEX] == wanted) & (wanted >= oldest)
+        self.dropped += first - self._next + int(np.count_nonzero(~intact))
+        self._next = head
+        return integers[intact], floats[intact]

@@ -17,7 +17,6 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.admission import admit_control, admit_start, admit_takeover, admit_trajectory
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
-from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_state import (
     Counters,
     Measurement,
@@ -27,7 +26,16 @@ from sysid_ros.drivers.loop_state import (
     MotionState,
     Segment,
 )
-from sysid_ros.drivers.loop_types import Fault, LoopCode, LoopMode, LoopRefusal, LoopSample, LoopSettings, LoopStatus
+from sysid_ros.drivers.loop_types import (
+    Fault,
+    LoopCode,
+    LoopMode,
+    LoopModel,
+    LoopRefusal,
+    LoopSample,
+    LoopSettings,
+    LoopStatus,
+)
 from sysid_ros.drivers.monitors import MeasurementCheck
 from sysid_ros.drivers.reference import Reference, TorqueOutput
 

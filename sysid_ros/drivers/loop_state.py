@@ -13,8 +13,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import Fault, LoopCode, LoopMode, LoopSettings, Transition
+from sysid_ros.drivers.loop_types import Fault, LoopCode, LoopMode, LoopModel, LoopSettings, Transition
 from sysid_ros.drivers.monitors import FaultStop, MeasurementCheck, MotionGuard, TorqueCheck
 
 _KEPT_TRANSITIONS = 20

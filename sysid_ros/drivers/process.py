@@ -21,11 +21,9 @@ from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Array, InjectedFaults, Truth
-from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopStatus
+from sysid_ros.drivers.channel import Channel, ChannelClosed, LoopSamples, LoopTiming, Outcome, SampleRing
+from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopStatus
 from sysid_ros.drivers.pacing import Scheduling
-from sysid_ros.drivers.samples import LoopSamples, LoopTiming, SampleRing
 
 _REPLY_TIMEOUT = 5.0
 _CONNECT_TIMEOUT = 60.0

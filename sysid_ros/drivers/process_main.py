@@ -22,12 +22,10 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.admission import admit_trajectory
 from sysid_ros.drivers.arm import Pacing, SimulatedArm
-from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome
+from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome, SampleRing
 from sysid_ros.drivers.loop import ControlLoop
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopRefusal
+from sysid_ros.drivers.loop_types import LoopModel, LoopRefusal
 from sysid_ros.drivers.pacing import Pacer, request_real_time
-from sysid_ros.drivers.samples import SampleRing
 
 _START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 5.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.drivers.channel import LoopSamples, collect_samples
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopMode, LoopSample
-from sysid_ros.drivers.samples import LoopSamples, collect_samples
 
 
 def run_for(loop: ControlLoop, duration: float) -> LoopSamples:

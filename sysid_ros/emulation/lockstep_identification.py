@@ -34,11 +34,10 @@ from sysid_ros.core.procedure import (
     StopUnconfirmed,
 )
 from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.drivers.admission import SceneGuard
+from sysid_ros.drivers.channel import collect_samples
 from sysid_ros.drivers.loop import ControlLoop
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSample
-from sysid_ros.drivers.samples import collect_samples
-from sysid_ros.drivers.scene_guard import SceneGuard
+from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefusal, LoopSample
 
 Array = NDArray[np.float64]
 

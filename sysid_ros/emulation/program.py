@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.mujoco.simulation import Noise
-from sysid_ros.drivers.truth import TRUTHS, draw_truth, load_payload
+from sysid_ros.drivers.mujoco.simulation import TRUTHS, Noise, draw_truth, load_payload
 from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
 
 Result = TypeVar("Result")
@@ -30,7 +29,7 @@ class EmulatorSetup:
 
     Attributes:
         robot: Robot, as :func:`load_robot` takes it.
-        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.truth.TRUTHS`.
+        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
         payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], or ``none``.
         load: The same for the load that is configured on its controller, where there is one.
         plant: How it is simulated.

@@ -26,13 +26,12 @@ from sysid_ros.adapters.arm_driver.scene import SceneGuard
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import InjectedFaults
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopStatus
+from sysid_ros.drivers.channel import LoopSamples
+from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopStatus
+from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED
-from sysid_ros.drivers.samples import LoopSamples
-from sysid_ros.drivers.truth import load_payload
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     certified_from_message,

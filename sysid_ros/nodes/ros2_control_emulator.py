@@ -42,10 +42,11 @@ from sysid_ros.emulation.ros2_control.controllers import (
     FIELDS,
     Broadcaster,
     BroadcastFaults,
+    EmulatedHardware,
     ForwardController,
+    HardwareSettings,
     HomeMotion,
 )
-from sysid_ros.emulation.ros2_control.hardware import EmulatedHardware, HardwareSettings
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import stamp_to_message
 from sysid_ros.ros.inbox import Inbox

@@ -22,8 +22,7 @@ from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import CertifyTrajectory, PlanNext, PlanTo
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.certification.settings import VerifierSettings
-from sysid_ros.core.certification.stop_model import PlanRejected
+from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
@@ -33,7 +32,7 @@ from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRe
 from sysid_ros.core.planning.settings import RecedingSettings
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled
-from sysid_ros.drivers.scene_guard import SCENE_PERIOD
+from sysid_ros.drivers.admission import SCENE_PERIOD
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     certified_plan_to_message,

@@ -10,8 +10,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.loop import ControlLoop
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.loop_types import LoopModel, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.pacing import Pacer
 

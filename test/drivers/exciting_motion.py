@@ -7,8 +7,8 @@ from driver_doubles import make_certificate
 
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
+from sysid_ros.drivers.channel import collect_samples
 from sysid_ros.drivers.loop_types import LoopMode
-from sysid_ros.drivers.samples import collect_samples
 
 DURATION = 2.4
 """Of the motion [s]."""

@@ -20,8 +20,7 @@ from driver_doubles import (
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.arm import InjectedFaults
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
+from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefusal, LoopSettings
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
 
 PATIENCE = 60.0

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.drivers.channel import SampleRing, collect_samples
 from sysid_ros.drivers.loop_types import LoopMode, LoopSample
-from sysid_ros.drivers.samples import SampleRing, collect_samples
 
 N, CAPACITY = 3, 512
 

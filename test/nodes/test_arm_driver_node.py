@@ -19,8 +19,8 @@ from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.pacing import Scheduling
-from sysid_ros.drivers.truth import load_payload
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message, estimate_to_message, scene_to_message

@@ -25,8 +25,8 @@ from sysid_ros.adapters.joint_link import (
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import RobustSettings
+from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.ros2_control.settings import Interface
-from sysid_ros.drivers.truth import load_payload
 from sysid_ros.nodes import ros2_control_emulator
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.nodes.arm_emulator import ArmEmulatorNode, ArmEmulatorParameters

@@ -19,11 +19,10 @@ from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.modes import Mode
 from sysid_ros.drivers.mujoco.arm import MockSettings
-from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.mujoco.simulation import TRUTHS, Noise, load_payload
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop, find_driver
 from sysid_ros.drivers.ros2_control.monitor import MonitorLoop
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
-from sysid_ros.drivers.truth import TRUTHS, load_payload
 from sysid_ros.ros.parameters import parameter, parameter_like, parameters_from
 from sysid_ros.ros.robot import RobotParameters
 

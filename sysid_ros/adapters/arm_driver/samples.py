@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.drivers.samples import LoopSamples
+from sysid_ros.drivers.channel import LoopSamples
 from sysid_ros.ros.conversions import Samples
 
 

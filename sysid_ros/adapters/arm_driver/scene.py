@@ -6,11 +6,11 @@ import time
 
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.drivers import scene_guard
+from sysid_ros.drivers import admission
 from sysid_ros.ros.conversions import scene_from_message
 
 
-class SceneGuard(scene_guard.SceneGuard):
+class SceneGuard(admission.SceneGuard):
     """The guard of the driver, fed by messages.
 
     Args:

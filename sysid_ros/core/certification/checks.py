@@ -12,12 +12,12 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.chain import Motion
 from sysid_ros.core.certification.distance import SphereBounds
 from sysid_ros.core.certification.path import PathPieces, bounds, stop_corners
-from sysid_ros.core.certification.settings import VerifierSettings
 from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
     LimitKind,
     PlanRejected,
     TrackingErrors,
+    VerifierSettings,
     error_bound,
     stop_torque_shape,
     stop_velocity_errors,

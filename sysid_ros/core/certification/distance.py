@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.chain import Motion
+from sysid_ros.core.certification.chain import Motion, apply
 from sysid_ros.core.certification.stop_model import LimitKind
-from sysid_ros.core.certification.taylor import apply
 from sysid_ros.core.collision.clearance import CollisionModel
 from sysid_ros.core.model.robot import RobotModel, Sphere
 

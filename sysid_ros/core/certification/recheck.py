@@ -12,8 +12,7 @@ from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.certification.checks import AllowedErrors
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.certification.settings import VerifierSettings
-from sysid_ros.core.certification.stop_model import STOP_ERRORS, stop_torque_growths
+from sysid_ros.core.certification.stop_model import STOP_ERRORS, VerifierSettings, stop_torque_growths
 from sysid_ros.core.certification.verify import Verification, verify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings

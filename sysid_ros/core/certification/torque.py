@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.chain import Motion
-from sysid_ros.core.certification.taylor import apply, cross, multiply
+from sysid_ros.core.certification.chain import Motion, apply, cross, multiply
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 

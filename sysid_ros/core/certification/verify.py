@@ -14,12 +14,12 @@ from sysid_ros.core.certification.certificate import Certificate, Margin
 from sysid_ros.core.certification.chain import Motion, build_chain
 from sysid_ros.core.certification.checks import AllowedErrors, Check, Division, MotionChecks
 from sysid_ros.core.certification.path import enclose_path
-from sysid_ros.core.certification.settings import VerifierSettings
 from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
     LimitKind,
     PlanRejected,
     TrackingErrors,
+    VerifierSettings,
     place_of,
     stop_torque_growths,
 )

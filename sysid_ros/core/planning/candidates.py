@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.plan import PlanStatistics
-from sysid_ros.core.certification.settings import VerifierSettings
-from sysid_ros.core.certification.stop_model import PlanRejected, TrackingErrors
+from sysid_ros.core.certification.stop_model import PlanRejected, TrackingErrors, VerifierSettings
 from sysid_ros.core.certification.verify import Verification, verify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.planning.margins import AssumedErrors, Margins, Reserve

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.certification.settings import VerifierSettings
-from sysid_ros.core.certification.stop_model import PlanRejected
+from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
 from sysid_ros.core.certification.verify import Beginning, make_certificate, verify
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel

@@ -3,24 +3,224 @@
 ``command`` keeps the torque and the next ``read``, at the next deadline of the loop, sends it in the one request of
 that cycle; the reply is what ``read`` returns. So requests leave the computer at the deadlines however long the
 controller computes, and exactly one period lies between a measurement and the torque computed from it.
+
+A resting arm is taken over and handed back step by step, in the order Kinova gives. Whatever does not fit ends it before
+anything has moved, or within a few milliradians. Between the calls over TCP, each of which may take 25 ms, the cyclic
+service goes on at 1 kHz: an actuator that is under torque control already must not be left alone.
 """
 
 from __future__ import annotations
 
 import time
+from typing import TypeVar
 
 import numpy as np
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import KORTEX, RobotModel
-from sysid_ros.drivers.arm import Arm, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
+from sysid_ros.drivers.arm import Arm, ArmError, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
 from sysid_ros.drivers.kinova_kortex.client import KortexClient
-from sysid_ros.drivers.kinova_kortex.enums import KortexConnectionLost, KortexServerError
-from sysid_ros.drivers.kinova_kortex.exchange import CyclicExchange
+from sysid_ros.drivers.kinova_kortex.enums import ArmState as KortexState
+from sysid_ros.drivers.kinova_kortex.enums import (
+    ControlMode,
+    KortexConnectionLost,
+    KortexServerError,
+    ServoingMode,
+)
+from sysid_ros.drivers.kinova_kortex.exchange import CyclicExchange, describe
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
-from sysid_ros.drivers.kinova_kortex.takeover import hand_back, take_over
+from sysid_ros.drivers.kinova_kortex.tcp import TcpCall, wait_for
 from sysid_ros.drivers.pacing import Pacer
+from sysid_ros.drivers.takeover import HoldingTorque, RestMonitor, TakeoverRefused, probe_last_joint
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
+
+T = TypeVar("T")
+_HOLD_STIFFNESS = 2.0
+"""Stiffness meanwhile, in torque limits per radian: an error of the measured torque moves the arm by milliradians."""
+_SLOW_ANSWER = 0.08
+"""An answer that takes longer may be why the base has left low-level servoing; Kinova's takes 25 ms [s]."""
+
+
+def take_over(exchange: CyclicExchange) -> None:
+    """Take the arm over: check it, measure it at rest, switch to torque control, hold it for a moment.
+
+    Raises:
+        TakeoverRefused: It is another arm, has faults, moves, or does not stay where it is.
+        GravityCheckFailed: The measured torques do not balance gravity.
+        KortexServerError: The base refuses a step.
+        KortexConnectionLost: It does not answer.
+    """
+    exchange.devices = prepare(exchange)
+    q, effort = measure_at_rest(exchange)
+    holding = HoldingTorque(exchange.robot.limits, q, effort, _HOLD_STIFFNESS)
+    enter_torque_mode(exchange, holding)
+    hold_and_probe(exchange, holding)
+
+
+def prepare(exchange: CyclicExchange) -> tuple[int, ...]:
+    """Check which arm it is, clear its faults and let the base hold it.
+
+    Returns:
+        Device ids of the actuators, from base to flange.
+
+    Raises:
+        TakeoverRefused: It is another arm, or has faults that cannot be cleared.
+        KortexServerError: The base refuses a call.
+        KortexConnectionLost: It does not answer.
+    """
+    client, n = exchange.client, exchange.robot.n
+
+    def ask(call: TcpCall[T]) -> T:
+        return wait_for(call, exchange.settings.connect_timeout, lambda _: exchange.monitor())
+
+    count = ask(client.count_actuators())
+    devices = ask(client.find_actuators())
+    if count != n or len(devices) != n:
+        raise TakeoverRefused(
+            f"the arm has {count} actuators (devices {', '.join(map(str, devices)) or 'none'}), "
+            f"{exchange.robot.name} has {n}; choose the model that fits"
+        )
+    ask(client.clear_faults())
+    ask(client.set_servoing_mode(ServoingMode.SINGLE_LEVEL))
+    for _ in range(round(exchange.settings.connect_timeout / exchange.settings.period)):
+        feedback = exchange.monitor()
+        if feedback is not None:
+            break
+    else:
+        raise TakeoverRefused(f"no usable feedback came ({exchange.client.counts.rejected or 'no answer over UDP'})")
+    state = ask(client.ask_arm_state())
+    if state is not KortexState.SERVOING_READY or any(feedback.faults):
+        raise TakeoverRefused(f"the arm is not ready: {describe(feedback, exchange.robot.joint_names, state)}")
+    return devices
+
+
+def measure_at_rest(exchange: CyclicExchange) -> tuple[Array, Array]:
+    """Measure the arm while the base holds it, and compare it with its model.
+
+    Returns:
+        Mean positions (n,) [rad] and efforts in joint direction (n,) [Nm].
+
+    Raises:
+        TakeoverRefused: The arm moves, feedback stays away, or torque limits are too low to hold it.
+        GravityCheckFailed: The efforts do not balance gravity.
+    """
+    settings = exchange.settings
+    rest = RestMonitor(exchange.robot, settings.rest_time, settings.period)
+    cycles = round((settings.connect_timeout + settings.rest_time) / settings.period)
+    for _ in range(cycles):
+        if exchange.monitor() is not None and rest.add(exchange.latest.q, exchange.latest.tau):
+            return rest.check()
+    if not rest.is_full:
+        raise TakeoverRefused("the base does not answer over UDP")
+    raise TakeoverRefused(f"{rest.find_motion()}")
+
+
+def enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None:
+    """Switch to low-level servoing, then to torque control actuator by actuator.
+
+    Raises:
+        TakeoverRefused: The arm does not stay where it is.
+        KortexServerError: The base refuses a step.
+        KortexConnectionLost: It does not answer.
+    """
+    timeout = exchange.settings.call_timeout
+    periods = 0
+
+    def wait_without_commands(_: float) -> None:
+        nonlocal periods
+        exchange.wait_a_period()
+        periods += 1
+
+    wait_for(exchange.client.set_servoing_mode(ServoingMode.LOW_LEVEL), timeout, wait_without_commands)
+    exchange.begin_commanding()
+    try:
+        hold(exchange, holding)
+    except KortexServerError as error:
+        if periods * exchange.settings.period < _SLOW_ANSWER:
+            raise
+        raise TakeoverRefused(
+            f"the base answered after {periods * exchange.settings.period:.2f} s that it is in low-level servoing, and "
+            f"left it again meanwhile, for no commands may be sent before ({error}); is the TCP connection slow?"
+        ) from None
+    for joint, device in enumerate(exchange.devices):
+        call = exchange.client.set_control_mode(ControlMode.TORQUE, device)
+        # From the request on: the actuator may follow torques before its answer is here.
+        exchange.is_torque[joint] = True
+        wait_for(call, timeout, lambda _: hold(exchange, holding))
+
+
+def hold_and_probe(exchange: CyclicExchange, holding: HoldingTorque) -> None:
+    """Check that the arm stays, and that a torque that rises slowly on the last joint moves it the right way.
+
+    Raises:
+        TakeoverRefused: The arm moves where it should not, or not the way it should.
+    """
+    settings, robot = exchange.settings, exchange.robot
+    cycles = round(settings.hold_time / settings.period)
+    for _ in range(cycles):
+        hold(exchange, holding)
+    if not settings.probe_torque:
+        return
+
+    def push(torque: float) -> float:
+        hold(exchange, holding, extra=torque)
+        return float(exchange.latest.q[-1])
+
+    probe_last_joint(robot.joint_names[-1], settings.probe_torque * robot.limits.tau_max[-1], settings.period, push)
+    for _ in range(cycles):
+        hold(exchange, holding)
+
+
+def hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -> None:
+    """Do one cycle under torque control that keeps the arm where it is.
+
+    Args:
+        exchange: The exchange.
+        holding: What keeps it.
+        extra: Torque added to the last joint [Nm].
+
+    Raises:
+        TakeoverRefused: It has moved too far.
+    """
+    exchange.cycle(holding.compute(exchange.latest.q, exchange.latest.v, extra))
+    question = "is the sign of the torques right, is the arm touched?"
+    holding.require_still(exchange.robot, exchange.latest.q, exchange.settings.hold_drift, question)
+
+
+def hand_back(exchange: CyclicExchange) -> str | None:
+    """Switch to position control actuator by actuator, then let the base servo again. Never raises.
+
+    Returns:
+        What went wrong; None if nothing.
+    """
+    holding = HoldingTorque(exchange.robot.limits, exchange.latest.q, exchange.torque, _HOLD_STIFFNESS)
+    is_cycling = exchange.is_commanding
+
+    def meanwhile(remaining: float) -> None:
+        nonlocal is_cycling
+        if not is_cycling:
+            exchange.wait_a_period()
+            return
+        try:
+            exchange.cycle(holding.compute(exchange.latest.q, exchange.latest.v))
+        except ArmError:
+            is_cycling = False  # the base has left low-level servoing, or does not answer; the calls go on
+
+    timeout = exchange.settings.call_timeout
+    problem: str | None = None
+    try:
+        for joint, device in enumerate(exchange.devices):
+            wait_for(exchange.client.set_control_mode(ControlMode.POSITION, device), timeout, meanwhile)
+            exchange.is_torque[joint] = False
+    except ArmError as error:
+        problem = str(error)
+    if problem is not None and exchange.client.overdue > timeout:
+        return problem
+    try:
+        wait_for(exchange.client.set_servoing_mode(ServoingMode.SINGLE_LEVEL), timeout, meanwhile)
+    except ArmError as error:
+        problem = str(error) if problem is None else problem
+    return problem
 
 
 class KortexArm(Arm):

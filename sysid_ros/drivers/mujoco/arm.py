@@ -29,8 +29,14 @@ from sysid_ros.drivers.arm import (
     require_finite_command,
 )
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation, build_mujoco_model, set_inertial_parameters
-from sysid_ros.drivers.truth import draw_truth, load_payload
+from sysid_ros.drivers.mujoco.simulation import (
+    Noise,
+    SensorSimulation,
+    build_mujoco_model,
+    draw_truth,
+    load_payload,
+    set_inertial_parameters,
+)
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, plan_velocity
 
 
@@ -245,7 +251,7 @@ class MockSettings:
     """The simulated arm of ``mode:=mock``.
 
     Attributes:
-        truth: How the arm's own parameters are chosen, one of :data:`sysid_ros.drivers.truth.TRUTHS`.
+        truth: How the arm's own parameters are chosen, one of :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
         payload: Name of a payload in ``config/payloads.yaml``, a mass [kg], or ``none``.
         noise: Name of a :class:`Noise`.
         seed: Seed of truth and noise.

@@ -18,11 +18,11 @@ from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Arm, ArmNotConnected, ArmState, Array, Pacing
-from sysid_ros.drivers.loop_model import LoopModel
 from sysid_ros.drivers.loop_state import ModeState
 from sysid_ros.drivers.loop_types import (
     LoopCode,
     LoopMode,
+    LoopModel,
     LoopRefusal,
     LoopSample,
     LoopSettings,

@@ -10,9 +10,9 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import FRI
 from sysid_ros.drivers.kuka_fri.messages import JOINTS, SessionState
+from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.network import Address, UdpEndpoint
 from sysid_ros.drivers.pacing import Pacer
-from sysid_ros.drivers.truth import load_payload
 from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
 from sysid_ros.emulation.fri.inner_loop import InnerLoop, InnerLoopSettings
 from sysid_ros.emulation.program import CallQueue, EmulatorSetup, require_real_time_factor

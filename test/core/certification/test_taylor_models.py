@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sysid_ros.core.certification.chain import apply, circle, constant, cross, multiply, negate, subtract
 from sysid_ros.core.certification.path import bounds, enclose_path, quadratic
-from sysid_ros.core.certification.taylor import apply, circle, constant, cross, multiply, negate, subtract
 from sysid_ros.core.trajectories.base import InvalidTrajectory
 from sysid_ros.core.trajectories.serialization import BrakedTrajectory
 

@@ -11,8 +11,7 @@ import pytest
 from proofs import certify, verify
 
 from sysid_ros.core.certification.checks import ROUNDING, Check, Division
-from sysid_ros.core.certification.settings import VerifierSettings
-from sysid_ros.core.certification.stop_model import STOP_ERRORS, LimitKind, PlanRejected
+from sysid_ros.core.certification.stop_model import STOP_ERRORS, LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box

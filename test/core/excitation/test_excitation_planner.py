@@ -7,7 +7,7 @@ import pytest
 from proofs import certify
 from scipy.optimize import linprog
 
-from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.stop_model import VerifierSettings
 from sysid_ros.core.collision.clearance import build_collision_model, pair_distances, sphere_centers
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange

@@ -12,8 +12,7 @@ from kortex_bench import ROBOT
 
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal, LoopSettings
+from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopRefusal, LoopSettings
 from sysid_ros.drivers.network import free_port
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop

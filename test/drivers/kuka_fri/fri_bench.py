@@ -10,7 +10,7 @@ from sysid_ros.drivers.kuka_fri.arm import FriArm
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.truth import draw_truth, load_payload
+from sysid_ros.drivers.mujoco.simulation import draw_truth, load_payload
 from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
 from sysid_ros.emulation.fri.inner_loop import InnerLoop
 from sysid_ros.emulation.fri.server import EmulatorServer

@@ -14,8 +14,7 @@ from sysid_ros.core.control import RobustSettings, build_controller
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.kuka_fri.messages import FriVersion
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal, LoopSettings
+from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopRefusal, LoopSettings
 from sysid_ros.drivers.process import LoopProcess, LoopProcessError
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 from sysid_ros.emulation.fri.__main__ import main

@@ -5,14 +5,17 @@ import numpy as np
 from sysid_ros.core.control import GravityPid, PidSettings
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise, draw_truth, load_payload
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings, TorqueCommand
 from sysid_ros.drivers.ros2_control.states import ControllerInfo
-from sysid_ros.drivers.truth import draw_truth, load_payload
 from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
-from sysid_ros.emulation.ros2_control.controllers import Broadcaster, ForwardController
-from sysid_ros.emulation.ros2_control.hardware import EmulatedHardware, HardwareSettings
+from sysid_ros.emulation.ros2_control.controllers import (
+    Broadcaster,
+    EmulatedHardware,
+    ForwardController,
+    HardwareSettings,
+)
 
 START_NS = 1_000_000_000_000
 

@@ -9,13 +9,11 @@ from arm_double import PlantLink, connection, run
 from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal
-from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.channel import collect_samples
+from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefusal
+from sysid_ros.drivers.mujoco.simulation import Noise, load_payload
 from sysid_ros.drivers.ros2_control.monitor import MonitoredArm, MonitorLoop
-from sysid_ros.drivers.samples import collect_samples
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
-from sysid_ros.drivers.truth import load_payload
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 from sysid_ros.emulation.ros2_control.controllers import BroadcastFaults, HomeMotion
 
