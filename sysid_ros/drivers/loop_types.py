@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.settings import Settings, setting
@@ -237,8 +238,8 @@ class LoopModel:
     @classmethod
     def nominal(cls, robot: RobotModel) -> LoopModel:
         """Return the robot's nominal parameters with its payload prior."""
-        prior = robot.payload_prior
-        return cls.of_payload(robot, prior.box, prior.nominal)
+        assumed = Assumptions.of_payload(robot)
+        return cls(robot.theta_nominal, robot.theta_box, assumed.nominal, assumed.boxes[1])
 
     @classmethod
     def of_payload(cls, robot: RobotModel, box: Box, guess: Array, nominal: Array | None = None) -> LoopModel:

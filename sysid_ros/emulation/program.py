@@ -1,21 +1,24 @@
-"""Common parts of the emulator programs: their options, when they end, calls from other threads."""
+"""Common parts of the emulator programs: their options, how they run and end, calls from other threads."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import queue
 import select
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.mujoco.simulation import TRUTHS, Noise, draw_truth, load_payload
+from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
 
 Result = TypeVar("Result")
@@ -121,13 +124,83 @@ def add_real_time_factor(parser: argparse.ArgumentParser) -> None:
 
 
 def require_real_time_factor(value: float) -> None:
-    """Refuses what is none, and to be faster than the real arm.
+    """Refuse what is none, and to be faster than the real arm.
 
     Raises:
         ParameterOutOfRange: With the value.
     """
     if not 0.01 <= value <= 1.0:
         raise ParameterOutOfRange("real_time_factor", value, "0.01 to 1")
+
+
+class EmulatorServer(Protocol):
+    """What serves the clients of an emulated controller."""
+
+    def run(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
+        """Run for a time [s], or until it is not wanted any more."""
+
+    def close(self) -> None:
+        """Close all sockets."""
+
+
+@dataclass(frozen=True)
+class RunningEmulator:
+    """An emulated controller that is ready to serve.
+
+    Attributes:
+        server: Serves its clients.
+        title: What it is and where it is reached, in words.
+        is_in_use: Whether a client commands the arm.
+    """
+
+    server: EmulatorServer
+    title: str
+    is_in_use: Callable[[], bool]
+
+
+def run_program(
+    name: str, options: argparse.Namespace, build: Callable[[Callable[[str], None]], RunningEmulator]
+) -> int:
+    """Build an emulator and run it until it is told to end.
+
+    Args:
+        name: Of the program, before every line it says.
+        options: Those of :func:`add_program_options`.
+        build: Makes the emulator, of a function that says a sentence.
+
+    Returns:
+        The exit status: 2 where it cannot be built.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def say(text: str) -> None:
+        print(f"[{name}] {text}", file=sys.stderr, flush=True)
+
+    try:
+        emulator = build(say)
+    except SysidError as error:
+        say(str(error))
+        return 2
+    say(emulator.title)
+    say(f"scheduling: {request_real_time()}")
+    is_wanted = UntilHandedBack(emulator.is_in_use) if options.while_stdin else lambda: True
+    with contextlib.suppress(KeyboardInterrupt):
+        emulator.server.run(options.seconds, is_wanted)
+    emulator.server.close()
+    return 0
+
+
+def build_plant_settings(options: argparse.Namespace) -> PlantSettings:
+    """Return how the arm is simulated, of the options of :func:`add_arm_options`.
+
+    Raises:
+        ParameterOutOfRange: A value is not allowed.
+    """
+    values = vars(options) | {
+        "noise": Noise(options.noise),
+        "measured_sign": options.measured_sign or PlantSettings().measured_sign,
+    }
+    return PlantSettings(**pick(PlantSettings, values))
 
 
 def pick(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +215,7 @@ class CallQueue:
         self._waiting: queue.SimpleQueue[tuple[Future, Callable[[], object]]] = queue.SimpleQueue()
 
     def call(self, function: Callable[[], Result], seconds: float = 60.0) -> Result:
-        """Has a function carried out by the owner; for any other thread.
+        """Have a function carried out by the owner; for any other thread.
 
         Args:
             function: What to do.
@@ -159,7 +232,7 @@ class CallQueue:
         return future.result(seconds)
 
     def work(self) -> None:
-        """Carries out what is waiting; for the owner."""
+        """Carry out what is waiting; for the owner."""
         while not self._waiting.empty():
             future, function = self._waiting.get()
             try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
@@ -42,8 +43,8 @@ class PayloadModel:
     @classmethod
     def prior(cls, robot: RobotModel) -> PayloadModel:
         """Build the model of a payload of which nothing has been measured."""
-        prior = robot.payload_prior
-        return cls(prior.box, choose_payload(robot, (robot.theta_box, prior.box), prior.nominal))
+        assumed = Assumptions.of_payload(robot)
+        return cls(assumed.boxes[1], assumed.nominal)
 
 
 class ModelPolicy:

@@ -4,9 +4,9 @@
 that cycle; the reply is what ``read`` returns. So requests leave the computer at the deadlines however long the
 controller computes, and exactly one period lies between a measurement and the torque computed from it.
 
-A resting arm is taken over and handed back step by step, in the order Kinova gives. Whatever does not fit ends it before
-anything has moved, or within a few milliradians. Between the calls over TCP, each of which may take 25 ms, the cyclic
-service goes on at 1 kHz: an actuator that is under torque control already must not be left alone.
+A resting arm is taken over and handed back step by step, in the order Kinova gives. Whatever does not fit ends it
+before anything has moved, or within a few milliradians. Between the calls over TCP, each of which may take 25 ms, the
+cyclic service goes on at 1 kHz: an actuator that is under torque control already must not be left alone.
 """
 
 from __future__ import annotations

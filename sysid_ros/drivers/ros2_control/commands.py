@@ -1,4 +1,4 @@
-"""Effort commands of an arm under ros2_control: what the arm adds to them, their order, how late they are, and the hold.
+"""Effort commands of an arm under ros2_control: what the arm adds to them, their order, how late they are, the hold.
 
 An effort controller goes on with the last command for ever, so "commanding nothing any more" is no stop. Where the loop
 has let go of the arm and nobody else holds it, the driver holds it where it was, softly, as long as it runs; without

@@ -7,26 +7,23 @@ computer and goes through the whole session: MONITORING_WAIT, MONITORING_READY, 
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion
 from sysid_ros.drivers.kuka_fri.settings import PORTS
-from sysid_ros.drivers.mujoco.simulation import Noise
-from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.emulation.fri.controller import ControllerSettings
 from sysid_ros.emulation.fri.inner_loop import Compensation, InnerLoopSettings
 from sysid_ros.emulation.fri.server import EmulatorServer, build_controller
-from sysid_ros.emulation.plant import PlantSettings
 from sysid_ros.emulation.program import (
     EmulatorSetup,
-    UntilHandedBack,
+    RunningEmulator,
     add_arm_options,
     add_program_options,
     add_real_time_factor,
+    build_plant_settings,
     pick,
+    run_program,
 )
 
 _MODES = {"position": CommandMode.POSITION, "wrench": CommandMode.WRENCH, "torque": CommandMode.TORQUE}
@@ -66,11 +63,9 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
     values = vars(options) | {
         "version": FriVersion(options.version),
         "command_mode": _MODES[options.command_mode],
-        "noise": Noise(options.noise),
         "compensation": Compensation(options.compensation),
-        "measured_sign": options.measured_sign or PlantSettings().measured_sign,
     }
-    plant = PlantSettings(**pick(PlantSettings, values))
+    plant = build_plant_settings(options)
     return (
         EmulatorSetup(options.robot, options.truth, options.payload, options.load, plant),
         ControllerSettings(**pick(ControllerSettings, values)),
@@ -81,30 +76,19 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the emulator until it is told to end; return the exit status."""
     options = build_parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
-    def say(text: str) -> None:
-        print(f"[fri_emulator] {text}", file=sys.stderr, flush=True)
-
-    try:
+    def build(say: Callable[[str], None]) -> RunningEmulator:
         controller = build_controller(*setup_of(options), say)
         server = EmulatorServer(
             controller, (options.client, options.port), (options.bind, options.bind_port), options.patience,
             options.real_time_factor,
         )  # fmt: skip
-    except SysidError as error:
-        say(str(error))
-        return 2
-    host, port = server.address
-    say(f"{controller.arm.robot.name}, FRI {options.version}, from {host}:{port} to {options.client}:{options.port}")
-    say(f"scheduling: {request_real_time()}")
-    try:
-        is_wanted = UntilHandedBack(lambda: controller.state.is_commanding) if options.while_stdin else lambda: True
-        server.run(options.seconds, is_wanted)
-    except KeyboardInterrupt:
-        pass
-    server.close()
-    return 0
+        host, port = server.address
+        name = controller.arm.robot.name
+        title = f"{name}, FRI {options.version}, from {host}:{port} to {options.client}:{options.port}"
+        return RunningEmulator(server, title, lambda: controller.state.is_commanding)
+
+    return run_program("fri_emulator", options, build)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,21 @@ this computer.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.kinova_kortex.settings import PORT, PORT_REALTIME
-from sysid_ros.drivers.mujoco.simulation import Noise
-from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.emulation.kortex.base import BaseSettings
 from sysid_ros.emulation.kortex.server import EmulatorServer, build_base
-from sysid_ros.emulation.plant import PlantSettings
-from sysid_ros.emulation.program import EmulatorSetup, UntilHandedBack, add_arm_options, add_program_options, pick
+from sysid_ros.emulation.program import (
+    EmulatorSetup,
+    RunningEmulator,
+    add_arm_options,
+    add_program_options,
+    build_plant_settings,
+    pick,
+    run_program,
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -45,39 +48,24 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
     Raises:
         ParameterOutOfRange: A value is not allowed.
     """
-    values = vars(options) | {
-        "noise": Noise(options.noise), "measured_sign": options.measured_sign or PlantSettings().measured_sign
-    }  # fmt: skip
-    plant = PlantSettings(**pick(PlantSettings, values))
-    arm = EmulatorSetup(options.robot, options.truth, options.payload, plant=plant)
-    return arm, BaseSettings(**pick(BaseSettings, values))
+    arm = EmulatorSetup(options.robot, options.truth, options.payload, plant=build_plant_settings(options))
+    return arm, BaseSettings(**pick(BaseSettings, vars(options)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the emulator until it is told to end; return the exit status."""
     options = build_parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
-    def say(text: str) -> None:
-        print(f"[kortex_emulator] {text}", file=sys.stderr, flush=True)
-
-    try:
+    def build(say: Callable[[str], None]) -> RunningEmulator:
         base = build_base(*setup_of(options), say)
         server = EmulatorServer(
             base, options.bind, options.port, options.port_realtime, options.patience, options.tcp_delay
         )
-    except SysidError as error:
-        say(str(error))
-        return 2
-    say(f"{base.arm.robot.name}, TCP {server.address[0]}:{server.address[1]}, UDP {server.address_realtime[1]}")
-    say(f"scheduling: {request_real_time()}")
-    try:
-        is_wanted = UntilHandedBack(lambda: len(base.sessions) > 0) if options.while_stdin else lambda: True
-        server.run(options.seconds, is_wanted)
-    except KeyboardInterrupt:
-        pass
-    server.close()
-    return 0
+        (host, port), port_realtime = server.address, server.address_realtime[1]
+        title = f"{base.arm.robot.name}, TCP {host}:{port}, UDP {port_realtime}"
+        return RunningEmulator(server, title, lambda: len(base.sessions) > 0)
+
+    return run_program("kortex_emulator", options, build)
 
 
 if __name__ == "__main__":
