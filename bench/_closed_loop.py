@@ -88,6 +88,12 @@ class Log:
     estimates: list[tuple[int, ParameterEstimate]] = field(default_factory=list)
 
 
+NO_START = "NO_START_POSTURE"
+"""No posture was found in which the arm can be held whatever it carries."""
+ERROR = "ERROR"
+"""The trial itself could not be run."""
+
+
 @dataclass
 class Outcome:
     """What came of a trial; plain numbers and texts.
@@ -99,7 +105,8 @@ class Outcome:
         margins: Smallest distances by kind [m, rad]; below 0 they are collisions or left limits.
         violations: Sentences.
         ended: How the procedure ended, for people.
-        failure: Name of the error code it ended with; None where it did not fail.
+        failure: Why no stop rule ended it: the name of an error code, :data:`NO_START` or :data:`ERROR`; None if one
+            did.
         stops: Transitions of the loop that were not planned.
         plans: Plans that were followed.
         asked: Plans that were asked for.
@@ -380,7 +387,7 @@ def run_trial(
         final = run_identification(backend.ports, backend.make_policy(), wanted)
         outcome.ended = final.stop_reason
     except IdentificationFailed as failure:
-        outcome.ended, outcome.failure = f"{failure.code.name}: {failure}", failure.code.name
+        outcome.ended, outcome.failure = str(failure), failure.code.name
     note_alarm()
     status = loop.status()
     outcome.stops = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
@@ -52,6 +53,21 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     print(format_table(columns, rows, title) + "\n", flush=True)
     for listener in listeners:
         listener({"columns": list(columns), "rows": rows, "title": title})
+
+
+def describe_commit() -> str:
+    """Return the commit of this checkout, and whether what is measured has changed since."""
+
+    def git(*words: str) -> str:
+        folder = os.path.dirname(os.path.abspath(__file__))
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+    measured = ("../sysid_ros", "../bench", "../config", "../urdf")
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", *measured)
+        return git("rev-parse", "--short", "HEAD") + (" with local changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def describe_machine() -> str:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from datetime import datetime, timezone
+from functools import lru_cache
 from pathlib import Path
+
+from _table import describe_commit
 
 Run = Callable[[Callable, Iterable[tuple]], Iterator]
 
@@ -37,7 +42,21 @@ def read_results(path: str) -> list[dict]:
 
 
 def write_result(path: str, entry: dict) -> None:
-    """Appends an entry to a file of results, if there is to be one; numpy numbers become plain ones."""
+    """Append an entry with date and commit to a file of results, if there is to be one; numpy numbers become plain."""
     if path:
+        now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
         with open(path, "a") as file:
-            file.write(json.dumps(entry, default=float) + "\n")
+            file.write(json.dumps({"date": now, "commit": _commit(), **entry}, default=float) + "\n")
+
+
+def describe_results(path: str) -> str:
+    """Say when and from which commits the entries of a file of results are."""
+    entries = read_results(path)
+    dates = sorted(entry["date"] for entry in entries if "date" in entry)
+    commits = ", ".join(f"{commit} ({count})" for commit, count in Counter(e.get("commit") for e in entries).items())
+    return f"{len(entries)} results, {dates[0]} to {dates[-1]}, of commits {commits}" if dates else "no dated results"
+
+
+@lru_cache(maxsize=1)
+def _commit() -> str:
+    return describe_commit()

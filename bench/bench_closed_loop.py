@@ -7,8 +7,8 @@ time that planning takes (some plans come too late). The procedure of the nodes 
 period the *true* state is compared with limits, surroundings (coal), the bounds of the certificate in force and its
 margins, and every estimate with the true payload. N counts the trials in which the arm moved; where no first plan is
 found it does not. Any violation is printed with its seed; ``--seed K`` repeats one trial. With ``--results`` every
-trial is noted in a file as soon as it is done, and those that are there already are not run again. Exit status 1 if
-anything was violated.
+trial is noted in a file as soon as it is done, and those that are there already are not run again: with as many trials
+as the file has, the tables are made of it alone. Exit status 1 if anything was violated.
 
 ``--broken N`` runs N trials of each kind in which an assumption is broken on purpose, and tells what became of it.
 """
@@ -31,10 +31,10 @@ from pathlib import Path
 from traceback import extract_tb
 
 import numpy as np
-from _closed_loop import ROUNDING, Outcome, draw_trial, run_trial
+from _closed_loop import ERROR, NO_START, ROUNDING, Outcome, draw_trial, run_trial
 from _closed_loop_faults import BRAKE, FAULTS, OBSTACLE, run_broken
 from _table import describe_machine, print_table
-from _trials import open_workers, read_results, write_result
+from _trials import describe_results, open_workers, read_results, write_result
 
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.loader import load_robot
@@ -57,7 +57,7 @@ def run_one(name: str, seed: int, plans: int, fault: str, time_limit: float) -> 
     robot, planner = tools(name)
     trial = draw_trial(robot, planner, seed)
     if trial is None:
-        return Outcome(seed, {}, ended="no start posture")
+        return Outcome(seed, {}, failure=NO_START)
     try:
         if fault:
             return run_broken(robot, planner, trial, plans, fault, time_limit)
@@ -66,7 +66,7 @@ def run_one(name: str, seed: int, plans: int, fault: str, time_limit: float) -> 
         frames = extract_tb(error.__traceback__)[:-6:-1]
         where = " < ".join(f"{frame.name} {Path(frame.filename).name}:{frame.lineno}" for frame in frames)
         text = f"seed {seed}: {type(error).__name__}: {error}, in {where}"
-        return Outcome(seed, trial.labels, violations=[text], ended="error")
+        return Outcome(seed, trial.labels, violations=[text], failure=ERROR)
 
 
 def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outcome]:
@@ -116,7 +116,7 @@ def read_outcomes(path: str, fault: str) -> dict[int, Outcome]:
 
 
 def summarise(outcomes: list[Outcome], title: str) -> None:
-    """Prints what came of trials in which all assumptions hold."""
+    """Print what came of trials in which all assumptions hold."""
     moved = [outcome for outcome in outcomes if outcome.plans]
     asked, found = sum(o.asked for o in outcomes), sum(len(o.conditions) for o in outcomes)
     planning = np.array([value for o in outcomes for value in o.planning])
@@ -125,7 +125,7 @@ def summarise(outcomes: list[Outcome], title: str) -> None:
     rows = [
         ["trials", len(outcomes)],
         ["with motion", len(moved)],
-        ["no start posture found", sum(o.ended == "no start posture" for o in outcomes)],
+        ["no start posture found", sum(o.failure == NO_START for o in outcomes)],
         ["first plan found [%]", 100.0 * len(moved) / max(1, first)],
         ["plans followed", sum(o.plans for o in moved)],
         ["plans asked for", asked],
@@ -177,7 +177,7 @@ def summarise(outcomes: list[Outcome], title: str) -> None:
             [name, *np.quantile(widths[:, k], [0.1, 0.5, 0.9]), widths[:, k].max()]
             for k, name in enumerate(PARAMETER_NAMES)
         ]
-        print_table(["parameter", "10 %", "median", "90 %", "max"], rows, "Final half width over that of the prior")
+        print_table(["parameter", "10 %", "median", "90 %", "max"], rows, "Final radius over that of the prior")
     for label in ("arm", "payload", "noise", "obstacles", "planning", "delay"):
         groups = Counter(o.labels.get(label, "-") for o in outcomes)
         rows = []
@@ -186,7 +186,7 @@ def summarise(outcomes: list[Outcome], title: str) -> None:
             bad = sum(bool(o.violations) for o in group)
             rows.append([label, value, len(group), sum(o.plans > 0 for o in group), sum(o.plans for o in group), bad])
         print_table(["drawn", "value", "trials", "moved", "plans", "with a violation"], rows)
-    ends = Counter(o.ended.split(":")[0] for o in outcomes)
+    ends = Counter(shorten(o.ended) if o.failure is None else o.failure for o in outcomes)
     print_table(["how it ended", "trials"], [[text, count] for text, count in ends.most_common()])
     reasons = Counter(shorten(reason) for o in outcomes for reason in o.refused)
     print_table(["why there was no plan, or it was refused", "times"], [list(pair) for pair in reasons.most_common(12)])
@@ -197,7 +197,7 @@ def shorten(reason: str) -> str:
 
 
 def summarise_broken(results: dict[str, list[Outcome]]) -> None:
-    """Prints what became of broken assumptions."""
+    """Print what became of broken assumptions."""
     rows, tale = [], []
     for fault, outcomes in results.items():
         moved = [o for o in outcomes if o.event]
@@ -271,6 +271,8 @@ def main() -> int:
     broken = {fault: run_all(arguments, fault, arguments.broken) for fault in arguments.kinds if arguments.broken}
     if broken:
         summarise_broken(broken)
+    if arguments.results:
+        print(describe_results(arguments.results))
     return int(any(outcome.violations for outcome in (*outcomes, *broken.get(BRAKE, ()))))
 
 

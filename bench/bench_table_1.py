@@ -17,7 +17,7 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 
 import argparse
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import numpy as np
 from _closed_loop import Outcome, Trial, run_trial
@@ -76,7 +76,9 @@ def main() -> int:
     parser.add_argument("--results", default="", help="file of results, one line per trial")
     arguments = parser.parse_args()
     print(describe_machine(), flush=True)
-    outcomes = [Outcome(**entry) for entry in read_results(arguments.results)]
+    names = {one.name for one in fields(Outcome)}  # entries have date and commit, too
+    entries = read_results(arguments.results)
+    outcomes = [Outcome(**{name: entry[name] for name in names}) for entry in entries]
     done = {(one.labels["payload"], one.seed, one.labels["plans"]) for one in outcomes}
     jobs = [
         (payload, seed, arguments.plans)

@@ -171,6 +171,7 @@ def main() -> None:
     parser.add_argument("--plans", type=int, default=60, help="plans per number of obstacles")
     parser.add_argument("--robot", default="kinova_gen3_2f85")
     options = parser.parse_args()
+    print(describe_machine())
     robot, rng = load_robot(options.robot), np.random.default_rng(0)
     for _ in range(3):
         check(robot, random_problem(robot, rng, 2))  # warm up
@@ -195,7 +196,7 @@ def main() -> None:
             share = 100.0 * refused / max(1, is_safe.sum())
             conservatism.append([obstacles, method, int(is_safe.sum()), refused, share, reasons or "-", missed])
     columns = ["obstacles", "method", "median, accepted [ms]", "99 %, all [ms]", "max [ms]", "pieces, median"]
-    print_table(columns, speed, f"{describe_machine()}; {robot.name}, {options.plans} plans each")
+    print_table(columns, speed, f"{robot.name}, {options.plans} plans each")
     columns = ["obstacles", "method", "safe", "of these rejected", "share [%]", "for", "accepted but not safe"]
     print_table(columns, conservatism, f"{robot.name}: what dense simulation finds safe, and what is rejected")
     rows = [[kind, len(gap), np.median(gap), np.percentile(gap, 95), np.max(gap)] for kind, gap in gaps.items()]

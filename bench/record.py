@@ -8,12 +8,12 @@ docs/measurements/<name>.md is made from that file. ``python bench/record.py --r
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import json
 import os
 import runpy
-import subprocess
 import sys
 import time
 from datetime import datetime, timezone
@@ -49,21 +49,32 @@ def measure(script: str, arguments: list[str]) -> dict:
     sys.argv = [str(path), *arguments]
     tee = Tee(sys.stdout)
     with contextlib.redirect_stdout(tee):
-        namespace = runpy.run_path(str(path), run_name="__main__")
+        failed = run(path)
     printed = "\n".join(_table.format_table(**table) for table in tables).splitlines()
     notes = [line for line in tee.text.splitlines() if line and line not in printed and not _is_machine(line)]
     return {
         "benchmark": script,
-        "summary": (namespace["__doc__"] or "").strip().split("\n\n")[0].replace("\n", " "),
-        "command": " ".join(["python", f"bench/{script}.py", *arguments]),
+        "summary": (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].replace("\n", " "),
+        "command": " ".join(["python", f"bench/{script}.py", *map(_without_folder, arguments)]),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": _commit(),
+        "commit": _table.describe_commit(),
         "machine": _table.describe_machine(),
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "seconds": round(time.monotonic() - began),
         "tables": tables,
-        "notes": notes,
+        "notes": notes + ([f"The benchmark ended with exit status {failed}."] if failed else []),
     }
+
+
+def run(path: Path) -> int:
+    """Run a benchmark as a program and return its exit status; 0 where it ends without one."""
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as ended:
+        if ended.code is not None and not isinstance(ended.code, int):
+            raise
+        return ended.code or 0
+    return 0
 
 
 def render(data: dict) -> str:
@@ -86,14 +97,9 @@ def page_name(data: dict) -> str:
     return data["benchmark"].removeprefix("bench_")
 
 
-def _commit() -> str:
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=BENCH, capture_output=True, text=True, check=True).stdout.strip()
-
-    changed = git(
-        "status", "--porcelain", "--untracked-files=no", "--", "../sysid_ros", "../bench", "../config", "../urdf"
-    )
-    return git("rev-parse", "--short", "HEAD") + (" with local changes" if changed else "")
+def _without_folder(argument: str) -> str:
+    """Return the name of a file without the folders of this machine, and any other argument as it is."""
+    return Path(argument).name if Path(argument).is_file() else argument
 
 
 def _is_machine(line: str) -> bool:
