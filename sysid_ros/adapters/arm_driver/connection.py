@@ -80,9 +80,9 @@ class ConnectionParameters(RobotParameters):
         read_only=True,
     )
     session_inactivity_timeout_ms: int = parameter(60000, "ms", lower=1000, upper=3600000, read_only=True)
-    """Kinova: silence after which the base ends a session."""
+    """Kinova: timeout after which the base ends a session without requests."""
     connection_inactivity_timeout_ms: int = parameter(2000, "ms", lower=100, upper=60000, read_only=True)
-    """Kinova: silence after which the base takes a connection for dead."""
+    """Kinova: timeout after which the base takes a connection without requests for dead."""
     ros2_control: Ros2ControlSettings = parameters_from(
         Ros2ControlSettings,
         rename={"interface": "arm_interface"},

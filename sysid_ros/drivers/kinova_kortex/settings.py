@@ -41,9 +41,9 @@ class KortexSettings(Settings):
     password: str = setting("admin")
     """Password of that user."""
     session_inactivity_timeout: float = setting(60.0, "s", lower=1.0, upper=3600.0)
-    """Silence after which the base ends a session."""
+    """Timeout after which the base ends a session without requests."""
     connection_inactivity_timeout: float = setting(2.0, "s", lower=0.1, upper=60.0)
-    """Silence after which the base takes a connection for dead."""
+    """Timeout after which the base takes a connection without requests for dead."""
     velocity: VelocitySource = setting(VelocitySource.FEEDBACK)
     """Where velocities come from: feedback: the arm sends them, within velocity_error of the robot file; positions:
     they are computed."""
@@ -55,7 +55,7 @@ class KortexSettings(Settings):
     call_timeout: float = setting(1.0, "s", lower=0.05, upper=10.0, library_only=True)
     """Longest time for an answer over TCP."""
     session_timeout: float = setting(0.1, "s", lower=0.005, upper=10.0)
-    """Silence of the cyclic service after which the arm counts as lost."""
+    """Timeout: time without a reply of the cyclic service after which the arm counts as lost."""
     late_limit: float = setting(0.02, "s", lower=0.001, upper=10.0)
     """Time between two fresh states beyond the period at which the arm brakes."""
     rest_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)

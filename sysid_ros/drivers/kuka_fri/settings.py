@@ -67,7 +67,7 @@ class FriSettings(Settings):
     connect_timeout: float = setting(15.0, "s", lower=0.1, upper=50.0)
     """Longest time for each step of taking a real arm over."""
     session_timeout: float = setting(0.1, "s", lower=0.005, upper=10.0)
-    """Silence of the controller after which the arm counts as lost."""
+    """Timeout: time without a message of the controller after which the arm counts as lost."""
     late_limit: float = setting(0.02, "s", lower=0.001, upper=10.0)
     """Time between two messages beyond the period at which the arm brakes."""
     rest_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
