@@ -2,6 +2,7 @@
 
 import sys
 
+from driver_doubles import run
 from emulator_thread import EmulatorThread
 
 from sysid_ros.core.control import RobustController
@@ -15,6 +16,7 @@ from sysid_ros.emulation.kortex.base import BaseSettings, KortexBase
 from sysid_ros.emulation.kortex.server import EmulatorServer
 from sysid_ros.emulation.plant import EmulatedArm
 
+__all__ = ["run"]
 ROBOT = load_robot("kinova_gen3_2f85")
 PERIOD = 0.001
 LONGEST_WATCHDOG = 10.0
@@ -60,13 +62,3 @@ def make_arm(emulator, robot=ROBOT, **settings):
 
 def make_loop(arm, **settings):
     return ControlLoop(arm, RobustController(arm.robot), arm.robot, LoopSettings(**settings))
-
-
-def run(loop, seconds):
-    samples = []
-    for _ in range(round(seconds / loop.arm.period)):
-        loop.heartbeat()
-        sample = loop.step()
-        if sample is not None:
-            samples.append(sample)
-    return samples

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from driver_doubles import run
 from emulator_thread import EmulatorThread
 
 from sysid_ros.core.control import RobustController, RobustSettings
@@ -16,6 +17,7 @@ from sysid_ros.emulation.fri.inner_loop import InnerLoop
 from sysid_ros.emulation.fri.server import EmulatorServer
 from sysid_ros.emulation.plant import EmulatedArm
 
+__all__ = ["run"]
 PERIOD = 0.002
 ROBOT = load_robot("kuka_lbr_med7")
 
@@ -59,16 +61,6 @@ def make_loop(arm, **settings):
     robot = arm._robot
     gains = RobustSettings(period=arm.period, delay=arm.period, bandwidth=100.0)
     return ControlLoop(arm, RobustController(robot, gains), robot, LoopSettings(**settings))
-
-
-def run(loop, seconds):
-    samples = []
-    for _ in range(round(seconds / loop.arm.period)):
-        loop.heartbeat()
-        sample = loop.step()
-        if sample is not None:
-            samples.append(sample)
-    return samples
 
 
 def with_sensors(robot, **changes):

@@ -5,34 +5,20 @@ The same campaign over real sockets and in real time is bench/bench_fri.py.
 
 import numpy as np
 import pytest
+from emulated_campaign import FAULTS, HARMLESS, campaign, require_regained
 from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run
 from fri_memory import Memory, connected, start_move, use_clock_of
 
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.stream import SampleStream
-from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.channel import collect_samples
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.messages import FriVersion, Monitoring, Quality, SessionState
-from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
+from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.emulation.relays.faults import NetworkFaults
 from sysid_ros.emulation.relays.relay import FaultyRelay
 
-FAULTS = {
-    "loss 0.1 %": NetworkFaults(loss=0.001),
-    "loss 5 %": NetworkFaults(loss=0.05),
-    "loss 20 %": NetworkFaults(loss=0.2),
-    "bursts of 20": NetworkFaults(loss=0.02, burst=20.0),
-    "reordering": NetworkFaults(reorder=0.01),
-    "duplication": NetworkFaults(duplicate=0.2),
-    "delay 4 ms": NetworkFaults(delay=0.004),
-    "delay 50 ms": NetworkFaults(delay=0.05),
-    "delays 0 to 6 ms": NetworkFaults(delay_spread=0.006),
-    "truncation": NetworkFaults(truncate=0.02),
-    "corruption": NetworkFaults(corrupt=0.02),
-    "random datagrams": NetworkFaults(insert=0.3),
-    "everything is lost": NetworkFaults(loss=1.0),
-}
+FAULTS = {**FAULTS, "delay 4 ms": NetworkFaults(delay=0.004)}
 
 
 class LosesEvery:
@@ -89,25 +75,6 @@ def test_messages_in_idle_need_not_say_where_the_arm_is(monkeypatch):
     loop.release("test")
 
 
-def campaign(loop, seconds):
-    """Moves to and fro, and takes the arm over again where it was lost; returns the modes it was in."""
-    modes, direction = set(), 1.0
-    for _ in range(round(seconds / PERIOD)):
-        loop.heartbeat()
-        loop.step()
-        modes.add(loop.mode)
-        try:
-            if loop.mode is LoopMode.HOLD:
-                start_move(loop, direction)
-                direction = -direction
-            elif loop.is_handed_back:
-                loop.connect()
-        except (LoopRefusal, ArmError):
-            if loop.is_handed_back:
-                break  # it cannot be taken over on such a network
-    return modes
-
-
 @pytest.mark.parametrize(
     ("name", "version"),
     [(name, FriVersion.V1_15) for name in FAULTS] + [(name, FriVersion.V2_7) for name in ("truncation", "corruption")],
@@ -119,25 +86,14 @@ def test_a_bad_network_never_makes_the_arm_run_away(name, version, monkeypatch):
     loop = connected(memory, version)
     run(loop, 0.4)
     memory.change(FAULTS[name], seed=3)
-    modes = campaign(loop, 1.2)
+    modes = campaign(loop, 1.2, start_move)
     memory.change(NetworkFaults())
     assert memory.fastest < 0.6 and memory.farthest < 0.5
-    if name in ("loss 0.1 %", "reordering", "duplication", "random datagrams"):
+    if name in HARMLESS:
         assert LoopMode.FAULT not in modes and LoopMode.TRACK in modes
     if name in ("loss 20 %", "delay 50 ms", "everything is lost"):
         assert LoopMode.FAULT in modes
-    # With the network back, the arm can be had again and holds.
-    for _ in range(10):
-        run(loop, 0.5)
-        if not loop.is_handed_back and loop.mode is LoopMode.HOLD:
-            break
-        try:
-            loop.connect()
-        except (ArmError, LoopRefusal):
-            pass
-    loop.brake("test")
-    run(loop, 0.5)
-    assert loop.mode is LoopMode.HOLD and np.abs(controller.arm.v).max() < 0.02
+    require_regained(loop, controller.arm, 10, 0.5)
     loop.release("test")
 
 
