@@ -14,7 +14,7 @@ from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State
-from sysid_ros.core.trajectories.bezier import BezierFamily, BezierTrajectory
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
 Array = np.ndarray
@@ -22,6 +22,7 @@ Array = np.ndarray
 RATE = 4000.0
 """Samples per second; the paper's arm is read at 3.5 to 4 kHz."""
 PLANS = 4
+DURATION, PLANNING_TIME = 3.0, 1.5  # of a plan, and until the next one takes over [s]
 UNCERTAINTY, TORQUE_ERROR = 0.05, 0.025
 K_RANGE = np.pi / 4.0
 """Half range of the end positions [rad]; the paper does not give its own."""
@@ -54,31 +55,28 @@ class Plans:
     """Consecutive Bezier plans, each followed until the next takes over.
 
     Args:
-        family: The family of plans.
         start: State in which the first one begins.
     """
 
-    def __init__(self, family: BezierFamily, start: State):
-        self.family, self.state, self.plans = family, start, []
+    def __init__(self, start: State):
+        self.state, self.plans = start, []
 
     def add(self, plan: BezierTrajectory) -> None:
         self.plans.append(plan)
-        self.state = self.family.takeover(plan)
+        self.state = plan.evaluate(PLANNING_TIME)
 
     @property
     def duration(self) -> float:
         """[s]; the last plan is followed to its end."""
-        return (len(self.plans) - 1) * self.family.planning_time + self.family.duration
+        return (len(self.plans) - 1) * PLANNING_TIME + DURATION
 
     def sample(self, times: Array) -> State:
         """States at times (N,) [s], each (N, n)."""
-        period = self.family.planning_time
-        number = np.clip(np.floor(times / period).astype(int), 0, len(self.plans) - 1)
-        n = self.family.k_center.size
-        states = tuple(np.empty((len(times), n)) for _ in range(3))
+        number = np.clip(np.floor(times / PLANNING_TIME).astype(int), 0, len(self.plans) - 1)
+        states = tuple(np.empty((len(times), self.plans[0].n)) for _ in range(3))
         for k, plan in enumerate(self.plans):
             mine = number == k
-            for whole, part in zip(states, plan.sample(times[mine] - k * period), strict=True):
+            for whole, part in zip(states, plan.sample(times[mine] - k * PLANNING_TIME), strict=True):
                 whole[mine] = part
         return states
 
@@ -90,16 +88,15 @@ def draw_plans(robot: RobotModel, rng: np.random.Generator, candidates: int) -> 
     and those of the plans before it. With one candidate the plans are random.
     """
     n = robot.n
-    family = BezierFamily(np.zeros(n), np.full(n, K_RANGE))
-    plans = Plans(family, (robot.home.copy(), np.zeros(n), np.zeros(n)))
+    plans = Plans((robot.home.copy(), np.zeros(n), np.zeros(n)))
     regressor = TorqueRegressor(robot, EffortMeaning.LINK_SIDE, bodies=[n])
     before = np.zeros((0, INERTIAL))
     for number in range(PLANS):
         is_last = number == PLANS - 1
-        times = np.linspace(0.0, family.duration if is_last else family.planning_time, SAMPLES)
+        times = np.linspace(0.0, DURATION if is_last else PLANNING_TIME, SAMPLES)
         best, rows, lowest = None, before, np.inf
         for _ in range(candidates):
-            plan = draw_plan(robot, family, plans.state, rng)
+            plan = draw_plan(robot, plans.state, rng)
             columns = regressor.evaluate(*plan.sample(times))[:, :, :INERTIAL].reshape(-1, INERTIAL)
             together = np.concatenate([before, columns])
             condition = float(np.linalg.cond(together))
@@ -110,11 +107,11 @@ def draw_plans(robot: RobotModel, rng: np.random.Generator, candidates: int) -> 
     return plans
 
 
-def draw_plan(robot: RobotModel, family: BezierFamily, state: State, rng: np.random.Generator) -> BezierTrajectory:
-    """A random member of the family within the limits of position and velocity."""
+def draw_plan(robot: RobotModel, state: State, rng: np.random.Generator) -> BezierTrajectory:
+    """A random plan from a state within the limits of position and velocity."""
     scale = 1.0
     while True:
-        plan = family.member(state, scale * rng.uniform(-1.0, 1.0, robot.n))
+        plan = BezierTrajectory(*state, state[0] + K_RANGE * (scale * rng.uniform(-1.0, 1.0, robot.n)), DURATION)
         limits = robot.limits
         (q_lower, q_upper), (v_lower, v_upper) = plan.position_extrema(), plan.velocity_extrema()
         fits = np.all(q_lower >= limits.q_lower) and np.all(q_upper <= limits.q_upper)

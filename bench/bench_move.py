@@ -24,6 +24,7 @@ from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.drivers.mujoco.simulation import Noise, load_payload
 
@@ -66,7 +67,7 @@ def main() -> None:
         found[name] = []
         for step in steps:
             try:
-                found[name].append(planner.plan_to(robot.home, robot.home + step, assumptions))
+                found[name].append(planner.plan_to(PlanRequest(assumptions, robot.home, goal=robot.home + step)))
             except (PlanRejected, BoundNotAvailable):
                 found[name].append(None)
     common = [i for i in range(len(steps)) if all(plans[i] is not None for plans in found.values())]

@@ -44,7 +44,6 @@ from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest
 from sysid_ros.core.planning.settings import RecedingSettings
-from sysid_ros.core.planning.starts import first_starts
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 
 RANDOM_DRAWS = 20
@@ -227,7 +226,7 @@ def finite_differences(case: Case, model: PlannerModel, request: PlanRequest) ->
         problem = PlanProblem(model, request, case.errors, Margins.of(model.settings, case.robot.n))
     except NoMotion:
         return np.inf, time.perf_counter() - begin
-    start = first_starts(problem, None)[0]
+    start = problem.first_starts(None)[0]
     constraints = problem.constraints()
     solution = minimize(
         lambda k: float(problem.cost.evaluate(problem.space.offsets(k)[None])[0]),

@@ -412,14 +412,12 @@ class SafePlannerNode(LifecycleNode):
         for name in ("start_velocity", "start_acceleration"):
             if any(getattr(request, name)):
                 raise ParameterOutOfRange(f"PlanTo.{name}", list(getattr(request, name)), "zero: use ~/plan_next")
-        return self._planner.plan_to(
-            self._joints("PlanTo", request, "start_position"),
-            self._joints("PlanTo", request, "goal_position"),
+        wanted = PlanRequest(
             self._assumptions_of(request),
-            self._now(),
-            request.duration or None,
-            self._is_unwanted(),
+            start=self._joints("PlanTo", request, "start_position"),
+            goal=self._joints("PlanTo", request, "goal_position"),
         )
+        return self._planner.plan_to(wanted, self._now(), request.duration or None, self._is_unwanted())
 
     def _joints(self, message: str, request: Any, field: str) -> np.ndarray:
         values: Sequence[float] = getattr(request, field)

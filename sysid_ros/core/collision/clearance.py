@@ -67,7 +67,7 @@ def build_collision_model(
     obstacles: Sequence[Obstacle] = (),
     ground_height: float | None = None,
 ) -> CollisionModel:
-    """Collects what must not touch what.
+    """Collect what must not touch what.
 
     Links with two or more other bodies between them are compared. With one between, tool and payload are; links of the
     arm are unless the position limits are proven to keep them apart, or their spheres overlap in the home posture
@@ -91,24 +91,24 @@ def build_collision_model(
 
 
 def build_scene_model(robot: RobotModel, scene: Scene) -> CollisionModel:
-    """What must not touch what in a scene; see :func:`build_collision_model`."""
+    """Collect what must not touch what in a scene; see :func:`build_collision_model`."""
     return build_collision_model(robot, spheres_of_payload(robot, scene), scene.obstacles, scene.ground_height)
 
 
 def spheres_of_payload(robot: RobotModel, scene: Scene) -> tuple[Sphere, ...]:
-    """Spheres around what the arm carries in a scene: the scene's, or those of the robot's payload prior."""
+    """Return the spheres around what the arm carries in a scene: its own, or those of the robot's payload prior."""
     return robot.payload_prior.spheres if scene.payload_spheres is None else scene.payload_spheres
 
 
 def describe_unchecked_links(robot: RobotModel) -> list[str]:
-    """What is not known of collisions of the arm with itself and others, in words; empty where all of it is checked."""
+    """Say what is not known of collisions of the arm with itself and others; empty where all of it is checked."""
     bare = links_without_spheres(robot)
     without = f"collisions of {_list(bare)} (no spheres)" if bare else ""
     return [text for text in (without, describe_overlapping_links(robot)) if text]
 
 
 def describe_overlapping_links(robot: RobotModel) -> str:
-    """Which links of the arm are not compared although nothing keeps them apart, in words; empty where there are none.
+    """Say which links of the arm are not compared although nothing keeps them apart; empty where there are none.
 
     Spheres that overlap in the home posture are too large there; comparing them would forbid every motion.
     """
@@ -123,7 +123,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _is_tool(robot: RobotModel, link: str) -> bool:
-    """Whether a link hangs on the flange."""
+    """Return whether a link hangs on the flange."""
     model = robot.pin_model
     if not model.existFrame(link):
         return False
@@ -137,7 +137,7 @@ def _is_tool(robot: RobotModel, link: str) -> bool:
 
 
 def _pairs_left_out(robot: RobotModel) -> tuple[list[LinkPair], list[LinkPair]]:
-    """Links that might be compared but are not: those that keep apart, and those that overlap at home."""
+    """List links that might be compared but are not: those that keep apart, and those that overlap at home."""
     by_link: dict[tuple[int, str], list[int]] = {}
     for index, sphere in enumerate(robot.spheres):
         by_link.setdefault((sphere.body, sphere.link), []).append(index)
@@ -161,7 +161,7 @@ def _overlap_at_home(robot: RobotModel, inner: Sequence[int], outer: Sequence[in
 
 
 def sphere_centers(robot: RobotModel, spheres: Sequence[Sphere], q: ArrayLike) -> Array:
-    """Centres of spheres in the base frame, (N, number of spheres, 3) [m], at postures (N, n) [rad]."""
+    """Compute centres of spheres in the base frame, (N, number of spheres, 3) [m], at postures (N, n) [rad]."""
     postures = np.asarray(q, dtype=float)
     model, data = robot.pin_model, robot.pin_model.createData()
     rotations, origins = np.empty((len(postures), robot.n + 1, 3, 3)), np.empty((len(postures), robot.n + 1, 3))
@@ -173,24 +173,26 @@ def sphere_centers(robot: RobotModel, spheres: Sequence[Sphere], q: ArrayLike) -
     local = np.array([sphere.center for sphere in spheres], dtype=float).reshape(-1, 3)
     world = np.einsum("nsij,sj->nsi", rotations[:, bodies], local) + origins[:, bodies]
     base = model.frames[model.getFrameId(robot.base_frame)].placement
-    return (world - base.translation) @ base.rotation
+    centers: Array = (world - base.translation) @ base.rotation
+    return centers
 
 
 def pair_distances(centers: Array, spheres: Sequence[Sphere], pairs: NDArray[np.int64]) -> Array:
-    """Gaps between spheres, (N, m) [m], for centres (N, number of spheres, 3) and pairs (m, 2)."""
+    """Compute gaps between spheres, (N, m) [m], for centres (N, number of spheres, 3) and pairs (m, 2)."""
     radii = np.array([sphere.radius for sphere in spheres])
     first, second = np.asarray(pairs, dtype=int).reshape(-1, 2).T
-    return np.linalg.norm(centers[:, first] - centers[:, second], axis=-1) - (radii[first] + radii[second])
+    gaps: Array = np.linalg.norm(centers[:, first] - centers[:, second], axis=-1) - (radii[first] + radii[second])
+    return gaps
 
 
 def displacements(robot: RobotModel, collision: CollisionModel, error: Array) -> tuple[Array, Array]:
-    """How far position errors (n,) [rad] can move spheres, at any posture; see :func:`displacement_factors`."""
+    """Bound how far position errors (n,) [rad] move spheres, at any posture; see :func:`displacement_factors`."""
     pairs, movable = displacement_factors(robot, collision)
     return pairs @ error, movable @ error
 
 
 def displacement_factors(robot: RobotModel, collision: CollisionModel) -> tuple[Array, Array]:
-    """How far position errors can move spheres per joint, at any posture.
+    """Bound how far position errors move spheres per joint, at any posture.
 
     An error e moves a point by at most ``sum_j e_j r_j``, with r_j its largest possible distance to axis j.
 
@@ -210,7 +212,7 @@ def displacement_factors(robot: RobotModel, collision: CollisionModel) -> tuple[
 
 
 def axis_reaches(robot: RobotModel, collision: CollisionModel) -> Array:
-    """Largest possible distance of each sphere's centre to each axis that moves it, (spheres, n) [m]; zero else."""
+    """Bound the distance of each sphere's centre to each axis that moves it, (spheres, n) [m]; zero elsewhere."""
     lengths = np.array([np.linalg.norm(placement.translation) for placement in robot.pin_model.jointPlacements[1:]])
     reach = np.zeros((len(collision.spheres), robot.n))
     for row, sphere in zip(reach, collision.spheres, strict=True):

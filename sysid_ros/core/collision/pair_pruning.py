@@ -24,7 +24,7 @@ _GAPS = 1_000_000
 
 
 def are_kept_apart(robot: RobotModel, inner: Sequence[Sphere], outer: Sequence[Sphere]) -> bool:
-    """Whether spheres of two bodies with one between them are proven never to touch within the position limits.
+    """Return whether spheres of two bodies with one between them are proven never to touch within position limits.
 
     The answer no means that they touch somewhere, or that they come too close to prove that they do not.
 
@@ -48,7 +48,7 @@ def are_kept_apart(robot: RobotModel, inner: Sequence[Sphere], outer: Sequence[S
 
 @lru_cache(maxsize=256)
 def _prove(first: Numbers, second: Numbers, inner: tuple[Numbers, ...], outer: tuple[Numbers, ...]) -> bool:
-    """The same for plain numbers: rotation, translation and axis of both joints, their limits; rows of spheres.
+    """Prove the same for plain numbers: rotation, translation and axis of both joints, their limits; rows of spheres.
 
     Turning the second joint by d moves outer centres by at most d times their distance to its axis. Turning the first
     changes distances by at most d times the smaller one of both centres' distances to its axis, since either of them
@@ -85,14 +85,14 @@ def _split(*hinges: Numbers) -> tuple[Array, Array, Array]:
 
 
 def _turned(points: Array, axis: Array, angles: Array) -> Array:
-    """Points (k, 3) or (cells, k, 3) turned about an axis through the origin by one angle per cell, (cells, k, 3)."""
+    """Turn points (k, 3) or (cells, k, 3) about an axis through the origin by one angle per cell, (cells, k, 3)."""
     cosine, sine = np.cos(angles)[:, None, None], np.sin(angles)[:, None, None]
     along = (points @ axis)[..., None] * axis
     return along + cosine * (points - along) + sine * np.cross(axis, points)
 
 
 def _divided(middle: Array, half: Array, reach: Array) -> tuple[Array, Array]:
-    """Cells (k, 2) cut in two where that helps most, (2 k, 2)."""
+    """Cut cells (k, 2) in two where that helps most, (2 k, 2)."""
     longest = np.argmax(half * reach, axis=1)[:, None] == np.arange(half.shape[1])
     half = np.where(longest, 0.5 * half, half)
     shift = np.where(longest, half, 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,9 +58,10 @@ class Obstacle:
             raise ParameterOutOfRange(f"rotation of obstacle '{self.name}'", self.rotation.tolist(), "orthonormal rows")
 
     def distance(self, points: ArrayLike) -> Array:
-        """Distances of points (..., 3) [m] to the surface, (...) [m]; negative inside."""
+        """Compute distances of points (..., 3) [m] to the surface, (...) [m]; negative inside."""
         beyond = np.abs((np.asarray(points) - self.center) @ self.rotation) - self.half_extents
-        return np.linalg.norm(np.maximum(beyond, 0.0), axis=-1) + np.minimum(beyond.max(axis=-1), 0.0)
+        distances: Array = np.linalg.norm(np.maximum(beyond, 0.0), axis=-1) + np.minimum(beyond.max(axis=-1), 0.0)
+        return distances
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Scene:
         return fingerprint("scene", np.array([self.clearance]), ground, counts, *boxes, *spheres)
 
     def is_covered_by(self, other: Scene) -> bool:
-        """Whether a motion that is safe in another scene is safe in this one, too, because nothing was added to it."""
+        """Return whether a motion that is safe in another scene is safe in this one, too: nothing was added to it."""
         known = {_identity(obstacle) for obstacle in other.obstacles}
         grounds = [-np.inf if scene.ground_height is None else scene.ground_height for scene in (self, other)]
         return (
@@ -117,7 +119,7 @@ class Scene:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """A dictionary of plain numbers, texts and lists, fit for JSON and YAML."""
+        """Return plain numbers, texts and lists, fit for JSON and YAML."""
         spheres = self.payload_spheres
         return {
             "obstacles": [
@@ -137,8 +139,8 @@ class Scene:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> Scene:
-        """The inverse of :meth:`to_dict`; also for scenes written by hand, where every entry may be left out.
+    def from_dict(cls, data: Mapping[str, Any]) -> Scene:
+        """Make a scene from what :meth:`to_dict` returns, or from what was written by hand; any entry may be left out.
 
         Raises:
             ParameterOutOfRange: An entry is unknown or cannot be used.
@@ -155,8 +157,7 @@ class Scene:
                     Sphere(int(row[0]), np.array(row[1:4], float), float(row[4]), "payload") for row in rows
                 )
             ground = data.get("ground_height")
-            clearance = float(data.get("clearance", 0.0))
-            return cls(obstacles, None if ground is None else float(ground), spheres, clearance)
+            return cls(obstacles, None if ground is None else float(ground), spheres, float(data.get("clearance", 0.0)))
         except (TypeError, ValueError, IndexError) as error:
             allowed = "obstacles with name, center, half_extents, rotation; payload_spheres [body, x, y, z, radius]"
             raise ParameterOutOfRange("scene", str(error), allowed) from error

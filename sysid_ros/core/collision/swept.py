@@ -68,7 +68,7 @@ class SweptSpheres:
 def sweep_spheres(
     robot: RobotModel, trajectory: Trajectory, scene: Scene, error: ArrayLike, postures: int = 12
 ) -> SweptSpheres:
-    """The room a plan takes.
+    """Compute the room a plan takes.
 
     Args:
         robot: The arm.
@@ -81,21 +81,21 @@ def sweep_spheres(
     model = build_scene_model(robot, scene)
     times = np.linspace(0.0, trajectory.duration, _SAMPLES)
     centers = sphere_centers(robot, model.spheres, trajectory.sample(times)[0])
-    pairs_moved, moved = displacements(robot, model, np.broadcast_to(np.asarray(error, dtype=float), robot.n))
+    moved = displacements(robot, model, np.broadcast_to(np.asarray(error, dtype=float), robot.n))
     moving = centers[:, model.movable]
     kept = _thin(moving, postures)
     spheres = tuple(model.spheres[k] for k in model.movable)
     return SweptSpheres(
         times=times[kept],
         centers=moving[kept],
-        radii=np.array([sphere.radius for sphere in spheres]) + moved,
+        radii=np.array([sphere.radius for sphere in spheres]) + moved[1],
         spheres=spheres,
-        nearest=_find_nearest(model, times, centers, pairs_moved, moved, scene.clearance),
+        nearest=_find_nearest(model, times, centers, moved, scene.clearance),
     )
 
 
 def _thin(centers: Array, count: int) -> NDArray[np.int64]:
-    """Indices of postures between which the fastest sphere goes equally far, for centres (N, m, 3)."""
+    """Choose postures between which the fastest sphere goes equally far, for centres (N, m, 3); their indices."""
     if not centers.size:
         return np.array([0], dtype=int)
     steps = np.linalg.norm(np.diff(centers, axis=0), axis=-1).max(axis=1)
@@ -104,14 +104,16 @@ def _thin(centers: Array, count: int) -> NDArray[np.int64]:
 
 
 def _find_nearest(
-    model: CollisionModel, times: Array, centers: Array, pairs_moved: Array, moved: Array, clearance: float
+    model: CollisionModel, times: Array, centers: Array, displaced: tuple[Array, Array], clearance: float
 ) -> Nearest | None:
+    """Find where it is tightest; ``displaced`` is how far errors move pairs and movable spheres [m]."""
+    pairs_moved, moved = displaced
     links = [sphere.link for sphere in model.spheres]
     radii = np.array([sphere.radius for sphere in model.spheres])
     found: list[Nearest] = []
 
     def keep(free: Array, others: list[str], ends: ArrayLike, own: ArrayLike, other_radii: ArrayLike) -> None:
-        """``free`` (N, k), ``ends`` (N, k, 3): what the spheres ``own`` (k,) are measured against, and its radii."""
+        """Keep the smallest of ``free`` (N, k); ``ends`` (N, k, 3): what spheres ``own`` (k,) are measured against."""
         index, which = np.unravel_index(int(np.argmin(free)), free.shape)
         sphere, end = int(np.asarray(own)[which]), np.asarray(ends)[index, which]
         start = centers[index, sphere]

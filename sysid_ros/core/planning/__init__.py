@@ -1,1 +1,1 @@
-"""Trajectories, their certificates, and the planner that checks them."""
+"""The receding-horizon planner: searches with sampled constraints, returns what has been bounded and proven."""

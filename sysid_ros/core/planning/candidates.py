@@ -18,7 +18,7 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.planning.margins import AssumedErrors, Margins, Reserve
 from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem, build_cost
 from sysid_ros.core.planning.request import PlanFailureCode, PlanRequest, Rejection
-from sysid_ros.core.planning.search import FEASIBLE, Search, Solution, StepProblem
+from sysid_ros.core.planning.search import FEASIBLE, Iterate, Search
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
@@ -121,7 +121,6 @@ class Candidates:
 
     Args:
         model: What is built once per robot.
-        step_problem: Quadratic program of the solver.
         request: What is wanted.
         prover: Bounds and verifies candidates.
         times: How long calls of ``bound`` and ``verify`` of the prover have taken.
@@ -131,7 +130,6 @@ class Candidates:
     def __init__(
         self,
         model: PlannerModel,
-        step_problem: StepProblem,
         request: PlanRequest,
         prover: Prover,
         times: dict[str, CallTimes],
@@ -140,8 +138,8 @@ class Candidates:
         self._begin = time.monotonic()
         self._deadline = self._begin + request.time_limit
         self.model, self.request = model, request
-        self._cost = build_cost(model, request, model.rows)
-        self._step_problem, self._prover, self._times, self._is_cancelled = step_problem, prover, times, is_cancelled
+        self._cost = build_cost(model, request)
+        self._prover, self._times, self._is_cancelled = prover, times, is_cancelled
         self._starts = self._iterations = 0
         self._seconds = {"search": 0.0, "bound": 0.0, "verify": 0.0, "first": 0.0}
         self._calls = {"bound": 0, "verify": 0}
@@ -149,7 +147,7 @@ class Candidates:
         self._was_cut = False
 
     def problem(self, errors: AssumedErrors, margins: Margins, reach: float = 1.0) -> PlanProblem:
-        """The problem with these errors and margins.
+        """Build the problem with these errors and margins.
 
         Raises:
             NoMotion: No end position satisfies the limits of a joint.
@@ -157,19 +155,19 @@ class Candidates:
         return PlanProblem(self.model, self.request, errors, margins, reach)
 
     def trajectory(self, offset: Array) -> BezierTrajectory:
-        """The motion from the start with an end offset (n,) [rad]."""
+        """Return the motion from the start with an end offset (n,) [rad]."""
         q0, v0, a0 = self.request.state
         return BezierTrajectory(q0, v0, a0, q0 + offset, self.model.settings.duration)
 
-    def search(self, problem: PlanProblem, starts: Array) -> Solution:
-        """The best candidate that is found from starts (B, n)."""
+    def search(self, problem: PlanProblem, starts: Array) -> Iterate:
+        """Find the best motion from starts (B, n)."""
         begin = time.monotonic()
-        search = Search(problem.cost, problem.constraints(), problem.space, self._step_problem)
+        search = Search(problem.cost, problem.constraints(), problem.space, self.model.step_problem)
         found = search.run(starts, self.model.settings.iterations, self.must_stop)
         self._starts += len(starts)
         self._iterations += search.iterations
         self._seconds["search"] += time.monotonic() - begin
-        return found[0]
+        return found
 
     def bound(self, trajectory: BezierTrajectory) -> Candidate | None:
         """Bound the errors of a motion; None if there is no time, or if there is no bound, with the reason noted.
@@ -208,7 +206,7 @@ class Candidates:
         return replace(candidate, verification=proof)
 
     def holds(self, offset: Array, errors: AssumedErrors, margins: Margins, reach: float = 1.0) -> bool:
-        """Whether a motion respects the sampled constraints with these errors, leaving no reserve.
+        """Return whether a motion respects the sampled constraints with these errors, leaving no reserve.
 
         Args:
             offset: End less start position, (n,) [rad].

@@ -3,7 +3,7 @@
 The information of a plan is that of all windows collected so far plus that of the part of the plan which will be
 executed, ``G = G_collected + sum of row^T row``, in the unit of :meth:`StreamingEstimator.information` (rows are mean
 torques). Before anything has been measured G can be close to singular, so what is optimised contains the prior too:
-``G + s^2 diag(radius)^-2``, the information of ten rows that measure each parameter to within its half width in the
+``G + s^2 diag(radius)^-2``, the information of ten rows that measure each parameter to within its radius in the
 payload's prior with the torque error s. The condition numbers that are reported are those of G itself.
 """
 
@@ -14,12 +14,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.box import Box
+from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.excitation.criteria import BoundsCriterion, ErrorModel, measured_radius
-from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.model.robot import INERTIAL
+from sysid_ros.core.planning.dynamics import PAYLOAD, PayloadRegressor, PayloadSamples, WorstTorque
 from sysid_ros.core.planning.motions import MotionBasis
-from sysid_ros.core.planning.payload_windows import PAYLOAD, WindowRows
-from sysid_ros.core.planning.torques import WorstTorque
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State
 
@@ -32,10 +31,83 @@ class PlanCost(Protocol):
     """A number per motion to be minimised."""
 
     def evaluate(self, x: Array) -> Array:
-        """Values (B,) at end offsets x (B, n) [rad]."""
+        """Compute values (B,) at end offsets x (B, n) [rad]."""
 
     def gradient(self, x: Array) -> tuple[Array, Array]:
-        """Values (B,) and gradients (B, n) at end offsets x (B, n) [rad]."""
+        """Compute values (B,) and gradients (B, n) at end offsets x (B, n) [rad]."""
+
+
+class WindowRule:
+    """Times and weights of a Gauss rule for the windows that the executed part of a motion fills.
+
+    A window's row divided by its length is the mean of the torque regressor over it (SAFE-ID (21): the momentum
+    equation is the integral of the torque equation), which two nodes give to about 1e-5.
+
+    Args:
+        regressor: Regressor of the payload.
+        duration: Length of the executed part, from the start on [s].
+        window: Length of a window [s]; a rest at the end that is shorter is left out.
+        nodes: Nodes of the Gauss rule in each window.
+    """
+
+    def __init__(self, regressor: PayloadRegressor, duration: float, window: float, nodes: int = 2):
+        self.regressor = regressor
+        self.windows = max(int(duration / window + 1e-9), 1)
+        length = min(window, duration)
+        points, weights = np.polynomial.legendre.leggauss(nodes)
+        self.weights = 0.5 * weights
+        """Weights of the nodes of a window, adding up to 1."""
+        starts = length * np.arange(self.windows)
+        self.times: Array = (starts[:, None] + 0.5 * length * (points + 1.0)).ravel()
+        """Times the motions are needed at, (T,) [s]."""
+
+
+class WindowRows:
+    """Mean rows of the momentum windows that motions from one state fill, with exact reverse derivatives.
+
+    Args:
+        rule: The windows.
+        start: Position, velocity and acceleration, each (n,).
+        duration: Duration of the motions [s].
+    """
+
+    def __init__(self, rule: WindowRule, start: State, duration: float):
+        self.rule = rule
+        self.basis = MotionBasis.of(start, duration, rule.times)
+
+    def evaluate(self, x: Array) -> tuple[Array, PayloadSamples]:
+        """Compute the rows (B, windows n, 10) of motions with end offsets x (B, n) [rad], and what derivatives need."""
+        rule = self.rule
+        values, samples = rule.regressor.evaluate(*self.basis.states(x))
+        shape = (len(x), rule.windows, rule.weights.size, x.shape[1], PAYLOAD)
+        rows = np.einsum("bwgip,g->bwip", values.reshape(shape), rule.weights)
+        return rows.reshape(len(x), -1, PAYLOAD), samples
+
+    def information(self, x: Array) -> Array:
+        """Compute the Gram matrices of the rows, (B, 10, 10)."""
+        rows, _ = self.evaluate(x)
+        gram: Array = rows.transpose(0, 2, 1) @ rows
+        return gram
+
+    def pull_back(self, samples: PayloadSamples, weight: Array) -> Array:
+        """Compute the gradients along x, (B, n), of ``sum(weight * rows)``; weight is (B, windows n, 10)."""
+        rule, count = self.rule, len(weight)
+        by_window = weight.reshape(count, rule.windows, 1, -1, PAYLOAD)
+        spread = by_window * rule.weights[:, None, None]
+        dq, dv, da = rule.regressor.pull_back(samples, spread.reshape(count * rule.times.size, -1, PAYLOAD))
+        shape = (count, rule.times.size, -1)
+        return self.basis.chain(dq.reshape(shape), dv.reshape(shape), da.reshape(shape))
+
+
+def prior_information(radius: Array, error: float) -> Array:
+    """Compute the information of ten rows that measure each parameter to within its radius, (10, 10).
+
+    Args:
+        radius: Radii of the payload's prior, (10,).
+        error: Torque error of the rows [Nm].
+    """
+    scale = np.maximum(radius, 1e-6 * max(float(radius.max()), 1e-6))
+    return np.diag((error / scale) ** 2)
 
 
 class InformationCost:
@@ -43,37 +115,20 @@ class InformationCost:
 
     Args:
         rows: Windows of the part of the plan that will be executed.
-        start: Position, velocity and acceleration, each (n,).
-        duration: Duration of the motions [s].
         collected: Information collected so far, (10, 10).
-        radius: Half widths of the payload's prior, (10,).
+        prior: That of the prior, see :func:`prior_information`.
         kind: "condition" or "determinant".
-        prior_error: Torque error s of the prior's rows [Nm].
 
     Source: SAFE-ID (30), with the data collected before.
     """
 
-    def __init__(
-        self,
-        rows: WindowRows,
-        start: State,
-        duration: float,
-        collected: Array,
-        radius: Array,
-        kind: str,
-        prior_error: float,
-    ):
-        self._rows = rows
-        self._basis = MotionBasis.of(start, duration, rows.times)
-        scale = np.maximum(radius, 1e-6 * max(float(radius.max()), 1e-6))
-        self.collected = collected
-        self._prior = np.diag((prior_error / scale) ** 2)
-        self._kind = kind
+    def __init__(self, rows: WindowRows, collected: Array, prior: Array, kind: str):
+        self._rows, self._kind = rows, kind
+        self.collected, self._prior = collected, prior
 
     def information(self, x: Array) -> Array:
-        """Information with that of the motions, without the prior's, (B, 10, 10)."""
-        rows, _ = self._rows.evaluate(self._basis, x)
-        return self.collected + rows.transpose(0, 2, 1) @ rows
+        """Compute the information with that of the motions, without the prior's, (B, 10, 10)."""
+        return self.collected + self._rows.information(x)
 
     def evaluate(self, x: Array) -> Array:
         """See :class:`PlanCost`."""
@@ -81,13 +136,14 @@ class InformationCost:
 
     def gradient(self, x: Array) -> tuple[Array, Array]:
         """See :class:`PlanCost`."""
-        rows, samples = self._rows.evaluate(self._basis, x)
+        rows, samples = self._rows.evaluate(x)
         values, slope = self._function(self.collected + self._prior + rows.transpose(0, 2, 1) @ rows)
-        return values, self._rows.pull_back(self._basis, samples, 2.0 * rows @ slope)
+        return values, self._rows.pull_back(samples, 2.0 * rows @ slope)
 
     def _function(self, information: Array) -> tuple[Array, Array]:
         if self._kind == "determinant":
-            return -np.linalg.slogdet(information)[1], -np.linalg.inv(information)
+            logarithm: Array = -np.linalg.slogdet(information)[1]
+            return logarithm, -np.asarray(np.linalg.inv(information), dtype=np.float64)
         return smooth_condition(information)
 
 
@@ -104,7 +160,8 @@ class GoalCost:
 
     def evaluate(self, x: Array) -> Array:
         """See :class:`PlanCost`."""
-        return ((x - self._offset) ** 2).sum(axis=1)
+        squares: Array = ((x - self._offset) ** 2).sum(axis=1)
+        return squares
 
     def gradient(self, x: Array) -> tuple[Array, Array]:
         """See :class:`PlanCost`."""
@@ -112,7 +169,7 @@ class GoalCost:
 
 
 def smooth_condition(information: Array, power: int = _POWER) -> tuple[Array, Array]:
-    """A smooth upper bound of the logarithm of the condition number of the rows, and its derivative.
+    """Compute a smooth upper bound of the logarithm of the condition number of the rows, and its derivative.
 
     ``log(tr(G^p) tr(G^-p)) / (2 p)``: where eigenvalues meet, the condition number has no gradient and a solver stalls;
     this function has one everywhere and exceeds ``log sqrt(l_max / l_min)`` by at most ``log(10) / p``.
@@ -134,7 +191,7 @@ def smooth_condition(information: Array, power: int = _POWER) -> tuple[Array, Ar
 
 
 def condition_number(information: Array) -> float:
-    """Condition number of rows with this Gram matrix (10, 10); inf where they do not determine all ten parameters."""
+    """Compute the condition number of rows with this Gram matrix (10, 10); inf where they leave parameters open."""
     values = np.linalg.eigvalsh(information)
     floor = PAYLOAD * np.finfo(float).eps * values[-1]
     return float(np.sqrt(values[-1] / values[0])) if values[0] > floor else float("inf")
@@ -151,32 +208,19 @@ class WidthCost:
     gradient is that of the torques of arms whose parameters are the criterion's weights.
 
     Args:
-        robot: The arm.
-        torque: Any worst-case torques of it; only its derivatives are used.
         rows: Windows of the part of the plan that will be executed.
-        start: Position, velocity and acceleration, each (n,).
-        duration: Duration of the motions [s].
         collected: Information collected so far, (10, 10).
-        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
-        payload: Nominal payload, (10,).
+        assumptions: The arm, the boxes of its and its payload's parameters, and the nominal payload.
+        torque: Any worst-case torques of the arm; only its derivatives are used.
     """
 
-    def __init__(
-        self,
-        robot: RobotModel,
-        torque: WorstTorque,
-        rows: WindowRows,
-        start: State,
-        duration: float,
-        collected: Array,
-        boxes: tuple[Box, Box],
-        payload: Array,
-    ):
+    def __init__(self, rows: WindowRows, collected: Array, assumptions: Assumptions, torque: WorstTorque):
+        robot, boxes = assumptions.robot, assumptions.boxes
         sensors = robot.sensors
         typical = sensors.effort_relative_error * _TYPICAL_SHARE * robot.limits.tau_max
         self._criterion = BoundsCriterion(
             ErrorModel(
-                theta=np.concatenate([boxes[0].center, payload]),
+                theta=np.concatenate([boxes[0].center, assumptions.nominal]),
                 radius=measured_radius(robot, boxes[0].radius, boxes[1].radius),
                 relative=sensors.effort_relative_error,
                 absolute=sensors.effort_absolute_error,
@@ -185,16 +229,15 @@ class WidthCost:
             ),
             collected,
         )
-        self._n, self._rows = robot.n, rows
+        self._n, self._rule, self._basis = robot.n, rows.rule, rows.basis
         self._torque, self._regressor = torque, TorqueRegressor(robot)
-        self._basis = MotionBasis.of(start, duration, rows.times)
 
     def evaluate(self, x: Array) -> Array:
-        """See :class:`~sysid_ros.core.planning.costs.PlanCost`."""
+        """See :class:`PlanCost`."""
         return np.array([self._evaluate_one(states)[0] for states in self._states(x)])
 
     def gradient(self, x: Array) -> tuple[Array, Array]:
-        """See :class:`~sysid_ros.core.planning.costs.PlanCost`."""
+        """See :class:`PlanCost`."""
         values, gradients = zip(*[self._gradient_one(states) for states in self._states(x)], strict=True)
         return np.array(values), np.array(gradients)
 
@@ -202,21 +245,22 @@ class WidthCost:
         return [self._basis.states(one[None]) for one in x]
 
     def _evaluate_one(self, states: State) -> tuple[float, Array]:
-        """Value and derivative with respect to the mean rows (windows, n, 14 n + 10)."""
+        """Compute the value and its derivative with respect to the mean rows (windows, n, 14 n + 10)."""
         arm = self._regressor.evaluate(*states)
         last = arm[..., INERTIAL * (self._n - 1) : INERTIAL * self._n]
-        samples = np.concatenate([arm, last], axis=-1).reshape(self._rows.windows, -1, self._n, arm.shape[-1] + PAYLOAD)
-        return self._criterion.evaluate(np.einsum("wgip,g->wip", samples, self._rows.weights))
+        samples = np.concatenate([arm, last], axis=-1).reshape(self._rule.windows, -1, self._n, arm.shape[-1] + PAYLOAD)
+        return self._criterion.evaluate(np.einsum("wgip,g->wip", samples, self._rule.weights))
 
     def _gradient_one(self, states: State) -> tuple[float, Array]:
         value, slope = self._evaluate_one(states)
         parameters = slope[..., :-PAYLOAD].copy()
         parameters[..., INERTIAL * (self._n - 1) : INERTIAL * self._n] += slope[..., -PAYLOAD:]
-        nodes = self._rows.weights.size
-        weighted = parameters[:, None] * self._rows.weights[:, None, None]
+        nodes = self._rule.weights.size
+        weighted = parameters[:, None] * self._rule.weights[:, None, None]
         weighted = np.broadcast_to(weighted, (len(parameters), nodes, *parameters.shape[1:]))
         joints = np.tile(np.arange(self._n), len(parameters) * nodes)
-        repeated = tuple(np.repeat(part, self._n, axis=0) for part in states)
-        parts = self._torque.parameter_gradients(repeated, joints, weighted.reshape(joints.size, -1))
+        q, v, a = (np.repeat(part, self._n, axis=0) for part in states)
+        parts = self._torque.parameter_gradients((q, v, a), joints, weighted.reshape(joints.size, -1))
         shape = (self._basis.times.size, self._n, self._n)
-        return value, self._basis.chain(*(part.reshape(shape).sum(axis=1) for part in parts))
+        dq, dv, da = (part.reshape(shape).sum(axis=1) for part in parts)
+        return value, self._basis.chain(dq, dv, da)

@@ -22,7 +22,7 @@ from sysid_ros.core.collision.clearance import CollisionModel, axis_reaches, dis
 from sysid_ros.core.collision.scene import Obstacle
 from sysid_ros.core.common.spatial import cross
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.kinematics import SerialArm
+from sysid_ros.core.planning.dynamics import Index, SerialArm
 
 Array = NDArray[np.float64]
 
@@ -48,19 +48,20 @@ class Boxes:
         return len(self._obstacles)
 
     def subset(self, indices: Sequence[int]) -> Boxes:
-        """Some of them."""
+        """Return some of them."""
         return Boxes([self._obstacles[index] for index in indices])
 
     def distances(self, points: Array) -> Array:
-        """Distances (N, boxes k) of points (N, k, 3) to all boxes, box by box; negative inside [m]."""
+        """Compute distances (N, boxes k) of points (N, k, 3) to all boxes, box by box; negative inside [m]."""
         turned = points.reshape(-1, 3) @ self._axes.transpose(1, 0, 2).reshape(3, -1)
         beyond = np.abs(turned.reshape(-1, self.count, 3) - self._center) - self._half
         depth = np.maximum(np.maximum(beyond[..., 0], beyond[..., 1]), beyond[..., 2])
-        distance = lengths(np.maximum(beyond, 0.0)) + np.minimum(depth, 0.0)
-        return distance.reshape(*points.shape[:2], self.count).transpose(0, 2, 1).reshape(len(points), -1)
+        distance: Array = lengths(np.maximum(beyond, 0.0)) + np.minimum(depth, 0.0)
+        by_box: Array = distance.reshape(*points.shape[:2], self.count).transpose(0, 2, 1)
+        return by_box.reshape(len(points), -1)
 
-    def directions(self, points: Array, which: Array) -> tuple[Array, Array]:
-        """Gradients (P, 3) and Hessians (P, 3, 3) of the distances of points (P, 3) to boxes (P,)."""
+    def directions(self, points: Array, which: Index) -> tuple[Array, Array]:
+        """Compute gradients (P, 3) and Hessians (P, 3, 3) of the distances of points (P, 3) to boxes (P,)."""
         axes = self._axes[which]
         turned = np.einsum("pi,pij->pj", points, axes) - self._center[which]
         beyond = np.abs(turned) - self._half[which]
@@ -75,14 +76,14 @@ class Boxes:
 
 
 def lengths(vectors: Array) -> Array:
-    """Lengths of (..., 3) vectors; faster than numpy.linalg.norm on many short ones."""
+    """Compute lengths of (..., 3) vectors; faster than numpy.linalg.norm on many short ones."""
     x, y, z = vectors[..., 0], vectors[..., 1], vectors[..., 2]
-    return np.sqrt(x * x + y * y + z * z)
+    result: Array = np.sqrt(x * x + y * y + z * z)
+    return result
 
 
 _NEAR = 0.03
 """Room above the clearance below which errors are worked out for the posture [m]."""
-_TINY_distances = 1e-12
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class ArmSpheres:
         self.second_order = axis_reaches(robot, collision)[:, np.maximum.outer(joints, joints)]
 
     def place(self, q: Array) -> tuple[Array, Array]:
-        """Centres (N, spheres, 3) [m] and joint axes (N, n, 6) in the base frame at postures (N, n)."""
+        """Compute centres (N, spheres, 3) [m] and joint axes (N, n, 6) in the base frame at postures (N, n)."""
         rotation, origin, axes = self._arm.frames(q)
         count, turn = len(q), self._base_rotation
         linear = axes[..., :3] + cross(axes[..., 3:], self._base_origin)
@@ -172,7 +173,7 @@ class FreeDistances:
         self._index()
 
     def _index(self) -> None:
-        """Lists the rows: the sphere that moves; the other sphere, or -1 for the ground, or -2 - k for obstacle k."""
+        """List the rows: the sphere that moves; the other sphere, or -1 for the ground, or -2 - k for obstacle k."""
         inner, outer = self._pairs.T
         movable = self._spheres.movable
         others = [np.full(movable.size, -1)] * (self._spheres.ground is not None)
@@ -188,7 +189,7 @@ class FreeDistances:
         self._most_lost = np.concatenate([self._pairs_lost, *[self._lost] * len(others)])
 
     def keep_near(self, samples: DistanceSamples, distance: float) -> None:
-        """Leaves out, for speed, pairs and obstacles that no sample comes near to; what is left is renumbered."""
+        """Leave out, for speed, pairs and obstacles that no sample comes near to; what is left is renumbered."""
         is_near = samples.free.min(axis=0) < distance
         pairs = is_near[: len(self._pairs)]
         near = set(-2 - self._other[is_near & (self._other <= -2)])
@@ -197,7 +198,7 @@ class FreeDistances:
         self._index()
 
     def evaluate(self, q: Array) -> DistanceSamples:
-        """Distances at postures (N, n)."""
+        """Compute the distances at postures (N, n)."""
         centers, axes = self._spheres.place(q)
         gaps = [lengths(centers[:, self._pairs[:, 1]] - centers[:, self._pairs[:, 0]])]
         points = centers[:, self._spheres.movable]
@@ -216,8 +217,8 @@ class FreeDistances:
             free[chosen, rows] = near - np.abs(speeds) @ self._error - self._second_order[self._moving[rows]]
         return DistanceSamples(free, is_near, centers, axes)
 
-    def gradients(self, samples: DistanceSamples, chosen: Array, rows: Array) -> Array:
-        """Derivatives of single distances with respect to q, (P, n), for samples (P,) and rows (P,)."""
+    def gradients(self, samples: DistanceSamples, chosen: Index, rows: Index) -> Array:
+        """Differentiate single distances with respect to q, (P, n), for samples (P,) and rows (P,)."""
         normal, bend = self._directions(samples.centers[chosen], rows)
         jacobian = self._jacobian(samples.centers, samples.axes, chosen, rows)
         speeds = np.einsum("pi,pji->pj", normal, jacobian)
@@ -230,15 +231,17 @@ class FreeDistances:
         change += jacobian @ bend @ jacobian.swapaxes(1, 2)
         change *= self._counts[rows][:, None, :]
         signs = np.sign(speeds) * self._error
-        return speeds - samples.is_near[chosen, rows][:, None] * np.einsum("pj,pjk->pk", signs, change)
+        gradients: Array = speeds - samples.is_near[chosen, rows][:, None] * np.einsum("pj,pjk->pk", signs, change)
+        return gradients
 
-    def _jacobian(self, centers: Array, axes: Array, chosen: Array, rows: Array) -> Array:
-        """How the moving spheres' centres move against the other thing with each joint, (P, n, 3) [m]."""
+    def _jacobian(self, centers: Array, axes: Array, chosen: Index, rows: Index) -> Array:
+        """Compute how the moving spheres' centres move against the other thing with each joint, (P, n, 3) [m]."""
         point, axis = centers[chosen, self._moving[rows]][:, None], axes[chosen]
-        return (cross(axis[..., 3:], point) + axis[..., :3]) * self._counts[rows][..., None]
+        jacobian: Array = (cross(axis[..., 3:], point) + axis[..., :3]) * self._counts[rows][..., None]
+        return jacobian
 
-    def _directions(self, centers: Array, rows: Array) -> tuple[Array, Array]:
-        """Directions n (P, 3) and their derivatives with respect to the moving sphere's centre, (P, 3, 3)."""
+    def _directions(self, centers: Array, rows: Index) -> tuple[Array, Array]:
+        """Compute directions n (P, 3) and their derivatives with respect to the moving sphere's centre, (P, 3, 3)."""
         other = self._other[rows]
         index = np.arange(len(rows))
         point = centers[index, self._moving[rows]]
@@ -246,7 +249,7 @@ class FreeDistances:
         normal[other == -1, 2] = 1.0
         pairs, boxes = other >= 0, other <= -2
         difference = point[pairs] - centers[index[pairs], other[pairs]]
-        length = np.maximum(lengths(difference), _TINY_distances)[:, None]
+        length = np.maximum(lengths(difference), _TINY)[:, None]
         unit = difference / length
         normal[pairs] = unit
         bend[pairs] = (np.eye(3) - unit[:, :, None] * unit[:, None, :]) / length[..., None]
@@ -255,5 +258,5 @@ class FreeDistances:
 
 
 def _turned(vectors: Array, rotation: Array) -> Array:
-    """Vectors (..., 3) times a matrix (3, 3), all rows in one product."""
+    """Multiply vectors (..., 3) by a matrix (3, 3), all rows in one product."""
     return (vectors.reshape(-1, 3) @ rotation).reshape(vectors.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,91 +17,10 @@ from sysid_ros.core.certification.stop_model import (
     stop_velocity_errors,
 )
 from sysid_ros.core.model.robot import JointLimits
-from sysid_ros.core.planning.motions import minimum_acceleration_offset, shape_functions
+from sysid_ros.core.planning.motions import StateLimits
 from sysid_ros.core.planning.settings import RecedingSettings
-from sysid_ros.core.trajectories.base import State
 
 Array = NDArray[np.float64]
-
-_TIMES = 120
-"""Intervals between the times looked at: what a motion does between them is below the shares left of the limits."""
-_SMALL = 1e-4
-"""Influence of the end below which a time says nothing about it."""
-
-
-@dataclass(frozen=True)
-class StateLimits:
-    """Limits of the desired motion, tracking errors and margins taken off.
-
-    Attributes:
-        q_lower: Lower positions, (n,) [rad].
-        q_upper: Upper positions, (n,) [rad].
-        v_max: Speeds, (n,) [rad/s].
-        a_max: Accelerations, (n,) [rad/s^2].
-    """
-
-    q_lower: Array
-    q_upper: Array
-    v_max: Array
-    a_max: Array
-
-
-def end_intervals(q0: Array, v0: Array, a0: Array, limits: StateLimits, duration: float) -> tuple[Array, Array]:
-    """Smallest and largest end offset of each joint for which its limits hold, ``lower > upper`` where there is none.
-
-    Args:
-        q0: Start positions, (..., n) [rad].
-        v0: Start velocities, (..., n) [rad/s].
-        a0: Start accelerations, (..., n) [rad/s^2].
-        limits: The limits.
-        duration: Duration of the motions [s].
-
-    Returns:
-        Lower and upper offsets ``q1 - q0``, each (..., n) [rad].
-    """
-    shapes = shape_functions(duration, np.linspace(0.0, duration, _TIMES + 1))
-    lower, upper = np.full(q0.shape, -np.inf), np.full(q0.shape, np.inf)
-    bounds = (
-        (limits.q_lower - q0, limits.q_upper - q0),
-        (-limits.v_max, limits.v_max),
-        (-limits.a_max, limits.a_max),
-    )
-    for (low, high), shape in zip(bounds, shapes, strict=True):
-        useful = np.abs(shape[2]) > _SMALL
-        by_v, by_a, by_end = (part[useful] for part in shape)
-        free = v0[..., None] * by_v + a0[..., None] * by_a
-        first, second = (low[..., None] - free) / by_end, (high[..., None] - free) / by_end
-        lower = np.maximum(lower, np.minimum(first, second).max(axis=-1))
-        upper = np.minimum(upper, np.maximum(first, second).min(axis=-1))
-    return lower, upper
-
-
-def allowed_ends(
-    start: State, limits: StateLimits, preferred: StateLimits, duration: float, reach: Array
-) -> tuple[Array, Array]:
-    """End offsets to choose from: allowed, and within reach of the minimum-acceleration stop.
-
-    Each joint respects the preferred limits all the way if it can, else at least at the end, else not at all.
-    Where a motion respects limits, so does one that takes over from it halfway: that was never found otherwise in
-    20 000 random cases, and is not asked for.
-
-    Args:
-        start: Position, velocity and acceleration, each (n,).
-        limits: The limits.
-        preferred: Limits with something to spare.
-        duration: Duration of the motions [s].
-        reach: Largest distance of the end from that of the minimum-acceleration stop, (n,) [rad].
-
-    Returns:
-        Lower and upper offsets, each (n,) [rad]; ``lower > upper`` for joints without any.
-    """
-    lower, upper = end_intervals(*start, limits, duration)
-    at_end = np.maximum(lower, preferred.q_lower - start[0]), np.minimum(upper, preferred.q_upper - start[0])
-    for low, high in (at_end, end_intervals(*start, preferred, duration)):
-        lower, upper = np.where(low <= high, [low, high], [lower, upper])
-    middle = np.clip(minimum_acceleration_offset(start, duration), lower, np.maximum(lower, upper))
-    return np.maximum(lower, middle - reach), np.minimum(upper, middle + reach)
-
 
 _FIRST_POSITION, _FIRST_VELOCITY, _FIRST_TORQUE = 0.02, 0.05, 0.05  # [rad], [rad/s], share of the limits
 _BEYOND = 1.2
@@ -139,48 +58,51 @@ class AssumedErrors:
 
     @classmethod
     def none(cls, n: int) -> AssumedErrors:
-        """No errors at all."""
+        """Assume no errors at all."""
         return cls(np.zeros(n), np.zeros(n), np.zeros(n))
 
     @classmethod
     def guess(cls, limits: JointLimits) -> AssumedErrors:
-        """What is assumed before any motion has been bounded."""
+        """Guess errors before any motion has been bounded."""
         n = limits.tau_max.size
         return cls(np.full(n, _FIRST_POSITION), np.full(n, _FIRST_VELOCITY), _FIRST_TORQUE * limits.tau_max)
 
     @classmethod
     def of(cls, errors: TrackingErrors, n: int) -> AssumedErrors:
-        """Those of a bound, each one number or (n,).
+        """Take those of a bound, each one number or (n,).
 
         Raises:
             ParameterOutOfRange: An entry is negative or not finite, or a length is wrong.
         """
-        units = {"position": "rad", "velocity": "rad/s", "torque": "Nm"}
-        return cls(*(error_bound(f"{name} [{units[name]}]", getattr(errors, name), n) for name in units), True)
+        position = error_bound("position [rad]", errors.position, n)
+        velocity = error_bound("velocity [rad/s]", errors.velocity, n)
+        return cls(position, velocity, error_bound("torque [Nm]", errors.torque, n), is_measured=True)
 
     def grown(self, share: float) -> AssumedErrors:
-        """All errors larger by a share."""
-        factor = 1.0 + share
-        return replace(
-            self, position=factor * self.position, velocity=factor * self.velocity, torque=factor * self.torque
-        )
+        """Enlarge all errors by a share."""
+        return self._combine(self, lambda one, _: (1.0 + share) * one)
 
     def towards(self, other: AssumedErrors, share: float) -> AssumedErrors:
-        """The errors a share of the way from these to others."""
-        parts = ((getattr(self, name), getattr(other, name)) for name in ("position", "velocity", "torque"))
-        return AssumedErrors(*(one + share * (another - one) for one, another in parts), self.is_measured)
+        """Interpolate: the errors a share of the way from these to others."""
+        return self._combine(other, lambda one, another: one + share * (another - one))
 
     def is_within(self, other: AssumedErrors) -> bool:
-        """Whether none of these errors exceeds the other's."""
-        names = ("position", "velocity", "torque")
-        return all(bool(np.all(getattr(self, name) <= getattr(other, name))) for name in names)
+        """Return whether none of these errors exceeds the other's."""
+        return all(bool(np.all(one <= another)) for one, another in zip(self._parts, other._parts, strict=True))
 
     def larger(self, other: AssumedErrors) -> AssumedErrors:
-        """The larger of both, one by one; a guess gives way to what has been measured."""
+        """Take the larger of both, one by one; a guess gives way to what has been measured."""
         if self.is_measured != other.is_measured:
             return self if self.is_measured else other
-        pairs = ((getattr(self, name), getattr(other, name)) for name in ("position", "velocity", "torque"))
-        return AssumedErrors(*(np.maximum(*pair) for pair in pairs), self.is_measured)
+        return self._combine(other, np.maximum)
+
+    @property
+    def _parts(self) -> tuple[Array, Array, Array]:
+        return self.position, self.velocity, self.torque
+
+    def _combine(self, other: AssumedErrors, function: Callable[[Array, Array], Array]) -> AssumedErrors:
+        position, velocity, torque = map(function, self._parts, other._parts)
+        return AssumedErrors(position, velocity, torque, self.is_measured)
 
 
 @dataclass(frozen=True)
@@ -203,12 +125,12 @@ class Reserve:
 
     @classmethod
     def of_joints(cls) -> Reserve:
-        """The part that only narrows the ends to choose from, and so never leaves nothing to choose."""
+        """Keep the part that only narrows the ends to choose from, and so never leaves nothing to choose."""
         return cls(distance=0.0, torque=0.0)
 
     @classmethod
     def none(cls) -> Reserve:
-        """No reserve."""
+        """Leave no reserve."""
         return cls(0.0, 0.0, 0.0, 0.0)
 
 
@@ -234,14 +156,14 @@ class Margins:
 
     @classmethod
     def of(cls, settings: RecedingSettings, n: int) -> Margins:
-        """Those of the settings."""
+        """Take the margins of the settings."""
         fractions = (settings.torque_fraction, settings.velocity_fraction, settings.acceleration_fraction)
         torque, velocity, acceleration = (np.full(n, 1.0 - fraction) for fraction in fractions)
         return cls(torque, settings.distance_margin, np.full(n, settings.position_margin), velocity, acceleration)
 
     @classmethod
     def least(cls, n: int) -> Margins:
-        """What is needed at least for what happens between the times looked at."""
+        """Return what is needed at least for what happens between the times looked at."""
         ones = np.ones(n)
         steps = _STEPS
         return cls(
@@ -254,7 +176,7 @@ class Margins:
         )
 
     def grown(self, rejection: PlanRejected, joint_names: Sequence[str]) -> Margins:
-        """Larger where a candidate was rejected, by what was missing."""
+        """Enlarge the margin of the limit a candidate was rejected for, by what was missing."""
         kind = _MARGIN_OF[rejection.limit]
         missing = abs(rejection.value - rejection.allowed)
         if kind in ("torque", "velocity", "acceleration"):
@@ -266,7 +188,7 @@ class Margins:
         return replace(self, **{kind: getattr(self, kind) + growth * (named if named.any() else 1.0)})
 
     def state_limits(self, limits: JointLimits, errors: AssumedErrors) -> StateLimits:
-        """Limits of the desired motion."""
+        """Compute the limits of the desired motion: errors and margins taken off."""
         taken = STOP_ERRORS * errors.position + self.position
         return StateLimits(
             limits.q_lower + taken,
@@ -276,10 +198,10 @@ class Margins:
         )
 
     def with_reserve(self) -> Margins:
-        """These margins with the reserve of positions and velocities as a part of them."""
+        """Add the reserve of positions and velocities to these margins."""
         reserve = self.reserve
         return replace(self, position=self.position + reserve.position, velocity=self.velocity + reserve.velocity)
 
     def torque_limit(self, limits: JointLimits) -> Array:
-        """What model and feedback may need together, (n,) [Nm]."""
+        """Compute what model and feedback may need together, (n,) [Nm]."""
         return (1.0 - self.torque) * limits.tau_max

@@ -1,4 +1,4 @@
-"""All motions of the Bezier family from one state, as affine functions of their end positions.
+"""All motions of the Bezier family from one state as affine functions of their ends, and the ends that limits allow.
 
 Every motion is ``q(t) = q0 + f_v(t) v0 + f_a(t) a0 + blend(t) x`` with ``x = q1 - q0``, joint by joint, and so are its
 velocities and accelerations: limits on them are intervals of x, and derivatives along x are three numbers per time.
@@ -26,13 +26,13 @@ _SHAPES = (
 
 
 def _coefficients(order: int) -> Array:
-    """Of a derivative of the shapes by power of s, (3, 6)."""
+    """Return the coefficients of a derivative of the shapes by power of s, (3, 6)."""
     derivatives = [shape.deriv(order).coef for shape in _SHAPES]
     return np.stack([np.pad(coefficients, (0, 6 - coefficients.size)) for coefficients in derivatives])
 
 
 def _minimum_acceleration() -> tuple[float, float]:
-    """End offset with the smallest integral of the squared acceleration, per v0 T and per a0 T^2."""
+    """Compute the end offset with the smallest integral of the squared acceleration, per v0 T and per a0 T^2."""
     accelerations = [shape.deriv(2) for shape in _SHAPES]
     by_velocity, by_acceleration, square = ((accelerations[2] * one).integ()(1.0) for one in accelerations)
     return -float(by_velocity / square), -float(by_acceleration / square)
@@ -44,10 +44,11 @@ _MINIMUM_ACCELERATION = _minimum_acceleration()
 
 
 def shape_functions(duration: float, times: Array) -> Array:
-    """Position, velocity and acceleration (first index) at times (T,) per v0, a0 and x (second index), (3, 3, T)."""
+    """Evaluate position, velocity and acceleration (first index) at times (T,) per v0, a0 and x (second), (3, 3, T)."""
     powers = (np.asarray(times) / duration) ** np.arange(6)[:, None]
     orders, scales = duration ** -np.arange(3.0), np.array([duration, duration**2, 1.0])
-    return (orders[:, None, None] * scales[:, None] * _COEFFICIENTS) @ powers
+    shapes: Array = (orders[:, None, None] * scales[:, None] * _COEFFICIENTS) @ powers
+    return shapes
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class MotionBasis:
 
     @classmethod
     def of(cls, start: State, duration: float, times: Array) -> MotionBasis:
-        """The basis for a start (position, velocity, acceleration), each (n,), at times (T,) in ``[0, duration]``."""
+        """Build the basis for a start (position, velocity, acceleration), each (n,), at times (T,) in the duration."""
         shapes = shape_functions(duration, times)
         q0, v0, a0 = start
         free = shapes[:, 0, :, None] * v0 + shapes[:, 1, :, None] * a0
@@ -75,7 +76,7 @@ class MotionBasis:
 
     @classmethod
     def continuation(cls, start: State, duration: float, take_over: float, times: Array) -> MotionBasis:
-        """The motions that take over and go to the same ends in another ``duration``: one way on from every motion.
+        """Build the motions that take over and go to the same ends in another ``duration``: a way on from every motion.
 
         Args:
             start: Position, velocity and acceleration of the first motions, each (n,).
@@ -94,24 +95,104 @@ class MotionBasis:
         return cls(take_over + np.asarray(times), free, shapes[:, 2])
 
     def joined(self, other: MotionBasis) -> MotionBasis:
-        """The times of both, these first."""
+        """Join the times of both, these first."""
         parts = ((self.times, other.times, 0), (self.free, other.free, 1), (self.blend, other.blend, 1))
         return MotionBasis(*(np.concatenate([one, two], axis=axis) for one, two, axis in parts))
 
     def states(self, x: Array) -> State:
-        """Positions, velocities and accelerations, each (B T, n), of motions with end offsets x (B, n) [rad]."""
+        """Evaluate the states of motions with end offsets x (B, n) [rad]: q, v and a, each (B T, n)."""
         n = x.shape[1]
         values = self.free[:, None] + self.blend[:, None, :, None] * x[None, :, None, :]
         q, v, a = values.reshape(3, -1, n)
         return q, v, a
 
     def chain(self, dq: Array, dv: Array, da: Array) -> Array:
-        """Derivatives along x, summed over times (..., n), from those with respect to the states, each (..., T, n)."""
+        """Sum the derivatives along x over times, (..., n), from those with respect to the states, each (..., T, n)."""
         blends = self.blend[..., None]
-        return (dq * blends[0] + dv * blends[1] + da * blends[2]).sum(axis=-2)
+        gradients: Array = (dq * blends[0] + dv * blends[1] + da * blends[2]).sum(axis=-2)
+        return gradients
 
 
 def minimum_acceleration_offset(start: State, duration: float) -> Array:
-    """End offset (n,) [rad] of the motion with the smallest integral of the squared acceleration, joint by joint."""
+    """Compute the end offset (n,) [rad] with the smallest integral of the squared acceleration, joint by joint."""
     by_velocity, by_acceleration = _MINIMUM_ACCELERATION
     return by_velocity * duration * start[1] + by_acceleration * duration**2 * start[2]
+
+
+_TIMES = 120
+"""Intervals between the times looked at: what a motion does between them is below the shares left of the limits."""
+_SMALL = 1e-4
+"""Influence of the end below which a time says nothing about it."""
+
+
+@dataclass(frozen=True)
+class StateLimits:
+    """Limits of the desired motion, tracking errors and margins taken off.
+
+    Attributes:
+        q_lower: Lower positions, (n,) [rad].
+        q_upper: Upper positions, (n,) [rad].
+        v_max: Speeds, (n,) [rad/s].
+        a_max: Accelerations, (n,) [rad/s^2].
+    """
+
+    q_lower: Array
+    q_upper: Array
+    v_max: Array
+    a_max: Array
+
+
+def end_intervals(start: State, limits: StateLimits, duration: float) -> tuple[Array, Array]:
+    """Compute the interval of end offsets of each joint for which its limits hold, ``lower > upper`` where none does.
+
+    Args:
+        start: Position [rad], velocity [rad/s] and acceleration [rad/s^2], each (..., n).
+        limits: The limits.
+        duration: Duration of the motions [s].
+
+    Returns:
+        Lower and upper offsets ``q1 - q0``, each (..., n) [rad].
+    """
+    q0, v0, a0 = start
+    shapes = shape_functions(duration, np.linspace(0.0, duration, _TIMES + 1))
+    lower, upper = np.full(q0.shape, -np.inf), np.full(q0.shape, np.inf)
+    bounds = (
+        (limits.q_lower - q0, limits.q_upper - q0),
+        (-limits.v_max, limits.v_max),
+        (-limits.a_max, limits.a_max),
+    )
+    for (low, high), shape in zip(bounds, shapes, strict=True):
+        useful = np.abs(shape[2]) > _SMALL
+        by_v, by_a, by_end = (part[useful] for part in shape)
+        free = v0[..., None] * by_v + a0[..., None] * by_a
+        first, second = (low[..., None] - free) / by_end, (high[..., None] - free) / by_end
+        lower = np.maximum(lower, np.minimum(first, second).max(axis=-1))
+        upper = np.minimum(upper, np.maximum(first, second).min(axis=-1))
+    return lower, upper
+
+
+def allowed_ends(
+    start: State, limits: StateLimits, preferred: StateLimits, duration: float, reach: Array
+) -> tuple[Array, Array]:
+    """Compute the end offsets to choose from: allowed, and within reach of the minimum-acceleration stop.
+
+    Each joint respects the preferred limits all the way if it can, else at least at the end, else not at all.
+    Where a motion respects limits, so does one that takes over from it halfway: that was never found otherwise in
+    20 000 random cases, and is not asked for.
+
+    Args:
+        start: Position, velocity and acceleration, each (n,).
+        limits: The limits.
+        preferred: Limits with something to spare.
+        duration: Duration of the motions [s].
+        reach: Largest distance of the end from that of the minimum-acceleration stop, (n,) [rad].
+
+    Returns:
+        Lower and upper offsets, each (n,) [rad]; ``lower > upper`` for joints without any.
+    """
+    lower, upper = end_intervals(start, limits, duration)
+    at_end = np.maximum(lower, preferred.q_lower - start[0]), np.minimum(upper, preferred.q_upper - start[0])
+    for low, high in (at_end, end_intervals(start, preferred, duration)):
+        lower, upper = np.where(low <= high, [low, high], [lower, upper])
+    middle = np.clip(minimum_acceleration_offset(start, duration), lower, np.maximum(lower, upper))
+    return np.maximum(lower, middle - reach), np.minimum(upper, middle + reach)

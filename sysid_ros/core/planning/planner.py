@@ -14,6 +14,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
 from sysid_ros.core.certification.verify import Beginning, make_certificate, verify
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.candidates import CallTimes, Candidate, Candidates, Prover, RobustProver
@@ -21,11 +22,10 @@ from sysid_ros.core.planning.costs import condition_number
 from sysid_ros.core.planning.margins import AssumedErrors
 from sysid_ros.core.planning.problem import PlannerModel
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest, Rejection
-from sysid_ros.core.planning.search import PENALTY, ROWS, StepProblem
 from sysid_ros.core.planning.settings import RecedingSettings
 from sysid_ros.core.planning.strategy import Strategy, WarmStart
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
-from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory, joint_vector
+from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 
 Array = NDArray[np.float64]
@@ -68,7 +68,6 @@ class CertifiedPlanner:
         self.verifier = verifier or VerifierSettings()
         self.prover = prover or RobustProver(self.verifier)
         self._model = PlannerModel(robot, self.settings)
-        self._step_problem = StepProblem(robot.n, 2 * ROWS, PENALTY)
         self._times = {name: CallTimes(0.5 * self.settings.call_time) for name in ("bound", "verify")}
         self.forget()
 
@@ -91,7 +90,7 @@ class CertifiedPlanner:
         """
         _ = request.history  # raises where the predecessor cannot be left
         self._model.torque.set_boxes(*request.assumptions.boxes)
-        candidates = Candidates(self._model, self._step_problem, request, self.prover, self._times, is_cancelled)
+        candidates = Candidates(self._model, request, self.prover, self._times, is_cancelled)
         strategy = Strategy(candidates, self._warm_start)
         found = strategy.run()
         if found is None:
@@ -127,9 +126,7 @@ class CertifiedPlanner:
 
     def plan_to(
         self,
-        start: Array,
-        goal: Array,
-        assumptions: Assumptions,
+        request: PlanRequest,
         now: float = 0.0,
         duration: float | None = None,
         is_cancelled: Callable[[], bool] = _never,
@@ -137,9 +134,7 @@ class CertifiedPlanner:
         """Plan one straight motion from rest to rest, in joint space, as short as can be proven safe.
 
         Args:
-            start: Start position, (n,) [rad].
-            goal: End position, (n,) [rad].
-            assumptions: What the proof takes for given.
+            request: Its start, its goal and the assumptions; there is no limit of time.
             now: Time of the loop's clock [s].
             duration: Duration [s]; None finds one.
             is_cancelled: Looked at between tries.
@@ -148,14 +143,15 @@ class CertifiedPlanner:
             PlanningCancelled: ``is_cancelled`` said so.
             PlanRejected: No duration is good enough; tells what is wrong with the last one.
             BoundNotAvailable: No duration has a tracking bound.
-            InvalidTrajectory: A vector is not finite or of the wrong length.
+            ParameterOutOfRange: The request has no goal, or takes over from a plan.
         """
-        q0, q1 = (joint_vector(f"{name} [rad]", q, self.robot.n) for name, q in (("start", start), ("goal", goal)))
-        rest = np.zeros(self.robot.n)
+        q0, q1, rest = request.start, request.goal, np.zeros(self.robot.n)
+        if q0 is None or q1 is None or request.predecessor is not None:
+            raise ParameterOutOfRange("request", "one without start or goal, or that takes over", "from rest to a goal")
         total = duration or self._shortest(q1 - q0)
         while not is_cancelled():
             try:
-                return self.certify(BezierTrajectory(q0, rest, rest, q1, total), assumptions, now)
+                return self.certify(BezierTrajectory(q0, rest, rest, q1, total), request.assumptions, now)
             except (PlanRejected, BoundNotAvailable) as refusal:
                 # A longer duration follows the same path: what is wrong with the path stays wrong.
                 is_path = isinstance(refusal, PlanRejected) and refusal.limit.is_of_the_path

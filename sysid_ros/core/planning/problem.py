@@ -1,4 +1,4 @@
-"""One planning problem: cost, constraints and coordinates for given errors and margins. Solves nothing."""
+"""One planning problem: cost, constraints and coordinates for given errors and margins, and where its search begins."""
 
 from __future__ import annotations
 
@@ -12,27 +12,37 @@ from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.constraints import ConstraintSamples, MotionConstraints
-from sysid_ros.core.planning.costs import GoalCost, InformationCost, PlanCost, WidthCost
+from sysid_ros.core.planning.constraints import ConstraintSamples, MotionConstraints, Room
+from sysid_ros.core.planning.costs import (
+    GoalCost,
+    InformationCost,
+    PlanCost,
+    WidthCost,
+    WindowRows,
+    WindowRule,
+    prior_information,
+)
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
-from sysid_ros.core.planning.kinematics import SerialArm
-from sysid_ros.core.planning.margins import AssumedErrors, Margins, allowed_ends
-from sysid_ros.core.planning.motions import MotionBasis, minimum_acceleration_offset
-from sysid_ros.core.planning.payload_windows import PayloadRegressor, WindowRows
+from sysid_ros.core.planning.dynamics import PayloadRegressor, SerialArm, WorstTorque
+from sysid_ros.core.planning.margins import AssumedErrors, Margins
+from sysid_ros.core.planning.motions import MotionBasis, allowed_ends, minimum_acceleration_offset
 from sysid_ros.core.planning.request import PlanRequest
-from sysid_ros.core.planning.search import Space
+from sysid_ros.core.planning.search import PENALTY, Space, StepProblem
 from sysid_ros.core.planning.settings import RecedingSettings
-from sysid_ros.core.planning.torques import WorstTorque
-from sysid_ros.core.trajectories.bezier import BezierFamily, BezierTrajectory
+from sysid_ros.core.trajectories.bezier import BezierTrajectory
 
 Array = NDArray[np.float64]
 
 _SMALLEST_HALF = 1e-6
-"""Half width given to joints whose end position is fixed by their limits [rad]."""
+"""Radius given to joints whose end position is fixed by their limits [rad]."""
 _COARSE = 7
 """Times at which random motions are looked at."""
 _CONTINUATION = 8
 """Times at which a motion that could take over is looked at."""
+_NEAR = 0.3
+"""Pairs and obstacles that stay further apart than this in all random motions are left out of the search [m]."""
+_APART = 0.5
+"""Starts differ by at least this in some coordinate."""
 
 
 class NoMotion(SysidError):
@@ -64,36 +74,37 @@ class PlannerModel:
     def __init__(self, robot: RobotModel, settings: RecedingSettings):
         self.robot, self.settings = robot, settings
         self.torque = WorstTorque(robot)
+        self.step_problem = StepProblem(robot.n)
         regressor = PayloadRegressor(robot)
-        self.rows = {
-            is_last: WindowRows(regressor, duration, settings.window)
+        self._rules = {
+            (is_last, nodes): WindowRule(regressor, duration, settings.window, nodes)
             for is_last, duration in ((False, settings.planning_time), (True, settings.duration))
-        }
-        self.coarse_rows = {
-            is_last: WindowRows(regressor, duration, settings.window, nodes=1)
-            for is_last, duration in ((False, settings.planning_time), (True, settings.duration))
+            for nodes in (1, 2)
         }
         self._arm = SerialArm(robot)
         self._last_spheres: tuple[Scene, ArmSpheres] | None = None
 
+    def rows(self, request: PlanRequest, nodes: int = 2) -> WindowRows:
+        """Return the windows that the executed part of a requested motion fills, with 1 or 2 nodes each."""
+        return WindowRows(self._rules[request.is_last, nodes], request.state, self.settings.duration)
+
     def spheres_in(self, scene: Scene) -> ArmSpheres:
-        """Spheres and surroundings of a scene; those of the last one are kept."""
+        """Return the spheres and obstacles of a scene; those of the last one are kept."""
         if self._last_spheres is None or self._last_spheres[0] is not scene:
             self._last_spheres = scene, ArmSpheres(self.robot, build_scene_model(self.robot, scene), self._arm)
         return self._last_spheres[1]
 
 
-def build_cost(model: PlannerModel, request: PlanRequest, rows: dict[bool, WindowRows]) -> PlanCost:
-    """What a plan is chosen for, with the windows of ``model.rows`` or ``model.coarse_rows``."""
+def build_cost(model: PlannerModel, request: PlanRequest, nodes: int = 2) -> PlanCost:
+    """Build what a plan is chosen for, with windows of 1 or 2 nodes."""
     if request.goal is not None:
         return GoalCost(request.state, request.goal)
-    settings, chosen = model.settings, rows[request.is_last]
+    settings, rows = model.settings, model.rows(request, nodes)
     if settings.cost == "bounds":
-        known = (request.information, request.assumptions.boxes, request.assumptions.nominal)
-        return WidthCost(model.robot, model.torque, chosen, request.state, settings.duration, *known)
-    radius = model.robot.payload_prior.box.radius  # not the box in use: the cost shall not change with it
-    known = (request.information, radius, settings.cost, settings.prior_error)
-    return InformationCost(chosen, request.state, settings.duration, *known)
+        return WidthCost(rows, request.information, request.assumptions, model.torque)
+    # Not the box in use: the cost shall not change with it.
+    prior = prior_information(model.robot.payload_prior.box.radius, settings.prior_error)
+    return InformationCost(rows, request.information, prior, settings.cost)
 
 
 class PlanProblem:
@@ -134,40 +145,60 @@ class PlanProblem:
     @cached_property
     def cost(self) -> PlanCost:
         """What a motion is chosen for; built where it is asked for, as most problems only tell what has room."""
-        return build_cost(self.model, self.request, self.model.rows)
+        return build_cost(self.model, self.request)
 
     def worst_rows(self, x: Array) -> Array:
-        """Largest rows of motions with end offsets x (B, n) [rad], (B,); infinite where a joint may not end there."""
+        """Find the largest rows of motions with end offsets x (B, n) [rad], (B,); inf outside of the space."""
         is_outside = np.any(np.abs(x - self.space.center) > self.space.half + 1e-9, axis=1)
         return np.where(is_outside, np.inf, self.constraints().evaluate(x).worst)
 
-    @property
-    def family(self) -> BezierFamily:
-        """The motions to choose from."""
-        settings = self.model.settings
-        return BezierFamily(self.space.center, self.space.half, settings.duration, settings.planning_time)
-
     def trajectory(self, k: Array) -> BezierTrajectory:
-        """The motion with coordinates k (n,)."""
-        return self.family.member(self.request.state, k)
-
-    def coarse_cost(self) -> PlanCost:
-        """The cost with a coarser rule for its integrals, to compare many motions."""
-        return build_cost(self.model, self.request, self.model.coarse_rows)
+        """Return the motion with coordinates k (n,): it ends at ``q0 + center + half k``, SAFE-ID section V-A."""
+        q0, v0, a0 = self.request.state
+        return BezierTrajectory(q0, v0, a0, q0 + self.space.center + self.space.half * k, self.model.settings.duration)
 
     def constraints(self) -> MotionConstraints:
-        """The constraints."""
+        """Build the constraints."""
         settings = self.model.settings
         return self._constraints(settings.samples, settings.brake_time, not self.request.is_last)
 
-    def coarse_constraints(self) -> MotionConstraints:
-        """The constraints at few samples of the motion itself, to compare many motions."""
-        return self._constraints(_COARSE, None, False)
+    def first_starts(self, last_end: Array | None) -> Array:
+        """Choose the best of random motions, the minimum-acceleration stop, going on as before and to the goal; (B, n).
 
-    def leave_out_far(self, samples: ConstraintSamples, distance: float) -> None:
-        """Leaves out pairs and obstacles that none of many motions came near to, at coarse samples [m]."""
-        if samples.distances is not None:
-            self._distances.keep_near(samples.distances, distance)
+        They are compared by a coarser rule for the integrals and at few samples of the motion itself, and differ from
+        each other. Pairs and obstacles that none of them comes near to are left out of the problem on the way.
+
+        Args:
+            last_end: End position of the last plan, (n,) [rad]; None without one.
+        """
+        settings, n, q0 = self.model.settings, self.model.robot.n, self.request.state[0]
+        rng = np.random.default_rng(settings.seed)
+        # Large motions excite: most draws are near the faces of the cube.
+        draws = rng.choice([-1.0, 1.0], (settings.draws, n)) * np.sqrt(rng.uniform(0.0, 1.0, (settings.draws, n)))
+        wanted = [self.space.coordinates(end - q0) for end in (last_end, self.request.goal) if end is not None]
+        k = np.concatenate([[self.minimum_acceleration, *wanted], draws])
+        x = self.space.offsets(k)
+        samples = self._constraints(_COARSE, None, False).evaluate(x)
+        cost = build_cost(self.model, self.request, nodes=1).evaluate(x)
+        merit = cost + PENALTY * np.maximum(samples.worst, 0.0)
+        self.leave_out_far(samples)
+        chosen: list[Array] = []
+        for index in np.argsort(merit, kind="stable"):
+            if all(np.abs(k[index] - other).max() >= _APART for other in chosen):
+                chosen.append(k[index])
+            if len(chosen) == settings.starts:
+                break
+        return np.array(chosen)
+
+    def repair_starts(self, rejected: Array) -> Array:
+        """Return a rejected motion, end offset (n,) [rad], and one halfway to the minimum-acceleration stop; (2, n)."""
+        k = self.space.coordinates(rejected)
+        return np.stack([k, 0.5 * (k + self.minimum_acceleration)])
+
+    def leave_out_far(self, samples: ConstraintSamples) -> None:
+        """Leave out pairs and obstacles that none of many motions came near to."""
+        if self._distances is not None and samples.distances is not None:
+            self._distances.keep_near(samples.distances, _NEAR)
 
     def _constraints(self, samples: int, brake_time: float | None, looks_ahead: bool) -> MotionConstraints:
         settings, margins = self.model.settings, self._margins
@@ -177,10 +208,11 @@ class PlanProblem:
             # A state from which the limits leave no way to rest is no use, however exciting the way there.
             times = np.linspace(0.0, duration, _CONTINUATION + 1)[1:]
             basis = basis.joined(MotionBasis.continuation(start, duration, settings.planning_time, times))
-        is_ahead = np.arange(basis.times.size) >= samples
+        is_ahead = np.where(np.arange(basis.times.size) >= samples, 1.0, 0.0)
         torque_limit = margins.torque_limit(self.model.robot.limits)
-        torque_limits = torque_limit * (1.0 - margins.reserve.torque * is_ahead[:, None])
-        clearances = self.request.assumptions.scene.clearance + margins.distance + margins.reserve.distance * is_ahead
-        return MotionConstraints(
-            self.model.torque, self._distances, basis, torque_limits, self._errors.torque, clearances, brake_time
+        room = Room(
+            torque=torque_limit * (1.0 - margins.reserve.torque * is_ahead[:, None]),
+            feedback=self._errors.torque,
+            clearance=self.request.assumptions.scene.clearance + margins.distance + margins.reserve.distance * is_ahead,
         )
+        return MotionConstraints(self.model.torque, self._distances, basis, room, brake_time)

@@ -128,10 +128,10 @@ class PlanFailure(SysidError):
 
 
 def _checked_information(information: ArrayLike) -> Array:
-    matrix = np.array(information, dtype=float)
+    matrix: Array = np.array(information, dtype=float)
     if matrix.shape != (10, 10) or not np.all(np.isfinite(matrix)):
         raise ParameterOutOfRange("information", f"an array of shape {matrix.shape}", "a finite (10, 10) Gram matrix")
-    matrix = 0.5 * (matrix + matrix.T)
+    matrix = np.asarray(0.5 * (matrix + matrix.T))
     values = np.linalg.eigvalsh(matrix)
     if values[0] < -1e-9 * max(values[-1], 1e-12):
         raise ParameterOutOfRange("smallest eigenvalue of information", float(values[0]), "0 or more (a Gram matrix)")

@@ -19,58 +19,6 @@ from sysid_ros.core.planning.costs import PlanCost
 
 Array = NDArray[np.float64]
 
-_SLACK_CURVATURE = 1e-6
-
-
-class StepProblem:
-    """``min g d + d H d / 2 + penalty t`` with ``values + slopes d <= t``, ``t >= 0`` and bounds of d.
-
-    Built once: the number of unknowns and of rows is fixed.
-
-    Args:
-        size: Number of unknowns n.
-        rows: Number of rows m.
-        penalty: Weight of the largest violation t.
-    """
-
-    def __init__(self, size: int, rows: int, penalty: float):
-        self._size, self._penalty = size, penalty
-        pattern = {"h": ca.Sparsity.dense(size + 1, size + 1), "a": ca.Sparsity.dense(rows, size + 1)}
-        self._solver = ca.conic("step", "daqp", pattern, {"error_on_fail": False})
-        self._h = np.zeros((size + 1, size + 1))
-        self._h[size, size] = _SLACK_CURVATURE
-        self._a = np.full((rows, size + 1), -1.0)
-
-    def solve(
-        self, gradient: Array, hessian: Array, values: Array, slopes: Array, lower: Array, upper: Array
-    ) -> Array | None:
-        """The step d (n,), or None if the solver fails.
-
-        Args:
-            gradient: g, (n,).
-            hessian: H, positive definite, (n, n).
-            values: Rows at d = 0, (m,).
-            slopes: Their derivatives, (m, n).
-            lower: Lower bounds of d, (n,).
-            upper: Upper bounds of d, (n,).
-        """
-        n = self._size
-        self._h[:n, :n] = hessian
-        self._a[:, :n] = slopes
-        result = self._solver(
-            h=self._h,
-            g=np.append(gradient, self._penalty),
-            a=self._a,
-            uba=-values,
-            lba=-np.inf,
-            lbx=np.append(lower, 0.0),
-            ubx=np.append(upper, np.inf),
-        )
-        step = np.array(result["x"]).ravel()[:n]
-        is_solved = self._solver.stats()["success"] and np.isfinite(step).all()
-        return np.clip(step, lower, upper) if is_solved else None
-
-
 PENALTY = 20.0
 """Weight of the largest row against the cost."""
 ROWS = 20
@@ -81,6 +29,83 @@ _HALVE_AFTER = 3
 _ACCEPT, _GOOD = 0.05, 0.6
 _CONVERGED = 1e-4
 """Predicted gain below which a start is done."""
+_SLACK_CURVATURE = 1e-6
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """A motion that the search has come to, and models of cost and rows about it.
+
+    Attributes:
+        k: Coordinates, (n,).
+        cost: Its cost.
+        gradient: Gradient of the cost, (n,).
+        worst: Its largest row; feasible if not positive.
+        values: Its worst rows, (m,).
+        slopes: Their derivatives, (m, n).
+    """
+
+    k: Array
+    cost: float
+    gradient: Array
+    worst: float
+    values: Array
+    slopes: Array
+
+    @property
+    def merit(self) -> float:
+        """Cost with the penalty of what it violates."""
+        return self.cost + PENALTY * max(self.worst, 0.0)
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """What solutions are compared by: feasible ones first, then by cost, or by merit."""
+        is_infeasible = self.worst > FEASIBLE
+        return is_infeasible, self.merit if is_infeasible else self.cost
+
+
+class StepProblem:
+    """``min g d + d H d / 2 + PENALTY t`` with ``values + slopes d <= t``, ``t >= 0`` and bounds of d.
+
+    Built once: the number of unknowns and of rows is fixed.
+
+    Args:
+        size: Number of unknowns n.
+        rows: Number of rows m.
+    """
+
+    def __init__(self, size: int, rows: int = 2 * ROWS):
+        self._size = size
+        pattern = {"h": ca.Sparsity.dense(size + 1, size + 1), "a": ca.Sparsity.dense(rows, size + 1)}
+        self._solver = ca.conic("step", "daqp", pattern, {"error_on_fail": False})
+        self._h = np.zeros((size + 1, size + 1))
+        self._h[size, size] = _SLACK_CURVATURE
+        self._a = np.full((rows, size + 1), -1.0)
+
+    def solve(self, model: Iterate, hessian: Array, lower: Array, upper: Array) -> Array | None:
+        """Compute the step d (n,); None if the solver fails.
+
+        Args:
+            model: Gradient g, and rows at d = 0 with their derivatives.
+            hessian: H, positive definite, (n, n).
+            lower: Lower bounds of d, (n,).
+            upper: Upper bounds of d, (n,).
+        """
+        n = self._size
+        self._h[:n, :n] = hessian
+        self._a[:, :n] = model.slopes
+        result = self._solver(
+            h=self._h,
+            g=np.append(model.gradient, PENALTY),
+            a=self._a,
+            uba=-model.values,
+            lba=-np.inf,
+            lbx=np.append(lower, 0.0),
+            ubx=np.append(upper, np.inf),
+        )
+        step = np.array(result["x"]).ravel()[:n]
+        is_solved = self._solver.stats()["success"] and np.isfinite(step).all()
+        return np.clip(step, lower, upper) if is_solved else None
 
 
 @dataclass(frozen=True)
@@ -96,32 +121,12 @@ class Space:
     half: Array
 
     def offsets(self, k: Array) -> Array:
-        """End offsets, (..., n) [rad]."""
+        """Compute end offsets, (..., n) [rad]."""
         return self.center + self.half * k
 
     def coordinates(self, x: Array) -> Array:
-        """Coordinates of end offsets (..., n) [rad], the nearest inside."""
+        """Compute coordinates of end offsets (..., n) [rad], the nearest inside."""
         return np.clip((x - self.center) / self.half, -1.0, 1.0)
-
-
-@dataclass(frozen=True)
-class Solution:
-    """A motion the search found.
-
-    Attributes:
-        k: Coordinates, (n,).
-        cost: Its cost.
-        worst: Its largest row; feasible if not positive.
-    """
-
-    k: Array
-    cost: float
-    worst: float
-
-    @property
-    def merit(self) -> float:
-        """Cost with the penalty of what it violates."""
-        return self.cost + PENALTY * max(self.worst, 0.0)
 
 
 class Search:
@@ -138,15 +143,15 @@ class Search:
         self._cost, self._constraints, self._space, self._step_problem = cost, constraints, space, step_problem
         self.iterations = 0
 
-    def run(self, starts: Array, iterations: int, must_stop: Callable[[], bool]) -> list[Solution]:
-        """Improves starts k (B, n) and returns the solutions, feasible ones first, cheaper ones first.
+    def run(self, starts: Array, iterations: int, must_stop: Callable[[], bool]) -> Iterate:
+        """Improve starts k (B, n) and return the best solution, a feasible one if any is.
 
         Args:
             starts: Coordinates, (B, n).
             iterations: Iterations per start.
             must_stop: Looked at before every iteration; the solutions so far count.
         """
-        runs = [_Run(k, *values) for k, *values in zip(starts, *self._evaluate(starts), strict=True)]
+        runs = [_Run(start) for start in self._evaluate(starts)]
         active = list(range(len(runs)))
         for iteration in range(iterations):
             if not active or must_stop():
@@ -154,83 +159,75 @@ class Search:
             self._advance([runs[i] for i in active])
             active = [i for i in active if not runs[i].is_done]
             if iteration + 1 == _HALVE_AFTER:
-                active = sorted(active, key=lambda i: runs[i].merit)[: max((len(runs) + 1) // 2, 1)]
-        found = [Solution(run.k, run.cost, run.worst) for run in runs]
-        found += [run.feasible for run in runs if run.feasible is not None]
-        return sorted(found, key=lambda c: (c.worst > FEASIBLE, c.cost if c.worst <= FEASIBLE else c.merit))
+                active = sorted(active, key=lambda i: runs[i].now.merit)[: max((len(runs) + 1) // 2, 1)]
+        found = [run.now for run in runs] + [run.feasible for run in runs if run.feasible is not None]
+        return min(found, key=lambda one: one.rank)
 
     def _advance(self, runs: list[_Run]) -> None:
         self.iterations += len(runs)
         steps = [run.propose(self._step_problem) for run in runs]
-        trials = np.array([np.clip(run.k + step, -1.0, 1.0) for run, step in zip(runs, steps, strict=True)])
-        for run, step, k, *values in zip(runs, steps, trials, *self._evaluate(trials), strict=True):
-            run.take(k, step, *values)
+        trials = np.array([np.clip(run.now.k + step, -1.0, 1.0) for run, step in zip(runs, steps, strict=True)])
+        for run, step, trial in zip(runs, steps, self._evaluate(trials), strict=True):
+            run.take(step, trial)
 
-    def _evaluate(self, k: Array) -> tuple[Array, ...]:
-        """Costs, gradients, worst rows, values and slopes of the linear models, along k."""
+    def _evaluate(self, k: Array) -> list[Iterate]:
+        """Model costs and rows about motions with coordinates k (B, n), along k."""
         x, half = self._space.offsets(k), self._space.half
-        cost, gradient = self._cost.gradient(x)
+        costs, gradients = self._cost.gradient(x)
         samples = self._constraints.evaluate(x)
         values, slopes = self._constraints.linearise(samples, np.arange(len(k)), ROWS)
-        return cost, gradient * half, samples.worst, values, slopes * half
+        parts = zip(k, costs.tolist(), gradients * half, samples.worst.tolist(), values, slopes * half, strict=True)
+        return [Iterate(*part) for part in parts]
 
 
 class _Run:
     """State of one start."""
 
-    def __init__(self, k: Array, cost: float, gradient: Array, worst: float, values: Array, slopes: Array):
-        self.k, self.cost, self.worst = k, float(cost), float(worst)
-        self._gradient, self._values, self._slopes = gradient, values, slopes
-        self._hessian = np.eye(k.size) * max(float(np.abs(gradient).max()), 1e-3)
+    def __init__(self, start: Iterate):
+        self.now = start
+        self._hessian = np.eye(start.k.size) * max(float(np.abs(start.gradient).max()), 1e-3)
         self._is_first = True
         self._radius = _FIRST_RADIUS
         self._predicted = 0.0
         self.is_done = False
-        self.feasible: Solution | None = None
+        self.feasible: Iterate | None = None
         self._note()
 
-    @property
-    def merit(self) -> float:
-        return self.cost + PENALTY * max(self.worst, 0.0)
-
     def propose(self, problem: StepProblem) -> Array:
-        """The next step, (n,); zero if there is none."""
-        lower, upper = np.maximum(-1.0 - self.k, -self._radius), np.minimum(1.0 - self.k, self._radius)
-        step = problem.solve(self._gradient, self._hessian, self._values, self._slopes, lower, upper)
+        """Compute the next step, (n,); zero if there is none."""
+        now = self.now
+        lower, upper = np.maximum(-1.0 - now.k, -self._radius), np.minimum(1.0 - now.k, self._radius)
+        step = problem.solve(now, self._hessian, lower, upper)
         if step is None:
-            step = np.zeros_like(self.k)
-        left = max(float((self._values + self._slopes @ step).max()), 0.0)
-        model = self._gradient @ step + 0.5 * step @ self._hessian @ step
-        self._predicted = PENALTY * (max(self.worst, 0.0) - left) - model
+            step = np.zeros_like(now.k)
+        left = max(float((now.values + now.slopes @ step).max()), 0.0)
+        growth = float(now.gradient @ step + 0.5 * step @ self._hessian @ step)
+        self._predicted = PENALTY * (max(now.worst, 0.0) - left) - growth
         return step
 
-    def take(
-        self, k: Array, step: Array, cost: float, gradient: Array, worst: float, values: Array, slopes: Array
-    ) -> None:
-        """Moves to the trial or shrinks the trust region."""
+    def take(self, step: Array, trial: Iterate) -> None:
+        """Move to the trial or shrink the trust region."""
         if self._predicted < _CONVERGED:
             self.is_done = True
             return
-        self._update_hessian(step, gradient - self._gradient)
-        gain = self.merit - (float(cost) + PENALTY * max(float(worst), 0.0))
-        ratio = gain / self._predicted
+        self._update_hessian(step, trial.gradient - self.now.gradient)
+        ratio = (self.now.merit - trial.merit) / self._predicted
         length = float(np.abs(step).max())
         if ratio >= _GOOD:
             self._radius = max(self._radius, min(2.0 * length, 2.0))
         elif ratio < _ACCEPT:
             self._radius = 0.35 * length
         if ratio >= _ACCEPT:
-            self.k, self.cost, self.worst = k, float(cost), float(worst)
-            self._gradient, self._values, self._slopes = gradient, values, slopes
+            self.now = trial
             self._note()
         self.is_done = self._radius < _SMALLEST_RADIUS
 
     def _note(self) -> None:
-        if self.worst <= FEASIBLE and (self.feasible is None or self.cost < self.feasible.cost):
-            self.feasible = Solution(self.k, self.cost, self.worst)
+        if self.now.worst <= FEASIBLE and (self.feasible is None or self.now.cost < self.feasible.cost):
+            self.feasible = self.now
 
     def _update_hessian(self, step: Array, change: Array) -> None:
-        """Damped BFGS (Powell): stays positive definite."""
+        """Update by damped BFGS (Powell), which stays positive definite."""
         if self._is_first and step @ change > 0.0:  # the size of the curvature is only known now
             self._hessian = np.eye(step.size) * float(step @ change) / float(step @ step)
         self._is_first = False

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.planning.candidates import Candidate, Candidates
-from sysid_ros.core.planning.costs import InformationCost, condition_number
+from sysid_ros.core.planning.costs import condition_number
 from sysid_ros.core.planning.margins import AssumedErrors, Margins
 from sysid_ros.core.planning.motions import minimum_acceleration_offset
 from sysid_ros.core.planning.problem import NoMotion, PlanProblem
 from sysid_ros.core.planning.request import PlanFailureCode, Rejection
-from sysid_ros.core.planning.search import FEASIBLE, Solution
-from sysid_ros.core.planning.starts import first_starts, repair_starts
+from sysid_ros.core.planning.search import FEASIBLE, Iterate
 
 Array = NDArray[np.float64]
 
@@ -37,8 +36,6 @@ _FALLBACK_REACH = 0.25
 """What is left of the reach where the errors of a motion have no room; unlike the above nothing to remember."""
 _REGROW = 1.25
 """By how much the reach may grow again from plan to plan."""
-
-
 _STEP_GROWTH = 0.05
 """By how much the errors of the known motion are enlarged for the search of a better one."""
 _BROKEN = 0.05
@@ -82,7 +79,7 @@ class Improvement:
         self._candidates, self._margins = candidates, margins
 
     def improve(self, best: Candidate, is_good: Callable[[Candidate], bool]) -> Candidate:
-        """Steps as long as there is time, the motion is not good enough, and a step is worth it.
+        """Step as long as there is time, the motion is not good enough, and a step is worth it.
 
         Args:
             best: Where to begin.
@@ -100,7 +97,7 @@ class Improvement:
         return best
 
     def beyond(self, known: Candidate, gain: float = 0.0) -> Candidate | None:
-        """A better motion than one whose errors are known.
+        """Find a better motion than one whose errors are known.
 
         Args:
             known: That motion.
@@ -123,7 +120,7 @@ class Improvement:
         return None if wanted is None else self.between(known, wanted)
 
     def between(self, known: Candidate, wanted: Candidate) -> Candidate | None:
-        """A motion, or the largest part of the way to it that can be certified and is better than where it begins.
+        """Prove a motion, or the largest part of the way to it that can be proven and is better than where it begins.
 
         Args:
             known: Where the way begins.
@@ -145,7 +142,7 @@ class Improvement:
         return None
 
     def _a_little(self, known: Candidate, wanted: Candidate) -> Candidate | None:
-        """A small part of the way: what the samples, which have margins, do not allow is for the verifier to decide."""
+        """Try a small part of the way: what samples with their margins do not allow is for the verifier to decide."""
         candidates = self._candidates
         motion = candidates.bound(candidates.trajectory(_on_the_way(known, wanted.offset, _LITTLE)))
         if motion is None or motion.cost > known.cost:
@@ -154,7 +151,7 @@ class Improvement:
         return None if isinstance(found, PlanRejected) else found
 
     def _room_on_the_way(self, known: Candidate, wanted: Candidate) -> Array | None:
-        """End offset (n,) [rad] of the furthest motion on the way that respects the limits with the errors expected."""
+        """Find the furthest end offset on the way that respects the limits with the errors expected, (n,) [rad]."""
         low, high, best = 0, len(_SHARES), None
         while low < high:
             middle = (low + high) // 2
@@ -218,10 +215,8 @@ class Strategy:
 
     def information(self, found: Candidate) -> Array:
         """Compute the information before and that of a motion together, (10, 10)."""
-        request, settings = self._request, self._settings
-        rows, radius = self._model.rows[request.is_last], request.assumptions.boxes[1].radius
-        cost = InformationCost(rows, request.state, settings.duration, request.information, radius, "condition", 1.0)
-        return cost.information(found.offset[None])[0]
+        gained: Array = self._model.rows(self._request).information(found.offset[None])[0]
+        return self._request.information + gained
 
     def _first(self) -> Candidate | None:
         """Find the first motion that can be proven."""
@@ -241,7 +236,7 @@ class Strategy:
                     break
                 continue
             last_end = self._warm_start.last_end
-            starts = first_starts(problem, last_end) if warm is None else repair_starts(problem, warm)
+            starts = problem.first_starts(last_end) if warm is None else problem.repair_starts(warm)
             solution = self._candidates.search(problem, starts)
             is_tight = solution.worst > FEASIBLE and self._errors.is_measured
             if is_tight:
@@ -263,7 +258,7 @@ class Strategy:
                 warm = 0.5 * (self._fallback.offset + warm)
         return None
 
-    def _judge(self, candidate: Candidate, solution: Solution, is_tight: bool) -> Candidate | None:
+    def _judge(self, candidate: Candidate, solution: Iterate, is_tight: bool) -> Candidate | None:
         """Verify a candidate, and note what a rejection teaches."""
         errors = candidate.errors
         has_room = solution.worst <= FEASIBLE and errors.is_within(self._errors.grown(_GROWTH))
@@ -348,7 +343,7 @@ class Strategy:
             self._stop = self._candidates.bound(self._candidates.trajectory(offset))
         return self._stop
 
-    def _note_tight(self, solution: Solution) -> None:
+    def _note_tight(self, solution: Iterate) -> None:
         text = (
             f"the best motion found breaks a limit at the samples by {solution.worst:.2g} (share of a torque "
             "limit, or in units of 0.1 m)"

@@ -1,1 +1,1 @@
-"""Trajectories: Bezier, Fourier, and stops along their paths."""
+"""Trajectories: Bezier, Fourier, cycloids, and stops along their paths."""

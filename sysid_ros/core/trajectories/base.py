@@ -53,7 +53,7 @@ class Trajectory(ABC):
 
     @abstractmethod
     def evaluate(self, t: float) -> State:
-        """State at one time, fast enough for a 1 kHz loop (a few microseconds).
+        """Evaluate the state at one time, fast enough for a 1 kHz loop (a few microseconds).
 
         Args:
             t: Time since the start [s].
@@ -64,7 +64,7 @@ class Trajectory(ABC):
 
     @abstractmethod
     def sample(self, times: ArrayLike) -> State:
-        """States at many times.
+        """Evaluate the states at many times.
 
         Args:
             times: Times since the start, (N,) [s].
@@ -75,15 +75,15 @@ class Trajectory(ABC):
 
     @abstractmethod
     def position_extrema(self) -> tuple[Array, Array]:
-        """Bounds of the positions over all time that are never exceeded: lower and upper, each (n,) [rad]."""
+        """Bound the positions over all time: lower and upper bounds that are never exceeded, each (n,) [rad]."""
 
     @abstractmethod
     def velocity_extrema(self) -> tuple[Array, Array]:
-        """Bounds of the velocities over all time that are never exceeded: lower and upper, each (n,) [rad/s]."""
+        """Bound the velocities over all time: lower and upper bounds that are never exceeded, each (n,) [rad/s]."""
 
     @abstractmethod
     def acceleration_extrema(self) -> tuple[Array, Array]:
-        """Bounds of the accelerations over all time that are never exceeded: lower and upper, each (n,) [rad/s^2]."""
+        """Bound the accelerations over all time: lower and upper bounds never exceeded, each (n,) [rad/s^2]."""
 
     @property
     @abstractmethod
@@ -101,7 +101,7 @@ class Trajectory(ABC):
         return self.evaluate(self.duration)[0]
 
     def hash(self) -> str:
-        """Fingerprint of kind, duration and coefficients: sha256, the same on every machine, as 64 hex digits."""
+        """Hash kind, duration and coefficients with sha256, the same on every machine, as 64 hex digits."""
         return fingerprint(self.kind, np.array([self.duration]), *self.coefficients.values())
 
 
@@ -124,11 +124,11 @@ class BasisTrajectory(Trajectory):
 
     @abstractmethod
     def _basis(self, t: float) -> Array:
-        """Basis functions at one time inside, (K,)."""
+        """Evaluate the basis functions at one time inside, (K,)."""
 
     @abstractmethod
     def _basis_at(self, times: Array) -> Array:
-        """Basis functions at many times inside, (N, K)."""
+        """Evaluate the basis functions at many times inside, (N, K)."""
 
     def evaluate(self, t: float) -> State:
         """See :meth:`Trajectory.evaluate`."""
@@ -151,7 +151,7 @@ class BasisTrajectory(Trajectory):
 
 
 def fingerprint(kind: str, *arrays: ArrayLike) -> str:
-    """sha256 over a name and the shapes and little-endian float64 bytes of arrays, as 64 hex digits."""
+    """Hash a name and the shapes and little-endian float64 bytes of arrays with sha256, as 64 hex digits."""
     digest = hashlib.sha256(kind.encode())
     for array in arrays:
         values = np.asarray(array, dtype="<f8") + 0.0  # -0.0 and 0.0 are the same number
@@ -161,7 +161,7 @@ def fingerprint(kind: str, *arrays: ArrayLike) -> str:
 
 
 def joint_vector(name: str, values: ArrayLike, n: int | None = None) -> Array:
-    """A read-only copy of one number per joint.
+    """Return a read-only copy of one number per joint.
 
     Args:
         name: Name for the error, with its unit.
@@ -186,7 +186,7 @@ def joint_vector(name: str, values: ArrayLike, n: int | None = None) -> Array:
 
 
 def positive_number(name: str, value: float) -> float:
-    """The value as a float.
+    """Return the value as a float.
 
     Raises:
         InvalidTrajectory: It is not finite and positive.

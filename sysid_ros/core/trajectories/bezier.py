@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.trajectories.base import BasisTrajectory, State, Trajectory, joint_vector, positive_number
+from sysid_ros.core.trajectories.base import BasisTrajectory, joint_vector, positive_number
 
 Array = NDArray[np.float64]
 
@@ -29,8 +26,6 @@ _BERNSTEIN_TO_POWER = np.array(
 
 class BezierTrajectory(BasisTrajectory):
     """The degree-5 polynomial per joint from a given state to rest at a given position.
-
-    With the ARMOUR parametrisation the end is ``q1 = q0 + k_center + k_range * k`` (see :meth:`from_parameter`).
 
     Args:
         q0: Start position, (n,) [rad].
@@ -60,35 +55,6 @@ class BezierTrajectory(BasisTrajectory):
         matrix = np.concatenate([self._power, velocity, _differentiate(velocity) / total], axis=1)
         matrix[0] = np.concatenate([self.q0, self.v0, self.a0])  # exactly, so that plans join without a step
         super().__init__(matrix, self.q0, self.q1, total)
-
-    @classmethod
-    def from_parameter(
-        cls,
-        q0: ArrayLike,
-        v0: ArrayLike,
-        a0: ArrayLike,
-        k: ArrayLike,
-        duration: float,
-        k_center: ArrayLike | float = 0.0,
-        k_range: ArrayLike | float = 1.0,
-    ) -> BezierTrajectory:
-        """The trajectory that ends at ``q0 + k_center + k_range * k``.
-
-        Args:
-            q0: Start position, (n,) [rad].
-            v0: Start velocity, (n,) [rad/s].
-            a0: Start acceleration, (n,) [rad/s^2].
-            k: Trajectory parameter, (n,) [-], each in [-1, 1].
-            duration: Duration [s].
-            k_center: Centre of the reachable end positions relative to q0, (n,) or scalar [rad].
-            k_range: Half range of the reachable end positions, (n,) or scalar [rad].
-
-        Raises:
-            InvalidTrajectory: As the constructor.
-        """
-        start = joint_vector("q0 [rad]", q0)
-        parameter = joint_vector("k [-]", k, start.size)
-        return cls(start, v0, a0, start + k_center + k_range * parameter, duration)
 
     @property
     def control_points(self) -> Array:
@@ -140,14 +106,14 @@ class BezierTrajectory(BasisTrajectory):
 
 
 def _differentiate(powers: Array) -> Array:
-    """Power coefficients (K, n) of the derivative, padded to the same length."""
+    """Compute the power coefficients (K, n) of the derivative, padded to the same length."""
     result = np.zeros_like(powers)
     result[:-1] = powers[1:] * np.arange(1, powers.shape[0])[:, None]
     return result
 
 
 def _polynomial_range(powers: Array) -> tuple[float, float]:
-    """Smallest and largest value on [0, 1] of a polynomial with ascending power coefficients (K,)."""
+    """Find the smallest and largest value on [0, 1] of a polynomial with ascending power coefficients (K,)."""
     slope = powers[1:] * np.arange(1, powers.size)
     # Leading coefficients that only hold rounding errors would send roots to infinity and blur the others.
     relevant = np.flatnonzero(np.abs(slope) > 1e-15 * np.abs(slope).max(initial=0.0))
@@ -156,54 +122,3 @@ def _polynomial_range(powers: Array) -> tuple[float, float]:
     candidates = np.concatenate([[0.0, 1.0], np.clip(roots.real, 0.0, 1.0)])
     values = np.polynomial.polynomial.polyval(candidates, powers)
     return float(values.min()), float(values.max())
-
-
-@dataclass(frozen=True)
-class BezierFamily:
-    """Trajectories ``q1 = q0 + k_center + k_range k`` with k in ``[-1, 1]^n``, each ending at rest.
-
-    A plan is followed for ``planning_time``; then the next one takes over from its state there. The rest of every plan
-    is a way to stop, so when no next plan is found the arm comes to rest on the one it follows.
-
-    Attributes:
-        k_center: Centre of the end positions relative to the start, (n,) [rad].
-        k_range: Half range of the end positions, (n,) [rad], each above 0.
-        duration: Duration t_f of a plan [s].
-        planning_time: Time t_p until the next plan takes over [s].
-
-    Raises:
-        ParameterOutOfRange: A range is not positive, or not 0 < planning_time < duration.
-        InvalidTrajectory: A vector is not finite or lengths differ.
-
-    Source: SAFE-ID section V-A.
-    """
-
-    k_center: Array
-    k_range: Array
-    duration: float = 3.0
-    planning_time: float = 1.5
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k_center", joint_vector("k_center [rad]", self.k_center))
-        object.__setattr__(self, "k_range", joint_vector("k_range [rad]", self.k_range, self.k_center.size))
-        if not np.all(self.k_range > 0.0):
-            raise ParameterOutOfRange("k_range [rad]", self.k_range.tolist(), "above 0")
-        if not 0.0 < self.planning_time < self.duration < np.inf:
-            allowed = f"above 0 and below the duration {self.duration}"
-            raise ParameterOutOfRange("planning_time [s]", self.planning_time, allowed)
-
-    def member(self, state: State, k: ArrayLike) -> BezierTrajectory:
-        """The trajectory with parameter k (n,) from a state (position, velocity, acceleration), each (n,).
-
-        Raises:
-            ParameterOutOfRange: An entry of k is outside [-1, 1].
-            InvalidTrajectory: An entry is not finite or a length differs.
-        """
-        parameter = joint_vector("k [-]", k, self.k_center.size)
-        if not np.all(np.abs(parameter) <= 1.0):
-            raise ParameterOutOfRange("k [-]", parameter.tolist(), "each -1 to 1")
-        return BezierTrajectory.from_parameter(*state, parameter, self.duration, self.k_center, self.k_range)
-
-    def takeover(self, trajectory: Trajectory) -> State:
-        """State in which the plan after this one begins: position, velocity and acceleration, each (n,)."""
-        return trajectory.evaluate(self.planning_time)

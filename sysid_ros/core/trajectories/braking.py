@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sysid_ros.core.trajectories.base import Array, InvalidTrajectory, State, Trajectory, positive_number
+
+_Time = TypeVar("_Time", float, Array)
 
 _PEAK_SLOWDOWN = 1.5
 """Largest ``-d^2 s / dt^2`` times the brake time."""
@@ -76,14 +80,14 @@ class BrakedTrajectory(Trajectory):
         times = {"path_duration": self.trajectory.duration, "t_brake": self.t_brake, "brake_time": self.brake_time}
         return {**self.trajectory.coefficients, **{name: np.array([value]) for name, value in times.items()}}
 
-    def _clock(self, x: Array | float) -> tuple[Array, Array, Array]:
-        """Path time [s], its rate [-] and the slowdown [1/s] at the fraction x of the brake time."""
+    def _clock(self, x: _Time) -> tuple[_Time, _Time, _Time]:
+        """Compute path time [s], its rate [-] and the slowdown [1/s] at the fraction x of the brake time."""
         rate, slowdown = clock_rates(x, self.brake_time)
         return self.t_brake + self.brake_time * (x - x**3 + 0.5 * x**4), rate, slowdown
 
 
 def slowdown_states(on_path: State, brake_time: float, points: int) -> State:
-    """The states of stops that pass given positions of a path.
+    """Compute the states of stops that pass given positions of a path.
 
     A stop may pass a position at any fraction of its progress; at each it has a known rate and slowdown of the clock.
 
@@ -96,14 +100,15 @@ def slowdown_states(on_path: State, brake_time: float, points: int) -> State:
         Positions, velocities and accelerations, each (points N, n).
     """
     q, v, a = on_path
-    rate, slowdown = clock_rates(np.linspace(0.0, 1.0, points)[:, None, None], brake_time)
+    progress: Array = np.linspace(0.0, 1.0, points)[:, None, None]
+    rate, slowdown = clock_rates(progress, brake_time)
     shape = (-1, q.shape[1])
     velocity, acceleration = (v * rate).reshape(shape), (a * rate**2 + v * slowdown).reshape(shape)
     return np.tile(q, (points, 1)), velocity, acceleration
 
 
-def clock_rates(x: Array | float, brake_time: float) -> tuple[Array, Array]:
-    """How the clock of a path slows down in a stop.
+def clock_rates(x: _Time, brake_time: float) -> tuple[_Time, _Time]:
+    """Compute how the clock of a path slows down in a stop.
 
     Args:
         x: Fractions of the brake time that have passed, 0..1.

@@ -55,7 +55,7 @@ class FourierTrajectory(BasisTrajectory):
     @property
     def harmonics(self) -> int:
         """Number of harmonics L."""
-        return self.sine.shape[1]
+        return int(self.sine.shape[1])
 
     @property
     def coefficients(self) -> dict[str, Array]:
@@ -96,14 +96,14 @@ class FourierTrajectory(BasisTrajectory):
         return np.concatenate([np.ones((times.size, 1)), np.sin(angles), np.cos(angles)], axis=1)
 
     def _extrema(self, derivative: int) -> tuple[Array, Array]:
-        """Extremes on a grid, plus what the function can do between two grid points.
+        """Compute the extremes on a grid, plus what the function can do between two grid points.
 
         At an extremum the slope is zero, and the nearest grid point is at most h/2 away, so the grid misses at most
         ``max |f''| (h/2)^2 / 2``. The grid is one period; it contains the state of rest.
         """
         columns = slice(derivative * self.n, (derivative + 1) * self.n)
         step = 1.0 / (self.base_frequency * _GRID)
-        values = self._basis_at(step * np.arange(_GRID)) @ self._matrix[:, columns]
+        values = self._basis_at(step * np.arange(float(_GRID))) @ self._matrix[:, columns]
         amplitude = np.hypot(self.sine, self.cosine) * self._omega ** (derivative - 1)  # (n, L)
         curvature = (amplitude * self._omega**2).sum(axis=1)
         slack = curvature * step**2 / 8.0 + 1e-12 * (amplitude.sum(axis=1) + np.abs(self._matrix[0, columns]))
@@ -111,7 +111,7 @@ class FourierTrajectory(BasisTrajectory):
 
 
 def rest_projection(harmonics: int) -> tuple[Array, Array]:
-    """Orthonormal bases of the coefficients of one joint that start and end at rest.
+    """Compute orthonormal bases of the coefficients of one joint that start and end at rest.
 
     Args:
         harmonics: Number of harmonics L, at least 2.
@@ -130,7 +130,8 @@ def rest_projection(harmonics: int) -> tuple[Array, Array]:
 
 
 def _null_space(row: Array) -> Array:
-    return np.linalg.svd(row[None])[2][1:].T
+    basis: Array = np.linalg.svd(row[None])[2][1:].T
+    return basis
 
 
 def _harmonics(name: str, values: ArrayLike, n: int) -> Array:

@@ -12,11 +12,9 @@ from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.clearance import Obstacle, build_scene_model
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.sampled_checks import TorqueDemand, check_clearance
 from sysid_ros.core.model.robot import INERTIAL, Sphere
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.trajectories.bezier import BezierFamily
 from sysid_ros.core.trajectories.braking import slowdown_states
 from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory
 
@@ -150,27 +148,3 @@ def test_slowdown_states_cover_real_stops(make_fourier):
         state = stop.evaluate(2.0 - progress + x * brake_time)
         for value, expected in zip((q, v, a), state, strict=True):
             np.testing.assert_allclose(value[index], expected, atol=1e-9)
-
-
-# Planning to a posture
-
-
-def test_the_family_replans_from_motion():
-    family = BezierFamily(np.zeros(7), np.full(7, 0.4))
-    first = family.member((ZERO, ZERO, ZERO), 0.5 * np.ones(7))
-    assert (first.duration, family.planning_time) == (3.0, 1.5)
-    state = family.takeover(first)
-    second = family.member(state, -np.ones(7))
-    for value, expected in zip(second.evaluate(0.0), first.evaluate(1.5), strict=True):
-        np.testing.assert_allclose(value, expected, atol=1e-12)
-    np.testing.assert_allclose(second.end, state[0] - 0.4)
-
-
-def test_the_family_refuses_what_is_outside():
-    family = BezierFamily(np.zeros(7), np.full(7, 0.4))
-    with pytest.raises(ParameterOutOfRange, match=r"k \[-\] .* each -1 to 1"):
-        family.member((ZERO, ZERO, ZERO), 1.01 * np.ones(7))
-    with pytest.raises(ParameterOutOfRange, match="k_range"):
-        BezierFamily(np.zeros(7), np.zeros(7))
-    with pytest.raises(ParameterOutOfRange, match="planning_time"):
-        BezierFamily(np.zeros(7), np.ones(7), duration=1.0)

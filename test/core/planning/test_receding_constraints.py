@@ -124,7 +124,7 @@ def test_far_rows_can_be_left_out_without_changing_the_worst(make_problem, scene
     crowded = replace(scene, obstacles=(*scene.obstacles, Obstacle("far", np.full(3, 3.0), np.full(3, 0.1))))
     every, fewer = make_problem(surroundings=crowded), make_problem(surroundings=crowded)
     k = np.random.default_rng(0).uniform(-1.0, 1.0, (50, 7))
-    fewer.leave_out_far(fewer.coarse_constraints().evaluate(fewer.space.offsets(k)), 0.3)
+    fewer.leave_out_far(fewer.constraints().evaluate(fewer.space.offsets(k)))
     x = every.space.offsets(0.6 * k[:5])
     one, two = (problem.constraints().evaluate(x) for problem in (every, fewer))
     assert two.distance.shape[2] < one.distance.shape[2]

@@ -9,8 +9,7 @@ from sysid_ros.core.certification.stop_model import STOP_SPEED
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.planning.costs import condition_number, smooth_condition
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
-from sysid_ros.core.planning.payload_windows import PayloadRegressor
-from sysid_ros.core.planning.torques import WorstTorque
+from sysid_ros.core.planning.dynamics import PayloadRegressor, WorstTorque
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 STEP = 1e-6

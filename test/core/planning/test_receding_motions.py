@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from sysid_ros.core.planning.margins import StateLimits, allowed_ends, end_intervals
-from sysid_ros.core.planning.motions import MotionBasis, minimum_acceleration_offset
+from sysid_ros.core.planning.motions import (
+    MotionBasis,
+    StateLimits,
+    allowed_ends,
+    end_intervals,
+    minimum_acceleration_offset,
+)
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 
 DURATION, TAKE_OVER = 3.0, 1.5
@@ -74,7 +79,7 @@ def test_gentlest_motion_has_the_least_squared_acceleration():
 def test_ends_inside_the_interval_keep_the_limits_and_ends_outside_break_them(limits, moving_start, tight):
     q0, v0, a0 = moving_start
     limits = replace(limits, **{name: np.full(7, value) for name, value in tight.items()})
-    lower, upper = end_intervals(q0, v0, a0, limits, DURATION)
+    lower, upper = end_intervals((q0, v0, a0), limits, DURATION)
     assert np.all(lower < upper)
     width = upper - lower
     for share in (0.002, 0.3, 0.998):
@@ -87,7 +92,7 @@ def test_ends_inside_the_interval_keep_the_limits_and_ends_outside_break_them(li
 def test_a_joint_that_cannot_stop_in_time_has_no_end(limits):
     q0, v0 = np.zeros(7), np.zeros(7)
     q0[1], v0[1] = 1.9, 1.2
-    lower, upper = end_intervals(q0, v0, np.zeros(7), limits, DURATION)
+    lower, upper = end_intervals((q0, v0, np.zeros(7)), limits, DURATION)
     assert list(lower > upper) == [False, True, False, False, False, False, False]
 
 
@@ -102,7 +107,7 @@ def test_limits_leave_a_next_plan_a_motion(limits):
         looked_at += usable.sum()
         for end in (lower, upper):
             trajectory = BezierTrajectory(*start, start[0] + np.where(usable, end, 0.0), DURATION)
-            next_lower, next_upper = end_intervals(*trajectory.evaluate(TAKE_OVER), limits, DURATION)
+            next_lower, next_upper = end_intervals(trajectory.evaluate(TAKE_OVER), limits, DURATION)
             assert np.all((next_lower <= next_upper + 1e-9)[usable])
     assert looked_at > 100
 
@@ -111,7 +116,7 @@ def test_reach_limits_the_distance_from_the_gentlest_end(limits, moving_start):
     lower, upper = allowed_ends(moving_start, limits, limits, DURATION, np.full(7, 0.1))
     assert np.all(upper - lower <= 0.2 + 1e-12)
     middle = minimum_acceleration_offset(moving_start, DURATION)
-    allowed = end_intervals(*moving_start, limits, DURATION)
+    allowed = end_intervals(moving_start, limits, DURATION)
     is_allowed = (allowed[0] <= middle) & (middle <= allowed[1])
     assert np.array_equal((lower <= middle) & (middle <= upper), is_allowed) and 0 < is_allowed.sum() < 7
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from sysid_ros.core.trajectories.base import InvalidTrajectory
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.serialization import BrakedTrajectory, CycloidTrajectory, trajectory_from_dict
 
 
 @pytest.fixture
@@ -51,6 +53,39 @@ def test_every_interval_turns_one_way(motion):
     for k in range(motion.intervals):
         _, v, _ = motion.sample(np.linspace(k, k + 1, 50)[1:-1] * motion.period)
         assert np.all(np.sign(v) == np.sign(motion.knots[k + 1] - motion.knots[k]))
+
+
+@pytest.mark.parametrize("is_flat", [False, True])
+@pytest.mark.parametrize("is_braked", [False, True])
+def test_round_trip_keeps_hash_and_values(motion, is_flat, is_braked):
+    sent = BrakedTrajectory(motion, 1.3, 0.7) if is_braked else motion
+    numbers = {name: value.ravel() if is_flat else value for name, value in sent.coefficients.items()}
+    received = trajectory_from_dict(
+        sent.kind, sent.duration, json.loads(json.dumps(numbers, default=np.ndarray.tolist))
+    )
+    assert type(received) is type(sent) and received.hash() == sent.hash()
+    times = np.linspace(-0.1, sent.duration + 0.1, 50)
+    for one, other in zip(received.sample(times), sent.sample(times), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"duration": 4.1}, r"duration \[s\] is 4.1; allowed: a whole number of periods of 0.8 s"),
+        ({"duration": 3.2}, r"the shape of knots is \(6, 3\); allowed: \(5, n\)"),
+        ({"duration": np.inf}, "duration .* is inf"),
+        ({"period": [0.0]}, r"a whole number of periods of 0.0 s"),
+        ({"period": [0.8, 0.8]}, "number of entries of period is 2; allowed: 1"),
+        ({"knots": np.zeros(17)}, r"the shape of knots is \(17,\); allowed: \(6, n\)"),
+        ({"knots": np.full((6, 3), np.nan)}, "knot 0 of joint 1 is nan"),
+    ],
+)
+def test_messages_that_make_no_cycloid(motion, change, text):
+    parts = {"duration": motion.duration, **motion.coefficients, **change}
+    duration = parts.pop("duration")
+    with pytest.raises(InvalidTrajectory, match=text):
+        trajectory_from_dict("cycloid", duration, parts)
 
 
 @pytest.mark.parametrize(

@@ -100,12 +100,6 @@ def test_bezier_meets_its_boundary_conditions():
     np.testing.assert_array_equal(trajectory.end, q1)
 
 
-def test_bezier_from_parameter():
-    start, k = np.full(N, 0.3), np.linspace(-1, 1, N)
-    trajectory = BezierTrajectory.from_parameter(start, ZERO, ZERO, k, 3.0, k_center=0.1, k_range=np.full(N, 0.5))
-    np.testing.assert_allclose(trajectory.end, start + 0.1 + 0.5 * k)
-
-
 def test_fourier_is_the_series(make_fourier):
     trajectory = make_fourier(3)
     t, omega = 1.234, 2 * np.pi * 0.2 * np.arange(1, 6)
@@ -247,7 +241,7 @@ def with_entry(value: float, shape: tuple[int, ...] = (N,)) -> np.ndarray:
         ),
         (lambda: FourierTrajectory(ZERO, SINE, COSINE + with_entry(0.1, (N, 3)), 1.0, 1.0), "start acceleration"),
         (lambda: rest_projection(1), "harmonics is 1; allowed: at least 2"),
-        (lambda: trajectory_from_dict("spline", 1.0, {}), "kind is 'spline'; allowed: one of bezier, fourier"),
+        (lambda: trajectory_from_dict("spline", 1.0, {}), "kind is 'spline'; allowed: one of bezier, fourier, cycloid"),
         (
             lambda: trajectory_from_dict("bezier", 1.0, {"q0": ZERO}),
             "coefficients is q0; allowed: exactly q0, v0, a0, q1",
