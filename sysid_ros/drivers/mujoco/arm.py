@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import mujoco
 import numpy as np
 
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import (
@@ -108,6 +109,7 @@ class MujocoArm(SimulatedArm):
         self._last: ArmState | None = None
         self._frozen: dict[int, float] = {}
         self._held = np.zeros(robot.n)
+        self._push = np.zeros(robot.n)
         self._queue: deque[Array] = deque()
         self._close_brakes()
 
@@ -174,6 +176,13 @@ class MujocoArm(SimulatedArm):
         if faults.power_loss:
             self._close_brakes()
 
+    def push(self, torque: Array) -> None:
+        """Apply external joint torques (n,) [Nm] from the next cycle on: a hand or a contact; zeros end them."""
+        torque = np.array(torque, dtype=float)
+        if torque.shape != (self.n,) or not np.isfinite(torque).all():
+            raise ParameterOutOfRange("external torque [Nm]", torque, f"{self.n} finite numbers")
+        self._push = torque
+
     def start_clock(self, stamp_ns: int) -> None:
         """See :meth:`SimulatedArm.start_clock`."""
         if self._is_connected:
@@ -194,15 +203,16 @@ class MujocoArm(SimulatedArm):
         data, sensors = self._data, self._robot.sensors
         is_link_side = sensors.effort_meaning is EffortMeaning.LINK_SIDE
         before = (np.array(data.qpos), np.array(data.qvel)) if is_link_side else None
-        data.qfrc_applied[:] = self._held - (0.0 if self._are_brakes_closed else self._friction[:, 3])
+        data.qfrc_applied[:] = self._held - (0.0 if self._are_brakes_closed else self._friction[:, 3]) + self._push
         mujoco.mj_step(self._model, data, self.settings.substeps)
         self._cycle += 1
         if before is None:
             return self._held
         if sensors.effort_is_held:
-            return self._dynamics.mean_torque(before, (np.array(data.qpos), np.array(data.qvel)), self.period)
+            after = (np.array(data.qpos), np.array(data.qvel))
+            return self._dynamics.mean_torque(before, after, self.period) - self._push
         mujoco.mj_forward(self._model, data)
-        return self._dynamics.torque(np.array(data.qpos), np.array(data.qvel), np.array(data.qacc))
+        return self._dynamics.torque(np.array(data.qpos), np.array(data.qvel), np.array(data.qacc)) - self._push
 
     def _measure(self, effort: Array) -> ArmState:
         data = self._data
