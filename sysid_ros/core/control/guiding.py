@@ -24,7 +24,6 @@ from dataclasses import dataclass
 import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_factor, solve_triangular
 from scipy.optimize import nnls
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -151,16 +150,16 @@ def closest_point(hessian: Array, target: Array, rows: Array, bounds: Array) -> 
     Returns:
         The minimiser, (n,); scaled back where it is farther beyond a constraint than rounding explains.
     """
-    factor = np.asarray(cho_factor(hessian, lower=True)[0])
-    shift = solve_triangular(factor, target, lower=True)
-    x = solve_triangular(factor, shift, lower=True, trans="T")
+    x = np.asarray(np.linalg.solve(hessian, target), dtype=np.float64)
     if (rows @ x <= bounds).all():
-        return np.asarray(x)
-    scaled = solve_triangular(factor, rows.T, lower=True).T
+        return x
+    factor = np.linalg.cholesky(hessian)
+    scaled = np.linalg.solve(factor, rows.T).T
+    shift = np.linalg.solve(factor, target)
     excess = scaled @ shift - bounds
     dual, _ = nnls(np.vstack([-scaled.T, excess]), np.append(np.zeros(len(target)), 1.0))
     residual = np.append(-scaled.T @ dual, excess @ dual - 1.0)
-    x = solve_triangular(factor, shift - residual[:-1] / residual[-1], lower=True, trans="T")
+    x = np.linalg.solve(factor.T, shift - residual[:-1] / residual[-1])
     reach = rows @ x
     over = reach > bounds + _ROUNDING
     return np.asarray(x * min(1.0, float(np.min(bounds[over] / reach[over], initial=1.0))))
@@ -185,10 +184,13 @@ class GuidingLaw:
         self._admittance = np.repeat([s.force_admittance, s.torque_admittance], 3)
         self._dead_zone = np.repeat([s.force_dead_zone, s.torque_dead_zone], 3)
         self._weights = np.repeat([1.0, _LEVER], 3)
-        self._v_max = s.joint_speed_share * limits.v_max
-        self._deceleration = s.deceleration_share * limits.a_max
         eye = np.eye(robot.n)
+        self._damping = _DAMPING * eye
         self._joint_rows = np.vstack([eye, -eye])
+        self._joint_ends = np.concatenate([limits.q_upper, -limits.q_lower]) - s.margin
+        self._joint_speeds = np.tile(s.joint_speed_share * limits.v_max, 2)
+        self._is_limited = np.isfinite(self._joint_ends)
+        self._decelerations = np.tile(s.deceleration_share * limits.a_max, 2)[self._is_limited]
         self._names = (*robot.joint_names, *robot.joint_names, *(wall.name for wall in self.walls))
         self.start(robot.home)
 
@@ -244,23 +246,24 @@ class GuidingLaw:
 
     def _joint_velocities(self) -> tuple[Array, tuple[str, ...]]:
         """Return the joint velocities closest to the twist, (n,) [rad/s], and what holds them back."""
-        s, limits = self.settings, self.robot.limits
+        s = self.settings
         jacobian = self._weights[:, None] * self._jacobian
-        hessian = jacobian.T @ jacobian + _DAMPING * np.eye(self.robot.n)
-        left = np.concatenate([limits.q_upper - self._q, self._q - limits.q_lower]) - s.margin
-        joint_speeds = np.tile(self._v_max, 2)
-        is_limited = np.isfinite(left)
-        braked = braking_speed(left[is_limited], np.tile(self._deceleration, 2)[is_limited], s.period)
-        joint_speeds[is_limited] = np.minimum(joint_speeds[is_limited], braked)
-        rows, distances = self._wall_rows()
-        bounds = np.append(joint_speeds, braking_speed(distances, s.wall_deceleration, s.period))
-        rows = np.vstack([self._joint_rows, rows])
+        hessian = jacobian.T @ jacobian + self._damping
+        bounds, is_limited = self._joint_speeds.copy(), self._is_limited
+        left = (self._joint_ends - self._joint_rows @ self._q)[is_limited]
+        bounds[is_limited] = np.minimum(bounds[is_limited], braking_speed(left, self._decelerations, s.period))
+        rows = self._joint_rows
+        if self.walls:
+            wall_rows, distances = self._wall_rows()
+            bounds = np.append(bounds, braking_speed(distances, s.wall_deceleration, s.period))
+            rows = np.vstack([rows, wall_rows])
         v = closest_point(hessian, jacobian.T @ (self._weights * self._twist), rows, bounds)
         # Where a limit bends the motion, the tool must not become faster than the hand may make it.
         linear = float(np.linalg.norm(self._jacobian[:3] @ v))
         v = v * min(1.0, s.speed / max(linear, s.speed))
-        is_active = (rows @ v >= bounds - 1e-9) & (rows @ v > 1e-9)
-        return v, tuple(dict.fromkeys(name for name, one in zip(self._names, is_active, strict=True) if one))
+        reach = rows @ v
+        active = np.flatnonzero((reach >= bounds - 1e-9) & (reach > 1e-9))
+        return v, tuple(dict.fromkeys(self._names[k] for k in active))
 
     def _wall_rows(self) -> tuple[Array, Array]:
         """Return speeds towards the walls per joint velocity, (w, n), and distances from them, (w,) [m]."""
