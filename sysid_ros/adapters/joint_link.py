@@ -75,7 +75,7 @@ class LinkSetup:
     controller_manager: str = "/controller_manager"
 
     def require_packages(self) -> None:
-        """Checks that the messages that are needed are there.
+        """Check that the messages that are needed are there.
 
         Raises:
             PackageNotInstalled: They are not.
@@ -122,7 +122,7 @@ class RosJointLink:
         return time.monotonic()
 
     def next(self, timeout: float) -> JointStates | None:
-        """The next message."""
+        """Return the next message."""
         self._drain()
         if not self._queue and timeout > 0.0:
             self._inbox.wait(timeout)
@@ -155,7 +155,7 @@ class RosJointLink:
     # Commands
 
     def send(self, torque: Sequence[float], position: Sequence[float]) -> None:
-        """Publishes a command."""
+        """Publish a command."""
         if self._setup.interface is Interface.LBR:
             self._command.joint_position, self._command.torque = position, torque
         else:
@@ -222,7 +222,7 @@ class RosJointLink:
         return response.values[0] if has_value else None
 
     def _call(self, kind: type, name: str, request: Any, timeout: float, resends: bool = False) -> Any:
-        """The answer of a service; None if there was none in time."""
+        """Return the answer of a service; None if there was none in time."""
         client: Any = self._node.create_client(kind, name)
         executor = SingleThreadedExecutor(context=self._context)
         executor.add_node(self._node)
@@ -242,13 +242,13 @@ class RosJointLink:
             self._node.destroy_client(client)
 
     def close(self) -> None:
-        """Ends the node and its context."""
+        """End the node and its context."""
         self._node.destroy_node()
         rclpy.try_shutdown(context=self._context)
 
 
 def from_joint_state(message: JointState) -> JointStates:
-    """A ``sensor_msgs/JointState`` for the driver."""
+    """Convert a ``sensor_msgs/JointState`` for the driver."""
     stamp = message.header.stamp
     return JointStates(
         stamp.sec * 1_000_000_000 + stamp.nanosec, tuple(message.name), message.position, message.velocity,
@@ -257,7 +257,7 @@ def from_joint_state(message: JointState) -> JointStates:
 
 
 def from_lbr_state(message: Any, joint_names: tuple[str, ...]) -> JointStates:
-    """A ``lbr_fri_idl/LBRState`` for the driver; it names no joints, they are those of the arm from base to flange."""
+    """Convert a ``lbr_fri_idl/LBRState`` for the driver; its joints are the arm's, from base to flange."""
     state = message.session_state
     alarm = None
     if state != _COMMANDING_ACTIVE:

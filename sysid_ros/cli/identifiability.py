@@ -45,7 +45,7 @@ _UNKNOWN = ("arm", "payload")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The options of the command."""
+    """Return the parser of the options of the command."""
     parser = argparse.ArgumentParser(prog="sysid_identifiability", description=__doc__.splitlines()[0])
     robot = parser.add_mutually_exclusive_group(required=True)
     robot.add_argument("--urdf", type=Path, help="URDF of any robot (xacro expanded; meshes are not needed)")
@@ -94,7 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the answer and writes the files asked for; returns 0, or 2 if the input cannot be used."""
+    """Print the answer and write the files asked for; return 0, or 2 if the input cannot be used."""
     options = build_parser().parse_args(argv)
     try:
         result = _analyze(options)
@@ -171,7 +171,7 @@ def _settings(options: argparse.Namespace, robot: RobotModel | None) -> Analysis
 def _analyze_recording(
     options: argparse.Namespace, robot: RobotModel, structure: Structure
 ) -> tuple[DataAnalysis, Advice | None, str]:
-    """What the recording knows, a motion that would help, and why there are no guaranteed bounds if there are none."""
+    """Return what the recording knows, a motion that would help, and why there are no guaranteed bounds, if so."""
     recording = read_recording(options.data, robot)
     samples = recording.samples
     source = ArmInformation(robot, structure, options.window)
@@ -198,7 +198,7 @@ def _guaranteed(
 
 
 def _scale(options: argparse.Namespace, robot: RobotModel, structure: Structure) -> NDArray[np.float64]:
-    """What is unknown before: of a payload its prior, of the arm the box of its parameters."""
+    """Return what is unknown before: of a payload its prior, of the arm the box of its parameters."""
     names, radius = parameter_names(robot), robot.theta_box.radius.copy()
     if options.unknown == "payload":
         last = slice(10 * (robot.n - 1), 10 * robot.n)

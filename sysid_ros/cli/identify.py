@@ -24,7 +24,7 @@ CLIENT_MODULE = "sysid_ros.nodes.identify_client"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line: the launch arguments as options, and what only the runner has."""
+    """Return the parser of the command line: the launch arguments as options, and what only the runner has."""
     parser = argparse.ArgumentParser(
         prog="sysid_identify", description="Identifies what an arm holds, with guaranteed bounds.", allow_abbrev=False
     )
@@ -54,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def client_command(options: argparse.Namespace, results: Path) -> list[str]:
-    """The command of the client for the given options."""
+    """Return the command of the client for the given options."""
     command = [sys.executable, "-m", CLIENT_MODULE, "--results", str(results), "--seed", str(options.seed)]
     command += ["--max-motion-time", str(options.max_motion_time), "--trajectories", str(options.trajectories)]
     command += ["--target-mass-width", str(options.target_mass_width), "--model", options.model]
@@ -63,7 +63,7 @@ def client_command(options: argparse.Namespace, results: Path) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENTIFY) -> int:
-    """The command ``sysid_identify``; returns its exit status."""
+    """Run the command ``sysid_identify`` and return its exit status."""
     options = build_parser().parse_args(argv)
     values = {
         argument.name: getattr(options, argument.name) for argument in ARGUMENTS if hasattr(options, argument.name)

@@ -43,7 +43,7 @@ def identify_recording(
     settings: EstimatorSettings,
     on_progress: Callable[[float, ParameterEstimate], None] = lambda seconds, estimate: None,
 ) -> IdentificationResult:
-    """Runs the streaming estimator over a recording.
+    """Run the streaming estimator over a recording.
 
     Args:
         recording: The samples.
@@ -92,7 +92,7 @@ def identify_recording(
 def identify_bodies(
     recording: Recording, robot: RobotModel, settings: EstimatorSettings
 ) -> tuple[Target, ParameterEstimate, list[str]]:
-    """Runs the streaming estimator over a recording for another body than the payload, or for all of them.
+    """Run the streaming estimator over a recording for another body than the payload, or for all of them.
 
     Args:
         recording: The samples.
@@ -122,7 +122,7 @@ class _Run:
         self.estimator = StreamingEstimator(robot, settings, on_rows=self.rows.append, on_update=self._take_update)
 
     def process(self, recording: Recording) -> list[str]:
-        """Feeds everything and returns the notices."""
+        """Feed everything and return the notices."""
         notices, epoch = [], recording.payload_epochs[0]
         for batch, payload_epoch in zip(recording.batches, recording.payload_epochs, strict=True):
             if payload_epoch != epoch:
@@ -140,7 +140,7 @@ class _Run:
 
 
 def _with_velocity_error(robot: RobotModel, recording: Recording) -> RobotModel:
-    """The robot with an error of the velocity that covers computed velocities."""
+    """Return the robot with an error of the velocity that covers computed velocities."""
     if recording.velocity_error is None:
         return robot
     error = np.maximum(robot.sensors.velocity_error, recording.velocity_error)
@@ -155,7 +155,7 @@ def _portions(batch: SampleBlock) -> list[SampleBlock]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     defaults = EstimatorSettings()
     parser = argparse.ArgumentParser(
         prog="sysid_offline", description="Identifies a payload from a recording (.mcap of this suite, .csv or .npz)."
@@ -188,7 +188,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def read_settings(options: argparse.Namespace) -> EstimatorSettings:
-    """Settings of the estimator from the command line.
+    """Return the settings of the estimator from the command line.
 
     Raises:
         ParameterOutOfRange: A setting is unknown, has the wrong type or is out of range.
@@ -224,7 +224,7 @@ def _parse(name: str, text: str, default: object) -> object:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Reads, identifies, prints and writes; returns the exit status.
+    """Read, identify, print and write; return the exit status.
 
     Raises:
         SysidError: The input cannot be used.

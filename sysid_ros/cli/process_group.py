@@ -56,17 +56,17 @@ class ProcessGroup:
         return self._child.poll()
 
     def pids(self) -> list[int]:
-        """Running processes of the group, the child itself and what it started."""
+        """Return running processes of the group, the child itself and what it started."""
         self._child.poll()
         return _running_by_group().get(self._child.pid, [])
 
     def send(self, number: signal.Signals) -> None:
-        """Sends a signal to the child alone; it decides what becomes of its own children."""
+        """Send a signal to the child alone; it decides what becomes of its own children."""
         if self.returncode is None:
             self._child.send_signal(number)
 
     def send_all(self, number: signal.Signals) -> None:
-        """Sends a signal to every process of the group that is left."""
+        """Send a signal to every process of the group that is left."""
         if self.pids():
             try:
                 os.killpg(self._child.pid, number)
@@ -74,14 +74,14 @@ class ProcessGroup:
                 pass
 
     def last_lines(self, count: int = 15) -> str:
-        """The end of what it printed into its log."""
+        """Return the end of what it printed into its log."""
         if self.log is None or not self.log.is_file():
             return ""
         return "\n".join(self.log.read_text(errors="replace").rstrip().splitlines()[-count:])
 
 
 def stop_groups(groups: Sequence[ProcessGroup], interrupt_seconds: float = 8.0, terminate_seconds: float = 3.0) -> None:
-    """Ends processes: SIGINT, then SIGTERM, then SIGKILL, to those that are left.
+    """End processes: SIGINT, then SIGTERM, then SIGKILL, to those that are left.
 
     Args:
         groups: The processes.
@@ -103,7 +103,7 @@ def stop_groups(groups: Sequence[ProcessGroup], interrupt_seconds: float = 8.0, 
 
 
 def kill_groups(groups: Iterable[ProcessGroup]) -> None:
-    """Ends processes at once, without letting them clean up."""
+    """End processes at once, without letting them clean up."""
     listed = list(groups)
     for group in listed:
         group.send_all(signal.SIGKILL)
@@ -111,7 +111,7 @@ def kill_groups(groups: Iterable[ProcessGroup]) -> None:
 
 
 def wait_for_end(groups: Sequence[ProcessGroup], seconds: float) -> bool:
-    """Waits until nothing of the groups runs any more; false if something still does after the time [s]."""
+    """Wait until nothing of the groups runs any more; false if something still does after the time [s]."""
     end = time.monotonic() + seconds
     while True:
         leaders = {group.pid for group in groups}
@@ -123,7 +123,7 @@ def wait_for_end(groups: Sequence[ProcessGroup], seconds: float) -> bool:
 
 
 def _running_by_group() -> dict[int, list[int]]:
-    """Running processes of this machine (zombies excluded) by process group."""
+    """Return running processes of this machine (zombies excluded) by process group."""
     members: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

@@ -84,7 +84,7 @@ class Suite:
         self._next_scan, self._scan_wait = 0.0, _SCAN_SECONDS
 
     def run(self) -> int:
-        """Runs it to its end.
+        """Run it to its end.
 
         Returns:
             The client's exit status; 3 if a node died; 128 plus the number of the signal that ended it.
@@ -109,7 +109,7 @@ class Suite:
             self._client = ProcessGroup("client", self._client_command, self._environment)
 
     def _write_parameters(self, started: StartedProcess) -> Path:
-        """Writes the node's parameters of this run, as text of an exact type, which a command line cannot carry."""
+        """Write the node's parameters of this run, as text of an exact type, which a command line cannot carry."""
         name = started.process.executable
         path = self._log / f"{name}.yaml"
         values = {**started.parameters, **self._parameters.get(name, {})}
@@ -134,7 +134,7 @@ class Suite:
             time.sleep(_POLL_SECONDS)
 
     def _end(self, interrupts: Interrupts) -> None:
-        """Ends the client, which cancels its goal and waits for the arm to rest, and then the nodes."""
+        """End the client, which cancels its goal and waits for the arm to rest, and then the nodes."""
         self._scan(now=True)
         client = self._client
         if client is not None and client.pids():
@@ -152,7 +152,7 @@ class Suite:
             stop_groups([node for node, one in started if one.process.ends_last is is_last])
 
     def _scan(self, now: bool = False) -> None:
-        """Notes the shared-memory files in use, because a process that dies can no longer tell which were its own."""
+        """Note the shared-memory files in use, because a process that dies can no longer tell which were its own."""
         if now or time.monotonic() >= self._next_scan:
             self._next_scan = time.monotonic() + self._scan_wait
             self._scan_wait = min(1.5 * self._scan_wait, _LONGEST_SCAN_SECONDS)
@@ -165,7 +165,7 @@ class Suite:
 
 
 def node_command(started: StartedProcess, own_parameters: Path) -> list[str]:
-    """The command of a node: its module, name space and parameter files, the last of which wins."""
+    """Return the command of a node: its module, name space and parameter files, the last of which wins."""
     command = [sys.executable, "-m", started.process.module, "--ros-args"]
     if started.namespace:
         command += ["-r", f"__ns:=/{started.namespace}"]
@@ -203,5 +203,5 @@ def say(text: str) -> None:
 
 
 def indented(text: str) -> str:
-    """A text as a quotation."""
+    """Return a text as a quotation."""
     return "\n".join(f"    {line}" for line in text.splitlines())

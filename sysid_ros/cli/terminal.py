@@ -52,7 +52,7 @@ class ProgressDisplay:
         trajectories: int = 0,
         mass: tuple[float, float, float] | None = None,
     ) -> None:
-        """Shows the present state.
+        """Show the present state.
 
         Args:
             phase: What is happening, a few words.
@@ -74,7 +74,7 @@ class ProgressDisplay:
             self._write(line[:WIDTH] + "\n")
 
     def message(self, text: str) -> None:
-        """Prints a line that stays: a warning, an alarm, a file name."""
+        """Print a line that stays: a warning, an alarm, a file name."""
         self.finish()
         self._write(text + "\n")
 
@@ -110,7 +110,7 @@ class ProgressDisplay:
 def interval_bar(
     lower: float, value: float, upper: float, axis_lower: float, axis_upper: float, size: int = BAR
 ) -> str:
-    """A picture of an interval with its estimate on an axis: ``|   [==*=]     |``."""
+    """Draw an interval with its estimate on an axis: ``|   [==*=]     |``."""
 
     def cell(x: float) -> int:
         part = (x - axis_lower) / (axis_upper - axis_lower)
@@ -128,7 +128,7 @@ def interval_bar(
 
 
 def result_table(result: IdentificationResult) -> str:
-    """The table at the end: parameters, centre of mass, principal moments, shrinkage; at most 110 columns."""
+    """Return the table at the end: parameters, centre of mass, principal moments, shrinkage; at most 110 columns."""
     if not result.is_usable:
         return "\n".join(_alarm_lines(result))
     robot = result.robot
@@ -202,7 +202,7 @@ def _entry(bounded: Bounded, index: int) -> Bounded:
 
 
 def _fixed(value: float) -> str:
-    """A number with six decimals, 13 characters wide, without a minus before zeros."""
+    """Return a number with six decimals, 13 characters wide, without a minus before zeros."""
     return f"{round(float(value), 6) + 0.0:>13.6f}" if np.isfinite(value) else f"{'unbounded':>13}"
 
 

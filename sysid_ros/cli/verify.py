@@ -27,7 +27,7 @@ _HEADINGS = ("plan", "issued [s]", "takes over from", "brake [s]", "tightest mar
 def verify_plans(
     plans: Sequence[CertifiedPlan], model: str | None = None, stop_spacing: float = 0.0
 ) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Checks plans again in full.
+    """Check plans again in full.
 
     Args:
         plans: The plans in the order they were issued.
@@ -73,7 +73,7 @@ def verify_plans(
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The options of the command."""
+    """Return the parser of the options of the command."""
     parser = argparse.ArgumentParser(prog="sysid_verify", description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
     parser.add_argument("--model", help="name or settings file of the robot; default: the name in each plan")
@@ -88,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Prints a table; returns 0 if every certificate holds, 1 if one does not, 2 if the input cannot be used."""
+    """Print a table; return 0 if every certificate holds, 1 if one does not, 2 if the input cannot be used."""
     options = build_parser().parse_args(argv)
     try:
         if not 0.0 <= options.stops < np.inf:

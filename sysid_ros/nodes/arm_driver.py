@@ -99,7 +99,7 @@ class ArmDriverNode(LifecycleNode):
     # Lifecycle
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Loads the robot and prepares the loop; nothing moves."""
+        """Load the robot and prepare the loop; nothing moves."""
         values = self._config.values
         try:
             self._robot = values.load_robot(self.get_logger())
@@ -118,7 +118,7 @@ class ArmDriverNode(LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Starts the loop, which takes the arm over and holds it."""
+        """Start the loop, which takes the arm over and holds it."""
         self._publish_no_loop(
             DriverStatus.MODE_IDLE, DriverStatus.CODE_OK, "the arm is taken over", is_taking_over=True
         )
@@ -173,11 +173,11 @@ class ArmDriverNode(LifecycleNode):
         return self.on_cleanup(state)
 
     def close(self) -> None:
-        """Stops the arm before the node ends."""
+        """Stop the arm before the node ends."""
         self._release("the driver ends")
 
     def _offer(self) -> None:
-        """Creates everything that exists only while the arm is held."""
+        """Create everything that exists only while the arm is held."""
         values = self._config.values
         self._samples_publisher = self.create_publisher(SampleBatch, "~/samples", qos.SAMPLES)
         self._truth_publisher = self.create_publisher(SimulationTruth, "~/truth", qos.LATCHED)
@@ -273,7 +273,7 @@ class ArmDriverNode(LifecycleNode):
         )
 
     def _publish_no_loop(self, mode: int, code: int, text: str, is_taking_over: bool = False) -> None:
-        """A status without a loop to ask."""
+        """Publish a status without a loop to ask."""
         status = DriverStatus(
             mode=mode,
             code=code,
@@ -353,7 +353,7 @@ class ArmDriverNode(LifecycleNode):
     # From ROS to the loop
 
     def _keep_alive(self) -> None:
-        """Passes on signs of life, but only while whoever started the motion gives them."""
+        """Pass heartbeats on, but only while whoever started the motion sends them."""
         timeout = self._config.values.commander_timeout
         silence = time.monotonic() - self._commander_time
         is_silent = bool(timeout) and self._is_moving and silence > timeout
@@ -512,7 +512,7 @@ class ArmDriverNode(LifecycleNode):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the node until it is stopped; returns the exit status."""
+    """Run the node until it is stopped; return the exit status."""
     return spin_main(ArmDriverNode, argv)
 
 

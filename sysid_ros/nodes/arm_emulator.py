@@ -87,7 +87,7 @@ class ArmEmulatorParameters(RobotParameters):
     """ros2_control: joints in the order of the commands; empty for the model's."""
 
     def command(self, namespace: str = "") -> list[str]:
-        """The command that starts the emulated controller.
+        """Return the command that starts the emulated controller.
 
         Args:
             namespace: ROS namespace, for one that has nodes.
@@ -148,7 +148,7 @@ class ArmEmulatorNode(Node):
             raise EmulatorEnded(code)
 
     def close(self) -> None:
-        """Ends the emulated controller as soon as its driver has handed the arm back."""
+        """End the emulated controller as soon as its driver has handed the arm back."""
         self._process.stdin.close()
         try:
             self._process.wait(_END_SECONDS)
@@ -158,7 +158,7 @@ class ArmEmulatorNode(Node):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the node until it is stopped; returns the exit status."""
+    """Run the node until it is stopped; return the exit status."""
     return spin_main(ArmEmulatorNode, argv)
 
 

@@ -86,7 +86,7 @@ class EstimatorNode(Node):
             self.get_logger().warning("; ".join(faults), throttle_duration_sec=1.0)
 
     def _leave_out_past(self, samples: Samples) -> Samples:
-        """Marks as unusable what belongs to the time before the last reset and was still on its way."""
+        """Mark as unusable what belongs to the time before the last reset and was still on its way."""
         if samples.stamps.size and self._past_until_ns - samples.stamps[-1] > CLOCK_STEP_NS:
             self._past_until_ns = 0  # the clock was set back: these samples are new
         return replace(samples, valid=samples.valid & (samples.stamps > self._past_until_ns))
@@ -130,7 +130,7 @@ class EstimatorNode(Node):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the node until it is stopped; returns the exit status."""
+    """Run the node until it is stopped; return the exit status."""
     return spin_main(EstimatorNode, argv)
 
 

@@ -109,7 +109,7 @@ class IdentificationNode(Node):
         self.get_logger().info("ready: send a goal to ~/identify or call ~/identify_payload")
 
     def close(self) -> None:
-        """Cancels what runs, waits until the arm rests and the answer is out; called before the node ends."""
+        """Cancel what runs, wait until the arm rests and the answer is out; called before the node ends."""
         self._stop.set()
         spin_while(self, self._busy.locked, CLOSE_TIMEOUT)
         spin_while(self, lambda: True, ANSWER_TIME)
@@ -125,7 +125,7 @@ class IdentificationNode(Node):
         return GoalResponse.ACCEPT
 
     async def _execute(self, handle: ServerGoalHandle, run: Callable[[ServerGoalHandle], R], result_type: type[R]) -> R:
-        """Runs a goal of either action beside the executor, one at a time, and ends it as its result says."""
+        """Run a goal of either action beside the executor, one at a time, and end it as its result says."""
         if not self._busy.acquire(blocking=False):
             handle.abort()
             text = f"another goal is running ({self._phase}); cancel it or wait for its end"
@@ -241,7 +241,7 @@ class IdentificationNode(Node):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the node until it is stopped; returns the exit status."""
+    """Run the node until it is stopped; return the exit status."""
     return spin_main(IdentificationNode, argv)
 
 

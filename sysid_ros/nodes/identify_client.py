@@ -45,7 +45,7 @@ _NOT_IDENTIFIED = (Identify.Result.NO_WINDOWS, Identify.Result.NOT_IDENTIFIED)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="identify_client", description="Identifies the payload the arm holds.")
     parser.add_argument("--model", default="kinova_gen3_2f85", help="robot, as given to the nodes")
     parser.add_argument("--results", default="", help="folder for the files; empty writes none")
@@ -81,11 +81,11 @@ class IdentifyClient(Node):
         return self._client.server_is_ready()
 
     def send(self, goal: Identify.Goal) -> Future:
-        """Sends the goal; the future gives its handle."""
+        """Send the goal; the future gives its handle."""
         return self._client.send_goal_async(goal, feedback_callback=self._show)
 
     def summarize(self, result: Identify.Result) -> IdentificationResult | None:
-        """The outcome for the table, None where there is no estimate at all."""
+        """Return the outcome for the table, None where there is no estimate at all."""
         estimate = estimate_from_message(result.estimate)
         if estimate is None:
             return None
@@ -116,7 +116,7 @@ class IdentifyClient(Node):
 
 
 def run(options: argparse.Namespace, stop: StopRequest) -> int:
-    """Sends the goal and shows it to its end; returns the exit status."""
+    """Send the goal and show it to its end; return the exit status."""
     robot = load_robot(options.model)
     prior = robot.payload_prior.box
     display = ProgressDisplay(prior_mass=(float(prior.lower[0]), float(prior.upper[0])))
@@ -203,7 +203,7 @@ def _spin_until(executor: SingleThreadedExecutor, condition: Any, seconds: float
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Run the command and return its exit status."""
     arguments = list(sys.argv if argv is None else ["identify_client", *argv])
     options = build_parser().parse_args(remove_ros_args(arguments)[1:])
     with StopRequest() as stop:

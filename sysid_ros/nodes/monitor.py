@@ -220,7 +220,7 @@ class MonitorNode(Node):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the node until it is stopped; returns the exit status."""
+    """Run the node until it is stopped; return the exit status."""
     return spin_main(MonitorNode, argv)
 
 

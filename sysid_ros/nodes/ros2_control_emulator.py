@@ -135,7 +135,7 @@ class Ros2ControlEmulator:
         return self._is_answered
 
     def run(self, is_wanted: Callable[[], bool]) -> None:
-        """Updates, period after period, as long as it is wanted."""
+        """Update, period after period, as long as it is wanted."""
         deadline = time.monotonic()
         while is_wanted():
             taken = self._controller.taken
@@ -145,13 +145,13 @@ class Ros2ControlEmulator:
             deadline = max(deadline, time.monotonic() - self._real_period)
 
     def close(self) -> None:
-        """Ends both nodes."""
+        """End both nodes."""
         self._executor.shutdown(timeout_sec=1.0)
         self._state_node.destroy_node()
         self._command_node.destroy_node()
 
     def _update(self) -> None:
-        """Reads, updates and writes, in the order of a controller manager."""
+        """Read, update and write, in the order of a controller manager."""
         hardware = self._hardware
         for states in self._broadcaster.messages(hardware.measure()):
             self._publisher.publish(to_message(states))
@@ -205,7 +205,7 @@ def to_message(states: JointStates) -> JointState:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="sysid_ros2_control_emulator", description="Emulates an arm under ros2_control with an effort controller."
     )
@@ -242,7 +242,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the emulator until it is told to end; returns the exit status."""
+    """Run the emulator until it is told to end; return the exit status."""
     options = build_parser().parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 

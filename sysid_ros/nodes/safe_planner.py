@@ -90,7 +90,7 @@ class SafePlannerParameters(SceneParameters):
     )
 
     def fixed_scene(self) -> Scene:
-        """What is around the arm whatever the topic says; a scene that names a ground knows better than the parameter.
+        """Return what is there whatever the topic says; a scene that names a ground knows better than the parameter.
 
         Raises:
             ParameterOutOfRange: The scene cannot be used.
@@ -118,7 +118,7 @@ class SafePlannerParameters(SceneParameters):
 
 
 def _mark_of(message: MarkerArray, info: dict[str, Any]) -> tuple:
-    """What tells messages about obstacles apart."""
+    """Return what tells messages about obstacles apart."""
     return info["source_timestamp"], *(key_of(one) for one in message.markers)
 
 
@@ -163,7 +163,7 @@ class SafePlannerNode(LifecycleNode):
         self._latched_marks: deque[tuple] = deque(maxlen=_REMEMBERED_MESSAGES)
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Loads robot and scene and offers the services, which refuse everything until the node is active."""
+        """Load robot and scene and offer the services, which refuse everything until the node is active."""
         values = self._config.values
         try:
             robot = self._robot = values.load_robot(self.get_logger())
@@ -228,7 +228,7 @@ class SafePlannerNode(LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def close(self) -> None:
-        """Ends a running search and waits for it."""
+        """End a running search and wait for it."""
         self._is_active = False
         spin_while(self, lambda: self._running > 0, CLOSE_TIMEOUT)
 
@@ -337,7 +337,7 @@ class SafePlannerNode(LifecycleNode):
         return response
 
     def _is_unwanted(self) -> Callable[[], bool]:
-        """Looked at by a search that begins now: whether it is to end."""
+        """Return what a search that begins now looks at: whether it is to end."""
         self._begun += 1
         number = self._begun
         return lambda: not self._is_active or number <= self._cancelled
@@ -469,7 +469,7 @@ class SafePlannerNode(LifecycleNode):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the node until it is stopped; returns the exit status."""
+    """Run the node until it is stopped; return the exit status."""
     return spin_main(SafePlannerNode, argv)
 
 

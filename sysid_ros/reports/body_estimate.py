@@ -22,7 +22,7 @@ _FORMULA_WIDTH = 40
 
 
 def body_table(target: Target, estimate: ParameterEstimate) -> str:
-    """The result for a terminal: the parameters of a body, then the combinations."""
+    """Return the result for a terminal: the parameters of a body, then the combinations."""
     lines = [f"{target.label}" + (f", about the frame of {target.frame}" if target.frame else "")]
     if not estimate.is_consistent:
         return "\n".join([*lines, f"ALARM: {estimate.alarm_text}"])

@@ -28,7 +28,7 @@ def estimate_text(result: IdentificationResult) -> str:
 
 
 def estimate_data(result: IdentificationResult) -> dict[str, object]:
-    """The same as plain mappings, lists, numbers and texts."""
+    """Return the result as plain mappings, lists, numbers and texts."""
     estimate, robot = result.estimate, result.robot
     data: dict[str, object] = {
         "format": FORMAT,

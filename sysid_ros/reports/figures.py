@@ -184,7 +184,7 @@ def motion(result: IdentificationResult) -> str:
 
 
 def _mark_plans(axes: Axes, result: IdentificationResult) -> None:
-    """A line with its number where each plan starts, and one where the arm comes to rest."""
+    """Draw a line with its number where each plan starts, and one where the arm comes to rest."""
     followed = [(k, one) for k, one in enumerate(result.motions, start=1) if one.followed is None or one.followed > 0.0]
     starts = [one.start for _, one in followed]
     for number, one in followed:
@@ -196,7 +196,7 @@ def _mark_plans(axes: Axes, result: IdentificationResult) -> None:
 
 
 def excitation(result: IdentificationResult) -> str:
-    """What the data see: singular values of the windows scaled by the prior, and the condition number over time."""
+    """Draw what the data see: singular values of the windows, scaled by the prior, and the condition number."""
     if result.information is None and result.history.time.size == 0:
         return ""
     with svg.styled():

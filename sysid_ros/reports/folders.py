@@ -11,7 +11,7 @@ from sysid_ros.core.common.errors import SysidError
 
 
 def make_results_directory(root: Path | str = "results", now: datetime | None = None) -> Path:
-    """Makes ``<root>/<YYYY-mm-dd_HH-MM-SS>`` and returns it; a second one of the same second ends in ``_2``, and so on.
+    """Make ``<root>/<YYYY-mm-dd_HH-MM-SS>`` and return it; a second one of the same second ends in ``_2``, and so on.
 
     Raises:
         SysidError: The folder cannot be made.

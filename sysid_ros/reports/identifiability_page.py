@@ -95,7 +95,7 @@ def _facts(result: IdentifiabilityResult) -> list[tuple[str, str, str, str]]:
 
 
 def _data(analysis: DataAnalysis) -> dict[str, Any]:
-    """What a recording knows: least known combinations, expected deviations, and the spectrum."""
+    """Return what a recording knows: least known combinations, expected deviations, and the spectrum."""
     structure, lower, upper = analysis.structure, analysis.lower, analysis.upper
     rows = []
     for k, name in enumerate(structure.base_names):

@@ -91,7 +91,7 @@ def dimensions(structure: Structure) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def number(value: float) -> str:
-    """A number for a table."""
+    """Return a number for a table."""
     return f"{value:.3g}".replace("-", "−") if np.isfinite(value) else "unbounded"
 
 

@@ -44,7 +44,7 @@ def in_frame(parameters: Bounded, frame_in_joint: Placement) -> Bounded:
 
 
 def payload_parameters(result: IdentificationResult) -> Bounded:
-    """The payload about the frame of the last joint, (10,), without the last body where that was identified with it."""
+    """Return the payload about the frame of the last joint, (10,), without the last body if that is in the target."""
     estimate = result.estimate
     parameters = Bounded(estimate.values, estimate.lower, estimate.upper)
     if estimate.target != END_EFFECTOR:
@@ -111,7 +111,7 @@ class PayloadSummary:
 
 
 def summarize(parameters: Bounded, frame_in_joint: Placement, frame: str) -> PayloadSummary:
-    """Describes a payload in a frame fixed to the last body.
+    """Describe a payload in a frame fixed to the last body.
 
     Every bound is rigorous as long as those of ``parameters`` are. The CoM is bounded about the joint frame first and
     then moved: moving the first moment would count the uncertainty of the mass twice.
@@ -135,7 +135,7 @@ def summarize(parameters: Bounded, frame_in_joint: Placement, frame: str) -> Pay
 
 
 def summarize_payload(result: IdentificationResult, frame: str | None = None) -> PayloadSummary:
-    """The payload in a link's frame; None takes the frame of the last joint.
+    """Return the payload in a link's frame; None takes the frame of the last joint.
 
     Raises:
         ModelError: There is no such frame, or it is not fixed to the last body.

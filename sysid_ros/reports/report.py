@@ -134,7 +134,7 @@ def _bar(result: IdentificationResult, i: int) -> dict[str, float] | None:
 
 
 def _body(summary: PayloadSummary) -> dict[str, Any]:
-    """A payload in one frame: rows of name, unit, digits, value and bounds, and the inertia of the point estimate."""
+    """Return a payload in one frame: rows of name, unit, digits, value and bounds, and the estimated inertia."""
 
     def row(name: str, unit: str, bounded: Bounded, index: tuple[int, ...] = ()) -> tuple[Any, ...]:
         numbers = (bounded.values[index], bounded.lower[index], bounded.upper[index])
@@ -183,7 +183,7 @@ def _margin(row: MarginRow, motion: MotionRecord, least: float) -> dict[str, Any
 
 
 def _claims(result: IdentificationResult) -> list[tuple[str, str]]:
-    """What the certificates say, each sentence once, with the plans it speaks of."""
+    """Return what the certificates say, each sentence once, with the plans it speaks of."""
     plans: dict[str, list[str]] = {}
     for number, motion in enumerate(result.motions, start=1):
         plans.setdefault(motion.claims or "Nothing is known of its certificate.", []).append(str(number))

@@ -46,7 +46,7 @@ class WindowCheck:
     is_estimate: bool
 
     def contradictions(self, names: Sequence[str]) -> list[str]:
-        """A sentence for every joint with windows whose residual nothing allowed explains, the worst joint first."""
+        """Name every joint with windows whose residual nothing allowed explains, the worst first, a sentence each."""
         excess = np.abs(self.residual) - self.allowed
         order = np.argsort(-excess.max(axis=0, initial=-np.inf))
         sentences = []
@@ -74,7 +74,7 @@ def collect_rows(robot: RobotModel, settings: EstimatorSettings, blocks: Iterabl
 def check_windows(
     robot: RobotModel, settings: EstimatorSettings, rows: Sequence[Rows], estimate: Array | None, origin_ns: int
 ) -> WindowCheck | None:
-    """Compares the windows with a payload.
+    """Compare the windows with a payload.
 
     Args:
         robot: The arm.
@@ -103,7 +103,7 @@ def check_windows(
 
 
 def _least_squares(rows: Rows) -> Array:
-    """The target that fits all rows best, each weighted by its error, (10,); no body need have these parameters."""
+    """Return the target that fits all weighted rows best, (10,); no body need have these parameters."""
     weights = 1.0 / np.maximum(rows.error, 1e-12)
     solution = np.linalg.lstsq(weights[:, None] * rows.y, weights * rows.u, rcond=None)[0]
     return np.asarray(solution, dtype=np.float64)

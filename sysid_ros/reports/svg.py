@@ -92,7 +92,7 @@ def make_axes(
     top: float = 50.0,
     **options: Any,
 ) -> tuple[Figure, NDArray]:
-    """A figure of width x height [page units] with a grid of axes (rows, columns), and room for a legend on top.
+    """Make a figure of width x height [page units] with a grid of axes (rows, columns), and room for a legend on top.
 
     Margins are fixed instead of fitted to the labels: fitting draws every figure several times over.
 
@@ -116,7 +116,7 @@ def make_axes(
 
 
 def add_legend(figure: Figure, columns: int, handles: Sequence[Artist] | None = None) -> None:
-    """A legend in the top margin; without handles of everything that has a label."""
+    """Add a legend in the top margin; without handles of everything that has a label."""
     options = {} if handles is None else {"handles": handles}
     width = figure.get_figwidth() * SIZE_PER_INCH
     anchor = (54.0 / width, 1.0)
@@ -124,7 +124,7 @@ def add_legend(figure: Figure, columns: int, handles: Sequence[Artist] | None = 
 
 
 def inline_svg(figure: Figure, name: str, description: str) -> str:
-    """The figure as an SVG element for an HTML page.
+    """Return the figure as an SVG element for an HTML page.
 
     Args:
         figure: The figure.
@@ -168,7 +168,7 @@ def envelope(x: Array, y: Array, bins: int = 400) -> tuple[Array, Array]:
 
 
 def label_log_axis(axes: Axes) -> None:
-    """A logarithmic y axis with plain numbers; call it when the limits are settled."""
+    """Make the y axis logarithmic with plain numbers; call it when the limits are settled."""
     axes.set_yscale("log")
     lower, upper = axes.get_ylim()
     is_short = lower > 0.0 and upper / lower < 300.0

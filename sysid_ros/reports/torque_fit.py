@@ -82,7 +82,7 @@ def predict_torque(robot: RobotModel, payload: ArrayLike, q: Array, v: Array, a:
 
 
 def with_torque_fit(result: IdentificationResult) -> IdentificationResult:
-    """The result with ``predicted_tau`` filled in; unchanged without samples or without a payload to predict with."""
+    """Fill in ``predicted_tau``; leave a result without samples, or without a payload to predict with, as it is."""
     samples, diagnosis = result.samples, result.windows
     if samples is None or len(samples) == 0:
         return result

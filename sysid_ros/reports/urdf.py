@@ -43,7 +43,7 @@ class UrdfExportError(SysidError):
 
 
 def add_payload(urdf: str, parent: str, payload: ArrayLike, link: str = PAYLOAD_LINK, comment: str = "") -> str:
-    """Adds a payload as a link fixed to another; everything else stays as it is, byte for byte.
+    """Add a payload as a link fixed to another; everything else stays as it is, byte for byte.
 
     Args:
         urdf: Robot description.
@@ -94,7 +94,7 @@ def _require_names(urdf: str, parent: str, link: str) -> None:
 
 
 def _without_geometry(text: str) -> str:
-    """The description without shapes: urdf_parser_py prints a complaint for every tag it does not know in them."""
+    """Remove the shapes of a description: urdf_parser_py complains about every tag it does not know in them."""
     root = ElementTree.fromstring(text)
     for link in root.findall("link"):
         for element in [*link.findall("visual"), *link.findall("collision")]:

@@ -42,7 +42,7 @@ class Load:
 
     @classmethod
     def from_parameters(cls, theta: ArrayLike, frame: str) -> Load:
-        """A load from its ten parameters about the frame's origin, (10,).
+        """Make a load from its ten parameters about the frame's origin, (10,).
 
         Raises:
             NotPhysicallyConsistent: No body can have these parameters.
@@ -52,7 +52,7 @@ class Load:
 
     @classmethod
     def from_summary(cls, summary: PayloadSummary) -> Load:
-        """The point estimate of a payload."""
+        """Return the point estimate of a payload."""
         return cls.from_parameters(summary.parameters.values, summary.frame)
 
 
@@ -74,7 +74,7 @@ def kuka_load_data(load: Load) -> dict[str, float]:
 
 
 def kuka_angles(rotation: Array) -> tuple[float, float, float]:
-    """A, B, C [deg] of a rotation (3, 3): ``Rz(A) Ry(B) Rx(C)``.
+    """Return A, B, C [deg] of a rotation (3, 3): ``Rz(A) Ry(B) Rx(C)``.
 
     At B = +-90 deg only A and C together count; C is 0 there.
     """
@@ -87,7 +87,7 @@ def kuka_angles(rotation: Array) -> tuple[float, float, float]:
 
 
 def ur_target_payload(load: Load) -> str:
-    """The script line ``set_target_payload(m, cog, inertia)``.
+    """Return the script line ``set_target_payload(m, cog, inertia)``.
 
     Units kg, m and kg m^2; the inertia is [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about the centre of mass.
     """
@@ -96,7 +96,7 @@ def ur_target_payload(load: Load) -> str:
 
 
 def moveit_settings(load: Load) -> dict[str, object]:
-    """The weight field of an attached object and the URDF ``inertial`` element of a link at the frame."""
+    """Return the weight field of an attached object and the URDF ``inertial`` element of a link at the frame."""
     i = load.inertia_com
     tensor = {f"i{a}{b}": _number(i["xyz".index(a), "xyz".index(b)]) for a, b in ("xx", "xy", "xz", "yy", "yz", "zz")}
     mass, com = _number(load.mass), _numbers(load.com)
@@ -199,7 +199,7 @@ def _principal_axes_near_frame(inertia_com: Array) -> tuple[Array, Array]:
 
 
 def _number(value: float) -> float:
-    """A float with :data:`DIGITS` significant digits; -0.0 and rounding dust become 0.0."""
+    """Return a float with :data:`DIGITS` significant digits; -0.0 and rounding dust become 0.0."""
     rounded = float(f"{float(value):.{DIGITS}g}")
     return 0.0 if abs(rounded) < 1e-12 else rounded
 

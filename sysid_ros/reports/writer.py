@@ -44,7 +44,7 @@ class WrittenFiles:
 
 
 def write_results(result: IdentificationResult, directory: Path | str) -> WrittenFiles:
-    """Writes estimate, URDF, payload settings and report of one identification.
+    """Write estimate, URDF, payload settings and report of one identification.
 
     Without a usable estimate only ``estimate.yaml`` and the report are written: both say so, and nothing that a robot
     could be fed with is left behind. The same holds for each file with a quantity that is no narrower than its prior.
@@ -98,7 +98,7 @@ def _builders(result: IdentificationResult) -> dict[str, Callable[[], str]]:
 
 
 def updated_urdf(result: IdentificationResult) -> str:
-    """The robot description with the payload as a link at the tool frame.
+    """Return the robot description with the payload as a link at the tool frame.
 
     Raises:
         NotPhysicallyConsistent: No body can have the estimated parameters.

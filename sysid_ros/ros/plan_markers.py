@@ -52,7 +52,7 @@ def draw_scene(builder: MarkerBuilder, scene: Scene, fault: str | None = None) -
 def draw_plan(
     builder: MarkerBuilder, path: Array, swept: SweptSpheres | None, certificate: Certificate, title: str
 ) -> None:
-    """A plan: path of the tool, room it takes, place of the smallest distance, margins of its certificate.
+    """Draw a plan: path of the tool, room it takes, place of the smallest distance, margins of its certificate.
 
     Args:
         builder: Takes the markers.

@@ -118,7 +118,7 @@ class SceneStore:
 
 
 def load_scene(name: str) -> Scene:
-    """A scene of ``config/scenes`` by name, or a YAML file by path; empty for nothing at all.
+    """Load a scene of ``config/scenes`` by name, or a YAML file by path; empty for nothing at all.
 
     Raises:
         ParameterOutOfRange: There is none, or it cannot be used.

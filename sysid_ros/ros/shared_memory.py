@@ -46,7 +46,7 @@ def files_of_domain(domain_id: int) -> set[Path]:
 
 
 def remove_unused(paths: Iterable[Path], ignored_pids: Iterable[int] = ()) -> list[Path]:
-    """Removes those of the files that no running process uses.
+    """Remove those of the files that no running process uses.
 
     A port is a file, a lock beside it and a semaphore that is opened only now and then: they go together or not at all.
 

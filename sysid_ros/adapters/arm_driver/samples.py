@@ -22,15 +22,15 @@ class PayloadEpochs:
         return max(0, self._first_epoch + len(self._starts) - 1)
 
     def restart(self) -> None:
-        """Samples count from the beginning again, with another payload than the last."""
+        """Count samples from the beginning again, with another payload than the last."""
         self._first_epoch, self._starts = self._first_epoch + len(self._starts), [0]
 
     def begin(self, sequence: int) -> None:
-        """The next payload begins with the sample of this number."""
+        """Begin the next payload with the sample of this number."""
         self._starts.append(sequence)
 
     def of(self, sequence: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Number of the payload of each sample, (N,), by the samples' own numbers, (N,)."""
+        """Return the number of the payload of each sample, (N,), by the samples' own numbers, (N,)."""
         return self._first_epoch + np.searchsorted(self._starts, sequence, side="right") - 1
 
 

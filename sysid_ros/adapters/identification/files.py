@@ -29,7 +29,7 @@ VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")
 
 
 def prepare_folder(folder: Path) -> Path:
-    """Makes the folder of a goal, before anything moves for files that could not be written.
+    """Make the folder of a goal, before anything moves for files that could not be written.
 
     Raises:
         SysidError: It cannot be made or written to, or holds the files of an earlier goal.
@@ -53,7 +53,7 @@ def write_files(
     records: Records,
     settings: IdentificationSettings,
 ) -> tuple[str, ...]:
-    """Writes the files of one goal.
+    """Write the files of one goal.
 
     Args:
         folder: An existing folder.
@@ -77,7 +77,7 @@ def write_files(
 def build_result(
     robot: RobotModel, outcome: Identification | None, records: Records, settings: IdentificationSettings
 ) -> IdentificationResult | None:
-    """The result of one goal for export; None where there is neither estimate nor sample."""
+    """Return the result of one goal for export; None where there is neither estimate nor sample."""
     if not records.estimates or not records.samples:
         return None
     estimate = outcome.estimate if outcome is not None else records.estimates[-1][1]

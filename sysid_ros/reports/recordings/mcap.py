@@ -86,7 +86,7 @@ class McapMessage:
 
 
 def read_mcap(path: Path, robot: RobotModel, topic: str | None = None) -> Recording:
-    """Reads all sample batches of one topic.
+    """Read all sample batches of one topic.
 
     Args:
         path: The file; one that was cut off by a crash is read as far as it goes.
@@ -151,7 +151,7 @@ def read_messages(path: Path) -> Iterator[McapMessage]:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """What the writer said about the recording; empty if nothing."""
+    """Return what the writer said about the recording; empty if nothing."""
     found: dict[str, str] = {}
     try:
         with open(path, "rb") as file:

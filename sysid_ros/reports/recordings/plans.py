@@ -25,7 +25,7 @@ _VECTORS = ("nominal_payload", "tracking_bound", "velocity_bound", "torque_bound
 
 
 def read_plans(path: Path | str) -> list[CertifiedPlan]:
-    """Reads all certified plans of a file.
+    """Read all certified plans of a file.
 
     Args:
         path: A recording with topics of ``CertifiedTrajectory``; a plan that was published again counts once. Or a YAML
@@ -49,7 +49,7 @@ def read_plans(path: Path | str) -> list[CertifiedPlan]:
 
 
 def plan_entries(message: Any) -> dict[str, object]:
-    """The entries of a :class:`CertifiedPlan` in a message, as its ``to_dict`` gives them.
+    """Return the entries of a :class:`CertifiedPlan` in a message, as its ``to_dict`` gives them.
 
     Raises:
         CertificateMismatch: It is recorded in another format.

@@ -132,7 +132,7 @@ def require_plausible(path: Path, robot: RobotModel, samples: SampleBlock) -> No
 
 
 def describe_gaps(samples: SampleBlock) -> list[str]:
-    """A sentence on the gaps in the stamps, if there are any: more than 1.5 median periods between two samples."""
+    """Say where there are gaps in the stamps, if there are: more than 1.5 median periods between two samples."""
     if len(samples) < 3:
         return []
     steps = np.diff(samples.stamps)

@@ -54,7 +54,7 @@ def share_directories() -> tuple[Path, ...]:
 
 
 def message_definition(type_name: str, shares: Sequence[Path] | None = None) -> str:
-    """The full definition of a message, as tools expect it in a recording.
+    """Return the full definition of a message, as tools expect it in a recording.
 
     Args:
         type_name: ``package/msg/Name``.
@@ -199,7 +199,7 @@ class RecordingWriter:
         return self._error
 
     def write(self, topic: str, type_name: str, message: Any, stamp_ns: int | None = None) -> bool:
-        """Takes a message; never waits and never raises for the disk.
+        """Take a message; never waits and never raises for the disk.
 
         Args:
             topic: Full topic name.
@@ -222,7 +222,7 @@ class RecordingWriter:
         return True
 
     def describe(self, **texts: str) -> bool:
-        """Adds texts that describe the recording, by name, as :data:`FIRST_STAMP`; like :meth:`write` it never waits.
+        """Add texts that describe the recording, by name, as :data:`FIRST_STAMP`; like :meth:`write` it never waits.
 
         Returns:
             Whether they were taken.
@@ -236,7 +236,7 @@ class RecordingWriter:
         return True
 
     def close(self) -> None:
-        """Writes what is waiting, finishes the file and closes it; doing so twice is harmless.
+        """Write what is waiting, finish the file and close it; doing so twice is harmless.
 
         Raises:
             RecordingError: Not everything that was taken is in the file.

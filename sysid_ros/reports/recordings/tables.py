@@ -69,7 +69,7 @@ _HEADER_KEYS = ("joints", "units", "effort_sign")
 
 
 def read_csv(path: Path, robot: RobotModel) -> Recording:
-    """Reads a CSV file: ``# key: value`` lines, one line of column names, then one line per sample.
+    """Read a CSV file: ``# key: value`` lines, one line of column names, then one line per sample.
 
     Raises:
         InvalidRecording: Header, columns or numbers cannot be used.
@@ -100,7 +100,7 @@ def read_csv(path: Path, robot: RobotModel) -> Recording:
 
 
 def read_npz(path: Path, robot: RobotModel) -> Recording:
-    """Reads an NPZ file with arrays ``t``, ``q``, ``tau``, optionally ``v``, and texts ``joints``, ``units``.
+    """Read an NPZ file with arrays ``t``, ``q``, ``tau``, optionally ``v``, and texts ``joints``, ``units``.
 
     Raises:
         InvalidRecording: An array or a text is missing or cannot be used.
@@ -173,7 +173,7 @@ def _to_recording(
 
 
 def _split_header(path: Path, lines: list[str]) -> tuple[dict[str, str], list[tuple[int, str]]]:
-    """The ``# key: value`` lines, and the other lines with their numbers."""
+    """Return the ``# key: value`` lines, and the other lines with their numbers."""
     header: dict[str, str] = {}
     rest = []
     for number, line in enumerate(lines, start=1):
@@ -213,7 +213,7 @@ def _parse_rows(path: Path, rows: list[tuple[int, str]], names: list[str]) -> Ar
 
 
 def _times(rows: list[tuple[int, str]], column: int, values: Array) -> NDArray:
-    """The time column; as integers where it was written without a decimal point."""
+    """Return the time column; as integers where it was written without a decimal point."""
     words = [text.split(",")[column].strip() for _, text in rows]
     if all(re.fullmatch(r"[+-]?\d+", word) for word in words):
         return np.array([int(word) for word in words], dtype=np.int64)

@@ -195,7 +195,7 @@ def truth_to_message(
 
 
 def truth_from_message(message: messages.SimulationTruth) -> Array | None:
-    """True payload in our parameter order, (10,); None where nothing is attached.
+    """Return the true payload in our parameter order, (10,); None where nothing is attached.
 
     Raises:
         InvalidMessage: The names do not fit.

@@ -21,7 +21,7 @@ Key = tuple[str, int]
 def obstacles_from_markers(
     message: MarkerArray, present: Mapping[Key, Obstacle], base_frame: str
 ) -> dict[Key, Obstacle]:
-    """The obstacles after a message.
+    """Return the obstacles after a message.
 
     Cubes are taken as they are, spheres and cylinders as the boxes around them. Markers are added, replaced and deleted
     by namespace and number, as RViz does it. Colours and life times mean nothing here: an obstacle stays until it is
@@ -50,7 +50,7 @@ def obstacles_from_markers(
 
 
 def key_of(marker: Marker) -> Key:
-    """What tells obstacles apart: namespace and number."""
+    """Return what tells obstacles apart: namespace and number."""
     return marker.ns, int(marker.id)
 
 

@@ -29,7 +29,7 @@ from sysid_ros.ros.conversions.common import (
 def trajectory_to_message(
     trajectory: Trajectory, joint_names: Sequence[str], stamp_ns: int = 0, frame: str = ""
 ) -> messages.Trajectory:
-    """A trajectory for the wire.
+    """Convert a trajectory for the wire.
 
     Args:
         trajectory: The trajectory.
@@ -52,7 +52,7 @@ def trajectory_to_message(
 
 
 def trajectory_from_message(message: messages.Trajectory, joint_names: Sequence[str]) -> Trajectory:
-    """A received trajectory. Its joints must be in the robot's order: its hash, and so its certificate, depend on it.
+    """Convert a received trajectory. Its joints must be in the robot's order: its hash, thus its certificate, needs it.
 
     Raises:
         InvalidMessage: Joint names, shapes or the hash do not fit.
@@ -270,7 +270,7 @@ def scene_to_message(
 
 
 def scene_from_message(message: messages.Scene, last_body: int) -> Scene:
-    """A received scene.
+    """Convert a received scene.
 
     Args:
         message: The message; an empty hash leaves the hash unchecked, as from a sender that cannot compute it.
