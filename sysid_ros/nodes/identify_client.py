@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import rclpy
 from rclpy.action import ActionClient
+from rclpy.action.client import ClientGoalHandle
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
@@ -34,6 +35,7 @@ from sysid_ros.reports.result import EstimateHistory, IdentificationResult
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, truth_from_message
 from sysid_ros.ros.node import StopRequest
+from sysid_ros.ros.waiting import ServerProbe
 
 SERVER_TIMEOUT = 60.0
 """How long to wait for the action server [s]."""
@@ -67,7 +69,10 @@ class IdentifyClient(Node):
     def __init__(self, robot: RobotModel, display: ProgressDisplay):
         super().__init__("identify_client")
         self._display = display
-        self._client = ActionClient(self, Identify, "identification/identify")
+        self._client: ActionClient[Identify.Goal, Identify.Result, Identify.Feedback] = ActionClient(
+            self, Identify, "identification/identify"
+        )
+        self._probe = ServerProbe(self._client)
         self._truth: np.ndarray | None = None
         self._history: list[tuple[float, ParameterEstimate]] = []
         self.robot = robot
@@ -79,6 +84,10 @@ class IdentifyClient(Node):
     def is_ready(self) -> bool:
         """Whether the action server is there."""
         return self._client.server_is_ready()
+
+    def is_answered(self) -> bool:
+        """Ask the server for a sign that its answers arrive here; return whether it came."""
+        return self._probe.is_answered()
 
     def send(self, goal: Identify.Goal) -> Future:
         """Send the goal; the future gives its handle."""
@@ -124,7 +133,8 @@ def run(options: argparse.Namespace, stop: StopRequest) -> int:
     executor = SingleThreadedExecutor()
     executor.add_node(client)
     try:
-        if not _spin_until(executor, lambda: client.is_ready or stop.is_set, SERVER_TIMEOUT):
+        # A goal that is sent before the server knows where to send its answer runs, and nobody here learns of it.
+        if not _spin_until(executor, lambda: client.is_answered() or stop.is_set, SERVER_TIMEOUT):
             display.message("nobody offers the action identification/identify; see the logs of the nodes")
             return ExitStatus.FAILED
         if stop.is_set:
@@ -157,7 +167,10 @@ def _follow(
     if not _spin_until(executor, lambda: sent.done() or not client.is_ready, SERVER_TIMEOUT) or not sent.done():
         display.message("the goal was not answered; see the log of identification")
         return ExitStatus.STOPPED if stop.is_set else ExitStatus.FAILED
-    handle = sent.result()
+    handle: ClientGoalHandle | None = sent.result()
+    if handle is None or not handle.accepted:
+        display.message("the goal was refused; see the log of identification")
+        return ExitStatus.FAILED
     result = handle.get_result_async()
     _spin_until(executor, lambda: result.done() or stop.is_set or not client.is_ready, np.inf)
     if not result.done() and not client.is_ready:
@@ -170,7 +183,11 @@ def _follow(
             display.message("the goal did not end; the driver stops the arm when its node ends")
             return ExitStatus.STOPPED
     display.finish()
-    return _show_result(client, result.result().result, was_stopped=stop.is_set)
+    response = result.result()
+    if response is None:
+        display.message("the goal ended without a result; see the log of identification")
+        return ExitStatus.FAILED
+    return _show_result(client, response.result, was_stopped=stop.is_set)
 
 
 def _show_result(client: IdentifyClient, result: Identify.Result, was_stopped: bool) -> int:
@@ -190,7 +207,10 @@ def _show_result(client: IdentifyClient, result: Identify.Result, was_stopped: b
         print(result.error_text)
     if result.results_directory:
         print(f"Files: {result.results_directory}")
-    return ExitStatus.OK if result.error_code == Identify.Result.NONE else ExitStatus.FAILED
+    if result.error_code == Identify.Result.NONE:
+        return ExitStatus.OK
+    is_partial = summary is not None and summary.is_usable and not summary.is_identified
+    return ExitStatus.NOT_IDENTIFIED if is_partial else ExitStatus.FAILED
 
 
 def _spin_until(executor: SingleThreadedExecutor, condition: Any, seconds: float) -> bool:

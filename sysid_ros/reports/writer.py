@@ -59,20 +59,24 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
     folder = Path(directory)
     known = result.estimate.narrower
     files: list[str] = []
-    left_out: list[str] = []
+    reasons: dict[str, list[str]] = {}  # why files were left out, and which
     for name, contents in _builders(result).items():
         missing = [quantity.value for quantity in Quantity if quantity in NEEDED.get(name, frozenset()) - known]
         if missing:
             reason = f"the bounds of {' and '.join(missing)} are no narrower than before the data"
-            left_out.append(f"{name} was not written: {reason}")
+            reasons.setdefault(reason, []).append(name)
             continue
         try:
             text = contents()
         except SysidError as error:
-            left_out.append(f"{name} was not written: {error}")
+            reasons.setdefault(str(error), []).append(name)
             continue
         _write(folder / name, text)
         files.append(name)
+    left_out = [
+        f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not written: {reason}"
+        for reason, names in reasons.items()
+    ]
     if not result.is_usable:
         reason = result.reason_unusable
         left_out.append(f"the URDF and the payload settings were not written: no usable estimate, {reason}")

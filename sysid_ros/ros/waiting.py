@@ -8,13 +8,17 @@ from __future__ import annotations
 import math
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rclpy.action import ActionClient
+from rclpy.action.client import ClientGoalHandle
 from rclpy.client import Client
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rclpy.task import Future
+from unique_identifier_msgs.msg import UUID
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.ros.qos import describe
@@ -22,6 +26,8 @@ from sysid_ros.ros.qos import describe
 _POLL_SECONDS = 0.02
 _LOST_SECONDS = 3.0
 """A service that nobody has offered for so long will not answer any more [s]."""
+_PROBE_SECONDS = 1.0
+"""Time between two probes of an action server [s]."""
 
 
 class ServiceUnavailable(SysidError):
@@ -206,6 +212,36 @@ def call_service(
             if not future.done():
                 client.remove_pending_request(future)
     return next(future for future in futures if future.done()).result()
+
+
+class ServerProbe:
+    """Find out whether the goals of an action client arrive, and the answers to them.
+
+    ``server_is_ready`` says only that this side has found the server. The server may find this client later, and until
+    then the middleware drops its answers: the goal runs, and the client never learns of it. So ask for the end of a
+    goal that does not exist, which does no harm, until that is answered. Whoever can answer that can answer goals:
+    endpoints are announced in order, and a client makes that for the answers to goals first.
+
+    Args:
+        client: The action client, whose node is spun elsewhere.
+    """
+
+    def __init__(self, client: ActionClient[Any, Any, Any]):
+        self._client = client
+        self._answers: list[Future[Any]] = []
+        self._asked = -math.inf
+
+    def is_answered(self) -> bool:
+        """Return whether the server has answered; ask it, now and again, while it has not."""
+        if any(answer.done() for answer in self._answers):
+            return True
+        now = time.monotonic()
+        if self._client.server_is_ready() and now - self._asked >= _PROBE_SECONDS:
+            self._asked = now
+            nothing = UUID(uuid=list(uuid.uuid4().bytes))
+            response = self._client._action_type.Impl.SendGoalService.Response()
+            self._answers.append(ClientGoalHandle(self._client, nothing, response).cancel_goal_async())
+        return False
 
 
 def _full_name(namespace: str, name: str) -> str:

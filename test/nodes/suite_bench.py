@@ -11,7 +11,7 @@ from sysid_msgs.action import Identify
 from sysid_ros.cli.process_group import ProcessGroup, stop_groups, wait_for_end
 from sysid_ros.cli.suite import Suite, node_command, suite_environment
 from sysid_ros.processes import resolve
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.waiting import ServerProbe, wait_until
 
 
 class SuiteOfProcesses:
@@ -64,7 +64,7 @@ class GoalProbe:
         self._bench = bench
         self._client = bench.action_client(Identify, f"{prefix}identification/identify")
         assert self._client.wait_for_server(2 * PATIENCE)
-        time.sleep(1.0)  # the other direction is found a little later; an answer before that would be lost
+        assert wait_until(ServerProbe(self._client).is_answered, PATIENCE)
 
     def send(self, **fields):
         return Goal(self._bench, self._client, Identify.Goal(**fields))

@@ -16,6 +16,7 @@ from sysid_ros.adapters.identification.files import prepare_folder, write_files
 from sysid_ros.adapters.identification.planner import RosPlanner
 from sysid_ros.adapters.identification.session import GoalOptions, Session, Suite
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus
 from sysid_ros.core.procedure import (
     Identification,
     IdentificationErrorCode,
@@ -157,9 +158,11 @@ class GoalRun:
                 faults += self._write(self._folder, outcome)
         for fault in faults:
             self._logger.error(fault)
-        if faults and result.error_code == Identify.Result.NONE:
+        if faults and outcome is not None and result.error_code == Identify.Result.NONE:
             result.error_code = Identify.Result.RESULTS_NOT_WRITTEN
-            result.error_text = f"identified, but {'; '.join(faults)}. The estimate in this result is good"
+            is_whole = outcome.estimate.status is EstimateStatus.IDENTIFIED
+            what = "identified" if is_whole else "identified in part"
+            result.error_text = f"{what}, but {'; '.join(faults)}. What the estimate in this result bounds is good"
         return result
 
     def _write(self, folder: Path, outcome: Identification | None) -> list[str]:
