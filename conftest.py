@@ -1,6 +1,7 @@
 """Keeps every test on this machine, and says which tests need processes or real time."""
 
 import atexit
+import importlib.util
 import os
 import random
 import time
@@ -110,3 +111,12 @@ def _modified(path):
 
 # Registered before anything of ROS, so that it comes after everything of ROS.
 atexit.register(_remove_shared_memory, existing_files(), os.getpid())
+
+
+@pytest.fixture(scope="session")
+def make_nodes():
+    """Load the script that writes docs/nodes.md."""
+    spec = importlib.util.spec_from_file_location("make_nodes", ROOT / "docs" / "make_nodes.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

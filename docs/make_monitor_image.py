@@ -20,6 +20,7 @@ from builtin_interfaces.msg import Time
 from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection
 from visualization_msgs.msg import Marker
 
+from sysid_ros.adapters.safe_planner.parameters import load_scene
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.clearance import spheres_of_payload
 from sysid_ros.core.collision.swept import sweep_spheres
@@ -31,7 +32,6 @@ from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.ros.markers import MarkerBuilder
 from sysid_ros.ros.plan_markers import draw_plan, draw_scene
-from sysid_ros.ros.scene_store import load_scene
 
 PATH = Path(__file__).with_name("images") / "monitor.png"
 TAKEOVER, SHOWN_AT = 1.5, 1.1

@@ -54,11 +54,13 @@ def build_page() -> str:
 
 
 def parameters_of(module: ModuleType) -> type[NodeParameters]:
-    """The class of parameters a node module defines."""
+    """The class of parameters of a node module, defined there or in its part of ``sysid_ros.adapters``."""
+    executable = module.__name__.rsplit(".", 1)[-1]
+    homes = (module.__name__, f"sysid_ros.adapters.{executable}.")
     kinds = [
         value
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, NodeParameters) and value.__module__ == module.__name__
+        if isinstance(value, type) and issubclass(value, NodeParameters) and value.__module__.startswith(homes)
     ]
     if len(kinds) != 1:
         raise LookupError(f"{module.__name__} defines {len(kinds)} classes of parameters; needed: 1")

@@ -15,15 +15,6 @@ from sysid_ros.ros.parameters import declared
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def make_nodes():
-    """The script that writes docs/nodes.md."""
-    spec = importlib.util.spec_from_file_location("make_nodes", ROOT / "docs" / "make_nodes.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_page_of_nodes_is_up_to_date(make_nodes):
     assert make_nodes.PATH.read_text() == make_nodes.build_page(), "run: python docs/make_nodes.py"
 

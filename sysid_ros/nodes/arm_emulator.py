@@ -149,7 +149,8 @@ class ArmEmulatorNode(Node):
 
     def close(self) -> None:
         """End the emulated controller as soon as its driver has handed the arm back."""
-        self._process.stdin.close()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         try:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:

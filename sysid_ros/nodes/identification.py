@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -17,15 +16,12 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from sysid_msgs.action import Identify, MoveTo
-from sysid_ros.adapters.identification.goal import GoalRun
+from sysid_ros.adapters.identification.goals import GoalRun, MoveRun
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
-from sysid_ros.adapters.identification.move import MoveRun
-from sysid_ros.adapters.identification.session import GoalOptions, Suite, SuiteClients
-from sysid_ros.core.procedure import IdentificationSettings, PayloadModel, Phase, Progress
-from sysid_ros.ros.conversions import estimate_to_message
+from sysid_ros.adapters.identification.session import IdentificationParameters, Suite, SuiteClients
+from sysid_ros.core.procedure import PayloadModel, Phase, Progress
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
-from sysid_ros.ros.parameters import ParameterServer, parameter, parameters_from
-from sysid_ros.ros.robot import RobotParameters
+from sysid_ros.ros.parameters import ParameterServer
 
 R = TypeVar("R", Identify.Result, MoveTo.Result)
 
@@ -37,43 +33,6 @@ ANSWER_TIME = 0.2
 """How long it then waits for the answer to go out [s]."""
 
 
-@dataclass(frozen=True)
-class IdentificationParameters(RobotParameters):
-    """Parameters of the node ``identification``; a goal that leaves a field 0 gets the value given here."""
-
-    procedure: IdentificationSettings = parameters_from(IdentificationSettings)
-    service_timeout: float = parameter(10.0, "s", lower=0.1, upper=600.0)
-    """How long another node may take to answer, planning excluded."""
-    planning_timeout: float = parameter(60.0, "s", lower=0.1, upper=3600.0)
-    """How long the search for an exciting trajectory may take."""
-    apply_estimate: bool = parameter(True)
-    """Give the identified payload to the controller at the end of a successful goal."""
-    results_directory: str = parameter("")
-    """Where a goal that names no folder makes one, named after the time; empty: no files."""
-    return_to_start: bool = parameter(True)
-    """Move back to where the arm was, by certified plans with the payload as identified, after a success."""
-    move_tolerance: float = parameter(0.01, "rad", lower=1e-4, upper=1.0)
-    """~/move_to: largest distance of a joint from its goal at the end."""
-    move_time: float = parameter(60.0, "s", lower=1.0, upper=3600.0)
-    """~/move_to: longest motion."""
-    record: bool = parameter(True)
-    """Write recording.mcap with the other files."""
-
-    def options(self) -> GoalOptions:
-        """Return what these parameters say about goals."""
-        return GoalOptions(
-            settings=self.procedure,
-            service_timeout=self.service_timeout,
-            planning_timeout=self.planning_timeout,
-            apply_estimate=self.apply_estimate,
-            results_directory=self.results_directory or None,
-            return_to_start=self.return_to_start,
-            move_tolerance=self.move_tolerance,
-            move_time=self.move_time,
-            record=self.record,
-        )
-
-
 class IdentificationNode(Node):
     """Offers the actions ``~/identify`` and ``~/move_to`` and the trigger ``~/identify_payload``; one at a time."""
 
@@ -82,7 +41,6 @@ class IdentificationNode(Node):
         self._config = ParameterServer(self, IdentificationParameters)
         self._robot = self._config.values.load_robot(self.get_logger())
         self._suite = Suite(self, self._robot, SuiteMonitor(self, self._robot), SuiteClients(self))
-        self._run_of_goal: GoalRun | None = None
         self._known: PayloadModel | None = None  # what the controller was given last
         self._busy = threading.Lock()
         self._stop = threading.Event()
@@ -147,37 +105,16 @@ class IdentificationNode(Node):
 
     def _run_goal(self, handle: ServerGoalHandle) -> Identify.Result:
         started = time.monotonic()
+        run = self._new_run(handle.request, lambda: handle.is_cancel_requested)
 
         def report(progress: Progress) -> None:
-            handle.publish_feedback(self._feedback(progress, time.monotonic() - started))
+            handle.publish_feedback(run.feedback(progress, time.monotonic() - started))
 
-        return self._run(handle.request, lambda: handle.is_cancel_requested, report)
-
-    def _feedback(self, progress: Progress, elapsed: float) -> Identify.Feedback:
-        feedback = Identify.Feedback(
-            phase=int(progress.phase),
-            text=progress.text,
-            progress=float(progress.progress),
-            elapsed=elapsed,
-            motion_time=self._run_of_goal.motion_time,
-            trajectory_number=progress.trajectory,
-            number_of_trajectories=progress.trajectories,
-        )
-        estimate = progress.estimate
-        if estimate is not None:
-            feedback.mass_lower, feedback.mass, feedback.mass_upper = (
-                float(estimate.lower[0]), float(estimate.values[0]), float(estimate.upper[0]),
-            )  # fmt: skip
-            feedback.estimate = estimate_to_message(estimate, self._suite.monitor.estimate_stamp_ns)
-        return feedback
+        return self._identify(run, report)
 
     def _run_move(self, handle: ServerGoalHandle) -> MoveTo.Result:
-        run = MoveRun(
-            self._suite,
-            self._config.values.options(),
-            self._known,
-            lambda: self._stop.is_set() or handle.is_cancel_requested,
-        )
+        options = self._config.values
+        run = MoveRun(self._suite, options, self._known, lambda: self._stop.is_set() or handle.is_cancel_requested)
 
         def report(progress: Progress) -> None:
             handle.publish_feedback(
@@ -195,8 +132,8 @@ class IdentificationNode(Node):
             response.success, response.message = False, f"another goal is running ({self._phase})"
             return response
         try:
-            goal = Identify.Goal()
-            result = await run_in_thread(self, lambda: self._run(goal, lambda: False, lambda _: None))
+            run = self._new_run(Identify.Goal(), lambda: False)
+            result = await run_in_thread(self, lambda: self._identify(run, lambda _: None))
         finally:
             self._busy.release()
         response.success = result.error_code == Identify.Result.NONE
@@ -211,18 +148,12 @@ class IdentificationNode(Node):
 
     # The work, in a thread of its own
 
-    def _run(
-        self, goal: Identify.Goal, is_cancelled: Callable[[], bool], on_progress: Callable[[Progress], None]
-    ) -> Identify.Result:
-        self._run_of_goal = GoalRun(
-            self._suite,
-            self._config.values.options(),
-            goal,
-            lambda: self._stop.is_set() or is_cancelled(),
-            self._reporter(on_progress),
-        )
-        result = self._run_of_goal.run()
-        self._remember(self._run_of_goal.model)
+    def _new_run(self, goal: Identify.Goal, is_cancelled: Callable[[], bool]) -> GoalRun:
+        return GoalRun(self._suite, self._config.values, goal, lambda: self._stop.is_set() or is_cancelled())
+
+    def _identify(self, run: GoalRun, on_progress: Callable[[Progress], None]) -> Identify.Result:
+        result = run.run(self._reporter(on_progress))
+        self._remember(run.model)
         return result
 
     def _remember(self, model: PayloadModel | None) -> None:

@@ -21,19 +21,19 @@ class Level(Enum):
 
 
 def diagnostic_message(
-    stamp_ns: int, name: str, hardware_id: str, level: Level, text: str, values: Mapping[str, object]
+    stamp_ns: int, name: str, hardware_id: str, state: tuple[Level, str], values: Mapping[str, object]
 ) -> DiagnosticArray:
-    """One status for ``/diagnostics``.
+    """Make one status for ``/diagnostics``.
 
     Args:
         stamp_ns: When [ns].
         name: What it is about, as in 'arm_driver: control loop'.
         hardware_id: Which arm.
-        level: How good or bad.
-        text: The state in one sentence.
+        state: How good or bad it is, and the same in one sentence.
         values: Numbers and texts beside it, the unit in the name.
     """
     pairs = [KeyValue(key=key, value=_text(value)) for key, value in values.items()]
+    level, text = state
     status = DiagnosticStatus(level=level.value, name=name, message=text, hardware_id=hardware_id, values=pairs)
     return DiagnosticArray(header=Header(stamp=stamp_to_message(stamp_ns)), status=[status])
 

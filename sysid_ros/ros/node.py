@@ -17,6 +17,8 @@ from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
 from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.qos import QoSProfile
 from rclpy.service import Service
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
@@ -144,6 +146,51 @@ def create_long_service(node: Node, service_type: type, name: str, callback: Cal
         callback: ``async def callback(request, response)`` that returns the response.
     """
     return node.create_service(service_type, name, callback, callback_group=ReentrantCallbackGroup())
+
+
+class Interfaces:
+    """What a node offers for some time: topics, services and timers that are destroyed together.
+
+    Args:
+        node: The node.
+    """
+
+    def __init__(self, node: Node):
+        self._node = node
+        self._made: list[tuple[Callable[[Any], object], Any]] = []
+
+    def create_publisher(self, kind: type, name: str, profile: QoSProfile | int) -> Publisher[Any]:
+        """See :meth:`Node.create_publisher`."""
+        return self._keep(self._node.destroy_publisher, self._node.create_publisher(kind, name, profile))
+
+    def create_subscription(
+        self, kind: type, name: str, callback: Callable[..., None], profile: QoSProfile | int, **options: Any
+    ) -> None:
+        """See :meth:`Node.create_subscription`."""
+        made = self._node.create_subscription(kind, name, callback, profile, **options)
+        self._keep(self._node.destroy_subscription, made)
+
+    def create_service(self, kind: type, name: str, callback: Callable[..., Any]) -> None:
+        """See :meth:`Node.create_service`."""
+        self._keep(self._node.destroy_service, self._node.create_service(kind, name, callback))
+
+    def create_long_service(self, kind: type, name: str, callback: Callable[..., Any]) -> None:
+        """See :func:`create_long_service`."""
+        self._keep(self._node.destroy_service, create_long_service(self._node, kind, name, callback))
+
+    def create_timer(self, period: float, callback: Callable[[], None]) -> None:
+        """See :meth:`Node.create_timer`."""
+        self._keep(self._node.destroy_timer, self._node.create_timer(period, callback))
+
+    def destroy(self) -> None:
+        """Destroy everything that was made, the last first; doing so twice is harmless."""
+        while self._made:
+            destroy, thing = self._made.pop()
+            destroy(thing)
+
+    def _keep(self, destroy: Callable[[Any], object], thing: T) -> T:
+        self._made.append((destroy, thing))
+        return thing
 
 
 def spin_while(node: Node, condition: Callable[[], bool], seconds: float) -> None:

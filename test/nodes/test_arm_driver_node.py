@@ -14,6 +14,7 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
+from sysid_ros.adapters.arm_driver.outputs import ArmOutputs
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
@@ -416,7 +417,7 @@ def test_an_error_of_the_node_hands_the_arm_back_and_it_can_start_again(bench, d
         raise RuntimeError("something inside")
 
     monkeypatch.setattr(node, "_release", break_once)
-    count, loop = len(driver.status.messages), node._loop
+    count, loop = len(driver.status.messages), node._arm.loop
     assert not bench.change_state("arm_driver", "deactivate")
     assert driver.status.wait(lambda status: status.mode == IDLE, after=count).text == "the driver has an error"
     assert not loop.is_alive
@@ -429,13 +430,13 @@ def test_an_error_of_the_node_hands_the_arm_back_and_it_can_start_again(bench, d
     [("mock", False, Level.OK), ("hardware", True, Level.OK), ("hardware", False, Level.WARN)],
 )
 def test_diagnostics_warn_where_a_real_arm_has_no_real_time_priority(mode, has_priority, level):
-    node = object.__new__(ArmDriverNode)  # not one that is spun: its timers need a whole loop
-    node._config = SimpleNamespace(values=ArmDriverParameters(mode=mode, robot_ip="192.0.2.1"))
-    node._loop = SimpleNamespace(scheduling=Scheduling(has_priority, "normal"))
-    found, text = node._judge(SimpleNamespace(has_failed=False, reason="holding"))
+    outputs = object.__new__(ArmOutputs)  # without a node and its topics
+    values = ArmDriverParameters(mode=mode, robot_ip="192.0.2.1")
+    outputs._arm = SimpleNamespace(values=values, loop=SimpleNamespace(scheduling=Scheduling(has_priority, "normal")))
+    found, text = outputs.judge(SimpleNamespace(has_failed=False, reason="holding"))
     assert found is level
     assert text == ("holding; no real-time priority: normal" if level is Level.WARN else "holding")
-    assert node._judge(SimpleNamespace(has_failed=True, reason="lost"))[0] is Level.ERROR
+    assert outputs.judge(SimpleNamespace(has_failed=True, reason="lost"))[0] is Level.ERROR
 
 
 def test_driver_that_was_never_activated_can_be_closed(bench):

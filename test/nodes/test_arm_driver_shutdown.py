@@ -18,7 +18,7 @@ def test_shutdown_hands_the_arm_back_for_good(bench, robot):
     node = bench.run_active(ArmDriverNode())
     driver = DriverProbe(bench, robot)
     driver.wait_for(DriverStatus.MODE_HOLD)
-    count, loop = len(driver.status.messages), node._loop
+    count, loop = len(driver.status.messages), node._arm.loop
     assert loop.is_alive
     assert bench.change_state("arm_driver", "shutdown")
     status = driver.status.wait(lambda status: status.mode == DriverStatus.MODE_IDLE, after=count)

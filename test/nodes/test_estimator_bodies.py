@@ -7,7 +7,7 @@ import pytest
 from node_bench import PATIENCE, Bench
 
 from sysid_msgs.msg import IdentifiabilityReport, ParameterEstimate, SampleBatch
-from sysid_ros.adapters.arm_driver.samples import PayloadEpochs, split_samples
+from sysid_ros.adapters.arm_driver.outputs import PayloadEpochs, split_samples
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns

@@ -10,7 +10,8 @@ from sysid_msgs.msg import DriverStatus
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification.arm import BRAKE_TIMEOUT, START_TIMEOUT, RosArm
 from sysid_ros.adapters.identification.monitor import PlanProgress, Records
-from sysid_ros.adapters.identification.planner import TAKEOVER_RESERVE
+from sysid_ros.adapters.identification.ports import TAKEOVER_RESERVE
+from sysid_ros.adapters.safe_planner.requests import ANSWER_RESERVE
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
@@ -19,7 +20,6 @@ from sysid_ros.core.procedure.receding import HAND_OVER_RESERVE
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.emulation.lockstep_identification import LockstepSettings
 from sysid_ros.nodes.estimator import EstimatorParameters
-from sysid_ros.nodes.safe_planner import ANSWER_RESERVE
 
 DURATION, HANDOVER = 3.0, 1.5
 

@@ -13,7 +13,7 @@ from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification import goal as goal_module
 from sysid_ros.adapters.identification.files import build_result, prepare_folder
-from sysid_ros.adapters.identification.goal import settings_of
+from sysid_ros.adapters.identification.goals import settings_of
 from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
 from sysid_ros.cli.terminal import result_table
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError

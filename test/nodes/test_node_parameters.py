@@ -28,10 +28,15 @@ def all_kinds():
     kinds = [BroadcasterParameters]
     for process in (*IDENTIFY, *EMULATED):
         module = importlib.import_module(process.module)
+        homes = (module.__name__, "sysid_ros.adapters.")
         kinds += [
             value
             for value in vars(module).values()
-            if isinstance(value, type) and issubclass(value, NodeParameters) and value.__module__ == module.__name__
+            if isinstance(value, type)
+            and issubclass(value, NodeParameters)
+            and value.__module__.startswith(homes)
+            and issubclass(value, NodeParameters)
+            and value.__module__.startswith((module.__name__, "sysid_ros.adapters."))
         ]
     return kinds
 

@@ -11,12 +11,11 @@ import pytest
 
 from sysid_msgs.msg import DriverStatus
 from sysid_ros.adapters.identification import arm as arm_module
-from sysid_ros.adapters.identification import planner as planner_module
+from sysid_ros.adapters.identification import ports
 from sysid_ros.adapters.identification.arm import RosArm
-from sysid_ros.adapters.identification.estimates import RosEstimates
 from sysid_ros.adapters.identification.monitor import PlanProgress, Records
-from sysid_ros.adapters.identification.planner import RosPlanner
-from sysid_ros.adapters.identification.session import GoalOptions, Session, Suite
+from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
+from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.box import Box
@@ -243,7 +242,7 @@ class FakeSession(Session):
             plan_next="plan", cancel_next="cancel", execute="execute", brake="brake", set_model="set", reset="reset"
         )
         node = SimpleNamespace(get_logger=lambda: logger)
-        options = GoalOptions(SETTINGS, service_timeout=1.0, planning_timeout=1.0)
+        options = IdentificationParameters(procedure=SETTINGS, service_timeout=1.0, planning_timeout=1.0)
         super().__init__(Suite(node, world.robot, FakeMonitor(world), clients), options, lambda: False)
 
     def sleep(self, duration):
@@ -298,13 +297,13 @@ class FakeSession(Session):
 def ros_ports(world, monkeypatch):
     session = FakeSession(world)
     clock = SimpleNamespace(monotonic=lambda: world.time, time_ns=lambda: 0, sleep=world.advance)
-    for module in (arm_module, planner_module):
+    for module in (arm_module, ports):
         monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(module, "call_service", session.answer)
     monkeypatch.setattr(arm_module, "ExecuteTrajectory", SimpleNamespace(Request=SimpleNamespace))
     monkeypatch.setattr(arm_module, "certified_plan_to_message", lambda plan, *_: plan)
     monkeypatch.setattr(arm_module, "wait_until", lambda condition, seconds: (world.advance(0.1), condition())[1])
-    monkeypatch.setattr(planner_module, "certified_plan_from_message", lambda message, names: message)
+    monkeypatch.setattr(ports, "certified_plan_from_message", lambda message, names: message)
     return Ports(RosPlanner(session), RosArm(session), RosEstimates(session))
 
 

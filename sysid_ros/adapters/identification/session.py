@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rclpy.client import Client
@@ -32,6 +33,8 @@ from sysid_ros.core.procedure import (
     PayloadModel,
 )
 from sysid_ros.ros.conversions import estimate_to_message
+from sysid_ros.ros.parameters import parameter, parameters_from
+from sysid_ros.ros.robot import RobotParameters
 from sysid_ros.ros.waiting import Cancelled, ServiceTimeout, call_service, no_messages, wait_for_service, wait_until
 
 T = TypeVar("T")
@@ -62,30 +65,36 @@ class SuiteClients:
 
 
 @dataclass(frozen=True)
-class GoalOptions:
-    """What the node's parameters say about its goals.
+class IdentificationParameters(RobotParameters):
+    """Parameters of the node ``identification``; a goal that leaves a field 0 gets the value given here."""
 
-    Attributes:
-        settings: Settings of the procedure, where a goal does not give others.
-        service_timeout: How long another node may take to answer, planning excluded [s].
-        planning_timeout: How long the search for an exciting trajectory may take [s].
-        apply_estimate: Whether the controller and the planners get what is known of the payload.
-        results_directory: Where a goal that names no folder makes one; None for no files.
-        return_to_start: Whether the arm moves back after a success.
-        move_tolerance: Largest distance of a joint from the goal of a move [rad].
-        move_time: Longest move [s].
-        record: Whether a recording is written with the other files.
-    """
+    procedure: IdentificationSettings = parameters_from(IdentificationSettings)
+    service_timeout: float = parameter(10.0, "s", lower=0.1, upper=600.0)
+    """How long another node may take to answer, planning excluded."""
+    planning_timeout: float = parameter(60.0, "s", lower=0.1, upper=3600.0)
+    """How long the search for an exciting trajectory may take."""
+    apply_estimate: bool = parameter(True)
+    """Give the identified payload to the controller at the end of a successful goal."""
+    results_directory: str = parameter("")
+    """Where a goal that names no folder makes one, named after the time; empty: no files."""
+    return_to_start: bool = parameter(True)
+    """Move back to where the arm was, by certified plans with the payload as identified, after a success."""
+    move_tolerance: float = parameter(0.01, "rad", lower=1e-4, upper=1.0)
+    """~/move_to: largest distance of a joint from its goal at the end."""
+    move_time: float = parameter(60.0, "s", lower=1.0, upper=3600.0)
+    """~/move_to: longest motion."""
+    record: bool = parameter(True)
+    """Write recording.mcap with the other files."""
 
-    settings: IdentificationSettings
-    service_timeout: float
-    planning_timeout: float
-    apply_estimate: bool = True
-    results_directory: str | None = None
-    return_to_start: bool = True
-    move_tolerance: float = 0.01
-    move_time: float = 60.0
-    record: bool = True
+    @property
+    def results_root(self) -> Path | None:
+        """Where a goal that names no folder makes one; None for no files."""
+        return Path(self.results_directory).expanduser() if self.results_directory else None
+
+    @property
+    def is_moved_by_others(self) -> bool:
+        """Whether somebody else moves the arm, and holds it."""
+        return self.procedure.strategy == "observe"
 
 
 @dataclass(frozen=True)
@@ -110,11 +119,11 @@ class Session:
 
     Args:
         suite: The suite.
-        options: What the node's parameters say.
+        options: Parameters of the node.
         is_cancelled: Whether the goal is to end.
     """
 
-    def __init__(self, suite: Suite, options: GoalOptions, is_cancelled: Callable[[], bool]):
+    def __init__(self, suite: Suite, options: IdentificationParameters, is_cancelled: Callable[[], bool]):
         self.node, self.robot, self.monitor, self.clients = suite.node, suite.robot, suite.monitor, suite.clients
         self.options = options
         self.is_cancelled = is_cancelled

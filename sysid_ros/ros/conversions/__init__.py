@@ -41,7 +41,6 @@ from sysid_ros.ros.conversions.plans import (
     trajectory_to_message,
 )
 from sysid_ros.ros.conversions.samples import Samples, joint_state_message, samples_from_message, samples_to_message
-from sysid_ros.ros.conversions.status import driver_status_message
 
 __all__ = [
     "InvalidMessage",
@@ -55,7 +54,6 @@ __all__ = [
     "certified_to_message",
     "control_law_from_message",
     "control_law_to_message",
-    "driver_status_message",
     "estimate_from_message",
     "estimate_to_message",
     "inertia_message",

@@ -1,4 +1,4 @@
-"""Which arm ``arm_driver`` is for and how it is reached: parameters, and what builds its loop in its own process.
+"""The parameters of ``arm_driver``: which arm it is for and how it is reached; they build its loop in its own process.
 
 Parameters of a Kinova have the names of ros2_kortex where it has them.
 """
@@ -11,8 +11,10 @@ from functools import partial
 from typing import Any
 
 from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop import ControlLoop
@@ -222,3 +224,26 @@ class ConnectionParameters(RobotParameters):
         link = self.link_setup(robot, resolve)
         link.require_packages()
         return replace(self.ros2_control_settings, controller_load=load), partial(RosJointLink, link)
+
+
+@dataclass(frozen=True)
+class ArmDriverParameters(ConnectionParameters):
+    """Parameters of the node ``arm_driver``."""
+
+    autostart: bool = parameter(True, read_only=True)
+    """Take the arm over as soon as the node runs."""
+    batch_rate: float = parameter(50.0, "Hz", lower=5.0, upper=200.0, read_only=True)
+    """How often a batch of samples is published."""
+    joint_state_rate: float = parameter(50.0, "Hz", lower=1.0, upper=1000.0, read_only=True)
+    """How often joint_states is published; at most the rate of samples."""
+    status_rate: float = parameter(10.0, "Hz", lower=1.0, upper=50.0, read_only=True)
+    """How often the status is published."""
+    commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0)
+    """Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat."""
+    faults: InjectedFaults = parameters_from(InjectedFaults, prefix="fault_", note="mock: ")
+
+    def check(self) -> None:
+        """Refuse a heartbeat the timers of this node could not keep."""
+        super().check()
+        if self.commander_timeout and self.commander_timeout < 0.2:
+            raise ParameterOutOfRange("parameter 'commander_timeout' [s]", self.commander_timeout, "0, or 0.2 to 10")

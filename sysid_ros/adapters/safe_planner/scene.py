@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import time
+import uuid
+from collections import deque
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import numpy as np
-import yaml
+from rclpy.event_handler import SubscriptionEventCallbacks
+from rclpy.node import Node
 from visualization_msgs.msg import Marker, MarkerArray
 
+from sysid_msgs.msg import Scene as SceneMessage
+from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
 from sysid_ros.core.certification.verify import require_scene
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.model.loader import config_directories
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.scene_guard import SCENE_PERIOD
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import scene_to_message
 from sysid_ros.ros.conversions.obstacles import Key, key_of, obstacles_from_markers
+from sysid_ros.ros.node import Interfaces
+
+_REMEMBERED_MESSAGES = 1000
 
 
 class SceneStore:
@@ -117,23 +128,83 @@ class SceneStore:
         )
 
 
-def load_scene(name: str) -> Scene:
-    """Load a scene of ``config/scenes`` by name, or a YAML file by path; empty for nothing at all.
+class SceneFeed:
+    """Keep the scene up to date by the topic ``obstacles`` and publish it, again and again.
+
+    Args:
+        node: The node.
+        robot: The arm.
+        values: Parameters of the node.
+
+    Attributes:
+        store: What is known of the scene.
 
     Raises:
-        ParameterOutOfRange: There is none, or it cannot be used.
+        ParameterOutOfRange: The scene of the parameters cannot be used.
     """
-    if not name:
-        return Scene()
-    files = {file.stem: file for folder in config_directories() for file in sorted((folder / "scenes").glob("*.yaml"))}
-    path = files.get(name, Path(name).expanduser())
-    if not path.is_file():
-        known = sorted(files)
-        raise ParameterOutOfRange("scene", name, f"one of {', '.join(known)}, or the path of a YAML file")
-    try:
-        data = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise ParameterOutOfRange("scene", str(path), f"a readable YAML file ({error})") from error
-    if not isinstance(data, dict):
-        raise ParameterOutOfRange("scene", str(path), "a file with obstacles, ground_height, ...")
-    return Scene.from_dict(data)
+
+    def __init__(self, node: Node, robot: RobotModel, values: SafePlannerParameters):
+        self.store = SceneStore(robot, values.fixed_scene(), values.obstacles_timeout)
+        self._log, self._frame = node.get_logger(), robot.base_frame
+        self._source = f"{node.get_fully_qualified_name()} {uuid.uuid4().hex[:8]}"
+        self._latched_marks: deque[tuple[object, ...]] = deque(maxlen=_REMEMBERED_MESSAGES)
+        self._topics = Interfaces(node)
+        self._publisher = self._topics.create_publisher(SceneMessage, "~/scene", qos.SCENE)
+        # A subscription that hears what was published before it came does not hear publishers with the defaults of ROS.
+        quiet = SubscriptionEventCallbacks(use_default_callbacks=False)  # the other one hears those
+        self._topics.create_subscription(
+            MarkerArray, "obstacles", self._on_latched_obstacles, qos.OBSTACLES, event_callbacks=quiet
+        )
+        self._topics.create_subscription(MarkerArray, "obstacles", self._on_obstacles, qos.OBSTACLES_VOLATILE)
+        self._topics.create_timer(SCENE_PERIOD, self._repeat)
+        self._publish()
+
+    def close(self) -> None:
+        """Publish and hear nothing any more."""
+        self._topics.destroy()
+
+    def change(self, values: SafePlannerParameters) -> None:
+        """Take changed parameters."""
+        self.store.change_fixed(values.fixed_scene)
+        if self.store.fault is not None:
+            self._log.error(f"nothing is certified: {self.store.fault}")
+        self._publish()
+
+    def describe(self) -> str:
+        """Return the scene in a few words."""
+        scene = self.store.latest
+        ground = "no ground" if scene.ground_height is None else f"ground at {scene.ground_height:g} m"
+        return f"{ground}, {len(scene.obstacles)} obstacles"
+
+    def _on_latched_obstacles(self, message: MarkerArray, info: dict[str, Any]) -> None:
+        self._latched_marks.append(_mark_of(message, info))
+        self._update(message)
+
+    def _on_obstacles(self, message: MarkerArray, info: dict[str, Any]) -> None:
+        # Else it came by the other subscription before.
+        if not info["source_timestamp"] or _mark_of(message, info) not in self._latched_marks:
+            self._update(message)
+
+    def _update(self, message: MarkerArray) -> None:
+        if not self.store.update(message, time.monotonic()):
+            return
+        if self.store.fault is not None:
+            self._log.error(f"nothing is certified until obstacles can be used again: {self.store.fault}")
+        else:
+            self._log.info(f"obstacles have changed: {self.describe()}")
+        self._publish()
+
+    def _repeat(self) -> None:
+        """Publish the scene again: who receives it from two planners knows that it cannot believe either."""
+        if self.store.check_timeout(time.monotonic()) and self.store.fault is not None:
+            self._log.error(f"nothing is certified: {self.store.fault}")
+        self._publish()
+
+    def _publish(self) -> None:
+        store = self.store
+        self._publisher.publish(scene_to_message(store.latest, time.time_ns(), self._frame, self._source, store.fault))
+
+
+def _mark_of(message: MarkerArray, info: dict[str, Any]) -> tuple[object, ...]:
+    """Return what tells messages about obstacles apart."""
+    return info["source_timestamp"], *(key_of(one) for one in message.markers)

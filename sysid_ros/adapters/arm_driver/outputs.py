@@ -1,0 +1,308 @@
+"""From the loop to ROS: samples, joint states, status, diagnostics and the truth of a simulated arm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray
+from numpy.typing import NDArray
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Header, String
+
+from sysid_msgs.msg import ControlLaw, DriverStatus, SampleBatch, SimulationTruth
+from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.loop_types import LoopStatus
+from sysid_ros.drivers.process import LoopProcess
+from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
+from sysid_ros.drivers.samples import LoopSamples, LoopTiming
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import (
+    Samples,
+    control_law_to_message,
+    joint_state_message,
+    samples_to_message,
+    stamp_to_message,
+    truth_to_message,
+)
+from sysid_ros.ros.conversions.common import to_array
+from sysid_ros.ros.diagnostics import Level, diagnostic_message
+from sysid_ros.ros.node import Interfaces
+from sysid_ros.ros.parameters import ParameterServer
+
+
+class PayloadEpochs:
+    """Which payload each sample belongs to, by number; the number rises whenever a change is announced."""
+
+    def __init__(self) -> None:
+        self._first_epoch = -1
+        self._starts = [0]
+
+    @property
+    def present(self) -> int:
+        """Number of the present payload."""
+        return max(0, self._first_epoch + len(self._starts) - 1)
+
+    def restart(self) -> None:
+        """Count samples from the beginning again, with another payload than the last."""
+        self._first_epoch, self._starts = self._first_epoch + len(self._starts), [0]
+
+    def begin(self, sequence: int) -> None:
+        """Begin the next payload with the sample of this number."""
+        self._starts.append(sequence)
+
+    def of(self, sequence: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of the payload of each sample, (N,), by the samples' own numbers, (N,)."""
+        return self._first_epoch + np.searchsorted(self._starts, sequence, side="right") - 1
+
+
+def split_samples(samples: LoopSamples, payload_epochs: PayloadEpochs) -> list[Samples]:
+    """Cut samples of the loop where cycles are missing and where the payload changed: a batch has one of each.
+
+    Args:
+        samples: Samples of the loop, all of them usable.
+        payload_epochs: Which payload each sample belongs to.
+    """
+    sequence = samples.block.sequence
+    epochs = payload_epochs.of(sequence)
+    is_cut = (np.diff(sequence) != 1) | (np.diff(epochs) != 0)
+    cuts = [0, *(np.flatnonzero(is_cut) + 1), len(sequence)]
+    return [
+        _part(samples, slice(first, last), int(epochs[first]))
+        for first, last in zip(cuts[:-1], cuts[1:], strict=True)
+        if first < last
+    ]
+
+
+def _part(samples: LoopSamples, part: slice, epoch: int) -> Samples:
+    block = samples.block
+    return Samples(
+        stamps=block.stamps[part],
+        sequence=block.sequence[part],
+        q=block.q[part],
+        v=block.v[part],
+        tau=block.tau[part],
+        q_d=samples.q_d[part],
+        v_d=samples.v_d[part],
+        a_d=samples.a_d[part],
+        tau_command=samples.tau_command[part],
+        valid=np.ones(block.stamps[part].size, dtype=bool),
+        mode=samples.modes[part].astype(np.uint8),
+        payload_epoch=epoch,
+        dropped=samples.dropped,
+    )
+
+
+@dataclass(frozen=True)
+class DrivenArm:
+    """The arm that a driver is for.
+
+    Attributes:
+        robot: Its model.
+        loop: Its torque loop.
+        epochs: Which payload its samples belong to.
+        config: Parameters of the node.
+    """
+
+    robot: RobotModel
+    loop: LoopProcess
+    epochs: PayloadEpochs
+    config: ParameterServer[ArmDriverParameters]
+
+    @property
+    def values(self) -> ArmDriverParameters:
+        """The parameters as they are now."""
+        return self.config.values
+
+
+class ArmOutputs:
+    """Publish what the loop measures, and how it is.
+
+    Status and robot description can be published as long as this exists, all else between :meth:`begin` and
+    :meth:`end`.
+
+    Args:
+        node: The node.
+        arm: The arm.
+    """
+
+    def __init__(self, node: Node, arm: DrivenArm):
+        self._node, self._arm = node, arm
+        values = arm.values
+        self._lasting, self._passing = Interfaces(node), Interfaces(node)
+        self._status = self._lasting.create_publisher(DriverStatus, "~/status", qos.STATUS)
+        if values.is_simulated or not values.is_ros2_control:  # else those who run the arm publish theirs
+            description = self._lasting.create_publisher(String, "robot_description", qos.LATCHED)
+            description.publish(String(data=arm.robot.urdf))
+        self._last_text: str | None = None
+        self._dropped = self._joint_state_ns = 0
+
+    @property
+    def timing(self) -> int:
+        """What ensures that torques act within one period, a ``TIMING_...`` of the status."""
+        if self._arm.values.is_ros2_control:  # over topics, real-time priority of the loop alone means nothing
+            return DriverStatus.TIMING_TOPICS
+        has_priority = self._arm.loop.scheduling.has_priority
+        return DriverStatus.TIMING_REAL_TIME if has_priority else DriverStatus.TIMING_NO_PRIORITY
+
+    def begin(self) -> None:
+        """Offer what exists only while the loop runs."""
+        passing, resolve = self._passing, self._node.resolve_topic_name
+        self._dropped = self._joint_state_ns = 0
+        self._samples = passing.create_publisher(SampleBatch, "~/samples", qos.SAMPLES)
+        self._truth = passing.create_publisher(SimulationTruth, "~/truth", qos.LATCHED)
+        law = passing.create_publisher(ControlLaw, "~/control_law", qos.LATCHED)
+        law.publish(control_law_to_message(self._arm.loop.status().law))
+        self._joint_states = None
+        if not self._arm.values.is_ros2_control or self._arm.values.states_topic(resolve) != resolve("joint_states"):
+            self._joint_states = passing.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
+        self._diagnostics = passing.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
+        self.publish_truth()
+
+    def end(self) -> None:
+        """Take that back."""
+        self._passing.destroy()
+
+    def close(self) -> None:
+        """Take everything back."""
+        self.end()
+        self._lasting.destroy()
+
+    def read_status(self) -> LoopStatus | None:
+        """Ask the loop how it is; where it does not answer, publish that and return None."""
+        values = self._arm.values
+        try:
+            status = self._arm.loop.status()
+        except SysidError as error:
+            self._node.get_logger().fatal(str(error), throttle_duration_sec=2.0)
+            self.publish_state(DriverStatus.MODE_FAULT, DriverStatus.CODE_INTERNAL, str(error))
+            return None
+        if values.is_ros2_control and not values.is_monitor:
+            return replace(status, reason=f"{status.reason} ({NO_GUARANTEE})")
+        return status
+
+    def publish_status(self, status: LoopStatus, scene_hash: str | None) -> None:
+        """Publish the status of the loop, and log it where it says something new."""
+        if status.reason != self._last_text:
+            self._last_text = status.reason
+            # rclpy wants one call site per severity.
+            if status.has_failed:
+                self._node.get_logger().error(f"{status.mode.name}: {status.reason}")
+            else:
+                self._node.get_logger().info(f"{status.mode.name}: {status.reason}")
+        message = status_message(status, self._arm.loop.timing())
+        message.header.frame_id = self._arm.robot.base_frame
+        message.dropped_samples, message.timing = self._dropped, self.timing
+        message.scene_hash = scene_hash or ""
+        self._publish(message)
+
+    def publish_state(self, mode: int, code: int, text: str, is_taking_over: bool = False) -> None:
+        """Publish a status without a loop to ask."""
+        message = DriverStatus(mode=mode, code=code, text=text, is_taking_over=is_taking_over)
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        self._publish(message)
+
+    def _publish(self, message: DriverStatus) -> None:
+        message.joint_names = list(self._arm.robot.joint_names)
+        message.is_simulated, message.payload_epoch = self._arm.values.is_simulated, self._arm.epochs.present
+        self._status.publish(message)
+
+    def publish_samples(self) -> None:
+        """Publish what the loop has measured since the last time."""
+        samples = self._arm.loop.read_samples()
+        self._dropped = samples.dropped
+        for part in split_samples(samples, self._arm.epochs):
+            self._samples.publish(samples_to_message(part, self._arm.robot.joint_names, self._arm.robot.base_frame))
+        if self._joint_states is None:
+            return
+        block, period_ns = samples.block, round(1e9 / self._arm.values.joint_state_rate)
+        for k in range(len(block)):
+            if block.stamps[k] - self._joint_state_ns >= period_ns:
+                self._joint_state_ns = int(block.stamps[k])
+                names, state = self._arm.robot.joint_names, (block.q[k], block.v[k], block.tau[k])
+                self._joint_states.publish(joint_state_message(self._joint_state_ns, names, *state))
+
+    def publish_truth(self) -> None:
+        """Publish what a simulated arm holds."""
+        if self._arm.values.is_mock:
+            truth = self._arm.loop.truth()
+            frame = self._arm.robot.joint_names[-1]
+            self._truth.publish(truth_to_message(truth.payload, truth.stamp_ns, frame, self._arm.epochs.present))
+
+    def publish_diagnostics(self) -> None:
+        """Publish the health of loop and connection."""
+        status, name = self.read_status(), f"{self._node.get_name()}: control loop"
+        if status is None:
+            stamp_ns, text = self._node.get_clock().now().nanoseconds, "the loop process does not answer"
+            message = diagnostic_message(stamp_ns, name, self._arm.robot.name, (Level.ERROR, text), {})
+        else:
+            values = {**loop_health(status, self._arm.loop.timing()), "scheduling": self._arm.loop.scheduling.text}
+            values |= self._arm_health()
+            message = diagnostic_message(status.stamp_ns, name, self._arm.robot.name, self.judge(status), values)
+        self._diagnostics.publish(message)
+
+    def judge(self, status: LoopStatus) -> tuple[Level, str]:
+        """Return how good or bad it is, and why."""
+        values, scheduling = self._arm.values, self._arm.loop.scheduling
+        if status.has_failed:
+            return Level.ERROR, status.reason
+        if values.is_simulated or values.is_monitor or scheduling.has_priority:
+            return Level.OK, status.reason
+        return Level.WARN, f"{status.reason}; no real-time priority: {scheduling}"
+
+    def _arm_health(self) -> dict[str, object]:
+        try:
+            return self._arm.loop.health()
+        except SysidError as error:
+            return {"connection": str(error)}
+
+
+def status_message(status: LoopStatus, timing: LoopTiming) -> DriverStatus:
+    """Convert what the loop itself knows; its numbers of mode and code are those of the message."""
+
+    def joints(values: NDArray[np.float64]) -> object:
+        return to_array("d", values, np.float64)
+
+    return DriverStatus(
+        header=Header(stamp=stamp_to_message(status.stamp_ns)),
+        mode=int(status.mode),
+        code=int(status.code),
+        text=status.reason,
+        is_taking_over=bool(status.is_taking_over),
+        rested=float(status.rested),
+        plan_id=status.plan_id or "",
+        next_plan_id=status.next_plan_id or "",
+        progress=float(status.progress),
+        model_box_hash=status.model_box_hash,
+        reference_position=joints(status.reference),
+        tracking_error=joints(status.tracking_error),
+        tracking_error_max=joints(status.tracking_error_max),
+        tracking_bound=joints(status.tracking_bound),
+        cycles=int(status.cycles),
+        invalid_cycles=int(status.invalid_cycles),
+        missed_deadlines=int(status.missed_deadlines),
+        saturated_cycles=int(status.saturated_cycles),
+        period_p50=float(timing.period_p50),
+        period_p99=float(timing.period_p99),
+        period_max=float(timing.period_max),
+        compute_p50=float(timing.compute_p50),
+        compute_p99=float(timing.compute_p99),
+        compute_max=float(timing.compute_max),
+    )
+
+
+def loop_health(status: LoopStatus, timing: LoopTiming) -> dict[str, object]:
+    """Return what diagnostics say of a loop, by name."""
+    return {
+        "mode": status.mode.name,
+        "cycles": status.cycles,
+        "missed deadlines": status.missed_deadlines,
+        "saturated cycles": status.saturated_cycles,
+        "cycles without measurement": status.invalid_cycles,
+        "period p99 [s]": timing.period_p99,
+        "period max [s]": timing.period_max,
+        "compute p99 [s]": timing.compute_p99,
+    }

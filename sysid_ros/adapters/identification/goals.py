@@ -1,0 +1,332 @@
+"""Goals of the node ``identification`` from their fields to their results; know nothing of how they were sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_msgs.action import Identify, MoveTo
+from sysid_ros.adapters.identification.arm import RosArm
+from sysid_ros.adapters.identification.files import prepare_folder, write_files
+from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
+from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus
+from sysid_ros.core.procedure import (
+    Identification,
+    IdentificationErrorCode,
+    IdentificationFailed,
+    IdentificationSettings,
+    ModelPolicy,
+    MoveSettings,
+    PayloadModel,
+    Phase,
+    Ports,
+    Progress,
+    run_identification,
+    run_move,
+)
+from sysid_ros.reports.folders import make_results_directory
+from sysid_ros.reports.recordings.recording import RecordingWriter
+from sysid_ros.reports.writer import RECORDING
+from sysid_ros.ros.conversions import estimate_to_message, inertia_message, joint_vector_from_message
+
+_WITH_FILES = (
+    Identify.Result.NONE,
+    Identify.Result.INCONSISTENT,
+    Identify.Result.NO_WINDOWS,
+    Identify.Result.NOT_IDENTIFIED,
+)
+"""Ends of a goal that leave files; all but the first only a report that says why there is no payload."""
+
+
+class _Run:
+    """What a goal of either action works with.
+
+    Args:
+        suite: The suite.
+        options: Parameters of the node.
+        is_cancelled: Whether the goal is to end.
+        seed: Seed of the excitation search.
+    """
+
+    def __init__(
+        self, suite: Suite, options: IdentificationParameters, is_cancelled: Callable[[], bool], seed: int = 0
+    ):
+        self._logger, self._robot, self._monitor = suite.node.get_logger(), suite.robot, suite.monitor
+        self._options, self._is_cancelled = options, is_cancelled
+        session = Session(suite, options, is_cancelled)
+        self._arm = RosArm(session, options.is_moved_by_others)
+        self._ports = Ports(RosPlanner(session, seed), self._arm, RosEstimates(session))
+
+    @property
+    def motion_time(self) -> float:
+        """How long the arm has moved [s]."""
+        return self._arm.motion_time
+
+
+class GoalRun(_Run):
+    """Runs one goal of ``~/identify``. :meth:`run` never raises and always leaves the arm at rest.
+
+    Args:
+        suite: The suite.
+        options: Parameters of the node.
+        goal: What is asked for.
+        is_cancelled: Whether the goal is to end.
+    """
+
+    def __init__(
+        self, suite: Suite, options: IdentificationParameters, goal: Identify.Goal, is_cancelled: Callable[[], bool]
+    ):
+        super().__init__(suite, options, is_cancelled, int(goal.seed))
+        self._goal = goal
+        self._settings = options.procedure
+        self._policy = ModelPolicy(suite.robot, may_tighten=options.apply_estimate)
+        self._folder: Path | None = None
+
+    @property
+    def model(self) -> PayloadModel:
+        """What the controller has been given."""
+        return self._policy.in_use
+
+    def run(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
+        """Run the goal to its end; ``on_progress`` is called with every change."""
+        self._monitor.begin(None)
+        try:
+            self._settings = settings_of(self._options.procedure, self._goal)
+            self._folder = self._make_folder()
+            if self._folder is not None and self._options.record:
+                self._monitor.begin(RecordingWriter(self._folder / RECORDING))
+        except SysidError as error:
+            self._monitor.end()
+            return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
+        start = self._position()
+        outcome, result = self._identify(on_progress)
+        result = self._finish(outcome, result)
+        if outcome is not None and self._must_return and start is not None:
+            on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
+            self._return(start)
+        return result
+
+    def feedback(self, progress: Progress, elapsed: float) -> Identify.Feedback:
+        """Convert progress to feedback, some time [s] after the beginning."""
+        feedback = Identify.Feedback(
+            phase=int(progress.phase),
+            text=progress.text,
+            progress=float(progress.progress),
+            elapsed=elapsed,
+            motion_time=self.motion_time,
+            trajectory_number=progress.trajectory,
+            number_of_trajectories=progress.trajectories,
+        )
+        estimate = progress.estimate
+        if estimate is not None:
+            feedback.mass_lower, feedback.mass, feedback.mass_upper = (
+                float(estimate.lower[0]), float(estimate.values[0]), float(estimate.upper[0]),
+            )  # fmt: skip
+            feedback.estimate = estimate_to_message(estimate, self._monitor.estimate_stamp_ns)
+        return feedback
+
+    def _make_folder(self) -> Path | None:
+        if self._goal.results_directory:
+            return prepare_folder(Path(self._goal.results_directory).expanduser())
+        root = self._options.results_root
+        return None if root is None else prepare_folder(make_results_directory(root))
+
+    def _identify(self, on_progress: Callable[[Progress], None]) -> tuple[Identification | None, Identify.Result]:
+        try:
+            outcome = run_identification(self._ports, self._policy, self._settings, self._is_cancelled, on_progress)
+            count = len(outcome.plans)
+            text = f"writing the results ({outcome.stop_reason})"
+            on_progress(Progress(Phase.REPORTING, text, 1.0, count, count, outcome.estimate))
+            return outcome, self._success(outcome)
+        except IdentificationFailed as failure:
+            return None, self._failure(failure)
+        except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
+            text = f"internal error: {error!r}"
+            return None, self._failure(IdentificationFailed(IdentificationErrorCode.INTERNAL, text))
+
+    def _position(self) -> NDArray[np.float64] | None:
+        """Where the arm is held, (n,) [rad]; None where nobody says."""
+        status = self._monitor.status
+        return None if status is None or not status.reference_position else np.array(status.reference_position)
+
+    @property
+    def _must_return(self) -> bool:
+        options = self._options
+        return options.return_to_start and options.apply_estimate and not options.is_moved_by_others
+
+    def _return(self, start: NDArray[np.float64]) -> None:
+        """Move back to where the arm was: with the prior of another payload it might not even be able to stay here."""
+        options = self._options
+        policy = ModelPolicy(self._robot, self._policy.in_use, may_tighten=False)
+        try:
+            wanted = MoveSettings(start, options.move_tolerance, options.move_time)
+            run_move(self._ports, policy, wanted, self._is_cancelled)
+        except SysidError as error:
+            self._logger.warning(f"the arm has not returned to where it was: {error}")
+
+    def _finish(self, outcome: Identification | None, result: Identify.Result) -> Identify.Result:
+        """Complete recording and files; where files are missing the goal is no success, but keeps its numbers."""
+        faults = []
+        try:
+            self._monitor.end(outcome.estimate if outcome is not None else None)
+        except SysidError as error:
+            faults.append(str(error))
+        if self._folder is not None:
+            result.results_directory = str(self._folder.absolute())
+            if result.error_code in _WITH_FILES:
+                faults += self._write(self._folder, outcome)
+        for fault in faults:
+            self._logger.error(fault)
+        if faults and outcome is not None and result.error_code == Identify.Result.NONE:
+            result.error_code = Identify.Result.RESULTS_NOT_WRITTEN
+            is_whole = outcome.estimate.status is EstimateStatus.IDENTIFIED
+            what = "identified" if is_whole else "identified in part"
+            result.error_text = f"{what}, but {'; '.join(faults)}. What the estimate in this result bounds is good"
+        return result
+
+    def _write(self, folder: Path, outcome: Identification | None) -> list[str]:
+        records = self._monitor.records
+        records.information = self._monitor.information
+        try:
+            left_out = write_files(folder, self._robot, outcome, records, self._settings)
+        except Exception as error:  # noqa: BLE001 - what was identified must still be answered
+            return [str(error) if isinstance(error, SysidError) else f"the files were not written: {error!r}"]
+        if outcome is not None:
+            return list(left_out)
+        for reason in left_out:
+            self._logger.warning(reason)
+        return []
+
+    def _success(self, outcome: Identification) -> Identify.Result:
+        estimate, monitor = outcome.estimate, self._monitor
+        return Identify.Result(
+            error_code=Identify.Result.NONE,
+            estimate=estimate_to_message(estimate, monitor.estimate_stamp_ns, monitor.information),
+            payload=inertia_message(estimate.values),
+            motion_time=outcome.motion_time,
+        )
+
+    def _failure(self, failure: IdentificationFailed) -> Identify.Result:
+        text = describe_failure(failure)
+        self._logger.error(f"{failure.code.name}: {text}")
+        result = Identify.Result(error_code=int(failure.code), error_text=text, motion_time=self.motion_time)
+        estimate = self._monitor.estimate
+        if estimate is not None:
+            result.estimate = estimate_to_message(estimate, self._monitor.estimate_stamp_ns, self._monitor.information)
+        return result
+
+
+class MoveRun(_Run):
+    """Runs one goal of ``~/move_to``. :meth:`run` never raises and always leaves the arm at rest.
+
+    Args:
+        suite: The suite.
+        options: Parameters of the node.
+        known: What the controller was given last; None where nothing may be assumed of it.
+        is_cancelled: Whether the move is to end.
+    """
+
+    def __init__(
+        self,
+        suite: Suite,
+        options: IdentificationParameters,
+        known: PayloadModel | None,
+        is_cancelled: Callable[[], bool],
+    ):
+        super().__init__(suite, options, is_cancelled)
+        self._known = known
+        self._policy: ModelPolicy | None = None
+
+    @property
+    def model(self) -> PayloadModel | None:
+        """What the controller has been given."""
+        return self._known if self._policy is None else self._policy.in_use
+
+    def run(self, request: MoveTo.Goal, on_progress: Callable[[Progress], None]) -> MoveTo.Result:
+        """Run the move to its end."""
+        self._monitor.begin(None)
+        try:
+            policy, wanted = self._prepare(request)
+            move = run_move(self._ports, policy, wanted, self._is_cancelled, on_progress)
+            return self._result(
+                motion_time=move.motion_time, plans=move.plans, smallest_torque_margin=move.smallest_torque_margin
+            )
+        except IdentificationFailed as failure:
+            return self._failure(failure)
+        except SysidError as error:
+            return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
+        except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
+            return self._failure(IdentificationFailed(IdentificationErrorCode.INTERNAL, f"internal error: {error!r}"))
+        finally:
+            self._monitor.end()
+
+    def _prepare(self, request: MoveTo.Goal) -> tuple[ModelPolicy, MoveSettings]:
+        """Use the model the controller was given last, if it was identified and is still there; else the prior."""
+        goal = joint_vector_from_message(
+            "MoveTo", "goal_position", request.joint_names, request.goal_position, self._robot.joint_names
+        )
+        self._require_inside(goal)
+        known = self._known
+        if known is not None and (known.estimate is None or not self._arm.has_model(known)):
+            known = None
+        wanted = MoveSettings(
+            goal,
+            request.tolerance or self._options.move_tolerance,
+            request.max_motion_time or self._options.move_time,
+            forget_payload=known is None,
+        )
+        if known is not None:
+            self._monitor.use_estimates()
+        self._policy = ModelPolicy(self._robot, known, may_tighten=False)
+        return self._policy, wanted
+
+    def _require_inside(self, goal: NDArray[np.float64]) -> None:
+        """Refuse a posture beyond the position limits, before anything moves towards it."""
+        limits = self._robot.limits
+        for name, value, low, high in zip(self._robot.joint_names, goal, limits.q_lower, limits.q_upper, strict=True):
+            if not low <= value <= high:
+                raise ParameterOutOfRange(f"goal_position of {name} [rad]", float(value), f"{low:g} to {high:g}")
+
+    def _failure(self, failure: IdentificationFailed) -> MoveTo.Result:
+        text = describe_failure(failure)
+        if failure.code is IdentificationErrorCode.INCONSISTENT:
+            text += ". The next move will be planned with the prior of the payload; identify it to know more"
+        self._logger.error(f"{failure.code.name}: {text}")
+        return self._result(error_code=int(failure.code), error_text=text, motion_time=self.motion_time)
+
+    def _result(self, **fields: object) -> MoveTo.Result:
+        status = self._monitor.status
+        position = [] if status is None else np.array(status.reference_position, dtype=float).tolist()
+        return MoveTo.Result(position=position, **fields)
+
+
+def describe_failure(failure: IdentificationFailed) -> str:
+    """Say what went wrong, and that the arm may still move where nobody knows."""
+    unconfirmed = failure.stop_unconfirmed
+    return str(failure) if unconfirmed is None else f"{failure}. Watch the arm: {unconfirmed}"
+
+
+def settings_of(settings: IdentificationSettings, goal: Identify.Goal) -> IdentificationSettings:
+    """Return the settings of a goal: the node's, with the fields that the goal gives (not 0).
+
+    A goal that allows less motion than one trajectory takes gets a shorter trajectory.
+
+    Raises:
+        ParameterOutOfRange: A field is out of range.
+    """
+    given = {
+        "max_motion_time": goal.max_motion_time,
+        "target_mass_width": goal.target_mass_width,
+        "trajectories": int(goal.number_of_trajectories),
+    }
+    given = {name: value for name, value in given.items() if value != 0}
+    longest = given.get("max_motion_time", settings.max_motion_time)
+    if 0.0 < longest < settings.trajectory_duration:
+        given["trajectory_duration"] = longest
+    return replace(settings, **given)

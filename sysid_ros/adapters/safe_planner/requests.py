@@ -1,0 +1,189 @@
+"""From the requests of ``safe_planner`` to certified plans; to be called in the thread of a search."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_msgs.msg import ControlLaw, DriverStatus
+from sysid_msgs.srv import CertifyTrajectory, PlanNext, PlanTo
+from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
+from sysid_ros.adapters.safe_planner.scene import SceneStore
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.core.planning.request import PlanRequest
+from sysid_ros.ros.conversions import (
+    control_law_from_message,
+    estimate_from_message,
+    joint_vector_from_message,
+    nominal_payload_from_message,
+    stamp_from_message,
+    trajectory_from_message,
+)
+
+ANSWER_RESERVE = 0.1
+"""Part of the time limit of a request that is left for the answer's way back [s]."""
+_REMEMBERED_PLANS = 8
+"""Plans that others may still take over from."""
+
+
+class NotReady(SysidError):
+    """Nothing can be certified now."""
+
+
+class PlanRequests:
+    """Make a certified plan of each request, for the scene and the control law of the moment.
+
+    Args:
+        robot: The arm.
+        scenes: What is known of the scene.
+        values: Parameters of the node.
+
+    Attributes:
+        planning_time: How long a search takes where the request does not say [s].
+    """
+
+    def __init__(self, robot: RobotModel, scenes: SceneStore, values: SafePlannerParameters):
+        self._robot, self._scenes = robot, scenes
+        self._planner = CertifiedPlanner(robot, values.search, values.verifier)
+        self.planning_time = values.planner.planning_time
+        self._plans: OrderedDict[str, CertifiedPlan] = OrderedDict()
+        self._control = RobustSettings()
+        self._law_fault: str | None = None
+        self._offset_ns = 0
+
+    # What a proof takes for given
+
+    def on_control_law(self, message: ControlLaw) -> bool:
+        """Prove bounds for the control law that the driver runs, its period included; return whether it is another.
+
+        Raises:
+            SysidError: Nothing is known of such a law; nothing is certified until there is another.
+        """
+        try:
+            control = RobustSettings.of_law(control_law_from_message(message))
+        except SysidError as error:
+            self._law_fault = str(error)
+            raise
+        self._law_fault = None
+        if control == self._control:
+            return False
+        self._control = control
+        self._planner.forget()
+        self._plans.clear()
+        return True
+
+    @property
+    def control(self) -> RobustSettings:
+        """The control law that plans are proven for."""
+        return self._control
+
+    def on_driver_status(self, status: DriverStatus) -> None:
+        """Note the time of the loop that executes plans, which may not be ours: certificates are valid in it."""
+        if status.mode != DriverStatus.MODE_IDLE:
+            self._offset_ns = stamp_from_message(status.header.stamp) - time.time_ns()
+
+    def require_ready(self) -> None:
+        """Check that plans can be proven.
+
+        Raises:
+            NotReady: The driver's control law cannot be used.
+        """
+        if self._law_fault is not None:
+            raise NotReady(self._law_fault)
+
+    # Plans
+
+    def keep(self, plan: CertifiedPlan) -> None:
+        """Keep a plan that others may take over from.
+
+        Raises:
+            ParameterOutOfRange: It was proven for a scene that is not the present one.
+        """
+        if plan.certificate.scene_hash != self._scenes.scene.hash():
+            raise ParameterOutOfRange("the scene", "changed meanwhile", "the same until the end; plan again")
+        self._plans[plan.plan_id] = plan
+        while len(self._plans) > _REMEMBERED_PLANS:
+            self._plans.popitem(last=False)
+
+    def certify(self, request: CertifyTrajectory.Request) -> CertifiedPlan:
+        """Prove a trajectory."""
+        trajectory = trajectory_from_message(request.trajectory, self._robot.joint_names)
+        return self._planner.certify(trajectory, self._assumptions_of(request), self._now())
+
+    def plan_next(self, request: PlanNext.Request, is_unwanted: Callable[[], bool]) -> CertifiedPlan:
+        """Plan the next segment of a motion, from rest or from a plan that is followed."""
+        if request.purpose not in (PlanNext.Request.EXCITE, PlanNext.Request.MOVE):
+            raise ParameterOutOfRange("PlanNext.purpose", request.purpose, "EXCITE = 0 or MOVE = 1")
+        limit = request.time_limit or self.planning_time
+        if not ANSWER_RESERVE < limit <= 3600.0:
+            raise ParameterOutOfRange("PlanNext.time_limit [s]", limit, f"above {ANSWER_RESERVE:g}, at most 3600")
+        is_move = request.purpose == PlanNext.Request.MOVE
+        wanted = PlanRequest(
+            assumptions=self._assumptions_of(request),
+            start=None if request.predecessor else self._joints(request, "start_position"),
+            predecessor=self._find_plan(request.predecessor) if request.predecessor else None,
+            takeover_time=request.takeover_time,
+            information=np.array(request.information, dtype=float).reshape(10, 10),
+            goal=self._joints(request, "goal_position") if is_move else None,
+            is_last=request.is_last,
+            time_limit=limit - ANSWER_RESERVE,
+        )
+        return self._planner.plan(wanted, self._now(), is_unwanted)
+
+    def plan_to(self, request: PlanTo.Request, is_unwanted: Callable[[], bool]) -> CertifiedPlan:
+        """Plan a motion from rest to a goal."""
+        for name in ("start_velocity", "start_acceleration"):
+            if any(getattr(request, name)):
+                raise ParameterOutOfRange(f"PlanTo.{name}", list(getattr(request, name)), "zero: use ~/plan_next")
+        return self._planner.plan_to(
+            self._joints(request, "start_position"),
+            self._joints(request, "goal_position"),
+            self._assumptions_of(request),
+            self._now(),
+            request.duration or None,
+            is_unwanted,
+        )
+
+    def _now(self) -> float:
+        """Return the time of the loop that executes plans [s]."""
+        return 1e-9 * (time.time_ns() + min(self._offset_ns, 0))
+
+    def _find_plan(self, plan_id: str) -> CertifiedPlan:
+        if plan_id not in self._plans:
+            known = ", ".join(name[:12] for name in self._plans) or "none yet"
+            raise ParameterOutOfRange("plan to take over from", plan_id[:12], f"one of the last plans: {known}")
+        return self._plans[plan_id]
+
+    def _joints(self, request: PlanNext.Request | PlanTo.Request, field: str) -> NDArray[np.float64]:
+        message, values = type(request).__name__.removesuffix("_Request"), _numbers(request, field)
+        if not len(values):
+            raise ParameterOutOfRange(f"{message}.{field}", "empty", f"{self._robot.n} numbers [rad]")
+        return joint_vector_from_message(message, field, request.joint_names, values, self._robot.joint_names)
+
+    def _assumptions_of(self, request: CertifyTrajectory.Request | PlanNext.Request | PlanTo.Request) -> Assumptions:
+        """Return what a proof takes for given: scene and control law of now, and the payload of a request."""
+        robot, estimate = self._robot, estimate_from_message(request.estimate)
+        # ~/plan_to leaves the nominal payload to the planner.
+        nominal = nominal_payload_from_message(type(request).__name__, getattr(request, "nominal_payload", ()))
+        if estimate is None:
+            box = guess = None
+        elif not estimate.is_consistent or estimate.target != "payload":
+            given = f"of target {estimate.target}" if estimate.alarm is None else estimate.alarm.text
+            raise ParameterOutOfRange("estimate", given, "a consistent estimate of a payload, or none")
+        else:
+            box, guess = estimate.box, np.array(estimate.values)
+        return Assumptions.of_payload(robot, box, guess, nominal, self._scenes.scene, self._control)
+
+
+def _numbers(request: object, field: str) -> Sequence[float]:
+    values: Sequence[float] = getattr(request, field)
+    return values

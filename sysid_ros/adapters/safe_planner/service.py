@@ -1,0 +1,207 @@
+"""The services of ``safe_planner``: one search at a time beside the executor, and an answer whatever happens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from rclpy.node import Node
+from std_srvs.srv import Trigger
+
+from sysid_msgs.msg import CertifiedTrajectory, ControlLaw, DriverStatus, PlanStatus
+from sysid_msgs.srv import CertifyTrajectory, PlanNext, PlanTo
+from sysid_ros.adapters.safe_planner.requests import NotReady, PlanRequests
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.stop_model import PlanRejected
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.trajectories.base import PlanningCancelled
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import certified_plan_to_message
+from sysid_ros.ros.node import Interfaces, run_in_thread
+
+CHECKED = (
+    "position, velocity and acceleration limits with the tracking error, over all time",
+    "torque limits for every parameter in the boxes, with what feedback may add, over all time",
+    "distances of the spheres of arm and payload to each other, to the ground and to obstacles, over all time",
+    "torque limits in stops along the path, begun at any time, if errors grow there no more than is allowed for, which "
+    "is measured, not proven",
+)
+NOT_CHECKED = ("what docs/theory/certificates.md names as assumptions",)
+
+
+class _Response(Protocol):
+    """What the answers of all services have."""
+
+    success: bool
+    message: str
+    status: PlanStatus
+    plan: CertifiedTrajectory
+
+
+class Searches:
+    """Which searches run, and which of them are to end. The executor begins and cancels, a search looks.
+
+    Attributes:
+        is_open: Whether anything is searched for; every search ends where not.
+        running: Searches that run or wait their turn.
+    """
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.running = 0
+        self._begun = 0
+        self._cancelled = 0  # searches begun up to this number are to end
+
+    def cancel(self) -> None:
+        """Have every search end that has begun."""
+        self._cancelled = self._begun
+
+    def begin(self) -> Callable[[], bool]:
+        """Return what a search that begins now looks at: whether it is to end."""
+        self._begun += 1
+        number = self._begun
+        return lambda: not self.is_open or number <= self._cancelled
+
+
+class PlanService:
+    """Answer requests to plan and to certify, and publish plans and judgements.
+
+    Args:
+        node: The node.
+        robot: The arm.
+        requests: What makes plans of requests.
+
+    Attributes:
+        searches: Which searches run.
+    """
+
+    def __init__(self, node: Node, robot: RobotModel, requests: PlanRequests):
+        self._node, self._robot, self._requests = node, robot, requests
+        self.searches = Searches()
+        self._one_at_a_time = threading.Lock()  # the planner keeps what it has found for the next plan
+        self._offered = Interfaces(node)
+        self._plan_publisher = self._offered.create_publisher(CertifiedTrajectory, "~/plan", qos.LATCHED)
+        self._status_publisher = self._offered.create_publisher(PlanStatus, "~/status", qos.STATUS)
+        self._offered.create_subscription(DriverStatus, "arm_driver/status", requests.on_driver_status, qos.STATUS)
+        self._offered.create_subscription(ControlLaw, "arm_driver/control_law", self._on_control_law, qos.LATCHED)
+        self._offered.create_service(Trigger, "~/cancel", self._cancel)
+        self._offered.create_long_service(CertifyTrajectory, "~/certify", self._certify)
+        self._offered.create_long_service(PlanNext, "~/plan_next", self._plan_next)
+        self._offered.create_long_service(PlanTo, "~/plan_to", self._plan_to)
+
+    def close(self) -> None:
+        """Answer nothing any more."""
+        self._offered.destroy()
+
+    def _on_control_law(self, message: ControlLaw) -> None:
+        try:
+            if self._requests.on_control_law(message):
+                self._node.get_logger().info(f"plans are for the driver's control law: {self._requests.control.law}")
+        except SysidError as error:
+            self._node.get_logger().error(f"nothing is certified: {error}")
+
+    def _cancel(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self.searches.cancel()
+        response.success = self.searches.running > 0
+        response.message = "the search ends" if response.success else "no search is running"
+        return response
+
+    async def _certify(
+        self, request: CertifyTrajectory.Request, response: CertifyTrajectory.Response
+    ) -> CertifyTrajectory.Response:
+        await self._judge(lambda: self._requests.certify(request), response)
+        return response
+
+    async def _plan_to(self, request: PlanTo.Request, response: PlanTo.Response) -> PlanTo.Response:
+        is_unwanted = self.searches.begin()
+        await self._judge(lambda: self._requests.plan_to(request, is_unwanted), response)
+        return response
+
+    async def _plan_next(self, request: PlanNext.Request, response: PlanNext.Response) -> PlanNext.Response:
+        is_unwanted = self.searches.begin()
+        plan = await self._judge(lambda: self._requests.plan_next(request, is_unwanted), response)
+        if plan is not None:
+            response.handover_time = self._requests.planning_time
+            response.information_gained = plan.information_gained.reshape(100)
+            words = []
+            if plan.condition_number is not None:
+                response.condition_number = response.status.condition_number = float(plan.condition_number)
+                words.append(f"condition number {plan.condition_number:.1f}")
+            if plan.statistics is not None:
+                words.append(", ".join(f"{name} {value:.2f} s" for name, value in plan.statistics.seconds.items()))
+            response.message = "; ".join(words)
+        return response
+
+    async def _judge(self, work: Callable[[], CertifiedPlan], response: _Response) -> CertifiedPlan | None:
+        """Do the work beside the executor; fill in and publish plan, success, message and status."""
+        started = time.perf_counter()
+        self.searches.running += 1
+        try:
+            self._require_ready()
+            plan = await run_in_thread(self._node, lambda: self._run_alone(work))
+            self._require_ready()
+            self._requests.keep(plan)
+        except Exception as error:  # noqa: BLE001 - whatever fails in a check is a refusal, not the end of the node
+            text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
+            self._node.get_logger().error(text)
+            response.success, response.message = False, text
+            response.status = self._status(text, started)
+            response.status.failure = failure_code(error)
+            return None
+        else:
+            response.plan = certified_plan_to_message(
+                plan, self._robot.joint_names, time.time_ns(), self._robot.base_frame
+            )
+            response.success, response.message = True, plan.certificate.claims
+            response.status = self._status(plan.certificate.claims, started, plan)
+            self._plan_publisher.publish(response.plan)
+            return plan
+        finally:
+            self.searches.running -= 1
+            self._status_publisher.publish(response.status)
+
+    def _run_alone(self, work: Callable[[], CertifiedPlan]) -> CertifiedPlan:
+        with self._one_at_a_time:
+            return work()
+
+    def _require_ready(self) -> None:
+        if not self.searches.is_open:
+            raise NotReady("the safe planner is not active; activate it")
+        self._requests.require_ready()
+
+    def _status(self, text: str, started: float, plan: CertifiedPlan | None = None) -> PlanStatus:
+        status = PlanStatus(
+            planner=self._node.get_name(),
+            is_accepted=plan is not None,
+            is_proven=plan is not None,
+            failure=PlanStatus.FAILURE_NONE,
+            text=text,
+            checked=list(CHECKED),
+            not_checked=list(NOT_CHECKED),
+            planning_time=time.perf_counter() - started,
+        )
+        status.header.stamp = self._node.get_clock().now().to_msg()
+        if plan is not None:
+            status.plan_id = plan.plan_id
+            status.margin_limits = [margin.limit.value for margin in plan.certificate.margins]
+            status.margins = [margin.value for margin in plan.certificate.margins]
+        return status
+
+
+def failure_code(error: Exception) -> int:
+    """Return the number of a failure in ``PlanStatus``."""
+    if isinstance(error, PlanFailure):
+        return int(error.code)
+    kinds: tuple[tuple[type[Exception], PlanFailureCode], ...] = (
+        (NotReady, PlanFailureCode.NOT_READY),
+        (PlanningCancelled, PlanFailureCode.CANCELLED),
+        (PlanRejected, PlanFailureCode.LIMIT),
+        (BoundNotAvailable, PlanFailureCode.NO_TRACKING_BOUND),
+        (SysidError, PlanFailureCode.REQUEST),
+    )
+    return int(next((code for kind, code in kinds if isinstance(error, kind)), PlanFailureCode.INTERNAL))
