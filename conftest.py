@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sysid_ros.ros.environment import choose_domain_id, loopback_environment
-from sysid_ros.ros.shared_memory import existing_files, files_in_use, files_of_domain, remove_unused
+from sysid_ros.ros.environment import (
+    choose_domain_id,
+    existing_files,
+    files_in_use,
+    files_of_domain,
+    loopback_environment,
+    remove_unused,
+)
 
 ROOT = Path(__file__).parent
 

@@ -30,8 +30,7 @@ from sysid_ros.core.model.kinematics import BodyPoses
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
-from sysid_ros.ros.markers import MarkerBuilder
-from sysid_ros.ros.plan_markers import draw_plan, draw_scene
+from sysid_ros.ros.markers import MarkerBuilder, draw_plan, draw_scene
 
 PATH = Path(__file__).with_name("images") / "monitor.png"
 TAKEOVER, SHOWN_AT = 1.5, 1.1

@@ -13,8 +13,7 @@ import pytest
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.suite import Suite, suite_environment
 from sysid_ros.processes import Process, StartedProcess
-from sysid_ros.ros.environment import loopback_environment
-from sysid_ros.ros.shared_memory import existing_files, files_in_use, files_of_domain
+from sysid_ros.ros.environment import existing_files, files_in_use, files_of_domain, loopback_environment
 
 STANDINS = Path(__file__).parent / "standins"
 

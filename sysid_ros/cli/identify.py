@@ -16,7 +16,7 @@ from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.suite import Suite, say, suite_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, resolve
-from sysid_ros.reports.folders import make_results_directory
+from sysid_ros.reports.writer import make_results_directory
 from sysid_ros.ros.environment import LOOPBACK_PROFILE
 
 CLIENT_MODULE = "sysid_ros.nodes.identify_client"

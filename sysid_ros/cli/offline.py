@@ -25,13 +25,12 @@ from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.reports.body_estimate import body_table, body_text
-from sysid_ros.reports.folders import make_results_directory, software_versions
+from sysid_ros.reports.estimate_yaml import body_table, body_text
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import Recording
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, check_windows, collect_rows
 from sysid_ros.reports.torque_fit import with_torque_fit
-from sysid_ros.reports.writer import write_results
+from sysid_ros.reports.writer import make_results_directory, software_versions, write_results
 
 PORTION = 0.05
 """Length of what is handed to the estimator at once where a file has no portions of its own [s]."""

@@ -16,8 +16,7 @@ from typing import Any
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.process_group import ProcessGroup, kill_groups, stop_groups, wait_for_end
 from sysid_ros.processes import ParameterValue, StartedProcess
-from sysid_ros.ros.environment import loopback_environment
-from sysid_ros.ros.shared_memory import existing_files, files_in_use, files_of_domain, remove_unused
+from sysid_ros.ros.environment import existing_files, files_in_use, files_of_domain, loopback_environment, remove_unused
 
 _POLL_SECONDS = 0.1
 _SCAN_SECONDS, _LONGEST_SCAN_SECONDS = 2.0, 10.0

@@ -11,8 +11,7 @@ from typing import TextIO
 import numpy as np
 
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
-from sysid_ros.reports.intervals import Bounded
-from sysid_ros.reports.payload import PayloadSummary, notices, summarize_payload
+from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
 from sysid_ros.reports.result import IdentificationResult
 
 WIDTH = 110

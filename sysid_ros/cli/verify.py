@@ -19,7 +19,7 @@ from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence,
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.reports.recordings.plans import read_plans
+from sysid_ros.reports.recordings.files import read_plans
 
 _HEADINGS = ("plan", "issued [s]", "takes over from", "brake [s]", "tightest margin", "where, when", "result")
 

@@ -32,11 +32,9 @@ from sysid_ros.ros.conversions import (
     scene_from_message,
     stamp_from_message,
 )
-from sysid_ros.ros.markers import MarkerBuilder
+from sysid_ros.ros.markers import MarkerBuilder, PlanCache, draw_plan, draw_scene
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
-from sysid_ros.ros.plan_cache import PlanCache
-from sysid_ros.ros.plan_markers import draw_plan, draw_scene
 from sysid_ros.ros.robot import RobotParameters
 
 STATUS_SILENCE = 3.0

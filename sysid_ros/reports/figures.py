@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
-from sysid_ros.reports import svg
+from sysid_ros.reports import pages
 from sysid_ros.reports.result import IdentificationResult
 
 Array = NDArray[np.float64]
@@ -24,34 +24,34 @@ def convergence(result: IdentificationResult) -> str:
     history = result.history
     if history.time.size == 0:
         return ""
-    with svg.styled():
-        figure, grid = svg.make_axes(2, 5, WIDTH, 440, sharex=True)
+    with pages.styled():
+        figure, grid = pages.make_axes(2, 5, WIDTH, 440, sharex=True)
         for i, axes in enumerate(grid.ravel()):
             _converge(axes, result, i)
         for axes in grid[-1]:
             axes.set_xlabel("time [s]")
         handles = [
-            Patch(facecolor=svg.BAND, edgecolor="none", label="bounds"),
-            Line2D([], [], color=svg.ACCENT, label="estimate"),
-            Line2D([], [], color=svg.PRIOR, dashes=(3, 2), label="prior"),
+            Patch(facecolor=pages.BAND, edgecolor="none", label="bounds"),
+            Line2D([], [], color=pages.ACCENT, label="estimate"),
+            Line2D([], [], color=pages.PRIOR, dashes=(3, 2), label="prior"),
         ]
         if result.truth is not None:
-            handles.append(Line2D([], [], color=svg.TRUTH, dashes=(6, 2), label="truth (simulation)"))
-        svg.add_legend(figure, 4, handles)
-        return svg.inline_svg(figure, "convergence", "Bounds of the ten parameters shrinking over time")
+            handles.append(Line2D([], [], color=pages.TRUTH, dashes=(6, 2), label="truth (simulation)"))
+        pages.add_legend(figure, 4, handles)
+        return pages.inline_svg(figure, "convergence", "Bounds of the ten parameters shrinking over time")
 
 
 def _converge(axes: Axes, result: IdentificationResult, i: int) -> None:
     history, prior = result.history, result.prior
     lower, upper = history.lower[:, i], history.upper[:, i]
-    axes.fill_between(history.time, lower, upper, step="post", color=svg.BAND, linewidth=0)
-    axes.step(history.time, lower, where="post", color=svg.ACCENT, linewidth=0.9)
-    axes.step(history.time, upper, where="post", color=svg.ACCENT, linewidth=0.9)
-    axes.step(history.time, history.values[:, i], where="post", color=svg.ACCENT, linewidth=1.8)
+    axes.fill_between(history.time, lower, upper, step="post", color=pages.BAND, linewidth=0)
+    axes.step(history.time, lower, where="post", color=pages.ACCENT, linewidth=0.9)
+    axes.step(history.time, upper, where="post", color=pages.ACCENT, linewidth=0.9)
+    axes.step(history.time, history.values[:, i], where="post", color=pages.ACCENT, linewidth=1.8)
     for border in (prior.lower[i], prior.upper[i]):
-        axes.axhline(border, color=svg.PRIOR, linewidth=1.0, dashes=(3, 2))
+        axes.axhline(border, color=pages.PRIOR, linewidth=1.0, dashes=(3, 2))
     if result.truth is not None:
-        axes.axhline(result.truth[i], color=svg.TRUTH, linewidth=1.2, dashes=(6, 2))
+        axes.axhline(result.truth[i], color=pages.TRUTH, linewidth=1.2, dashes=(6, 2))
     axes.set_title(f"{PARAMETER_NAMES[i]} [{PARAMETER_UNITS[i].replace('^2', '²')}]")
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlim(left=0.0)
@@ -62,21 +62,21 @@ def shrinkage(result: IdentificationResult) -> str:
     history, prior = result.history, result.prior.width
     if history.time.size == 0:
         return ""
-    with svg.styled():
-        figure, grid = svg.make_axes(1, 1, WIDTH, 280)
+    with pages.styled():
+        figure, grid = pages.make_axes(1, 1, WIDTH, 280)
         axes = grid[0, 0]
         groups = (("mass", [0], 2.4), ("first moments", [1, 2, 3], 1.4), ("inertias", [4, 5, 6, 7, 8, 9], 1.2))
-        for color, (label, members, linewidth) in zip(svg.SERIES, groups, strict=False):
+        for color, (label, members, linewidth) in zip(pages.SERIES, groups, strict=False):
             with np.errstate(divide="ignore", invalid="ignore"):
                 widths = (history.upper - history.lower)[:, members] / prior[members]
             lines = axes.step(history.time, widths, where="post", color=color, linewidth=linewidth)
             lines[0].set_label(label)
-        svg.label_log_axis(axes)
+        pages.label_log_axis(axes)
         axes.set_xlim(left=0.0)
         axes.set_xlabel("time [s]")
         axes.set_title("width of the bounds, prior = 1")
-        svg.add_legend(figure, 3)
-        return svg.inline_svg(figure, "shrinkage", "Width of the bounds of each parameter relative to its prior")
+        pages.add_legend(figure, 3)
+        return pages.inline_svg(figure, "shrinkage", "Width of the bounds of each parameter relative to its prior")
 
 
 def torque_fit(result: IdentificationResult) -> str:
@@ -85,15 +85,15 @@ def torque_fit(result: IdentificationResult) -> str:
     if samples is None or predicted is None or len(samples) == 0:
         return ""
     seconds, names, sensors = samples.seconds, result.robot.joint_names, result.robot.sensors
-    with svg.styled():
-        figure, grid = svg.make_axes(samples.n, 2, WIDTH, 112 * samples.n + 80, (66.0, 12.0), sharex=True)
+    with pages.styled():
+        figure, grid = pages.make_axes(samples.n, 2, WIDTH, 112 * samples.n + 80, (66.0, 12.0), sharex=True)
         for j, (fit, rest) in enumerate(grid):
             measured = samples.tau[:, j]
             claimed = sensors.effort_relative_error[j] * np.abs(measured) + sensors.effort_absolute_error[j]
-            fit.plot(*svg.envelope(seconds, measured), color=svg.PRIOR, linewidth=2.6)
-            fit.plot(*svg.envelope(seconds, predicted[:, j]), color=svg.ACCENT, linewidth=1.1)
-            rest.fill_between(*_band(seconds, claimed), color=svg.PRIOR, alpha=0.35, linewidth=0)
-            rest.plot(*svg.envelope(seconds, measured - predicted[:, j]), color=svg.ACCENT, linewidth=0.9)
+            fit.plot(*pages.envelope(seconds, measured), color=pages.PRIOR, linewidth=2.6)
+            fit.plot(*pages.envelope(seconds, predicted[:, j]), color=pages.ACCENT, linewidth=1.1)
+            rest.fill_between(*_band(seconds, claimed), color=pages.PRIOR, alpha=0.35, linewidth=0)
+            rest.plot(*pages.envelope(seconds, measured - predicted[:, j]), color=pages.ACCENT, linewidth=0.9)
             fit.set_ylabel(f"{names[j]} [Nm]")
             for axes in (fit, rest):
                 axes.yaxis.set_major_locator(MaxNLocator(3))
@@ -103,12 +103,12 @@ def torque_fit(result: IdentificationResult) -> str:
         for axes in grid[-1]:
             axes.set_xlabel("time [s]")
         handles = [
-            Line2D([], [], color=svg.PRIOR, linewidth=2.6, label="measured"),
-            Line2D([], [], color=svg.ACCENT, label=_predicted_by(result)),
-            Patch(facecolor=svg.PRIOR, alpha=0.35, edgecolor="none", label="claimed error of the torque sensor"),
+            Line2D([], [], color=pages.PRIOR, linewidth=2.6, label="measured"),
+            Line2D([], [], color=pages.ACCENT, label=_predicted_by(result)),
+            Patch(facecolor=pages.PRIOR, alpha=0.35, edgecolor="none", label="claimed error of the torque sensor"),
         ]
-        svg.add_legend(figure, 3, handles)
-        return svg.inline_svg(figure, "torque", "Measured and predicted torque of each joint, and their difference")
+        pages.add_legend(figure, 3, handles)
+        return pages.inline_svg(figure, "torque", "Measured and predicted torque of each joint, and their difference")
 
 
 def _predicted_by(result: IdentificationResult) -> str:
@@ -118,7 +118,7 @@ def _predicted_by(result: IdentificationResult) -> str:
 
 
 def _band(x: Array, half_width: Array) -> tuple[Array, Array, Array]:
-    x, upper = svg.envelope(x, half_width, 200)
+    x, upper = pages.envelope(x, half_width, 200)
     return x, -upper, upper
 
 
@@ -128,30 +128,30 @@ def windows(result: IdentificationResult) -> str:
     if check is None or check.times.size == 0:
         return ""
     n = check.residual.shape[1]
-    with svg.styled():
-        figure, grid = svg.make_axes(-(-n // 2), 2, WIDTH, 112 * -(-n // 2) + 80, (66.0, 12.0), sharex=True)
+    with pages.styled():
+        figure, grid = pages.make_axes(-(-n // 2), 2, WIDTH, 112 * -(-n // 2) + 80, (66.0, 12.0), sharex=True)
         for j, axes in enumerate(grid.ravel()):
             if j >= n:
                 axes.set_axis_off()
                 continue
             residual, allowed = check.residual[:, j], check.allowed[:, j]
             bad = np.abs(residual) > allowed
-            axes.fill_between(check.times, -allowed, allowed, color=svg.PRIOR, alpha=0.35, linewidth=0)
-            axes.plot(check.times[~bad], residual[~bad], "o", color=svg.ACCENT, markersize=2.8)
-            axes.plot(check.times[bad], residual[bad], "s", color=svg.TRUTH, markersize=4.5)
+            axes.fill_between(check.times, -allowed, allowed, color=pages.PRIOR, alpha=0.35, linewidth=0)
+            axes.plot(check.times[~bad], residual[~bad], "o", color=pages.ACCENT, markersize=2.8)
+            axes.plot(check.times[bad], residual[bad], "s", color=pages.TRUTH, markersize=4.5)
             axes.yaxis.set_major_locator(MaxNLocator(3))
             axes.set_ylabel(f"{result.robot.joint_names[j]} [Nm]")
         for axes in grid[-1]:
             axes.set_xlabel("time [s]")
         handles = [
             Line2D(
-                [], [], color=svg.ACCENT, marker="o", markersize=3.5, linestyle="none", label="residual of a window"
+                [], [], color=pages.ACCENT, marker="o", markersize=3.5, linestyle="none", label="residual of a window"
             ),
-            Line2D([], [], color=svg.TRUTH, marker="s", markersize=5, linestyle="none", label="contradicts"),
-            Patch(facecolor=svg.PRIOR, alpha=0.35, edgecolor="none", label="what the assumptions allow"),
+            Line2D([], [], color=pages.TRUTH, marker="s", markersize=5, linestyle="none", label="contradicts"),
+            Patch(facecolor=pages.PRIOR, alpha=0.35, edgecolor="none", label="what the assumptions allow"),
         ]
-        svg.add_legend(figure, 3, handles)
-        return svg.inline_svg(figure, "windows", "Residual of every momentum window beside what is allowed")
+        pages.add_legend(figure, 3, handles)
+        return pages.inline_svg(figure, "windows", "Residual of every momentum window beside what is allowed")
 
 
 def motion(result: IdentificationResult) -> str:
@@ -161,26 +161,28 @@ def motion(result: IdentificationResult) -> str:
         return ""
     seconds = samples.seconds
     rows = [("position [rad]", samples.q, result.reference_q), ("velocity [rad/s]", samples.v, result.reference_v)]
-    with svg.styled():
-        figure, grid = svg.make_axes(1, 2, WIDTH, 290, sharex=True)
+    with pages.styled():
+        figure, grid = pages.make_axes(1, 2, WIDTH, 290, sharex=True)
         for axes, (label, measured, desired) in zip(grid[0], rows, strict=True):
             for j in range(samples.n):
-                color = svg.SERIES[j % len(svg.SERIES)]
-                axes.plot(*svg.envelope(seconds, measured[:, j], 300), color=color)
+                color = pages.SERIES[j % len(pages.SERIES)]
+                axes.plot(*pages.envelope(seconds, measured[:, j], 300), color=color)
                 if desired is not None:
-                    axes.plot(*svg.envelope(seconds, desired[:, j], 300), color=svg.INK, linewidth=0.5, dashes=(2, 3))
+                    axes.plot(
+                        *pages.envelope(seconds, desired[:, j], 300), color=pages.INK, linewidth=0.5, dashes=(2, 3)
+                    )
             axes.set_title(label)
             axes.set_xlabel("time [s]")
             axes.set_xlim(seconds[0], seconds[-1])
             _mark_plans(axes, result)
         handles = [
-            Line2D([], [], color=svg.SERIES[j % len(svg.SERIES)], label=name)
+            Line2D([], [], color=pages.SERIES[j % len(pages.SERIES)], label=name)
             for j, name in enumerate(result.robot.joint_names)
         ]
         if result.reference_q is not None:
-            handles.append(Line2D([], [], color=svg.INK, linewidth=0.7, dashes=(2, 3), label="desired"))
-        svg.add_legend(figure, len(handles), handles)
-        return svg.inline_svg(figure, "motion", "Joint positions and velocities over time")
+            handles.append(Line2D([], [], color=pages.INK, linewidth=0.7, dashes=(2, 3), label="desired"))
+        pages.add_legend(figure, len(handles), handles)
+        return pages.inline_svg(figure, "motion", "Joint positions and velocities over time")
 
 
 def _mark_plans(axes: Axes, result: IdentificationResult) -> None:
@@ -188,34 +190,34 @@ def _mark_plans(axes: Axes, result: IdentificationResult) -> None:
     followed = [(k, one) for k, one in enumerate(result.motions, start=1) if one.followed is None or one.followed > 0.0]
     starts = [one.start for _, one in followed]
     for number, one in followed:
-        axes.axvline(one.start, color=svg.MUTED, linewidth=0.8)
-        axes.text(one.start, 1.0, f" {number}", transform=axes.get_xaxis_transform(), va="top", color=svg.MUTED)
+        axes.axvline(one.start, color=pages.MUTED, linewidth=0.8)
+        axes.text(one.start, 1.0, f" {number}", transform=axes.get_xaxis_transform(), va="top", color=pages.MUTED)
         end = one.start + (one.trajectory.duration if one.followed is None else one.followed)
         if not any(abs(end - start) < 1e-6 for start in starts):
-            axes.axvline(end, color=svg.MUTED, linewidth=0.8, dashes=(1, 2))
+            axes.axvline(end, color=pages.MUTED, linewidth=0.8, dashes=(1, 2))
 
 
 def excitation(result: IdentificationResult) -> str:
     """Draw what the data see: singular values of the windows, scaled by the prior, and the condition number."""
     if result.information is None and result.history.time.size == 0:
         return ""
-    with svg.styled():
-        figure, grid = svg.make_axes(1, 2, WIDTH, 240, top=26.0)
+    with pages.styled():
+        figure, grid = pages.make_axes(1, 2, WIDTH, 240, top=26.0)
         _singular_values(grid[0, 0], result)
         axes, history = grid[0, 1], result.history
         finite = np.isfinite(history.condition_number)
-        axes.step(history.time[finite], history.condition_number[finite], where="post", color=svg.ACCENT)
-        svg.label_log_axis(axes)
+        axes.step(history.time[finite], history.condition_number[finite], where="post", color=pages.ACCENT)
+        pages.label_log_axis(axes)
         axes.set_title("condition number of the stacked windows [-]")
         axes.set_xlabel("time [s]")
-        return svg.inline_svg(figure, "excitation", "Singular values of the data and condition number over time")
+        return pages.inline_svg(figure, "excitation", "Singular values of the data and condition number over time")
 
 
 def _singular_values(axes: Axes, result: IdentificationResult) -> None:
     axes.set_title("effect of the ten directions, in prior half widths [Nm]")
     axes.set_xlabel("direction")
     if result.information is None:
-        axes.text(0.5, 0.5, "not recorded", transform=axes.transAxes, ha="center", color=svg.MUTED)
+        axes.text(0.5, 0.5, "not recorded", transform=axes.transAxes, ha="center", color=pages.MUTED)
         return
     scale = 0.5 * result.prior.width
     eigenvalues = np.linalg.eigvalsh(scale[:, None] * result.information * scale)[::-1]
@@ -223,11 +225,11 @@ def _singular_values(axes: Axes, result: IdentificationResult) -> None:
     numbers = np.arange(1, values.size + 1)
     shown = values > 1e-9 * max(values[0], 1e-300)
     floor = values[shown].min() / 3 if shown.any() else 1e-3
-    axes.vlines(numbers[shown], floor, values[shown], color=svg.ACCENT, linewidth=2.5)
-    axes.plot(numbers[shown], values[shown], "o", color=svg.ACCENT, markersize=5)
+    axes.vlines(numbers[shown], floor, values[shown], color=pages.ACCENT, linewidth=2.5)
+    axes.plot(numbers[shown], values[shown], "o", color=pages.ACCENT, markersize=5)
     axes.set_yscale("log")
     axes.set_ylim(bottom=floor)
-    svg.label_log_axis(axes)
+    pages.label_log_axis(axes)
     axes.set_xticks(numbers)
     axes.grid(axis="x", visible=False)
 
@@ -239,14 +241,14 @@ def error_budget(result: IdentificationResult) -> str:
     if not budget or not np.all(np.isfinite(total)) or not np.any(total > 0.0):
         return ""
     ordered = sorted(budget.items(), key=lambda item: -float(np.sum(item[1] / np.maximum(total, 1e-300))))
-    shown = ordered[: len(svg.SERIES) - 1]
+    shown = ordered[: len(pages.SERIES) - 1]
     rest = sum((share for _, share in ordered[len(shown) :]), np.zeros(10))
     if rest.any():
         shown.append(("all others", rest))
-    with svg.styled():
-        figure, grid = svg.make_axes(1, 1, WIDTH, 300, top=34.0)
+    with pages.styled():
+        figure, grid = pages.make_axes(1, 1, WIDTH, 300, top=34.0)
         axes, left = grid[0, 0], np.zeros(10)
-        for color, (name, share) in zip(svg.SERIES, shown, strict=False):
+        for color, (name, share) in zip(pages.SERIES, shown, strict=False):
             part = 100.0 * share / np.maximum(total, 1e-300)
             axes.barh(PARAMETER_NAMES, part, left=left, color=color, height=0.68, label=name.replace("_", " "))
             left = left + part
@@ -254,5 +256,5 @@ def error_budget(result: IdentificationResult) -> str:
         axes.set_xlim(0.0, 100.0)
         axes.set_xlabel("share of the half width of the data-based bounds [%]")
         axes.grid(axis="y", visible=False)
-        svg.add_legend(figure, 4)
-        return svg.inline_svg(figure, "budget", "Share of each source of error in the bounds of each parameter")
+        pages.add_legend(figure, 4)
+        return pages.inline_svg(figure, "budget", "Share of each source of error in the bounds of each parameter")

@@ -17,7 +17,7 @@ from sysid_ros.core.identifiability.wording import (
     summarize,
     symbol_table,
 )
-from sysid_ros.reports import svg
+from sysid_ros.reports import pages
 from sysid_ros.reports.figures import WIDTH
 from sysid_ros.reports.identifiability_text import IdentifiabilityResult, dimensions, number
 from sysid_ros.reports.pages import render
@@ -123,21 +123,21 @@ def _spectrum(analysis: DataAnalysis) -> str | None:
     shown = values > 1e-6 * max(float(values.max(initial=0.0)), 1e-300)
     if not shown.any():
         return None
-    with svg.styled():
-        figure, grid = svg.make_axes(1, 1, WIDTH, 230, top=26.0)
+    with pages.styled():
+        figure, grid = pages.make_axes(1, 1, WIDTH, 230, top=26.0)
         axes = grid[0, 0]
         floor = min(float(values[shown].min()) / 3.0, 0.3)
-        axes.vlines(numbers[shown], floor, values[shown], color=svg.ACCENT, linewidth=2.5)
-        axes.plot(numbers[shown], values[shown], "o", color=svg.ACCENT, markersize=4)
-        axes.plot(numbers[~shown], np.full(np.count_nonzero(~shown), floor), "x", color=svg.TRUTH, clip_on=False)
-        axes.axhline(analysis.limit, color=svg.WARN, linewidth=1.0, dashes=(4, 2))
+        axes.vlines(numbers[shown], floor, values[shown], color=pages.ACCENT, linewidth=2.5)
+        axes.plot(numbers[shown], values[shown], "o", color=pages.ACCENT, markersize=4)
+        axes.plot(numbers[~shown], np.full(np.count_nonzero(~shown), floor), "x", color=pages.TRUTH, clip_on=False)
+        axes.axhline(analysis.limit, color=pages.WARN, linewidth=1.0, dashes=(4, 2))
         axes.set_yscale("log")
         axes.set_ylim(bottom=floor)
-        svg.label_log_axis(axes)
+        pages.label_log_axis(axes)
         axes.set_xlabel("combination")
         axes.set_title("times better known than before [-]; crosses: not at all")
         axes.grid(axis="x", visible=False)
-        return svg.inline_svg(figure, "spectrum", "How many times better the data know each combination than before")
+        return pages.inline_svg(figure, "spectrum", "How many times better the data know each combination than before")
 
 
 def _settings(structure: Structure) -> dict[str, str]:

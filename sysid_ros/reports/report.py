@@ -12,9 +12,8 @@ from sysid_ros.core.identifiability.mechanism import PayloadIdentifiability
 from sysid_ros.core.identifiability.report import describe_data
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import figures
-from sysid_ros.reports.intervals import Bounded
 from sysid_ros.reports.pages import render, square_units
-from sysid_ros.reports.payload import PayloadSummary, notices, summarize_payload
+from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
 from sysid_ros.reports.result import IdentificationResult, MotionRecord
 
 _DIGITS = {"kg": 3, "kg m": 4, "kg m^2": 5, "m": 4}

@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
 from pathlib import Path
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model.robot import frame_placement
-from sysid_ros.reports import vendors
+from sysid_ros.reports import payload_files
 from sysid_ros.reports.estimate_yaml import estimate_text
-from sysid_ros.reports.intervals import Bounded
-from sysid_ros.reports.payload import in_frame, payload_parameters, summarize_payload, tool_parameters
+from sysid_ros.reports.payload import Bounded, in_frame, payload_parameters, summarize_payload, tool_parameters
+from sysid_ros.reports.payload_files import add_payload
 from sysid_ros.reports.result import IdentificationResult
-from sysid_ros.reports.urdf import add_payload
+
+
+def make_results_directory(root: Path | str = "results", now: datetime | None = None) -> Path:
+    """Make ``<root>/<YYYY-mm-dd_HH-MM-SS>`` and return it; a second one of the same second ends in ``_2``, and so on.
+
+    Raises:
+        SysidError: The folder cannot be made.
+    """
+    name = (now or datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
+    for suffix in ["", *(f"_{i}" for i in range(2, 100))]:
+        directory = (Path(root) / (name + suffix)).absolute()
+        try:
+            directory.mkdir(parents=True)
+            return directory
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise SysidError(f"cannot make the results folder {directory}: {error.strerror or error}") from error
+    raise SysidError(f"there are 99 results folders of the same second in {root}")
+
+
+_PACKAGES = {"sysid_ros": "sysid_ros", "numpy": "numpy", "scipy": "scipy", "pinocchio": "pin"}
+
+
+def software_versions() -> dict[str, str]:
+    """Versions by name; "source tree" for a package that is not installed but used from its folder."""
+    found = {}
+    for name, distribution in _PACKAGES.items():
+        try:
+            found[name] = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            found[name] = "source tree"
+    return {**found, "python": platform.python_version()}
+
 
 ESTIMATE, URDF, REPORT, RECORDING = "estimate.yaml", "robot_with_payload.urdf", "report.html", "recording.mcap"
 KINOVA, KUKA, UR, MOVEIT = "payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml"
@@ -93,10 +129,10 @@ def _builders(result: IdentificationResult) -> dict[str, Callable[[], str]]:
     return {
         **estimate,
         URDF: lambda: updated_urdf(result),
-        KINOVA: lambda: vendors.kinova_file(_at_tool(result), _load_at_flange(result), _note(result)),
-        KUKA: lambda: vendors.kuka_file(_at_flange(result), _load_at_flange(result), _note(result)),
-        UR: lambda: vendors.ur_file(_at_flange(result), _load_at_flange(result), _note(result)),
-        MOVEIT: lambda: vendors.moveit_file(_at_tool(result), _note(result)),
+        KINOVA: lambda: payload_files.kinova_file(_at_tool(result), _load_at_flange(result), _note(result)),
+        KUKA: lambda: payload_files.kuka_file(_at_flange(result), _load_at_flange(result), _note(result)),
+        UR: lambda: payload_files.ur_file(_at_flange(result), _load_at_flange(result), _note(result)),
+        MOVEIT: lambda: payload_files.moveit_file(_at_tool(result), _note(result)),
         **report,
     }
 
@@ -113,20 +149,20 @@ def updated_urdf(result: IdentificationResult) -> str:
     return add_payload(robot.urdf, robot.tool_frame, summary.parameters.values, comment=_note(result))
 
 
-def _at_tool(result: IdentificationResult) -> vendors.Load:
-    return vendors.Load.from_summary(summarize_payload(result, result.robot.tool_frame))
+def _at_tool(result: IdentificationResult) -> payload_files.Load:
+    return payload_files.Load.from_summary(summarize_payload(result, result.robot.tool_frame))
 
 
-def _at_flange(result: IdentificationResult) -> vendors.Load:
-    return vendors.Load.from_summary(summarize_payload(result, result.robot.flange_frame))
+def _at_flange(result: IdentificationResult) -> payload_files.Load:
+    return payload_files.Load.from_summary(summarize_payload(result, result.robot.flange_frame))
 
 
-def _load_at_flange(result: IdentificationResult) -> vendors.Load:
+def _load_at_flange(result: IdentificationResult) -> payload_files.Load:
     """Tool (nominal) and payload together."""
     robot = result.robot
     theta = payload_parameters(result).values + tool_parameters(robot)
     at_flange = in_frame(Bounded(theta, theta, theta), frame_placement(robot, robot.flange_frame))
-    return vendors.Load.from_parameters(at_flange.values, robot.flange_frame)
+    return payload_files.Load.from_parameters(at_flange.values, robot.flange_frame)
 
 
 def _note(result: IdentificationResult) -> str:

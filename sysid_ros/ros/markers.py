@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import OrderedDict
+
 import numpy as np
 import pinocchio as pin
 from builtin_interfaces.msg import Time
@@ -10,6 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from std_msgs.msg import ColorRGBA, Header
 from visualization_msgs.msg import Marker, MarkerArray
 
+from sysid_ros.core.certification.certificate import Certificate, margin_rows
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.collision.swept import Nearest, SweptSpheres
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import compute_inertia_ellipsoid, is_physically_consistent
 
@@ -141,3 +148,145 @@ def com_bounds(estimate: ParameterEstimate) -> tuple[Array, Array]:
 def _point(values: ArrayLike) -> Point:
     x, y, z = (float(value) for value in np.asarray(values, dtype=float))
     return Point(x=x, y=y, z=z)
+
+
+GROUND_SIZE, GROUND_THICKNESS = 3.0, 0.002
+"""Edge and thickness of the ground as it is drawn [m]."""
+SMALL_TEXT = 0.028
+"""Height of the letters of tables [m]."""
+TEXT_WIDTH = 60
+"""Letters in a line."""
+ABOVE = 0.25
+"""How far above what it is about a text stands [m]."""
+
+
+def draw_scene(builder: MarkerBuilder, scene: Scene, fault: str | None = None) -> None:
+    """Obstacles with their names, and the ground.
+
+    Args:
+        builder: Takes the markers.
+        scene: What surrounds the arm.
+        fault: Why the scene is not known; None if it is. What was known last is drawn in red then.
+    """
+    namespace = "obstacles" if fault is None else "obstacles_unknown"
+    top = 1.2
+    for obstacle in scene.obstacles:
+        builder.add_box(namespace, obstacle.center, 2.0 * obstacle.half_extents, obstacle.rotation)
+        height = float(np.abs(obstacle.rotation[2]) @ obstacle.half_extents)
+        above = obstacle.center + np.array([0.0, 0.0, height + 1.5 * SMALL_TEXT])
+        builder.add_text("scene_text", above, obstacle.name, SMALL_TEXT)
+        top = max(top, above[2])
+    if scene.ground_height is not None:
+        # Its upper surface is the ground.
+        center = [0.0, 0.0, scene.ground_height - 0.5 * GROUND_THICKNESS]
+        builder.add_box("ground", center, [GROUND_SIZE, GROUND_SIZE, GROUND_THICKNESS])
+    if fault is not None:
+        text = "SCENE NOT KNOWN, nothing is certified\n" + textwrap.fill(fault, TEXT_WIDTH)
+        builder.add_text("obstacles_unknown", [0.0, 0.0, top + ABOVE], text)
+
+
+def draw_plan(
+    builder: MarkerBuilder, path: Array, swept: SweptSpheres | None, certificate: Certificate, title: str
+) -> None:
+    """Draw a plan: path of the tool, room it takes, place of the smallest distance, margins of its certificate.
+
+    Args:
+        builder: Takes the markers.
+        path: Points of the tool, (N, 3) [m].
+        swept: The room it takes; None leaves it out.
+        certificate: Its certificate.
+        title: First line of the text.
+    """
+    builder.add_path("plan", path)
+    top = float(path[:, 2].max())
+    if swept is not None and swept.centers.size:
+        for column, radius in enumerate(swept.radii):
+            builder.add_spheres("swept", swept.centers[:, column], float(radius))
+        top = max(top, float((swept.centers[..., 2] + swept.radii).max()))
+        if swept.nearest is not None:
+            _draw_nearest(builder, swept.nearest)
+    lines = [title, *margin_lines(certificate)]
+    # The text's middle is at its position: half of its height goes above the plan.
+    height = top + 0.1 + 0.5 * len(lines) * 1.3 * SMALL_TEXT
+    builder.add_text("margins", [0.0, 0.0, height], "\n".join(lines), SMALL_TEXT)
+
+
+def margin_lines(certificate: Certificate) -> list[str]:
+    """Return what a certificate says, in lines for a picture."""
+    lines = ["proven over continuous time; smallest margins:"]
+    lines += [f"{row.kind}: {row.value}  ({row.place})" for row in margin_rows(certificate)]
+    return lines
+
+
+def _draw_nearest(builder: MarkerBuilder, nearest: Nearest) -> None:
+    first, second = nearest.points
+    builder.add_path("closest", np.array([first, second]))
+    for point in nearest.points:
+        builder.add_sphere("closest", point, 1.2 * PATH_WIDTH)
+    one, other = nearest.names
+    least = f"{1e3 * nearest.distance:.0f} mm apart with errors, {1e3 * nearest.clearance:.0f} mm to keep"
+    text = f"closest: {one} and {other}\n{least}, {nearest.time:.2f} s"
+    builder.add_text("closest_text", 0.5 * (first + second) + [0.0, 0.0, 2.5 * SMALL_TEXT], text, SMALL_TEXT)
+
+
+_REMEMBERED = 8
+
+
+class PlanCache:
+    """Keeps plans until they end.
+
+    A plan is drawn from the moment it is published. One that a driver follows counts before one that nobody follows
+    yet; when the driver comes to rest, everything published until then is over.
+    """
+
+    def __init__(self) -> None:
+        self._plans: OrderedDict[str, CertifiedPlan] = OrderedDict()
+        self._followed: str | None = None
+        self._waiting: str | None = None
+
+    def on_plan(self, plan: CertifiedPlan) -> None:
+        """Take a plan that was published."""
+        self._plans[plan.plan_id] = plan
+        self._plans.move_to_end(plan.plan_id)
+        while len(self._plans) > _REMEMBERED:
+            self._plans.popitem(last=False)
+
+    def update(self, followed: str | None, waiting: str | None, now: float) -> None:
+        """Take the status of the driver.
+
+        Args:
+            followed: ``plan_id`` of the plan it follows; None for none.
+            waiting: ``plan_id`` of the plan that waits to take over; None for none.
+            now: Time of its clock [s]; plans that are no longer valid are forgotten, if nobody follows them.
+        """
+        before, self._followed, self._waiting = self._followed, followed, waiting
+        if before and not followed:
+            self._plans.clear()
+        elif before and before != followed:
+            self._plans.pop(before, None)
+        for key, plan in list(self._plans.items()):
+            if now >= plan.certificate.expires_at and key not in (followed, waiting):
+                del self._plans[key]
+
+    def lose_driver(self) -> None:
+        """Nobody says any more what is followed."""
+        if self._followed:
+            self._plans.clear()
+        self._followed = self._waiting = None
+
+    @property
+    def shown(self) -> CertifiedPlan | None:
+        """The plan that is followed, or else the latest that is not followed yet."""
+        if self._followed:
+            return self._plans.get(self._followed)
+        return next(reversed(self._plans.values()), None)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the shown plan is followed."""
+        return self._followed in self._plans
+
+    @property
+    def waiting(self) -> CertifiedPlan | None:
+        """The plan that will take over."""
+        return self._plans.get(self._waiting) if self._waiting else None

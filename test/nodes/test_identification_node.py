@@ -17,7 +17,7 @@ from sysid_msgs.srv import SetPayload
 from sysid_ros.core.certification.certificate import box_hash
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.ros import qos
-from sysid_ros.ros.shared_memory import existing_files, files_in_use, remove_unused
+from sysid_ros.ros.environment import existing_files, files_in_use, remove_unused
 from sysid_ros.ros.waiting import wait_until
 
 HOLD, TRACK = DriverStatus.MODE_HOLD, DriverStatus.MODE_TRACK

@@ -8,7 +8,7 @@ from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
-from sysid_ros.ros.plan_cache import PlanCache
+from sysid_ros.ros.markers import PlanCache
 
 
 def plan(goal, expires=100.0):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.trajectories.bezier import BezierTrajectory
-from sysid_ros.reports.followed import followed_motions
-from sysid_ros.reports.result import MotionRecord
+from sysid_ros.reports.result import MotionRecord, followed_motions
 
 STEP, T_P, T_F = 0.002, 1.5, 3.0
 ZERO = np.zeros(3)

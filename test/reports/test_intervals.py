@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sysid_ros.reports.intervals import (
+from sysid_ros.reports.payload import (
     Bounded,
     linear_map,
     negated,

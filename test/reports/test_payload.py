@@ -10,8 +10,14 @@ from urdf_parser_py.urdf import URDF
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model import inertia
 from sysid_ros.core.model.robot import frame_placement
-from sysid_ros.reports.intervals import Bounded
-from sysid_ros.reports.payload import notices, payload_parameters, summarize, summarize_payload, tool_parameters
+from sysid_ros.reports.payload import (
+    Bounded,
+    notices,
+    payload_parameters,
+    summarize,
+    summarize_payload,
+    tool_parameters,
+)
 
 
 def _consistent_points(rng, estimate, count=300):

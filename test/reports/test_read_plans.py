@@ -17,7 +17,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
-from sysid_ros.reports.recordings.plans import PLAN, read_plans
+from sysid_ros.reports.recordings.files import PLAN, read_plans
 from sysid_ros.reports.recordings.readers import InvalidRecording
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.ros.conversions import (

@@ -10,7 +10,7 @@ import pytest
 
 from sysid_ros.core.certification.certificate import MarginRow
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
-from sysid_ros.reports import figures, svg
+from sysid_ros.reports import figures, pages
 from sysid_ros.reports.report import report_html
 from sysid_ros.reports.result import EstimateHistory
 
@@ -75,7 +75,7 @@ def test_references_inside_figures_have_targets(page, checked):
 def test_figures_follow_the_theme(page):
     drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     assert len(drawings) >= 6
-    for color in svg._VARIABLES:
+    for color in pages._VARIABLES:
         assert color not in page
     colors = set(re.findall(r"(?:fill|stroke): (#\w+)", "".join(drawings)))
     assert colors == set(), "every colour must be a variable of the page"
@@ -152,11 +152,11 @@ def test_the_page_says_what_the_data_know(page, result):
 
 
 def test_labels_of_figures_keep_their_digits():
-    with svg.styled():
-        figure, grid = svg.make_axes(1, 1, 300, 200)
+    with pages.styled():
+        figure, grid = pages.make_axes(1, 1, 300, 200)
         grid[0, 0].plot([0.123456, 1.0], [0.00123, 0.00125])
         grid[0, 0].set_yticks([0.00123, 0.00125])
-        text = svg.inline_svg(figure, "demo", "a demo")
+        text = pages.inline_svg(figure, "demo", "a demo")
     assert ">0.00123<" in text and 'id="demo-' in text and "xmlns" not in text
 
 
@@ -164,7 +164,7 @@ def test_envelope_keeps_the_extremes():
     x = np.arange(10_000.0)
     y = np.random.default_rng(0).standard_normal(x.size)
     y[4321] = 9.0
-    short_x, short_y = svg.envelope(x, y, 100)
+    short_x, short_y = pages.envelope(x, y, 100)
     assert short_x.size <= 200 and np.all(np.diff(short_x) > 0)
     assert short_y.max() == 9.0 and short_y.min() == y.min()
 

@@ -10,9 +10,8 @@ import yaml
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
-from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.payload import summarize_payload, tool_parameters
-from sysid_ros.reports.writer import write_results
+from sysid_ros.reports.writer import make_results_directory, write_results
 
 
 @pytest.fixture(scope="module")

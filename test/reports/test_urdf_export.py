@@ -7,7 +7,7 @@ import pytest
 from sysid_ros.core.common.errors import NotPhysicallyConsistent
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.payload import summarize_payload
-from sysid_ros.reports.urdf import PAYLOAD_LINK, UrdfExportError, add_payload
+from sysid_ros.reports.payload_files import PAYLOAD_LINK, UrdfExportError, add_payload
 from sysid_ros.reports.writer import updated_urdf
 
 

@@ -10,8 +10,8 @@ from scipy.spatial.transform import Rotation
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.reports import vendors
-from sysid_ros.reports.vendors import Load
+from sysid_ros.reports import payload_files
+from sysid_ros.reports.payload_files import Load
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def _same_energy(load, mass, com, inertia):
 
 def test_kuka_load_data_describe_the_same_body(loads):
     for load in loads:
-        d = vendors.kuka_load_data(load)
+        d = payload_files.kuka_load_data(load)
         axes = Rotation.from_euler("ZYX", [d["A"], d["B"], d["C"]], degrees=True).as_matrix()
         inertia = axes @ np.diag([d["JX"], d["JY"], d["JZ"]]) @ axes.T
         _same_energy(load, d["M"], 1e-3 * np.array([d["X"], d["Y"], d["Z"]]), inertia)
@@ -50,7 +50,7 @@ def test_kuka_load_data_describe_the_same_body(loads):
 def test_kuka_angles_stay_small_for_a_nearly_aligned_load():
     turn = Rotation.from_euler("xyz", [3, -4, 5], degrees=True).as_matrix()
     load = Load(1.0, np.zeros(3), turn @ np.diag([3e-3, 1e-3, 2e-3]) @ turn.T, "flange")
-    d = vendors.kuka_load_data(load)
+    d = payload_files.kuka_load_data(load)
     assert max(abs(d["A"]), abs(d["B"]), abs(d["C"])) < 8.0
     assert (d["JX"], d["JY"], d["JZ"]) == pytest.approx((3e-3, 1e-3, 2e-3))
 
@@ -58,13 +58,13 @@ def test_kuka_angles_stay_small_for_a_nearly_aligned_load():
 @pytest.mark.parametrize("b", [90.0, -90.0])
 def test_kuka_angles_at_the_singularity(b):
     rotation = Rotation.from_euler("ZYX", [25.0, b, 40.0], degrees=True).as_matrix()
-    again = Rotation.from_euler("ZYX", vendors.kuka_angles(rotation), degrees=True).as_matrix()
+    again = Rotation.from_euler("ZYX", payload_files.kuka_angles(rotation), degrees=True).as_matrix()
     assert np.allclose(again, rotation, atol=1e-9)
 
 
 def test_ur_script_line_describes_the_same_body(loads):
     for load in loads:
-        line = vendors.ur_target_payload(load)
+        line = payload_files.ur_target_payload(load)
         assert "e" not in line.split("(", 1)[1], "robot languages differ in whether they read exponents"
         mass, com, tensor = ast.literal_eval(re.fullmatch(r"set_target_payload(\(.*\))", line).group(1))
         xx, yy, zz, xy, xz, yz = tensor
@@ -73,10 +73,10 @@ def test_ur_script_line_describes_the_same_body(loads):
 
 def test_kinova_and_moveit_settings(loads):
     for load in loads:
-        kinova = vendors.kinova_settings(load)
+        kinova = payload_files.kinova_settings(load)
         assert kinova["mass_kg"] == pytest.approx(load.mass, rel=1e-5)
         assert [kinova["mass_center_m"][axis] for axis in "xyz"] == pytest.approx(load.com, rel=1e-5)
-        inertial = vendors.moveit_settings(load)["urdf_inertial"]
+        inertial = payload_files.moveit_settings(load)["urdf_inertial"]
         i = {name: inertial[f"i{name}"] for name in ("xx", "xy", "xz", "yy", "yz", "zz")}
         tensor = np.array([[i["xx"], i["xy"], i["xz"]], [i["xy"], i["yy"], i["yz"]], [i["xz"], i["yz"], i["zz"]]])
         _same_energy(load, inertial["mass"], np.array(inertial["origin_xyz"]), tensor)
@@ -84,16 +84,16 @@ def test_kinova_and_moveit_settings(loads):
 
 def test_files_say_units_and_frames(loads):
     tool, flange = loads[0], loads[1]
-    kinova = vendors.kinova_file(tool, flange, "a note")
+    kinova = payload_files.kinova_file(tool, flange, "a note")
     assert kinova.startswith("# a note\n") and "METRES" in kinova
-    assert yaml.safe_load(kinova)["payload_information"] == vendors.kinova_settings(tool)
-    kuka = vendors.kuka_file(tool, flange)
-    assert yaml.safe_load(kuka)["tool_and_payload"] == vendors.kuka_load_data(flange)
+    assert yaml.safe_load(kinova)["payload_information"] == payload_files.kinova_settings(tool)
+    kuka = payload_files.kuka_file(tool, flange)
+    assert yaml.safe_load(kuka)["tool_and_payload"] == payload_files.kuka_load_data(flange)
     assert re.match(r"\{M [\d.]+,CM \{X ", yaml.safe_load(kuka)["payload_krl"]) and "[mm]" in kuka
-    script = vendors.ur_file(tool, flange)
+    script = payload_files.ur_file(tool, flange)
     code = [line for line in script.splitlines() if not line.startswith("#")]
-    assert code == [vendors.ur_target_payload(flange)]
-    assert yaml.safe_load(vendors.moveit_file(tool))["attached_collision_object"]["weight"] == pytest.approx(
+    assert code == [payload_files.ur_target_payload(flange)]
+    assert yaml.safe_load(payload_files.moveit_file(tool))["attached_collision_object"]["weight"] == pytest.approx(
         tool.mass, rel=1e-5
     )
 

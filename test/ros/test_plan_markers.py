@@ -11,8 +11,7 @@ from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.collision.swept import Nearest, SweptSpheres
 from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.model.robot import Sphere
-from sysid_ros.ros.markers import MarkerBuilder
-from sysid_ros.ros.plan_markers import draw_plan, draw_scene
+from sysid_ros.ros.markers import MarkerBuilder, draw_plan, draw_scene
 
 TURN = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sysid_ros.ros.shared_memory import SHARED_MEMORY, existing_files, files_in_use, files_of_domain, remove_unused
+from sysid_ros.ros.environment import SHARED_MEMORY, existing_files, files_in_use, files_of_domain, remove_unused
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ def killed_talking():
     """A real node that dies without cleaning up, shared memory included."""
     import rclpy
 
-    from sysid_ros.ros.shared_memory import files_in_use
+    from sysid_ros.ros.environment import files_in_use
 
     rclpy.init()
     node = rclpy.create_node("killed")

@@ -18,8 +18,7 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import Identification, IdentificationSettings
-from sysid_ros.reports.followed import followed_motions
-from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord
+from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord, followed_motions
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
 from sysid_ros.reports.writer import ESTIMATE, RECORDING, write_results
 from sysid_ros.ros.conversions import Samples

@@ -30,9 +30,8 @@ from sysid_ros.core.procedure import (
     run_identification,
     run_move,
 )
-from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.recording import RecordingWriter
-from sysid_ros.reports.writer import RECORDING
+from sysid_ros.reports.writer import RECORDING, make_results_directory
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message, joint_vector_from_message
 
 _WITH_FILES = (

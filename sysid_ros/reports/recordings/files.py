@@ -1,11 +1,19 @@
-"""Reads a recording of whatever form: MCAP, CSV or NPZ."""
+"""Read whatever a file holds, whatever its form: the samples of a recording, and certified plans."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import yaml
+
+from sysid_ros.core.certification.certificate import CertificateMismatch, require_format
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.reports.recordings.mcap import read_mcap
+from sysid_ros.reports.recordings.mcap import read_mcap, read_messages
 from sysid_ros.reports.recordings.readers import SUFFIXES, InvalidRecording, Recording
 from sysid_ros.reports.recordings.tables import read_csv, read_npz
 
@@ -30,3 +38,129 @@ def read_recording(path: Path | str, robot: RobotModel, topic: str | None = None
     if file.suffix.lower() == ".mcap":
         return read_mcap(file, robot, topic)
     return read_csv(file, robot) if file.suffix.lower() == ".csv" else read_npz(file, robot)
+
+
+PLAN = "sysid_msgs/msg/CertifiedTrajectory"
+_TEXT_FILES = (".yaml", ".yml", ".json")
+_COPIED = (
+    "plan_id", "path_hash", "box_hash", "scene_hash", "robot_hash", "takeover_time", "rest_before", "torque_fraction",
+    "brake_time", "claims", "issued_at", "expires_at",
+)  # fmt: skip
+_VECTORS = ("nominal_payload", "tracking_bound", "velocity_bound", "torque_bound")
+
+
+def read_plans(path: Path | str) -> list[CertifiedPlan]:
+    """Read all certified plans of a file.
+
+    Args:
+        path: A recording with topics of ``CertifiedTrajectory``; a plan that was published again counts once. Or a YAML
+            or JSON file with the ``to_dict()`` of a :class:`CertifiedPlan`, or a list of them.
+
+    Returns:
+        The plans in the order they are in the file.
+
+    Raises:
+        DamagedRecording: The recording cannot be read.
+        InvalidRecording: The file holds no certified plan.
+        SysidError: A plan cannot be made of what is there.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidRecording(file, "the file", "missing", "a recording (.mcap) or certified plans (.yaml, .json)")
+    entries = _read_text(file) if file.suffix in _TEXT_FILES else _read_recording(file)
+    if not entries:
+        raise InvalidRecording(file, "the certified plans", "none", "at least one")
+    return [CertifiedPlan.from_dict(entry) for entry in entries]
+
+
+def plan_entries(message: Any) -> dict[str, object]:
+    """Return the entries of a :class:`CertifiedPlan` in a message, as its ``to_dict`` gives them.
+
+    Raises:
+        CertificateMismatch: It is recorded in another format.
+        InvalidRecording: Lengths of the message do not fit each other.
+    """
+    version = getattr(message, "format_version", 1)
+    require_format(version)
+    path, certificate, scene = message.trajectory, message.certificate, message.scene
+    if list(certificate.joint_names) != list(path.joint_names):
+        given = ", ".join(certificate.joint_names)
+        raise InvalidRecording(PLAN, "the joints of the certificate", given, ", ".join(path.joint_names))
+    coefficients = {item.name: np.reshape(item.data, tuple(item.shape)).tolist() for item in path.coefficients}
+    return {
+        "format_version": version,
+        "trajectory": {"kind": path.kind, "duration": path.duration, "coefficients": coefficients},
+        "certificate": _certificate_entries(certificate, version),
+        "boxes": [
+            {"lower": list(message.arm_lower), "upper": list(message.arm_upper)},
+            {"lower": list(message.payload_lower), "upper": list(message.payload_upper)},
+        ],
+        "scene": _scene_entries(scene, len(path.joint_names)),
+        "robot_name": message.robot_name,
+    }
+
+
+def _certificate_entries(certificate: Any, version: int) -> dict[str, object]:
+    law = certificate.control_law
+    margins = zip(
+        certificate.margin_limits, certificate.margins, certificate.margin_places, certificate.margin_times, strict=True
+    )
+    return {
+        "format_version": version,
+        **{name: getattr(certificate, name) for name in _COPIED},
+        **{name: list(getattr(certificate, name)) for name in _VECTORS},
+        "predecessor": certificate.predecessor or None,
+        "control_law": {"name": law.name, "settings": dict(zip(law.setting_names, law.settings, strict=True))},
+        "margins": [
+            {"limit": limit, "value": value, "place": place, "time": time} for limit, value, place, time in margins
+        ],
+    }
+
+
+def _scene_entries(scene: Any, last_body: int) -> dict[str, object]:
+    count = len(scene.obstacle_names)
+    boxes = zip(
+        scene.obstacle_names,
+        np.reshape(scene.obstacle_centers, (count, 3)).tolist(),
+        np.reshape(scene.obstacle_half_extents, (count, 3)).tolist(),
+        np.reshape(scene.obstacle_rotations, (count, 3, 3)).tolist(),
+        strict=True,
+    )
+    keys = ("name", "center", "half_extents", "rotation")
+    spheres = np.reshape(scene.payload_spheres, (-1, 4)).tolist()
+    return {
+        "obstacles": [dict(zip(keys, box, strict=True)) for box in boxes],
+        "ground_height": scene.ground_height if scene.has_ground else None,
+        "payload_spheres": [[last_body, *row] for row in spheres] if scene.has_payload_spheres else None,
+        "clearance": scene.clearance,
+    }
+
+
+def _read_text(file: Path) -> list[Mapping[str, object]]:
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))  # every JSON file is a YAML file
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        raise InvalidRecording(file, "the content", str(error), "YAML or JSON") from error
+    entries = content if isinstance(content, list) else [content]
+    if not all(isinstance(entry, Mapping) for entry in entries):
+        raise InvalidRecording(file, "an entry", "no mapping", "certified plans as CertifiedPlan.to_dict() gives them")
+    return entries
+
+
+def _read_recording(file: Path) -> list[Mapping[str, object]]:
+    entries: dict[tuple[str, float], Mapping[str, object]] = {}
+    for entry in read_messages(file):
+        if entry.type_name != PLAN:
+            continue
+        if not entry.message.robot_name:
+            stamp = 1e-9 * entry.stamp_ns
+            raise InvalidRecording(file, f"a plan at {stamp:.3f} s on {entry.topic}", "without boxes and scene", "both")
+        try:
+            require_format(getattr(entry.message, "format_version", 1))
+            key = (entry.message.certificate.plan_id, entry.message.certificate.issued_at)
+            entries[key] = plan_entries(entry.message)
+        except CertificateMismatch as mismatch:
+            raise InvalidRecording(file, "a certified plan", mismatch.reason, "a plan of this format") from mismatch
+        except (ValueError, SysidError) as error:
+            raise InvalidRecording(file, "a certified plan", str(error), "arrays of lengths that fit") from error
+    return list(entries.values())
