@@ -11,7 +11,7 @@ from suite_bench import GoalProbe
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_ros.adapters.identification import arm as arm_module
-from sysid_ros.adapters.identification import goal as goal_module
+from sysid_ros.adapters.identification import goals as goals_module
 from sysid_ros.adapters.identification.files import build_result, prepare_folder
 from sysid_ros.adapters.identification.goals import settings_of
 from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
@@ -192,8 +192,8 @@ def test_missing_files_are_no_success_but_keep_the_estimate(goals, outcome, monk
     def fail(*_):
         raise SysidError("cannot write estimate.yaml: No space left on device")
 
-    monkeypatch.setattr(goal_module, "run_identification", lambda *_: outcome)
-    monkeypatch.setattr(goal_module, "write_files", fail)
+    monkeypatch.setattr(goals_module, "run_identification", lambda *_: outcome)
+    monkeypatch.setattr(goals_module, "write_files", fail)
     result = goals.send(results_directory=str(tmp_path)).wait()
     assert result.error_code == Result.RESULTS_NOT_WRITTEN
     assert "cannot write estimate.yaml: No space left on device. The estimate" in result.error_text
@@ -203,8 +203,8 @@ def test_missing_files_are_no_success_but_keep_the_estimate(goals, outcome, monk
 
 
 def test_own_folder_gets_one_folder_per_goal(bench, goals, outcome, monkeypatch, tmp_path):
-    monkeypatch.setattr(goal_module, "run_identification", lambda *_: outcome)
-    monkeypatch.setattr(goal_module, "write_files", lambda *_: ())
+    monkeypatch.setattr(goals_module, "run_identification", lambda *_: outcome)
+    monkeypatch.setattr(goals_module, "write_files", lambda *_: ())
     assert not bench.set_parameter("identification", results_directory=str(tmp_path), record=False)
     folders = {goals.send().wait().results_directory for _ in range(2)}
     stamp = rf"{tmp_path}/\d{{4}}-\d\d-\d\d_\d\d-\d\d-\d\d"
@@ -214,7 +214,7 @@ def test_own_folder_gets_one_folder_per_goal(bench, goals, outcome, monkeypatch,
 
 
 def test_whatever_breaks_is_an_answer(goals, monkeypatch):
-    monkeypatch.setattr(goal_module, "run_identification", lambda *_: 1 / 0)
+    monkeypatch.setattr(goals_module, "run_identification", lambda *_: 1 / 0)
     result = goals.send().wait()
     assert result.error_code == Result.INTERNAL and "ZeroDivisionError" in result.error_text
 
@@ -228,7 +228,7 @@ def test_the_end_of_the_node_ends_the_goal_first(bench, goals, node, monkeypatch
             time.sleep(0.02)
         raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled")
 
-    monkeypatch.setattr(goal_module, "run_identification", wait)
+    monkeypatch.setattr(goals_module, "run_identification", wait)
     goal = goals.send()
     bench.end(node)
     assert goal.wait().error_code == Result.CANCELED
