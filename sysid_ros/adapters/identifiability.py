@@ -88,9 +88,7 @@ class PayloadAnswers:
         advice = payload.advise(analysis, information) if with_advice else None
         plain = Comparison(analysis.structure, analysis.structure, ())
         reason = _no_bounds(estimate)
-        result = IdentifiabilityResult(
-            plain, analysis, advice, f"{estimate.target} of {self._robot.name}", reason or ""
-        )
+        result = IdentifiabilityResult(plain, analysis, advice, f"{estimate.target} of {self._robot.name}", reason)
         report = report_data(analysis, advice)
         text = report.text if reason is None else f"{report.text} {reason}"
         return Answer(replace(report, text=text), identifiability_markdown(result))

@@ -59,9 +59,9 @@ class LinkSetup:
         interface: Which messages the arm speaks.
         namespace: Namespace of the node of the loop.
         states: Topic of the states.
-        commands: Topic of the commands; empty where nothing is commanded.
+        commands: Topic of the commands; None where nothing is commanded.
         effort_controller: Name of the effort controller's node.
-        hold_controller: Controller that holds the arm otherwise, as the controller manager knows it; empty for none.
+        hold_controller: Controller that holds the arm otherwise, as the controller manager knows it; None for none.
         controller_manager: Name of the controller manager's node.
     """
 
@@ -69,9 +69,9 @@ class LinkSetup:
     interface: Interface = Interface.FORWARD
     namespace: str = "/"
     states: str = "/joint_states"
-    commands: str = ""
+    commands: str | None = None
     effort_controller: str = "/effort_controller"
-    hold_controller: str = ""
+    hold_controller: str | None = None
     controller_manager: str = "/controller_manager"
 
     def require_packages(self) -> None:
@@ -99,7 +99,7 @@ class RosJointLink:
     def __init__(self, setup: LinkSetup):
         setup.require_packages()
         self._setup = setup
-        self.states_name, self.commands_name = setup.states, setup.commands
+        self.states_name, self.commands_name = setup.states, setup.commands or ""
         self._context = Context()
         rclpy.init(args=[], context=self._context, signal_handler_options=SignalHandlerOptions.NO)
         self._node = Node(
@@ -164,7 +164,7 @@ class RosJointLink:
 
     def find_command_problem(self) -> str | None:
         """Why commands would not arrive, or not only ours."""
-        topic = self._setup.commands
+        topic = self.commands_name
         if not self._publisher.get_subscription_count():
             return f"nobody listens to {topic}; is the effort controller loaded and configured?"
         if self._node.count_publishers(topic) > 1:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.core.certification.certificate import Margin
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence, recheck
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -24,9 +26,47 @@ from sysid_ros.reports.recordings.files import read_plans
 _HEADINGS = ("plan", "issued [s]", "takes over from", "brake [s]", "tightest margin", "where, when", "result")
 
 
+@dataclass(frozen=True)
+class CheckedPlan:
+    """What the check of one plan found.
+
+    Attributes:
+        plan: The plan.
+        tightest: Its smallest margin; None where it could not be computed.
+        problems: What does not hold, a sentence each.
+    """
+
+    plan: CertifiedPlan
+    tightest: Margin | None
+    problems: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything holds."""
+        return not self.problems
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its row in the table."""
+        plan, margin = self.plan, self.tightest
+        tightest, where = "-", "-"
+        if margin is not None:
+            tightest = f"{margin.limit.value} {margin.value:.4f} [{margin.limit.margin_unit}]"
+            where = f"{margin.place}, {margin.time:.3f} s"
+        return (
+            plan.plan_id[:12],
+            f"{plan.certificate.issued_at:.3f}",
+            "rest" if plan.predecessor is None else plan.predecessor[:12],
+            f"{plan.certificate.brake_time:g}",
+            tightest,
+            where,
+            "HOLDS" if self.holds else "DOES NOT HOLD",
+        )
+
+
 def verify_plans(
     plans: Sequence[CertifiedPlan], model: str | None = None, stop_spacing: float = 0.0
-) -> tuple[list[tuple[str, ...]], list[str]]:
+) -> list[CheckedPlan]:
     """Check plans again in full.
 
     Args:
@@ -34,15 +74,11 @@ def verify_plans(
         model: Name or settings file of the robot; None takes the name in each plan.
         stop_spacing: Distance of the times at which the bounds of stops along the path are proven [s]; 0 for none.
 
-    Returns:
-        Rows of the table, and all problems in sentences.
-
     Raises:
         ModelError: The robot is not known here.
     """
     tools: dict[str, tuple[RobotModel, BoundRechecker]] = {}
-    rows: list[tuple[str, ...]] = []
-    problems: list[str] = []
+    checked = []
     for plan, in_sequence in zip(plans, check_sequence(plans), strict=True):
         name = model or plan.robot_name
         if name not in tools:
@@ -50,26 +86,10 @@ def verify_plans(
             tools[name] = robot, BoundRechecker(robot, stop_spacing=stop_spacing)
         robot, bounds = tools[name]
         found = recheck(robot, plan)
-        certificate = plan.certificate
-        wrong = [*found.problems, *in_sequence, *bounds.check(plan)]
-        problems += [f"plan {plan.plan_id[:12]}: {sentence}" for sentence in wrong]
-        tightest, where = "-", "-"
-        if found.verification is not None:
-            smallest = min(found.verification.margins.values(), key=lambda margin: margin.value)
-            tightest = f"{smallest.limit.value} {smallest.value:.4f} [{smallest.limit.margin_unit}]"
-            where = f"{smallest.place}, {smallest.time:.3f} s"
-        rows.append(
-            (
-                plan.plan_id[:12],
-                f"{certificate.issued_at:.3f}",
-                "rest" if plan.predecessor is None else plan.predecessor[:12],
-                f"{certificate.brake_time:g}",
-                tightest,
-                where,
-                "HOLDS" if not wrong else "DOES NOT HOLD",
-            )
-        )
-    return rows, problems
+        margins = () if found.verification is None else found.verification.margins.values()
+        tightest = min(margins, key=lambda margin: margin.value, default=None)
+        checked.append(CheckedPlan(plan, tightest, (*found.problems, *in_sequence, *bounds.check(plan))))
+    return checked
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -93,18 +113,20 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if not 0.0 <= options.stops < np.inf:
             raise ParameterOutOfRange("--stops [s]", options.stops, "0 or more")
-        rows, problems = verify_plans(read_plans(options.file), options.model, options.stops)
+        checked = verify_plans(read_plans(options.file), options.model, options.stops)
     except SysidError as error:
         print(error, file=sys.stderr)
         return ExitStatus.BAD_INPUT
+    rows = [one.cells for one in checked]
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
     for row in (_HEADINGS, tuple("-" * width for width in widths), *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    for sentence in problems:
-        print(sentence)
-    held = sum(row[-1] == "HOLDS" for row in rows)
-    print(f"{held} of {len(rows)} certificates hold")
-    return ExitStatus.OK if not problems else ExitStatus.FAILED
+    for one in checked:
+        for sentence in one.problems:
+            print(f"plan {one.plan.plan_id[:12]}: {sentence}")
+    held = sum(one.holds for one in checked)
+    print(f"{held} of {len(checked)} certificates hold")
+    return ExitStatus.OK if held == len(checked) else ExitStatus.FAILED
 
 
 if __name__ == "__main__":

@@ -74,9 +74,9 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
             "start_s": float(motion.start),
             "duration_s": float(motion.trajectory.duration),
             "followed_s": None if motion.followed is None else float(motion.followed),
-            "ending": motion.ending,
+            "ending": motion.ending or "",
             "condition_number": float(motion.condition_number),
-            "certificate_claims": motion.claims,
+            "certificate_claims": motion.claims or "",
             "certificate_margins": {
                 row.kind: {"left": row.value, "margin": float(row.margin), "place": row.place} for row in motion.margins
             },

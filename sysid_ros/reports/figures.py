@@ -1,4 +1,4 @@
-"""The figures of the report; each takes the result and returns an SVG element, or an empty text without its data."""
+"""The figures of the report; each takes the result and returns an SVG element, or None without its data."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ WIDTH = 1040
 """Width of every figure [page units]."""
 
 
-def convergence(result: IdentificationResult) -> str:
+def convergence(result: IdentificationResult) -> str | None:
     """Bounds and point estimate of every parameter over time, with prior and (simulation) truth."""
     history = result.history
     if history.time.size == 0:
-        return ""
+        return None
     with pages.styled():
         figure, grid = pages.make_axes(2, 5, WIDTH, 440, sharex=True)
         for i, axes in enumerate(grid.ravel()):
@@ -57,11 +57,11 @@ def _converge(axes: Axes, result: IdentificationResult, i: int) -> None:
     axes.set_xlim(left=0.0)
 
 
-def shrinkage(result: IdentificationResult) -> str:
+def shrinkage(result: IdentificationResult) -> str | None:
     """Width of the bounds over that of the prior, every parameter over time."""
     history, prior = result.history, result.prior.width
     if history.time.size == 0:
-        return ""
+        return None
     with pages.styled():
         figure, grid = pages.make_axes(1, 1, WIDTH, 280)
         axes = grid[0, 0]
@@ -79,11 +79,11 @@ def shrinkage(result: IdentificationResult) -> str:
         return pages.inline_svg(figure, "shrinkage", "Width of the bounds of each parameter relative to its prior")
 
 
-def torque_fit(result: IdentificationResult) -> str:
+def torque_fit(result: IdentificationResult) -> str | None:
     """Measured and predicted torque of every joint, and their difference beside the claimed error of the sensor."""
     samples, predicted = result.samples, result.predicted_tau
     if samples is None or predicted is None or len(samples) == 0:
-        return ""
+        return None
     seconds, names, sensors = samples.seconds, result.robot.joint_names, result.robot.sensors
     with pages.styled():
         figure, grid = pages.make_axes(samples.n, 2, WIDTH, 112 * samples.n + 80, (66.0, 12.0), sharex=True)
@@ -122,11 +122,11 @@ def _band(x: Array, half_width: Array) -> tuple[Array, Array, Array]:
     return x, -upper, upper
 
 
-def windows(result: IdentificationResult) -> str:
+def windows(result: IdentificationResult) -> str | None:
     """Residual of every window beside what the assumptions allow, one row per joint."""
     check = result.windows
     if check is None or check.times.size == 0:
-        return ""
+        return None
     n = check.residual.shape[1]
     with pages.styled():
         figure, grid = pages.make_axes(-(-n // 2), 2, WIDTH, 112 * -(-n // 2) + 80, (66.0, 12.0), sharex=True)
@@ -154,11 +154,11 @@ def windows(result: IdentificationResult) -> str:
         return pages.inline_svg(figure, "windows", "Residual of every momentum window beside what is allowed")
 
 
-def motion(result: IdentificationResult) -> str:
+def motion(result: IdentificationResult) -> str | None:
     """Positions and velocities of all joints, measured, with the desired ones where known."""
     samples = result.samples
     if samples is None or len(samples) == 0:
-        return ""
+        return None
     seconds = samples.seconds
     rows = [("position [rad]", samples.q, result.reference_q), ("velocity [rad/s]", samples.v, result.reference_v)]
     with pages.styled():
@@ -197,10 +197,10 @@ def _mark_plans(axes: Axes, result: IdentificationResult) -> None:
             axes.axvline(end, color=pages.MUTED, linewidth=0.8, dashes=(1, 2))
 
 
-def excitation(result: IdentificationResult) -> str:
+def excitation(result: IdentificationResult) -> str | None:
     """Draw what the data see: singular values of the windows, scaled by the prior, and the condition number."""
     if result.information is None and result.history.time.size == 0:
-        return ""
+        return None
     with pages.styled():
         figure, grid = pages.make_axes(1, 2, WIDTH, 240, top=26.0)
         _singular_values(grid[0, 0], result)
@@ -234,12 +234,12 @@ def _singular_values(axes: Axes, result: IdentificationResult) -> None:
     axes.grid(axis="x", visible=False)
 
 
-def error_budget(result: IdentificationResult) -> str:
+def error_budget(result: IdentificationResult) -> str | None:
     """Share of every source of error in the half width of the bounds, one bar per parameter."""
     budget = {name: share for name, share in result.estimate.error_budget.items() if np.any(share > 0.0)}
     total = sum(budget.values(), np.zeros(10))
     if not budget or not np.all(np.isfinite(total)) or not np.any(total > 0.0):
-        return ""
+        return None
     ordered = sorted(budget.items(), key=lambda item: -float(np.sum(item[1] / np.maximum(total, 1e-300))))
     shown = ordered[: len(pages.SERIES) - 1]
     rest = sum((share for _, share in ordered[len(shown) :]), np.zeros(10))

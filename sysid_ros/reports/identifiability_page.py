@@ -113,7 +113,7 @@ def _data(analysis: DataAnalysis) -> dict[str, Any]:
     return {
         "deviations": rows,
         "weak": [(number(analysis.singular_values[k]), describe_direction(analysis, k)) for k in weak],
-        "spectrum": _spectrum(analysis) or "",
+        "spectrum": _spectrum(analysis),
     }
 
 

@@ -59,8 +59,8 @@ class IdentifiabilityResult:
     comparison: Comparison
     analysis: DataAnalysis | None = None
     advice: Advice | None = None
-    source: str = ""
-    reason: str = ""
+    source: str | None = None
+    reason: str | None = None
 
     @property
     def structure(self) -> Structure:

@@ -45,7 +45,9 @@ class UrdfExportError(SysidError):
         super().__init__(f"cannot write the payload into the URDF: {reason}")
 
 
-def add_payload(urdf: str, parent: str, payload: ArrayLike, link: str = PAYLOAD_LINK, comment: str = "") -> str:
+def add_payload(
+    urdf: str, parent: str, payload: ArrayLike, link: str = PAYLOAD_LINK, comment: str | None = None
+) -> str:
     """Add a payload as a link fixed to another; everything else stays as it is, byte for byte.
 
     Args:
@@ -64,7 +66,7 @@ def add_payload(urdf: str, parent: str, payload: ArrayLike, link: str = PAYLOAD_
     _require_names(urdf, parent, link)
     mass, com, inertia_com = inertia.to_com_form(payload)
     snippet = _SNIPPET.format(
-        comment=comment.replace("--", "- -") or "identified payload",
+        comment=(comment or "identified payload").replace("--", "- -"),
         link=link,
         parent=parent,
         mass=repr(float(mass)),
@@ -204,7 +206,7 @@ def moveit_settings(load: Load) -> dict[str, object]:
     }
 
 
-def kinova_file(payload_at_tool: Load, load_at_flange: Load, note: str = "") -> str:
+def kinova_file(payload_at_tool: Load, load_at_flange: Load, note: str | None = None) -> str:
     """Contents of ``payload_kinova.yaml``."""
     header = [
         *_noted(note),
@@ -229,7 +231,7 @@ def kinova_file(payload_at_tool: Load, load_at_flange: Load, note: str = "") -> 
     )
 
 
-def kuka_file(payload_at_flange: Load, load_at_flange: Load, note: str = "") -> str:
+def kuka_file(payload_at_flange: Load, load_at_flange: Load, note: str | None = None) -> str:
     """Contents of ``payload_kuka.yaml``."""
     header = [
         *_noted(note),
@@ -250,7 +252,7 @@ def kuka_file(payload_at_flange: Load, load_at_flange: Load, note: str = "") -> 
     )
 
 
-def ur_file(payload_at_flange: Load, load_at_flange: Load, note: str = "") -> str:
+def ur_file(payload_at_flange: Load, load_at_flange: Load, note: str | None = None) -> str:
     """Contents of ``payload_ur.script``."""
     lines = [
         *(f"# {line}" for line in _noted(note)),
@@ -269,7 +271,7 @@ def ur_file(payload_at_flange: Load, load_at_flange: Load, note: str = "") -> st
     return "\n".join(lines) + "\n"
 
 
-def moveit_file(payload_at_tool: Load, note: str = "") -> str:
+def moveit_file(payload_at_tool: Load, note: str | None = None) -> str:
     """Contents of ``payload_moveit.yaml``."""
     header = [
         *_noted(note),
@@ -322,7 +324,7 @@ def _krl(data: dict[str, float]) -> str:
     return f"{{M {d['M']},CM {{{center}}},J {{X {d['JX']},Y {d['JY']},Z {d['JZ']}}}}}"
 
 
-def _noted(note: str) -> list[str]:
+def _noted(note: str | None) -> list[str]:
     return [note, ""] if note else []
 
 

@@ -30,7 +30,7 @@ def report_html(result: IdentificationResult) -> str:
     """Return the page as one text; it loads nothing from anywhere."""
     robot, estimate = result.robot, result.estimate
     drawings = {
-        "bounds": figures.convergence(result) + figures.shrinkage(result),
+        "bounds": "".join(filter(None, (figures.convergence(result), figures.shrinkage(result)))),
         "torque": figures.torque_fit(result),
         "windows": figures.windows(result),
         "budget": figures.error_budget(result),

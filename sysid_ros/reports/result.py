@@ -158,19 +158,19 @@ class MotionRecord:
         start: Time it started, since the first sample [s].
         trajectory: The trajectory.
         condition_number: Condition number of the excitation it promised [-].
-        claims: What its certificate checked and what not, in one sentence.
+        claims: What its certificate checked and what not, in one sentence; None where nothing is known of it.
         margins: What its certificate says is left of every limit.
         followed: How long it was followed [s]; None where that is not known.
-        ending: How that ended, in words; empty where that is not known.
+        ending: How that ended, in words; None where that is not known.
     """
 
     start: float
     trajectory: Trajectory
     condition_number: float = float("nan")
-    claims: str = ""
+    claims: str | None = None
     margins: tuple[MarginRow, ...] = ()
     followed: float | None = None
-    ending: str = ""
+    ending: str | None = None
 
 
 @dataclass(frozen=True)

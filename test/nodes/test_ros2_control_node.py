@@ -220,7 +220,7 @@ def test_names_are_those_that_users_of_ros2_control_know(robot):
     setup = names_of(arm_interface="lbr_fri_idl").link_setup(robot, resolve)
     assert (setup.states, setup.commands) == ("/lbr/state", "/lbr/command/torque")
     setup = names_of(mode="monitor_only", hold_controller="x", command_topic="tau").link_setup(robot, resolve)
-    assert setup.commands == "" and setup.hold_controller == ""
+    assert setup.commands is None and setup.hold_controller is None
 
 
 def test_settings_reach_the_connection(robot):

@@ -190,9 +190,9 @@ class ConnectionParameters(RobotParameters):
             interface=self.ros2_control.interface,
             namespace=resolve("x").rsplit("/", 1)[0] or "/",
             states=self.states_topic(resolve),
-            commands="" if self.is_monitor else resolve(commands),
+            commands=None if self.is_monitor else resolve(commands),
             effort_controller=resolve(self.effort_controller),
-            hold_controller="" if self.is_monitor else self.hold_controller,
+            hold_controller=None if self.is_monitor else self.hold_controller or None,
             controller_manager=resolve(self.controller_manager),
         )
 

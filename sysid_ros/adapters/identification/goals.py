@@ -186,7 +186,7 @@ class GoalRun(_Run):
             result.error_code = Identify.Result.RESULTS_NOT_WRITTEN
             is_whole = outcome.estimate.status is EstimateStatus.IDENTIFIED
             what = "identified" if is_whole else "identified in part"
-            result.error_text = f"{what}, but {'; '.join(faults)}. What the estimate in this result bounds is good"
+            result.error_text = f"{what}, but {'; '.join(faults)}. The estimate in this result is good"
         return result
 
     def _write(self, folder: Path, outcome: Identification | None) -> list[str]:
