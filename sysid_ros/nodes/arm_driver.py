@@ -19,8 +19,8 @@ from sysid_ros.adapters.arm_driver.outputs import ArmOutputs, DrivenArm, Payload
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.arm import InjectedFaults
+from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.process import LoopProcess
-from sysid_ros.drivers.truth import load_payload
 from sysid_ros.ros import qos
 from sysid_ros.ros.node import Interfaces, spin_main
 from sysid_ros.ros.parameters import ParameterServer

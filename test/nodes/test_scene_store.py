@@ -9,7 +9,7 @@ from visualization_msgs.msg import Marker, MarkerArray
 from sysid_ros.adapters.safe_planner.scene import SceneStore
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.drivers.scene_guard import SOURCE_MEMORY, SceneGuard
+from sysid_ros.drivers.admission import SOURCE_MEMORY, SceneGuard
 
 NAN = float("nan")
 

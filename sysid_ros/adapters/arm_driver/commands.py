@@ -17,10 +17,9 @@ from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
 from sysid_ros.adapters.arm_driver.outputs import ArmOutputs, DrivenArm
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.drivers import scene_guard
+from sysid_ros.drivers import admission
 from sysid_ros.drivers.arm import InjectedFaults
-from sysid_ros.drivers.loop_model import LoopModel
-from sysid_ros.drivers.loop_types import LoopCode, LoopRefusal, LoopStatus
+from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopStatus
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED
 from sysid_ros.ros.conversions import (
@@ -33,7 +32,7 @@ from sysid_ros.ros.conversions import (
 R = TypeVar("R", Trigger.Response, ApplyEstimate.Response, SetPayload.Response)
 
 
-class SceneGuard(scene_guard.SceneGuard):
+class SceneGuard(admission.SceneGuard):
     """The guard of the driver, fed by messages: certificates must be about the scene, and a motion ends with it.
 
     Args:

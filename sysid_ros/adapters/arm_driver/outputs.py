@@ -17,10 +17,10 @@ from sysid_msgs.msg import ControlLaw, DriverStatus, SampleBatch, SimulationTrut
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.channel import LoopSamples, LoopTiming
 from sysid_ros.drivers.loop_types import LoopStatus
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
-from sysid_ros.drivers.samples import LoopSamples, LoopTiming
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     Samples,

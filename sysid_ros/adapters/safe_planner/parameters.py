@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.stop_model import VerifierSettings
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import config_directories

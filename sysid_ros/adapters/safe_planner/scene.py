@@ -19,7 +19,7 @@ from sysid_ros.core.certification.verify import require_scene
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.scene_guard import SCENE_PERIOD
+from sysid_ros.drivers.admission import SCENE_PERIOD
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import scene_to_message
 from sysid_ros.ros.conversions.obstacles import Key, key_of, obstacles_from_markers
