@@ -144,14 +144,12 @@ class PlanRequests:
         for name in ("start_velocity", "start_acceleration"):
             if any(getattr(request, name)):
                 raise ParameterOutOfRange(f"PlanTo.{name}", list(getattr(request, name)), "zero: use ~/plan_next")
-        return self._planner.plan_to(
-            self._joints(request, "start_position"),
-            self._joints(request, "goal_position"),
+        wanted = PlanRequest(
             self._assumptions_of(request),
-            self._now(),
-            request.duration or None,
-            is_unwanted,
+            start=self._joints(request, "start_position"),
+            goal=self._joints(request, "goal_position"),
         )
+        return self._planner.plan_to(wanted, self._now(), request.duration or None, is_unwanted)
 
     def _now(self) -> float:
         """Return the time of the loop that executes plans [s]."""
