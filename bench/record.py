@@ -14,6 +14,7 @@ import io
 import json
 import os
 import runpy
+import shlex
 import sys
 import time
 from datetime import datetime, timezone
@@ -55,7 +56,7 @@ def measure(script: str, arguments: list[str]) -> dict:
     return {
         "benchmark": script,
         "summary": (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].replace("\n", " "),
-        "command": " ".join(["python", f"bench/{script}.py", *map(_without_folder, arguments)]),
+        "command": shlex.join(["python", f"bench/{script}.py", *map(_without_folder, arguments)]),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": _table.describe_commit(),
         "machine": _table.describe_machine(),
