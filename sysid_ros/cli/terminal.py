@@ -14,8 +14,10 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
 from sysid_ros.reports.result import IdentificationResult
 
-WIDTH = 110
-"""Widest line of anything printed [characters]."""
+WIDTH = 80
+"""Widest line of a table or a sentence [characters]."""
+PROGRESS_WIDTH = 110
+"""Widest line of progress [characters]; a narrower terminal gets what fits."""
 BAR = 20
 """Width of the picture of the mass interval [characters]."""
 _CLOCK_WIDTH = len("[9999.9 s] ")
@@ -59,18 +61,20 @@ class ProgressDisplay:
             trajectories: How many there may be; 0 when unknown.
             mass: Lower bound, estimate and upper bound of the mass [kg]; None before the first estimate.
         """
-        state = self._state(phase, trajectory, trajectories, mass)
+        room = PROGRESS_WIDTH
+        if self._is_terminal:
+            room = min(room, shutil.get_terminal_size((PROGRESS_WIDTH + 1, 24)).columns - 1)
+        state = self._state((phase, trajectory, trajectories), mass, room - _CLOCK_WIDTH)
         if not self._is_terminal and state == self._last:
             return
         line = f"[{self._clock() - self._start:6.1f} s] {state}"
         self._last = state
         line = line.rstrip()
         if self._is_terminal:
-            room = min(WIDTH, shutil.get_terminal_size((WIDTH + 1, 24)).columns - 1)
             self._write("\r\x1b[2K" + line[:room])
             self._is_open = True
         else:
-            self._write(line[:WIDTH] + "\n")
+            self._write(line[:room] + "\n")
 
     def message(self, text: str) -> None:
         """Print a line that stays: a warning, an alarm, a file name."""
@@ -78,12 +82,14 @@ class ProgressDisplay:
         self._write(text + "\n")
 
     def finish(self) -> None:
-        """Leaves the last line of progress as it is and goes to the next."""
+        """Leave the last line of progress as it is and go to the next."""
         if self._is_open:
             self._write("\n")
             self._is_open = False
 
-    def _state(self, phase: str, trajectory: int, trajectories: int, mass: tuple[float, float, float] | None) -> str:
+    def _state(self, step: tuple[str, int, int], mass: tuple[float, float, float] | None, room: int) -> str:
+        """Return the line without its clock in so many characters; the mass is what may not be cut."""
+        phase, trajectory, trajectories = step
         parts = [f"{phase:<20.40}"]
         if trajectory:
             number = f"trajectory {trajectory}" + (f"/{trajectories}" if trajectories else "")
@@ -93,8 +99,10 @@ class ProgressDisplay:
             parts.append(f"mass {value:.3f} kg in [{lower:.3f}, {upper:.3f}]")
             parts.append(self._bar(lower, value, upper))
         line = "  ".join(part for part in parts if part)
-        # A picture cut in half says something wrong: leave it out where there is no room.
-        return line if len(line) + _CLOCK_WIDTH <= WIDTH else "  ".join(parts[:-1])
+        if len(line) > room and mass is not None:  # a picture cut in half says something wrong
+            line = "  ".join(parts[:-1])
+        excess = len(line) - room
+        return line if excess <= 0 else parts[0][: max(len(parts[0]) - excess, 8)] + line[len(parts[0]) :]
 
     def _bar(self, lower: float, value: float, upper: float) -> str:
         if self._prior is None or not self._prior[1] > self._prior[0]:
@@ -127,7 +135,7 @@ def interval_bar(
 
 
 def result_table(result: IdentificationResult) -> str:
-    """Return the table at the end: parameters, centre of mass, principal moments, shrinkage; at most 110 columns."""
+    """Return the table at the end: parameters, centre of mass, principal moments, shrinkage; at most 80 columns."""
     if not result.is_usable:
         return "\n".join(_alarm_lines(result))
     robot = result.robot
@@ -162,15 +170,13 @@ def _alarm_lines(result: IdentificationResult) -> list[str]:
 
 def _parameter_lines(result: IdentificationResult) -> list[str]:
     estimate, truth = result.estimate, result.truth
-    header = (
-        f"{'':<5}{'unit':<8}{'estimate':>13}{'lower':>13}{'upper':>13}{'width':>12}{'prior width':>13}{'shrunk':>10}"
-    )
-    lines = [header + ("" if truth is None else f"{'truth':>13}{'inside':>8}")]
+    header = f"{'':<4}{'unit':<7}{'estimate':>11}{'lower':>11}{'upper':>11}{'width':>9}{'shrunk':>8}"
+    lines = [header + ("" if truth is None else f"{'truth':>11}{'inside':>8}")]
     lines.append("-" * len(lines[0]))
     for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
         value, lower, upper = estimate.values[i], estimate.lower[i], estimate.upper[i]
-        line = f"{name:<5}{unit:<8}{_fixed(value)}{_fixed(lower)}{_fixed(upper)}{upper - lower:>12.3g}"
-        line += f"{result.prior.width[i]:>13.3g}{_factor(result.shrinkage[i]):>10}"
+        line = f"{name:<4}{unit:<7}{_fixed(value)}{_fixed(lower)}{_fixed(upper)}{upper - lower:>9.3g}"
+        line += f"{_factor(result.shrinkage[i]):>8}"
         if truth is not None:
             line += f"{_fixed(truth[i])}{'yes' if lower <= truth[i] <= upper else 'NO':>8}"
         lines.append(line)
@@ -185,14 +191,14 @@ def _summary_lines(summary: PayloadSummary) -> list[str]:
     rows = [("mass", "kg", summary.mass)]
     rows += [(f"com {axis}", "m", _entry(summary.com, i)) for i, axis in enumerate("xyz")]
     rows += [(f"principal moment {i + 1}", "kg m^2", _entry(summary.principal_moments, i)) for i in range(3)]
-    lines = [f"{'':<20}{'unit':<8}{'estimate':>13}{'lower':>13}{'upper':>13}"]
+    lines = [f"{'':<20}{'unit':<8}{'estimate':>11}{'lower':>11}{'upper':>11}"]
     lines.append("-" * len(lines[0]))
     for name, unit, bounded in rows:
         numbers = (float(bounded.values), float(bounded.lower), float(bounded.upper))
         lines.append(f"{name:<20}{unit:<8}{''.join(map(_fixed, numbers))}")
     for i in range(3):
         x, y, z = summary.principal_axes[:, i]
-        lines.append(f"principal axis {i + 1:<5}{'-':<8}  ({x:+.3f}, {y:+.3f}, {z:+.3f})  point estimate, no bounds")
+        lines.append(f"principal axis {i + 1:<5}{'-':<8}  ({x:+.3f}, {y:+.3f}, {z:+.3f})  point estimate only")
     return lines
 
 
@@ -201,18 +207,18 @@ def _entry(bounded: Bounded, index: int) -> Bounded:
 
 
 def _fixed(value: float) -> str:
-    """Return a number with six decimals, 13 characters wide, without a minus before zeros."""
-    return f"{round(float(value), 6) + 0.0:>13.6f}" if np.isfinite(value) else f"{'unbounded':>13}"
+    """Return a number with six decimals, 11 characters wide, without a minus before zeros."""
+    return f"{round(float(value), 6) + 0.0:>11.6f}" if np.isfinite(value) else f"{'unbounded':>11}"
 
 
 def _closing_lines(result: IdentificationResult) -> list[str]:
     estimate = result.estimate
     factors = result.shrinkage
-    lines = [
-        f"Bounds against the prior: mass {_factor(factors[0])} narrower; first moments "
-        f"{_factor(factors[1:4].min())} to {_factor(factors[1:4].max())}; inertias "
-        f"{_factor(factors[4:].min())} to {_factor(factors[4:].max())}"
-    ]
+    lines = _wrapped(
+        "Bounds against the prior: ",
+        f"mass {_factor(factors[0])} narrower; first moments {_factor(factors[1:4].min())} to "
+        f"{_factor(factors[1:4].max())}; inertias {_factor(factors[4:].min())} to {_factor(factors[4:].max())}",
+    )
     lines += _wrapped(f"Bounds ({estimate.method}): ", estimate.guarantee)
     lines.append(
         f"From {estimate.data_seconds:.1f} s of data, {estimate.number_of_windows} windows, "

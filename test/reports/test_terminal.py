@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from sysid_ros.cli.terminal import WIDTH, ProgressDisplay, interval_bar, result_table
+from sysid_ros.cli.terminal import PROGRESS_WIDTH, WIDTH, ProgressDisplay, interval_bar, result_table
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 
 
@@ -65,7 +65,16 @@ def test_long_text_never_wraps():
     stream = _Terminal()
     ProgressDisplay(stream, (0.0, 1.0), _Clock()).update("x" * 300, 12, 20, (0.1, 0.2, 0.3))
     line = stream.getvalue().replace("\r\x1b[2K", "")
-    assert len(line) <= WIDTH and line.endswith("mass 0.200 kg in [0.100, 0.300]")
+    assert len(line) <= PROGRESS_WIDTH and line.endswith("mass 0.200 kg in [0.100, 0.300]")
+
+
+@pytest.mark.parametrize("columns", [72, 80, 100, 140])
+def test_a_narrow_terminal_gets_the_whole_mass(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    stream = _Terminal()
+    ProgressDisplay(stream, (0.0, 1.0), _Clock()).update("writing the results", 12, 20, (0.1, 0.2, 0.3))
+    line = stream.getvalue().replace("\r\x1b[2K", "")
+    assert len(line) < columns and "mass 0.200 kg in [0.100, 0.300]" in line and line.count("|") in (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +101,6 @@ def test_table_in_simulation(result):
         "lower",
         "upper",
         "width",
-        "prior",
-        "width",
         "shrunk",
         "truth",
         "inside",
@@ -102,7 +109,7 @@ def test_table_in_simulation(result):
     assert mass.split()[:5] == ["m", "kg", "1.800000", "1.765000", "1.859500"]
     assert mass.split()[-2:] == ["1.810000", "yes"]
     assert sum(line.endswith(" yes") for line in lines) == 10
-    assert any(line.startswith("com z               m            0.128975") for line in lines)
+    assert any(line.startswith("com z               m          0.128975") for line in lines)
     assert any(line.startswith("principal moment 3  kg m^2") for line in lines)
     assert "Truth (simulation) inside the bounds: 10 of 10" in lines
     assert lines[-1] == "warning: the certificate was checked at sampled instants only"
