@@ -120,11 +120,10 @@ def admit_takeover(
     Raises:
         LoopRefusal: It continues another plan, from a time that plan does not have, or with a jump.
     """
-    predecessor, time = certificate.predecessor or "", certificate.takeover_time
+    predecessor, time = certificate.predecessor, certificate.takeover_time
     if predecessor != present_id:
-        raise LoopRefusal(
-            _WHAT, f"it continues plan {predecessor[:12]}, but the arm follows {present_id[:12]}; plan it again"
-        )
+        continued = "no plan" if predecessor is None else f"plan {predecessor[:12]}"
+        raise LoopRefusal(_WHAT, f"it continues {continued}, but the arm follows {present_id[:12]}; plan it again")
     if not 0.0 < time <= present.duration:
         raise LoopRefusal(
             _WHAT, f"it takes over after {time:g} s of a plan of {present.duration:g} s; allowed: above 0, at most that"
