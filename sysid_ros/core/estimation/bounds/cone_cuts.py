@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.model.inertia import pseudo_inertia
 from sysid_ros.core.model.robot import INERTIAL
 
@@ -23,7 +22,8 @@ _LENGTH = 0.2
 _NOTICEABLE = 1e-4
 """Negative eigenvalues smaller than this part of the largest one make no cut."""
 _ROUNDING = 1e-12
-_COLUMN = ERROR_TERMS.index("rounding")
+_COLUMN = -1
+"""Column of rounding, the last one in every error budget."""
 
 
 def seed_cuts(nominal: Array, bodies: int = 1) -> Array:
