@@ -10,7 +10,7 @@ import pinocchio as pin
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.free_floating.bounds import bound_minimal, estimate_object, known_minimal
 from sysid_ros.core.free_floating.dynamics import simulate
-from sysid_ros.core.free_floating.excitation import FloatingMotion
+from sysid_ros.core.free_floating.intervals import FloatingMotion
 from sysid_ros.core.free_floating.kinematics import FloatingTree
 from sysid_ros.core.free_floating.measurements import FloatingData
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters, build_minimal_parameters

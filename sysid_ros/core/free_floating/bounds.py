@@ -21,7 +21,6 @@ from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import tighten
 from sysid_ros.core.estimation.parameters.target import object_within
 from sysid_ros.core.estimation.point.estimator import PointEstimator
-from sysid_ros.core.free_floating.excitation import ExcitationCancelled
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters
 from sysid_ros.core.free_floating.momentum import PARAMETERS
 from sysid_ros.core.free_floating.momentum_rows import ERROR_TERMS, ROWS, Recording, Unknowns, build_problem
@@ -38,6 +37,10 @@ _GROUP = 8
 """Objectives whose linear programmes are solved together; more of them need more memory."""
 _COM_ROUNDS = 3
 _AXES = ("x", "y", "z")
+
+
+class EstimationCancelled(SysidError):
+    """Estimation ended because its caller asked for it."""
 
 
 class InconsistentMomentum(SysidError):
@@ -135,7 +138,7 @@ def bound_minimal(
         The bounds.
 
     Raises:
-        ExcitationCancelled: ``is_cancelled`` said so.
+        EstimationCancelled: ``is_cancelled`` said so.
         InconsistentMomentum: No parameters in the prior are consistent with the data.
         ParameterOutOfRange: The prior has another size, or a recording is too short.
     """
@@ -148,7 +151,7 @@ def bound_minimal(
         sides = []
         for begin in range(0, minimal.count, _GROUP):
             if is_cancelled():
-                raise ExcitationCancelled("the bounds were cancelled")
+                raise EstimationCancelled("the bounds were cancelled")
             share = (step + begin / minimal.count) / passes
             on_progress(share, f"bounds of {minimal.names[begin]} and on, pass {step + 1} of {passes}")
             sides.append(_bound(problem, np.arange(begin, min(begin + _GROUP, minimal.count)), tolerance))
@@ -314,7 +317,7 @@ def _error_budget(sides: SidedBounds, problem: Problem) -> dict[str, Array]:
         return 0.5 * (part(sides.below) + part(sides.above))
 
     shares = {name: mean(lambda one, k=index: one.by_rows[:, k]) for index, name in enumerate(ERROR_TERMS)}  # type: ignore[misc]
-    shares["velocity"] = shares["velocity"] + mean(lambda one: one.by_ends)
+    shares["velocity"] = shares["velocity"] + mean(lambda one: one.by_ends.sum(axis=1))
     shares["rest, momentum and wheels"] = mean(lambda one: one.by_delta.sum(axis=1))
     shares["prior"] = mean(lambda one: one.by_prior)
     shares["rounding"] = shares["rounding"] + mean(lambda one: one.by_rounding)

@@ -214,6 +214,7 @@ def build_problem(robot: FreeFlyer, unknowns: Unknowns, recordings: list[Recordi
         theta_size=np.abs(center[:target]) + radius[:target],
         joints=ROWS,
         objectives=np.eye(target),
+        end_is_position=np.zeros(6 + robot.n, dtype=bool),
     )
 
 

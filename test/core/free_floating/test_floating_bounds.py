@@ -21,6 +21,7 @@ from bench._floating_trials import (
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.free_floating.bounds import (
+    EstimationCancelled,
     InconsistentMomentum,
     bound_minimal,
     estimate_object,
@@ -30,7 +31,6 @@ from sysid_ros.core.free_floating.bounds import (
     object_prior,
 )
 from sysid_ros.core.free_floating.dynamics import simulate
-from sysid_ros.core.free_floating.excitation import ExcitationCancelled
 from sysid_ros.core.free_floating.measurements import integrate
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
 from sysid_ros.core.free_floating.momentum import system_kinematic_matrix
@@ -273,7 +273,7 @@ def test_bad_input(robot, minimal, values, truth):
         MomentumRange(Box(np.zeros(3), np.ones(3)))
     with pytest.raises(ParameterOutOfRange, match="probability"):
         SensorBounds.of_noise(np.ones(3), 0.0, 5, 100, 2.0)
-    with pytest.raises(ExcitationCancelled):
+    with pytest.raises(EstimationCancelled):
         bound_minimal(robot, minimal, [recording], Box.around(values, np.abs(values)), is_cancelled=lambda: True)
 
 
