@@ -15,30 +15,32 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import argparse
+from dataclasses import replace
 
 import numpy as np
 import pinocchio as pin
 from _table import describe_machine, print_table
 
-from sysid_ros.core.contact.momentum_observer import MomentumObserver
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import RobustController
-from sysid_ros.core.control.guiding import GuidingLaw
 from sysid_ros.core.control.model import add_payload
 from sysid_ros.core.model.inertia import from_com_form, to_com_form, transform_parameters
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, tool_transform
 from sysid_ros.core.online_model.least_squares import OnlineFitSettings, OnlineLeastSquares
 from sysid_ros.core.online_model.observation import ModelObserver, Observation
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopModel, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.truth import draw_truth
+from sysid_ros.drivers.mujoco.simulation import draw_truth
+from sysid_ros.emulation.lockstep import run_for
 from sysid_ros.emulation.lockstep_guiding import Hand, LockstepGuiding
 
 MODELS = ("nominal", "vendor-like", "identified", "truth")
-GAIN = 30.0
-"""Of the momentum observer [1/s]."""
 DRIFT_TIME, MOVE_TIME, MOVE_WAY = 5.0, 3.0, 0.15
 TIP = np.array([0.0, 0.0, 0.15])
-DEPTH = 0.1
+DEPTH, BEFORE = 0.1, 0.02
+"""Way of the tip inside the trocar, and where it begins before it [m]."""
 
 
 class Person:
@@ -102,12 +104,14 @@ def weigh(tool: np.ndarray) -> np.ndarray:
 
 
 def build(robot: RobotModel, theta: np.ndarray, tool: np.ndarray, model: np.ndarray, seed: int) -> LockstepGuiding:
+    """Return a guided arm whose controller and observer have the model (14 n,), payload included."""
     arm = MujocoArm(robot, theta, tool, settings=MujocoSettings(seed=seed))
-    arm.connect()
-    controller = RobustController(robot)
-    controller.set_model(robot.theta_nominal, robot.theta_box, weigh(tool), robot.payload_prior.box)
-    observer = MomentumObserver(robot, model, arm.period, gain=GAIN)
-    return LockstepGuiding(robot, arm, GuidingLaw(robot), controller, observer)
+    in_use = replace(LoopModel.nominal(robot), theta=model, theta_box=Box.around(model, 0.0), payload=np.zeros(10))
+    loop = ControlLoop(arm, RobustController(robot), robot, LoopSettings(allows_guiding=True), in_use)
+    loop.connect()
+    run_for(loop, 0.5)
+    loop.guide()
+    return LockstepGuiding(loop, arm)
 
 
 def drift(run: LockstepGuiding) -> float:
@@ -130,9 +134,9 @@ def effort(run: LockstepGuiding, direction: np.ndarray) -> tuple[float, float]:
 def dock(run: LockstepGuiding) -> tuple[float, float]:
     """Return the largest distance of the tip from the trocar's axis inside it [mm], and when it is in [s]."""
     start, _ = run.tool()
-    side = pin.SE3(start.rotation, start.translation + 0.1 * start.rotation[:, 0] - 0.02 * start.rotation[:, 2])
-    inside = pin.SE3(start.rotation, side.translation + DEPTH * start.rotation[:, 2])
-    axis, entry = start.rotation[:, 2], side.act(TIP) + 0.01 * start.rotation[:, 2]
+    side = pin.SE3(start.rotation, start.translation + 0.1 * start.rotation[:, 0])
+    inside = pin.SE3(start.rotation, side.translation + (BEFORE + DEPTH) * start.rotation[:, 2])
+    axis, entry = start.rotation[:, 2], side.act(TIP) + BEFORE * start.rotation[:, 2]
     person, worst, arrived = Person([start, side, side, inside], 2.5), 0.0, np.inf
     for k in range(12_000):
         tip = run.step(person).tool.act(TIP) - entry

@@ -6,6 +6,8 @@ and on each fault is the table in docs/reference/torque_loop.md. All methods bel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +15,8 @@ import numpy as np
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.guiding import GuidingSettings, HandGuide, Wall
+from sysid_ros.core.control.model import add_payload
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.admission import admit_control, admit_start, admit_takeover, admit_trajectory
@@ -176,8 +180,40 @@ class ControlLoop:
         self.heartbeat()
         self._follow(segment)
 
+    def guide(self, settings: GuidingSettings | None = None, walls: Sequence[Wall] = ()) -> None:
+        """Let a person lead the arm by its tool until :meth:`brake`; no certificate covers that.
+
+        The wrench of the hand is estimated with the model in use; whatever it gets wrong pushes the arm, too.
+
+        Args:
+            settings: How the arm follows; the sampling period is the arm's.
+            walls: Virtual walls.
+
+        Raises:
+            LoopRefusal: Guiding is not allowed, or the arm is not held undisturbed.
+            ParameterOutOfRange: The tool is behind a wall.
+        """
+        if not self.settings.allows_guiding:
+            raise LoopRefusal("guiding", "it is switched off (allows_guiding): no certificate covers it")
+        if not self._is_undisturbed:
+            raise LoopRefusal("guiding", f"the arm must be held undisturbed, but the loop is in {self.mode.name}")
+        if self._measured.effort_fault is not None:
+            raise LoopRefusal("guiding", self._measured.effort_fault.reason)
+        settings = replace(settings or GuidingSettings(), period=self.arm.period)
+        guide = HandGuide(self.robot, add_payload(self.model.theta, self.model.payload), settings, walls)
+        guide.start(self._reference.q)
+        self._motion.guide = guide
+        self.heartbeat()
+        self._change_mode(LoopMode.GUIDE, LoopCode.OK, "guided by hand, without a certificate")
+
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
-        """Bring the arm to rest along the path of its trajectory; do nothing where it rests or brakes already."""
+        """Bring the arm to rest along the path of its trajectory; do nothing where it rests or brakes already.
+
+        An arm that is guided follows the hand no more.
+        """
+        if self.mode is LoopMode.GUIDE and self._motion.guide is not None:
+            self._motion.guide.end()
+            self._change_mode(LoopMode.BRAKE, code, reason)
         if self.mode is LoopMode.TRACK and self._motion.present is not None:
             self._motion.next = None
             self._reference.brake(self._motion.present.certificate.brake_time)
@@ -193,8 +229,8 @@ class ControlLoop:
         Raises:
             LoopRefusal: The arm moves, or a box is not inside the one in use.
         """
-        if self.mode in (LoopMode.TRACK, LoopMode.BRAKE):
-            raise LoopRefusal("model", "the arm moves with a certificate for the model in use; wait until it rests")
+        if self.mode in (LoopMode.TRACK, LoopMode.BRAKE, LoopMode.GUIDE):
+            raise LoopRefusal("model", "the arm moves with the model in use; wait until it rests")
         model.require_fits(self.robot)
         if not is_reset:
             model.require_inside(self.model, self.robot)
@@ -301,10 +337,12 @@ class ControlLoop:
         counters, measured = self._counters, self._measured
         counters.cycles += 1 + state.missed  # a gap in the numbers: the estimator must not join what is around it
         is_valid = self._take_measurement(state)
-        if self.mode is LoopMode.TRACK:
+        if self.mode in (LoopMode.TRACK, LoopMode.GUIDE):
             self._react(self._monitors.motion.find_timeout((measured.stamp_ns - self._heartbeat_ns) * 1e-9))
         reference = self._reference
         reference.advance(self.arm.period)
+        if self._motion.guide is not None and self.mode is not LoopMode.FAULT:
+            self._follow_hand(self._motion.guide, state.tau if is_valid else None)
         if self._motion.next is not None and not reference.is_continued:
             self._take_over(self._motion.next)
         if is_valid and self.mode is not LoopMode.FAULT:
@@ -318,10 +356,18 @@ class ControlLoop:
             self.arm.command(tau)
         self._monitors.torque.note(tau)
         is_ok = is_valid and state.is_exact and has_efforts and self.mode is not LoopMode.FAULT
+        is_ok = is_ok and self._motion.guide is None  # a hand is in the efforts
         return LoopSample(
             counters.cycles, state.stamp_ns, is_ok, state.q, state.v, state.tau,
             reference.q, reference.v, reference.a, tau, self.mode,
         )  # fmt: skip
+
+    def _follow_hand(self, guide: HandGuide, effort: Array | None) -> None:
+        """Lead the reference for one cycle, with the efforts measured in it, (n,) [Nm]."""
+        led = guide.step(self._measured.q, self._measured.v, effort)
+        self._reference.lead(led.q, led.v, led.a)
+        if guide.is_over:
+            self._come_to_rest()
 
     def _take_measurement(self, state: ArmState) -> bool:
         measured, monitors = self._measured, self._monitors
@@ -368,7 +414,7 @@ class ControlLoop:
     def _come_to_rest(self) -> None:
         reason = f"at rest after braking: {self._state.reason}" if self.mode is LoopMode.BRAKE else "trajectory done"
         self._reference.hold(self._reference.q)
-        self._motion.present = None
+        self._motion.present = self._motion.guide = None
         self._change_mode(LoopMode.HOLD, self._state.code, reason)
 
     def _compute_torque(self, is_valid: bool) -> Array:
@@ -450,7 +496,7 @@ class ControlLoop:
 
     def _enter_fault(self, reason: str, code: LoopCode, is_blind: bool = False) -> None:
         if self.mode is not LoopMode.FAULT:
-            self._motion.next = None
+            self._motion.next = self._motion.guide = None
             self._reference.hold(self._measured.q)
             self._monitors.stop.start(is_blind)
             self._change_mode(LoopMode.FAULT, code, reason)

@@ -9,6 +9,7 @@ import numpy as np
 
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.control.guiding import HandGuide
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Array
@@ -83,12 +84,14 @@ class MotionState:
         present: What is being followed or braked on, or was when the arm was lost; None at rest.
         next: What waits to take over from it.
         error_max: Largest absolute tracking error of the present or last trajectory, (n,) [rad].
+        guide: What leads the arm in place of a trajectory while a person guides it, until it rests again.
     """
 
     def __init__(self, n: int):
         self.present: Segment | None = None
         self.next: Segment | None = None
         self.error_max = np.zeros(n)
+        self.guide: HandGuide | None = None
 
     @property
     def plan_id(self) -> str | None:

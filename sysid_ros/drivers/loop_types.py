@@ -27,6 +27,7 @@ class LoopMode(IntEnum):
     TRACK = 2
     BRAKE = 3
     FAULT = 4
+    GUIDE = 5
 
 
 class LoopCode(IntEnum):
@@ -100,8 +101,8 @@ class LoopSample(NamedTuple):
     Attributes:
         sequence: Number of the cycle.
         stamp_ns: When the state was measured [ns].
-        ok: Whether the measurement is fresh and plausible, its efforts included, and the arm under torque control; else
-            do not use it.
+        ok: Whether the measurement is fresh and plausible, its efforts included, and the arm under torque control with
+            nobody leading it; else do not use it.
         q: Measured positions [rad].
         v: Measured velocities [rad/s].
         tau: Measured efforts in joint direction [Nm].
@@ -217,6 +218,9 @@ class LoopSettings(Settings):
     late_limit: float = setting(0.1, "s", lower=0.001, upper=10.0)
     """Lateness of a cycle in real time at which the arm brakes; a simulated arm waits meanwhile, for hardware choose a
     few periods."""
+    allows_guiding: bool = setting(False)
+    """Whether a person may lead the arm by its tool. No certificate covers that, and it has not been tried on hardware:
+    switch it on for a simulated or emulated arm, or after an assessment of your own."""
 
 
 @dataclass(frozen=True)

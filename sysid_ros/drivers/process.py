@@ -14,11 +14,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.control.guiding import GuidingSettings, Wall
 from sysid_ros.core.trajectories.serialization import Trajectory
 from sysid_ros.drivers.arm import Array, InjectedFaults, Truth
 from sysid_ros.drivers.channel import Channel, ChannelClosed, LoopSamples, LoopTiming, Outcome, SampleRing
@@ -108,6 +109,14 @@ class LoopProcess:
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
         """See :meth:`ControlLoop.brake`. Returns when braking has begun."""
         self._call("brake", reason, code)
+
+    def guide(self, settings: GuidingSettings | None = None, walls: Sequence[Wall] = ()) -> None:
+        """See :meth:`ControlLoop.guide`.
+
+        Raises:
+            LoopRefusal: Guiding is not allowed, or the arm is not held undisturbed.
+        """
+        self._call("guide", settings, walls)
 
     def set_model(self, model: LoopModel, is_reset: bool = False) -> None:
         """See :meth:`ControlLoop.set_model`.

@@ -121,8 +121,8 @@ class LoopServer:
             result = getattr(loop.arm, name)(*arguments)
             return loop.status().cycles if name == "set_payload" else result
         calls: dict[str, Callable[..., object]] = {
-            "brake": loop.brake, "set_model": loop.set_model, "connect": loop.connect, "status": loop.status,
-            "health": loop.arm.health,
+            "brake": loop.brake, "guide": loop.guide, "set_model": loop.set_model, "connect": loop.connect,
+            "status": loop.status, "health": loop.arm.health,
         }  # fmt: skip
         return calls[name](*arguments)
 

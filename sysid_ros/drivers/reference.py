@@ -46,6 +46,11 @@ class Reference:
         self._offset = offset if np.any(offset) else None
         self._offset_time = 0.0
 
+    def lead(self, q: Array, v: Array, a: Array) -> None:
+        """Take the next positions, velocities and accelerations, (n,) each, from elsewhere, without a trajectory."""
+        self.q = self.path = q
+        self.v, self.a = v, a
+
     def continue_with(self, trajectory: Trajectory, at: float) -> None:
         """Lets another trajectory take over when the present one has been followed for ``at`` [s]."""
         self._next = (trajectory, at)

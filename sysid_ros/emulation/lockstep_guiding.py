@@ -12,16 +12,11 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from sysid_ros.core.contact.momentum_observer import MomentumObserver
-from sysid_ros.core.control.guiding import GuidedReference, GuidingLaw
-from sysid_ros.core.control.settings import Controller
-from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopSample
 from sysid_ros.drivers.mujoco.arm import MujocoArm
 
 Array = NDArray[np.float64]
-
-_ROTATION_SHARE = 0.01
-"""Weight of a moment of 1 Nm beside a force of 1 N in the wrench that explains joint torques best [m^2]."""
 
 
 @dataclass(frozen=True)
@@ -66,44 +61,26 @@ class GuidedCycle:
     Attributes:
         tool: True place of the tool.
         hand: True wrench of the hand, (6,) [N, Nm].
-        estimate: Estimated wrench, (6,) [N, Nm].
-        reference: What the guiding law wants.
+        sample: What the loop measured and commanded; None where it had no answer of the arm.
     """
 
     tool: pin.SE3
     hand: Array
-    estimate: Array
-    reference: GuidedReference
+    sample: LoopSample | None
 
 
 class LockstepGuiding:
-    """Runs arm, observer, guiding law and controller in lock-step.
+    """Runs a loop that guides, with a hand at the tool of its simulated arm.
 
     Args:
-        robot: The arm.
-        arm: The simulated arm, connected.
-        law: The guiding law; started at the arm's posture.
-        controller: What follows its reference.
-        observer: Estimates the external torques, with the model in question.
+        loop: The loop of a :class:`MujocoArm`, guiding.
+        arm: That arm.
     """
 
-    def __init__(
-        self,
-        robot: RobotModel,
-        arm: MujocoArm,
-        law: GuidingLaw,
-        controller: Controller,
-        observer: MomentumObserver,
-    ):
-        self._arm, self._law, self._controller, self._observer = arm, law, controller, observer
-        self._model, self._data = robot.pin_model, robot.pin_model.createData()
-        self._frame = robot.pin_model.getFrameId(robot.tool_frame)
-        self._weights = np.sqrt(np.repeat([1.0, 1.0 / _ROTATION_SHARE], 3))
-        state = arm.read()
-        controller.reset()
-        observer.reset()
-        law.start(state.q)
-        self._state = state
+    def __init__(self, loop: ControlLoop, arm: MujocoArm):
+        self._loop, self._arm = loop, arm
+        self._model, self._data = loop.robot.pin_model, loop.robot.pin_model.createData()
+        self._frame = self._model.getFrameId(loop.robot.tool_frame)
 
     def tool(self) -> tuple[pin.SE3, Array]:
         """Return the true place of the tool and its twist in world axes, (6,)."""
@@ -120,20 +97,8 @@ class LockstepGuiding:
         place, twist = self.tool()
         wrench = np.zeros(6) if hand is None else hand(place, twist)
         self._arm.push(self._jacobian(self._arm.truth().q).T @ wrench)
-        state = self._state
-        external = self._observer.update(state.q, state.v, state.tau)
-        estimate = self._wrench_of(state.q, external)
-        reference = self._law.step(estimate)
-        self._arm.command(self._controller.compute(state.q, state.v, reference.q, reference.v, reference.a))
-        self._state = self._arm.read()
-        return GuidedCycle(place, wrench, estimate, reference)
-
-    def _wrench_of(self, q: Array, torque: Array) -> Array:
-        """Return the wrench at the tool that explains joint torques best, (6,) [N, Nm]."""
-        transposed = self._jacobian(q).T / self._weights
-        # Damped, because near singular postures torques say nothing of some directions.
-        normal = transposed.T @ transposed + 1e-4 * np.eye(6)
-        return np.asarray(np.linalg.solve(normal, transposed.T @ torque) / self._weights)
+        self._loop.heartbeat()
+        return GuidedCycle(place, wrench, self._loop.step())
 
     def _jacobian(self, q: Array) -> Array:
         world = pin.ReferenceFrame.LOCAL_WORLD_ALIGNED

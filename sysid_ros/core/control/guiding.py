@@ -28,6 +28,7 @@ from scipy.optimize import nnls
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.contact.momentum_observer import MomentumObserver
 from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
@@ -35,6 +36,11 @@ Array = NDArray[np.float64]
 _LEVER = 1.0
 """Length that makes a rotation comparable to a translation where a twist cannot be reached [m]; long, so that a tool
 held back at its tip stops rather than pivots about it."""
+_MOMENT_UNITS = np.repeat([1.0, 0.1], 3)
+"""Sizes of a force [N] and a moment [Nm] that count alike where joint torques leave open which of them acts."""
+_WRENCH_DAMPING = 1e-4
+_REST_SPEED = 1e-4
+"""Joint speed below which a reference rests [rad/s]."""
 _ROUNDING = 1e-10
 """Excess over a bound that is rounding [rad/s, m/s]."""
 _DAMPING = 1e-4
@@ -165,6 +171,23 @@ def closest_point(hessian: Array, target: Array, rows: Array, bounds: Array) -> 
     return np.asarray(x * min(1.0, float(np.min(bounds[over] / reach[over], initial=1.0))))
 
 
+def wrench_of(jacobian: Array, torque: Array) -> Array:
+    """Return the wrench at the tool that explains external joint torques best, by damped least squares.
+
+    Near a singular posture joint torques say nothing of some directions; the damping leaves those at zero.
+
+    Args:
+        jacobian: Of the tool, linear part first, in world axes, (6, n).
+        torque: External joint torques, (n,) [Nm].
+
+    Returns:
+        Force and moment in world axes, (6,) [N, Nm].
+    """
+    scaled = jacobian.T * _MOMENT_UNITS
+    normal = scaled.T @ scaled + _WRENCH_DAMPING * np.eye(6)
+    return np.asarray(np.linalg.solve(normal, scaled.T @ torque) * _MOMENT_UNITS)
+
+
 class GuidingLaw:
     """Reference of an arm that a person moves by its tool; keeps Pinocchio's workspace, so use one per thread.
 
@@ -214,6 +237,16 @@ class GuidingLaw:
                     float(distance),
                     "at least 0 at the start",
                 )
+
+    @property
+    def jacobian(self) -> Array:
+        """Jacobian of the tool at the reference, linear part first, in world axes, (6, n)."""
+        return self._jacobian
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the reference has come to rest."""
+        return bool(np.abs(self._v).max() < _REST_SPEED)
 
     def step(self, wrench: ArrayLike, interval: tuple[ArrayLike, ArrayLike] | None = None) -> GuidedReference:
         """Compute the reference of the next cycle.
@@ -279,3 +312,64 @@ class GuidingLaw:
         model, world = self.robot.pin_model, pin.ReferenceFrame.LOCAL_WORLD_ALIGNED
         self._jacobian: Array = np.array(pin.computeFrameJacobian(model, self._data, self._q, self._frame, world))
         self._placement = self._data.oMf[self._frame].copy()
+
+
+class HandGuide:
+    """Guiding from measurements: estimates the wrench of the hand with a nominal model and returns the reference.
+
+    Args:
+        robot: The arm; its tool frame is what the hand holds.
+        theta: Nominal parameters with all that the arm carries, (14 n,).
+        settings: How the arm follows.
+        walls: Virtual walls.
+        gain: Rate at which the estimate of external torques follows [1/s].
+
+    Attributes:
+        law: The guiding law.
+        wrench: Estimated wrench of the last cycle at the origin of the tool frame, world axes, (6,) [N, Nm].
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        theta: ArrayLike,
+        settings: GuidingSettings | None = None,
+        walls: Sequence[Wall] = (),
+        gain: float = 30.0,
+    ):
+        self.law = GuidingLaw(robot, settings, walls)
+        self._observer = MomentumObserver(robot, theta, self.law.settings.period, gain)
+        self._is_ending = False
+        self.wrench = np.zeros(6)
+
+    def start(self, q: ArrayLike) -> None:
+        """Begin at rest at positions (n,) [rad]; raises what :meth:`GuidingLaw.start` does."""
+        self.law.start(q)
+        self._observer.reset()
+        self._is_ending = False
+        self.wrench = np.zeros(6)
+
+    def end(self) -> None:
+        """Follow no hand any more: the arm comes to rest within a few time constants."""
+        self._is_ending = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the arm has come to rest after :meth:`end`."""
+        return self._is_ending and self.law.is_at_rest
+
+    def step(self, q: Array, v: Array, effort: Array | None) -> GuidedReference:
+        """Compute the reference of the next cycle.
+
+        Args:
+            q: Measured positions, (n,) [rad].
+            v: Measured velocities, (n,) [rad/s].
+            effort: Mean effort since the cycle before, (n,) [Nm]; None where it was not measured: the estimate then
+                begins again.
+        """
+        if effort is None or not np.isfinite(effort).all():
+            self._observer.reset()
+            self.wrench = np.zeros(6)
+        else:
+            self.wrench = wrench_of(self.law.jacobian, self._observer.update(q, v, effort))
+        return self.law.step(np.zeros(6) if self._is_ending else self.wrench)
