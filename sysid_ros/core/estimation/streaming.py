@@ -34,7 +34,7 @@ from sysid_ros.core.estimation.parameters.target import Target
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns
 from sysid_ros.core.estimation.point.estimator import LinearEstimator, PointEstimator
 from sysid_ros.core.estimation.point.fit import FitNotConverged, NoBodyInBox
-from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, Rows
+from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import RowStream, Window
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
@@ -151,11 +151,12 @@ class StreamingEstimator:
         self._settings = settings or EstimatorSettings()
         self._unknowns = describe_unknowns(robot, self._settings)
         self._stream = RowStream(robot, self._settings, self._unknowns)
+        self._calibration = calibration_rows(robot, self._unknowns, self._settings)
         self._on_rows, self._on_update = on_rows, on_update
         self._start_over()
 
     def _start_over(self) -> None:
-        self._bounds = BoundState(self._unknowns, self._settings)
+        self._bounds = BoundState(self._unknowns, self._settings, self._calibration)
         self._consistency = ConsistencyMonitor(self._stream, self._settings, self._bounds)
         self._point = _make_point_estimator(self._unknowns, self._settings)
         self._excitation = Excitation(self._unknowns.nominal.size)
@@ -180,8 +181,8 @@ class StreamingEstimator:
 
     @property
     def stored_windows(self) -> list[Rows]:
-        """Rows behind the bounds: compacted ones, then those of each later window."""
-        return list(self._bounds.rows)
+        """Rows behind the bounds: of a calibration, compacted ones, then those of each later window."""
+        return self._bounds.all_rows
 
     @property
     def bounds(self) -> ParameterBounds:

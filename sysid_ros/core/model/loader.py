@@ -11,6 +11,7 @@ import yaml
 
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model.builder import build_robot
+from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.defaults import default_settings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.settings import Section
@@ -35,7 +36,11 @@ def available_robots() -> tuple[str, ...]:
 
 
 def load_robot(
-    robot: str | Path = "kinova_gen3_2f85", urdf_text: str | None = None, *, snap_angles: bool = True
+    robot: str | Path = "kinova_gen3_2f85",
+    urdf_text: str | None = None,
+    *,
+    snap_angles: bool = True,
+    calibration: str | Path | None = None,
 ) -> RobotModel:
     """Load a robot by name or from its settings file.
 
@@ -44,11 +49,14 @@ def load_robot(
             YAML file of that form.
         urdf_text: URDF to use instead of the one the settings name, such as the content of ``robot_description``.
         snap_angles: See :func:`sysid_ros.core.model.urdf.read_urdf`.
+        calibration: File of ``sysid_calibrate`` for this arm, in place of the one that the setting ``calibration``
+            names.
 
     Returns:
         The robot.
 
     Raises:
+        CalibrationError: The calibration is unreadable, of another arm, or expired.
         ModelError: Unknown name, unreadable file, or a URDF that cannot be used (the message names what is wrong).
         JointNotFound: The settings name a joint the URDF has not.
         ParameterOutOfRange: A setting is unknown, missing or out of range.
@@ -66,7 +74,13 @@ def load_robot(
             urdf_text = urdf_path.read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:
             raise ModelError(f"cannot read the URDF that {path} names: {error}") from error
-    return build_robot(path.stem, read_urdf(urdf_text, snap_angles), settings)
+    stated = settings.text("calibration", None) if "calibration" in settings else None
+    robot_model = build_robot(path.stem, read_urdf(urdf_text, snap_angles), settings)
+    if calibration is None and stated is not None:
+        calibration = path.parent / stated
+    if calibration is None:
+        return robot_model
+    return load_calibration(calibration).apply(robot_model, Path(calibration).name)
 
 
 def load_robot_from_urdf(

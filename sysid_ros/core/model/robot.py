@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pinocchio as pin
@@ -19,6 +20,9 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
+
+if TYPE_CHECKING:
+    from sysid_ros.core.model.calibration import ArmCalibration
 
 Array = NDArray[np.float64]
 
@@ -209,6 +213,8 @@ class RobotModel:
         never_touch: Pairs of links that cannot touch each other although their spheres may overlap.
         assumptions: Sentences on numbers that are assumed, not measured, for reports and hardware drivers.
         protocol: Protocol of the arm's own controller, one of :data:`PROTOCOLS`; empty where there is no driver for it.
+        calibration: What recordings have proven about this arm, already part of box and nominal parameters; None
+            where it was not calibrated.
     """
 
     name: str
@@ -231,6 +237,7 @@ class RobotModel:
     never_touch: tuple[tuple[str, str], ...] = ()
     assumptions: tuple[str, ...] = ()
     protocol: str = ""
+    calibration: ArmCalibration | None = field(repr=False, default=None)
 
     @property
     def n(self) -> int:

@@ -13,7 +13,7 @@ from sysid_ros.core.estimation.bounds.set_membership import bound_by_membership
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.bounds import hull
-from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.target import find_body
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -258,7 +258,8 @@ class TestAllBodies:
         stamps = np.zeros(count, dtype=np.int64)
         truth, error = rng.uniform(-0.5, 0.5, size), 0.3
         rows = Rows(
-            y=matrix, b=np.zeros((count, 1)), u=matrix @ truth, errors=np.full((count, 12), error / 12), ends=zeros,
+            y=matrix, b=np.zeros((count, 1)), u=matrix @ truth, ends=zeros,
+            errors=np.full((count, len(ERROR_TERMS)), error / len(ERROR_TERMS)),
             tilt=np.zeros((count, 0, 0)), window=stamps - 1, joint=stamps - 1, start=stamps, stop=stamps,
         )  # fmt: skip
         problem = Problem.build(rows, np.zeros(size), np.ones(size), np.zeros(1), np.zeros(robot.n), objectives)

@@ -18,7 +18,7 @@ from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.estimation.windows.model import WindowModel
-from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.windows.rows import CALIBRATED, Rows
 from sysid_ros.core.estimation.windows.stream import Window
 
 Array = NDArray[np.float64]
@@ -258,6 +258,8 @@ class RowLabels:
         rows = self.rows
         start, stop = ((stamps[row] - self.origin) * 1e-9 for stamps in (rows.start, rows.stop))
         name = "earlier windows together"
+        if rows.window[row] == CALIBRATED:
+            return "the calibration of the arm"
         if rows.window[row] >= 0:
             name = f"{self.joint(row)} in window {rows.window[row]}"
         return f"{name} ({start:.3f} to {stop:.3f} s)"

@@ -87,10 +87,12 @@ class BoundState:
     Args:
         unknowns: Target and nuisance parameters.
         settings: Method, tolerances, number of windows kept.
+        calibration: Rows that hold before any window, or None; they stay as they are.
     """
 
-    def __init__(self, unknowns: Unknowns, settings: EstimatorSettings):
+    def __init__(self, unknowns: Unknowns, settings: EstimatorSettings, calibration: Rows | None = None):
         self._unknowns, self._settings = unknowns, settings
+        self._fixed = [] if calibration is None or not len(calibration) else [calibration]
         self._warm_start: WarmStart | None = None
         self._active = ActiveObjectives(len(unknowns.target.objectives))
         self.rows: list[Rows] = []
@@ -99,9 +101,14 @@ class BoundState:
         """Intersection of all bounds so far."""
 
     @property
+    def all_rows(self) -> list[Rows]:
+        """Rows behind the bounds: those of the calibration, compacted ones, those of windows."""
+        return [*self._fixed, *self.rows]
+
+    @property
     def compacted(self) -> list[Rows]:
-        """Compacted rows."""
-        return [part for part in self.rows if part.window[0] < 0]
+        """Rows of the calibration and compacted rows."""
+        return [part for part in self.all_rows if part.window[0] < 0]
 
     @property
     def cuts(self) -> Array:
@@ -123,7 +130,7 @@ class BoundState:
         Raises:
             FitNotConverged: The method needs a fit and it did not converge.
         """
-        rows, active = Rows.stack(self.rows), self._active.select()
+        rows, active = Rows.stack(self.all_rows), self._active.select()
         problem = self.build_problem(rows)
         bounds = compute_bounds(problem, self._unknowns, self._settings, start, self._warm_start, active)
         known: ParameterBounds | None = self.known
@@ -151,11 +158,12 @@ class BoundState:
         keep = max(1, settings.max_windows // 2)
         old, recent = Rows.stack(self.rows[:-keep]), self.rows[-keep:]
         if self._warm_start is not None and self._warm_start.multipliers is not None:
-            multipliers = self._warm_start.multipliers
+            fixed = sum(len(part) for part in self._fixed)
+            kept, multipliers = np.split(self._warm_start.multipliers, [fixed], axis=1)
             # The combinations behind sided bounds say more than a left inverse, however good.
             steps = 0 if settings.method == "set_membership" else settings.reweightings
             compacted, combined = compact(old, self.build_problem(old), steps, multipliers[:, : len(old)])
             recent = [compacted, *recent]
-            multipliers = np.concatenate([combined, multipliers[:, len(old) :]], axis=1)
+            multipliers = np.concatenate([kept, combined, multipliers[:, len(old) :]], axis=1)
             self._warm_start = replace(self._warm_start, multipliers=multipliers)
         self.rows = recent

@@ -23,6 +23,7 @@ ERROR_TERMS = (
     "quadrature",
     "coulomb",
     "gravity",
+    "calibration",
     "rounding",
 )
 """Terms of the error budget of a row, in the order of its columns (docs/theory/bounds.md derives them)."""

@@ -135,6 +135,12 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
     )
 
 
+def shared_center(unknowns: Unknowns, settings: EstimatorSettings) -> Array:
+    """Return what ``delta`` counts from, (M,): the same unknowns in absolute values are this plus ``delta``."""
+    n = unknowns.coulomb_upper.size
+    return np.concatenate([unknowns.center, np.full(n, settings.torque_lag), np.zeros(n + 3)])
+
+
 def _arm_box(robot: RobotModel, settings: EstimatorSettings, friction: NDArray[np.intp]) -> tuple[Box, Array]:
     """Return the box of the arm's parameters, widened as the settings ask for, and a point inside, each (14 n,)."""
     lower, upper = robot.theta_box.lower.copy(), robot.theta_box.upper.copy()

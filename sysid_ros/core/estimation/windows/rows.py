@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, PAYLOAD, EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import Unknowns, shared_center
 from sysid_ros.core.estimation.windows.errors import (
     DerivativeBounds,
     compute_errors,
@@ -20,12 +22,14 @@ from sysid_ros.core.estimation.windows.errors import (
 from sysid_ros.core.estimation.windows.model import WindowModel
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.signals import WindowSignals
-from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
 
 Array = NDArray[np.float64]
 
 COMPACTED = -1
 """Window number of compacted rows."""
+CALIBRATED = -3
+"""Window number of the rows of a calibration."""
 BOUNDS_ONLY = -2
 """Window number of compacted rows that repeat others for certain bounds; a point estimate leaves them out."""
 _FIELDS = ("y", "b", "u", "errors", "ends", "tilt", "window", "joint", "start", "stop")
@@ -54,8 +58,9 @@ class Rows:
             of what the rest of the arm adds.
         tilt: What gravity from another direction adds by the target: columns for unit gravity along three axes,
             (R, 3, C), or (R, 0, C) where the direction of gravity is known.
-        window: Number of the window of each row, (R,); ``COMPACTED`` or ``BOUNDS_ONLY`` for compacted rows.
-        joint: Joint of each row, counted from 0, (R,); -1 for compacted rows.
+        window: Number of the window of each row, (R,); ``COMPACTED`` or ``BOUNDS_ONLY`` for compacted rows,
+            ``CALIBRATED`` for those of a calibration.
+        joint: Joint of each row, counted from 0, (R,); -1 for rows of no window.
         start: Start of the window, (R,) int64 [ns].
         stop: End of the window, (R,) int64 [ns].
     """
@@ -145,6 +150,38 @@ def build_rows(
     tilt = np.zeros((n, 0, coupled.size)) if tilt is None else tilt
     gains = shared_gains(model, derivatives, integral_radius, signals.duration + 2.0 * model.sensors.stamp_jitter)
     return Rows(y, b, u, errors, gains, tilt, np.full(n, number), np.arange(n), *stamps)
+
+
+def calibration_rows(robot: RobotModel, unknowns: Unknowns, settings: EstimatorSettings) -> Rows | None:
+    """Return what the calibration of the arm says of the nuisance parameters, as rows; None where it says nothing.
+
+    A calibration speaks of the arm alone: it says nothing of a target that includes part of the arm, nor where the hand
+    may hold something besides the target. An unknown offset on top of that of the arm widens its rows.
+    """
+    known, target, n = robot.calibration, unknowns.target, robot.n
+    if known is None or not target.is_added or (settings.payload_in_hand and settings.body != PAYLOAD):
+        return None
+    matrix, center = known.matrix, shared_center(unknowns, settings)
+    offsets = matrix[:, INERTIAL * n + 3 : 14 * n : FRICTION]
+    count, size = matrix.shape
+    rounding = 1e-14 * (np.abs(matrix) @ (np.abs(center) + unknowns.radius))
+    errors = np.zeros((count, len(ERROR_TERMS)))
+    errors[:, ERROR_TERMS.index("calibration")] = 0.5 * (known.upper - known.lower)
+    errors[:, ERROR_TERMS.index("torque_drift")] = np.abs(offsets).sum(axis=1) * settings.torque_offset
+    errors[:, ERROR_TERMS.index("rounding")] = rounding
+    none = np.zeros(count, dtype=np.int64)
+    return Rows(
+        y=np.zeros((count, target.columns.size)),
+        b=matrix,
+        u=0.5 * (known.lower + known.upper) - matrix @ center,
+        errors=errors,
+        ends=np.zeros((count, 2, unknowns.end_error.size, target.coupled + 2)),
+        tilt=np.zeros((count, 3 if settings.gravity_cone > 0.0 else 0, target.coupled)),
+        window=none + CALIBRATED,
+        joint=none - 1,
+        start=none,
+        stop=none,
+    )
 
 
 def friction_columns(signals: WindowSignals, sign_integral: Array) -> Array:

@@ -1,0 +1,351 @@
+"""Calibration of an arm: one set-membership problem for recordings of known loads, compacted to certified rows.
+
+All recordings share the arm's parameters, friction, gains, torque lag and the direction of gravity; each has its own
+load, known to a box, and its own change of the torque offsets. What is kept are ranges of a few directions of the
+shared unknowns, those the recordings say most about, each proven by multipliers of its own. docs/theory/bounds.md has
+the proof.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.bounds.consistency import (
+    RowLabels,
+    check_sensors,
+    describe_inconsistency,
+    find_inconsistent_rows,
+)
+from sysid_ros.core.estimation.bounds.set_membership import bound_by_membership
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.parameters.bounds import tighten
+from sysid_ros.core.estimation.parameters.estimate import Alarm
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns, shared_center
+from sysid_ros.core.estimation.point.covariance import Covariance, RowBands
+from sysid_ros.core.estimation.point.fit import FitObjective, fit
+from sysid_ros.core.estimation.point.log_cholesky import from_parameters
+from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.stream import RowStream
+from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, hash_kinematics
+from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
+from sysid_ros.core.model.payload import object_box
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, PayloadPrior, PayloadShape, RobotModel
+
+Array = NDArray[np.float64]
+
+_KNOWN_ENOUGH = 0.05
+"""Directions of which the data say less than this, in prior radii as standard deviations squared, are left out."""
+_SHRINKS = 0.98
+"""Parameters whose standard deviation falls below this part of the prior's get bounds of their own."""
+_BATCH = 8
+"""Directions that are bounded together, which limits the memory."""
+_JITTER = ERROR_TERMS.index("jitter")
+_PASSES = 2
+"""Times the budgets of the rows are made, the second time with the box the first pass proved."""
+
+
+class CalibrationInconsistent(SysidError):
+    """Recordings that no arm within the assumptions explains.
+
+    Args:
+        recording: The recording that shows it, or all of them.
+        alarm: The rows that show it.
+    """
+
+    def __init__(self, recording: str, alarm: Alarm | str):
+        self.recording, self.alarm = recording, alarm
+        super().__init__(
+            f"{recording}: no arm within the assumptions explains the data ({alarm}); was the stated load attached, is "
+            "it the same arm, are the sensors' errors and the parameter box wide enough?"
+        )
+
+
+class CalibrationCancelled(SysidError):
+    """The calibration was cancelled."""
+
+
+@dataclass(frozen=True)
+class KnownLoad:
+    """What the hand held during a recording.
+
+    Attributes:
+        name: What it is, for reports.
+        prior: Box of its parameters about the frame of the last joint; all zero for the empty hand.
+    """
+
+    name: str
+    prior: PayloadPrior
+
+
+def empty_hand() -> KnownLoad:
+    """Return the load of a hand that holds nothing."""
+    zero = np.zeros(INERTIAL)
+    return KnownLoad("empty hand", PayloadPrior(Box(zero, zero), zero, name="empty hand"))
+
+
+def reference_weight(robot: RobotModel, mass: float, tolerance: float, com: Box | None = None) -> KnownLoad:
+    """Return the load of an object of known mass whose other parameters are those of the payload prior.
+
+    Args:
+        robot: The arm with the prior of what it carries.
+        mass: Mass [kg].
+        tolerance: Largest error of the mass [kg].
+        com: Box of the CoM about the frame of the last joint, (3,) [m]; that of the prior by default.
+
+    Raises:
+        SysidError: The prior does not describe the payload as an object.
+    """
+    shape = robot.payload_prior.shape
+    if shape is None:
+        raise SysidError(f"payload prior '{robot.payload_prior.name}' has no shape; a reference weight needs one")
+    if not 0.0 <= tolerance < mass:
+        raise SysidError(
+            f"the tolerance of a reference weight is {tolerance} kg; allowed: 0 to below its mass {mass} kg"
+        )
+    shape = PayloadShape(shape.com if com is None else com, shape.gyration)
+    box = object_box([mass - tolerance, mass + tolerance], shape.com, shape.gyration)
+    nominal = from_com_form(mass, shape.com.center, 0.5 * mass * shape.gyration**2 * np.eye(3))
+    name = f"reference weight {mass:g} kg +- {tolerance:g} kg"
+    return KnownLoad(name, PayloadPrior(box, nominal, name=name, shape=shape))
+
+
+@dataclass(frozen=True)
+class LoadedRecording:
+    """A recording of the arm with a known load.
+
+    Attributes:
+        name: Name, for messages.
+        blocks: The samples.
+        load: What the hand held.
+    """
+
+    name: str
+    blocks: Sequence[SampleBlock]
+    load: KnownLoad
+
+
+def calibrate_arm(
+    robot: RobotModel,
+    recordings: Sequence[LoadedRecording],
+    record: CalibrationRecord,
+    settings: EstimatorSettings | None = None,
+    on_progress: Callable[[float, str], None] = lambda share, phase: None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> ArmCalibration:
+    """Bound what recordings of one arm with known loads share.
+
+    Args:
+        robot: The arm with the box that is known to hold its parameters.
+        recordings: Recordings of this arm.
+        record: Serial number, dates and how much the torque offsets change; recordings and hash are filled in.
+        settings: Windows and assumptions of the estimator.
+        on_progress: Called with the share of the work that is done and a phase.
+        is_cancelled: Ends the work with :class:`CalibrationCancelled`.
+
+    Raises:
+        CalibrationInconsistent: The recordings contradict the assumptions or each other.
+        CalibrationCancelled: It was cancelled.
+        SysidError: There is no recording with a window.
+    """
+    settings = replace(settings or EstimatorSettings(), body="payload", target="payload")
+    arm = replace(robot, calibration=None)
+    offset_change = np.asarray(record.offset_change or np.zeros(robot.n), dtype=float)
+    if not recordings:
+        raise SysidError("there is no recording to calibrate from; give at least one with the empty hand")
+    digest = hashlib.sha256()
+    for recording in recordings:
+        for block in recording.blocks:
+            for values in (block.stamps, block.q, block.v, block.tau):
+                digest.update(np.ascontiguousarray(values).tobytes())
+    done = 0.0
+
+    def advance(share: float, phase: str) -> None:
+        nonlocal done
+        if is_cancelled():
+            raise CalibrationCancelled("the calibration was cancelled")
+        done += share
+        on_progress(min(done, 1.0), phase)
+
+    for _ in range(_PASSES):
+        parts: list[tuple[Rows, Unknowns, Box]] = []
+        for recording in recordings:
+            advance(0.2 / _PASSES / len(recordings), f"windows of {recording.name}")
+            rows, unknowns = _collect(arm, recording, settings, offset_change)
+            parts.append((rows, unknowns, recording.load.prior.box))
+        result = _solve(arm, parts, settings, offset_change, lambda share: advance(0.8 / _PASSES * share, "bounds"))
+        arm = replace(arm, theta_box=result.box)
+    texts = tuple(
+        f"{recording.name}: {recording.load.name}, {np.sum(rows.duration[:: arm.n]):.1f} s"
+        for recording, (rows, _, _) in zip(recordings, parts, strict=True)
+    )
+    kept = replace(record, recordings=texts, data=digest.hexdigest())
+    return replace(result, robot=robot.name, kinematics=hash_kinematics(robot), record=kept)
+
+
+def _solve(
+    arm: RobotModel,
+    parts: Sequence[tuple[Rows, Unknowns, Box]],
+    settings: EstimatorSettings,
+    offset_change: Array,
+    on_progress: Callable[[float], None],
+) -> ArmCalibration:
+    """Bound what the recordings share, from rows made with the present box of the arm."""
+    problem, unknowns = _join(parts, offset_change), parts[0][1]
+    used = np.flatnonzero(unknowns.radius > 0.0)
+    covariance = _covariance(problem)
+    gram = covariance.gram
+    values, vectors = np.linalg.eigh(gram)
+    directions = vectors[:, values > _KNOWN_ENOUGH].T / problem.radius
+    own = np.sqrt(np.diag(np.linalg.inv(np.eye(used.size) + gram))) < _SHRINKS
+    objectives = np.concatenate([directions, np.eye(used.size)[own]])
+    lower, upper = _bound(problem, objectives, on_progress)
+    center, count = shared_center(unknowns, settings), len(directions)
+    matrix = np.zeros((len(objectives), unknowns.radius.size))
+    matrix[:, used] = objectives
+    shift = matrix @ center
+    pad = 1e-14 * (np.abs(matrix) @ (np.abs(center) + unknowns.radius))
+    lower, upper = lower + shift - pad, upper + shift + pad
+    box = _narrow(arm, used[own], lower[count:], upper[count:])
+    if box is None:
+        raise CalibrationInconsistent("all recordings together", "the bounds of some body hold no body")
+    shared = center.copy()
+    step = np.linalg.solve(np.eye(used.size) + gram, covariance.solve(np.eye(used.size)).T @ problem.r)
+    shared[used] += problem.radius * step
+    nominal = _nearest_bodies(arm, box, shared[: box.lower.size])
+    record = CalibrationRecord(serial="", date="")
+    return ArmCalibration(arm.name, "", record, matrix[:count], lower[:count], upper[:count], box, nominal)
+
+
+def _collect(
+    robot: RobotModel, recording: LoadedRecording, settings: EstimatorSettings, offset_change: Array
+) -> tuple[Rows, Unknowns]:
+    """Build the rows of a recording, with its load as the payload."""
+    loaded = replace(robot, payload_prior=recording.load.prior)
+    unknowns = describe_unknowns(loaded, settings)
+    stream = RowStream(loaded, settings, unknowns)
+    rows: list[Rows] = []
+    for block in recording.blocks:
+        for window in stream.add(block)[0]:
+            if stream.is_redundant(window):
+                continue
+            alarm = check_sensors(stream.model, window)
+            if alarm is not None:
+                raise CalibrationInconsistent(recording.name, alarm)
+            rows.append(stream.build_rows(window))
+    if not rows:
+        raise SysidError(f"{recording.name}: {stream.describe_shortfall('the arm')}")
+    stacked, box = Rows.stack(rows), recording.load.prior.box
+    errors = stacked.errors.copy()  # the offset may be larger than the budget of the jitter counts with
+    errors[:, _JITTER] += 2.0 * robot.sensors.stamp_jitter * offset_change[stacked.joint]
+    stacked = replace(stacked, errors=errors)
+    problem = Problem.build(stacked, box.center, box.radius, unknowns.radius, unknowns.end_error)
+    if find_inconsistent_rows(problem).size:
+        labels = RowLabels(stacked, robot.joint_names, stream.origin)
+        raise CalibrationInconsistent(recording.name, describe_inconsistency(problem, labels))
+    return stacked, unknowns
+
+
+def _join(parts: Sequence[tuple[Rows, Unknowns, Box]], offset_change: Array) -> Problem:
+    """Join recordings: the shared unknowns with a radius become the target, loads and offset changes nuisances."""
+    n, radius = offset_change.size, parts[0][1].radius
+    used, size = np.flatnonzero(radius > 0.0), radius.size
+    beta = INERTIAL * n + np.arange(3, FRICTION * n, FRICTION)
+    problems = [
+        Problem.build(rows, box.center, box.radius, radius, unknowns.end_error) for rows, unknowns, box in parts
+    ]
+    nuisances, radii, ends = [], [], []
+    index: list[NDArray[np.int64]] = []
+    products = (1 + INERTIAL) * n
+    for problem, (_, _, box) in zip(problems, parts, strict=True):
+        nuisances.append(np.concatenate([problem.y, problem.b[:, size:], problem.b[:, beta]], axis=1))
+        radii.append(np.concatenate([problem.radius, problem.delta_radius[size:], offset_change]))
+        # The boxes of the loads differ, and so do the radii of their products with velocity errors: made alike here.
+        scaled = problem.ends.copy()
+        scaled[..., :products] *= np.tile(np.append(1.0, box.radius), n)
+        ends.append(scaled)
+        index.append(problem.end_index + 1 + max((int(part.max()) for part in index), default=-1))
+    first = problems[0]
+    end_radius = first.end_radius.copy()
+    end_radius[:products] = np.repeat(end_radius[: products : 1 + INERTIAL], 1 + INERTIAL)
+    return replace(
+        first,
+        center=np.zeros(used.size),
+        radius=radius[used],
+        y=np.concatenate([problem.b[:, used] for problem in problems]),
+        b=scipy.linalg.block_diag(*nuisances),
+        delta_radius=np.concatenate(radii),
+        ends=np.concatenate(ends),
+        end_index=np.concatenate(index),
+        end_radius=end_radius,
+        r=np.concatenate([problem.r for problem in problems]),
+        errors=np.concatenate([problem.errors for problem in problems]),
+        theta_size=radius[used],
+        objectives=np.eye(used.size),
+    )
+
+
+def _covariance(problem: Problem) -> Covariance:
+    """Factorise the covariance of the rows, all radii as standard deviations and the unknowns in units of theirs."""
+    floor = max(1e-9 * float(problem.error.max()), 1e-15)
+    is_there = problem.delta_radius > 0.0
+    variances = np.maximum(problem.error, floor) ** 2, problem.delta_radius[is_there] ** 2, problem.end_radii**2
+    bands = RowBands(problem, problem.joints)
+    return Covariance(bands, problem.y * problem.radius, problem.b[:, is_there], *variances)
+
+
+def _bound(problem: Problem, objectives: Array, on_progress: Callable[[float], None]) -> tuple[Array, Array]:
+    """Bound objectives (K, P) over all rows, (K,) each."""
+    lower, upper = np.zeros(len(objectives)), np.zeros(len(objectives))
+    for first in range(0, len(objectives), _BATCH):
+        part = slice(first, first + _BATCH)
+        sided = bound_by_membership(replace(problem, objectives=objectives[part]), 0.02)
+        if sided.infeasibility is not None or np.any(sided.lower > sided.upper):
+            raise CalibrationInconsistent("all recordings together", "their rows are jointly infeasible")
+        limit = np.abs(objectives[part]) @ problem.radius
+        lower[part], upper[part] = np.maximum(sided.lower, -limit), np.minimum(sided.upper, limit)
+        on_progress(len(sided.lower) / len(objectives))
+    return lower, upper
+
+
+def _narrow(robot: RobotModel, entries: NDArray[np.intp], lower: Array, upper: Array) -> Box | None:
+    """Narrow the arm's box by bounds of some of the shared unknowns; None if a body fits nowhere."""
+    low, high = robot.theta_box.lower.copy(), robot.theta_box.upper.copy()
+    is_arm = entries < low.size
+    np.maximum.at(low, entries[is_arm], lower[is_arm])
+    np.minimum.at(high, entries[is_arm], upper[is_arm])
+    if np.any(low > high):
+        return None
+    for body in range(1, robot.n + 1):
+        part = robot.inertial_slice(body)
+        box = tighten(Box(low[part], high[part]))
+        if box is None:
+            return None
+        low[part], high[part] = box.lower, box.upper
+    return Box(low, high)
+
+
+def _nearest_bodies(robot: RobotModel, box: Box, theta: Array) -> Array:
+    """Return the bodies inside a box whose parameters are nearest to theta, with its friction, (14 n,)."""
+    result = np.clip(theta, box.lower, box.upper)
+    for body in range(1, robot.n + 1):
+        part = robot.inertial_slice(body)
+        size = np.abs(box.center[part]) + box.radius[part]
+        # A side of no width, as of a product of inertia that the model takes for zero, has no inside.
+        inside = Box.around(box.center[part], np.maximum(box.radius[part], 1e-7 * float(size.max())))
+        weight = 1.0 / inside.radius**2
+        objective = FitObjective(np.diag(weight), weight * (result[part] - inside.center), inside.center)
+        nearest = np.clip(
+            fit(objective, from_parameters(robot.theta_nominal[part]), inside).theta, box.lower[part], box.upper[part]
+        )
+        result[part] = nearest if is_physically_consistent(nearest) else robot.theta_nominal[part]
+    return result

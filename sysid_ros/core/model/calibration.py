@@ -1,0 +1,227 @@
+"""The calibration of an arm as data: what recordings of known loads have proven about its parameters, and its file.
+
+A calibration speaks of the unknowns that recordings of one arm share: ``[theta (14 n), torque lag of each joint (n),
+gain g of each joint (n), tilt of gravity (3)]`` in absolute values. It holds certified rows
+``lower <= matrix shared <= upper`` that payload identification adds to its own, and the box of theta that follows, for
+controller and planner.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pinocchio as pin
+import yaml
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.model.inertia import require_physically_consistent
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+FORMAT = "sysid_ros arm calibration 1"
+
+
+class CalibrationError(SysidError):
+    """A calibration that cannot be used.
+
+    Args:
+        source: The file, or what else it comes from.
+        what: What is at fault in it.
+        value: What was found.
+        allowed: What is allowed, in words.
+    """
+
+    def __init__(self, source: str, what: str, value: object, allowed: str):
+        self.source, self.what, self.value, self.allowed = source, what, value, allowed
+        super().__init__(f"calibration {source}: {what} is {value}; allowed: {allowed}")
+
+
+@dataclass(frozen=True)
+class CalibrationRecord:
+    """Where a calibration comes from, and how long it counts.
+
+    Attributes:
+        serial: Serial number of the arm.
+        date: Day of the recordings, ISO 8601.
+        expires: Last day on which it may be used, ISO 8601; None: it does not expire.
+        firmware: Firmware of the arm, where known.
+        temperature: Temperature of the joints or the room, where known [degC].
+        offset_change: How much each torque offset may differ between two recordings, and between them and later use,
+            (n,) [Nm].
+        recordings: A sentence for each recording: its load and length.
+        data: SHA-256 of all samples.
+    """
+
+    serial: str
+    date: str
+    expires: str | None = None
+    firmware: str | None = None
+    temperature: float | None = None
+    offset_change: tuple[float, ...] = ()
+    recordings: tuple[str, ...] = ()
+    data: str | None = None
+
+    def check(self, source: str, today: datetime.date | None = None) -> None:
+        """Check that the record can be read and has not expired.
+
+        Raises:
+            CalibrationError: A date is none, or the calibration has expired.
+        """
+        for name, text in (("date", self.date), ("expires", self.expires)):
+            try:
+                day = None if text is None else datetime.date.fromisoformat(text)
+            except ValueError:
+                raise CalibrationError(source, name, text, "a date like 2026-11-22") from None
+            if name == "expires" and day is not None and (today or datetime.date.today()) > day:
+                raise CalibrationError(source, "its last day", text, "today or later: calibrate the arm again")
+
+
+@dataclass(frozen=True)
+class ArmCalibration:
+    """What is proven about one arm; arrays are read-only.
+
+    Attributes:
+        robot: Name of the robot model.
+        kinematics: Hash of what the rows rest on, see :func:`hash_kinematics`.
+        record: Where it comes from.
+        matrix: Directions of the shared unknowns, (K, 16 n + 3).
+        lower: Their lower bounds, (K,).
+        upper: Their upper bounds, (K,).
+        box: Box of the arm's parameters, (14 n,).
+        nominal: New nominal parameters, of bodies that exist, inside the box, (14 n,).
+    """
+
+    robot: str
+    kinematics: str
+    record: CalibrationRecord
+    matrix: Array
+    lower: Array
+    upper: Array
+    box: Box
+    nominal: Array
+
+    def __post_init__(self) -> None:
+        for name in ("matrix", "lower", "upper", "nominal"):
+            array = np.array(getattr(self, name), dtype=float)
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        if not (np.all(np.isfinite(self.matrix)) and np.all(self.lower <= self.upper)):
+            raise CalibrationError(
+                f"of {self.robot}", "a row", "not finite or empty", "finite directions, lower <= upper"
+            )
+
+    def apply(self, robot: RobotModel, source: str = "of the arm", today: datetime.date | None = None) -> RobotModel:
+        """Return the robot with the calibration: narrower box, new nominal parameters, rows for the estimator.
+
+        Args:
+            robot: The arm as its settings describe it.
+            source: Where the calibration comes from, for messages.
+            today: Day at which it has to be valid; today's by default.
+
+        Raises:
+            CalibrationError: It is of another arm, has expired, or its box and that of the settings do not meet.
+        """
+        self.record.check(source, today)
+        if self.robot != robot.name:
+            raise CalibrationError(source, "its robot", self.robot, f"{robot.name}, the robot that is used")
+        if self.kinematics != hash_kinematics(robot):
+            allowed = f"made with the kinematics, gravity and meaning of torques of {robot.name} as they are now"
+            raise CalibrationError(source, "its model", "another one", allowed)
+        box = self.box.intersect(robot.theta_box)
+        if box is None:
+            apart = np.flatnonzero((self.box.lower > robot.theta_box.upper) | (self.box.upper < robot.theta_box.lower))
+            allowed = f"inside the robot's box, which it misses in {apart.size} parameters: another arm?"
+            raise CalibrationError(source, "its parameter box", "elsewhere", allowed)
+        nominal = np.clip(self.nominal, box.lower, box.upper)
+        model = robot.pin_model.copy()
+        for body, name in enumerate(robot.joint_names, start=1):
+            part = nominal[robot.inertial_slice(body)]
+            require_physically_consistent(part, f"everything moved by {name}, calibration {source}")
+            model.inertias[body] = pin.Inertia.FromDynamicParameters(part)
+        nominal.setflags(write=False)
+        return replace(robot, theta_box=box, theta_nominal=nominal, pin_model=model, calibration=self)
+
+
+def hash_kinematics(robot: RobotModel) -> str:
+    """Return the hash of everything but parameters that rows rest on: joints, geometry, gravity, meaning of torques."""
+    model, parts = robot.pin_model, [",".join(robot.joint_names), robot.sensors.effort_meaning.value]
+    for i in range(1, model.njoints):
+        placement = model.jointPlacements[i]
+        parts += [model.joints[i].shortname(), _digits(placement.rotation), _digits(placement.translation)]
+    parts += [_digits(robot.gravity), str(robot.sensors.effort_is_held)]
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+
+def _digits(values: Any) -> str:
+    return " ".join(f"{value + 0.0:.9f}" for value in np.asarray(values, dtype=float).ravel())
+
+
+def save_calibration(calibration: ArmCalibration, path: str | Path) -> None:
+    """Write a calibration as YAML; numbers keep all their digits."""
+    record = {key: value for key, value in vars(calibration.record).items() if value not in (None, ())}
+    values = {
+        "format": FORMAT,
+        "robot": calibration.robot,
+        "kinematics": calibration.kinematics,
+        "record": {key: list(value) if isinstance(value, tuple) else value for key, value in record.items()},
+        "nominal": calibration.nominal.tolist(),
+        "box": {"lower": calibration.box.lower.tolist(), "upper": calibration.box.upper.tolist()},
+        "rows": [
+            {"lower": float(low), "upper": float(high), "direction": row.tolist()}
+            for row, low, high in zip(calibration.matrix, calibration.lower, calibration.upper, strict=True)
+        ],
+    }
+    text = "# Calibration of an arm: load it with `calibration:` in a robot file. Do not edit: the bounds are proven.\n"
+    Path(path).write_text(text + yaml.safe_dump(values, sort_keys=False, width=110), encoding="utf-8")
+
+
+def load_calibration(path: str | Path) -> ArmCalibration:
+    """Read a calibration.
+
+    Raises:
+        CalibrationError: The file cannot be read or is not a calibration.
+    """
+    name = Path(path).name
+    try:
+        values = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 a safe loader
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        raise CalibrationError(
+            name, "the file", f"unreadable ({error})", "a file written by sysid_calibrate"
+        ) from error
+    if not isinstance(values, Mapping) or values.get("format") != FORMAT:
+        found = values.get("format") if isinstance(values, Mapping) else type(values).__name__
+        raise CalibrationError(name, "its format", found, FORMAT)
+    try:
+        record = dict(values["record"])
+        unknown = set(record) - {field.name for field in fields(CalibrationRecord)}
+        if unknown:
+            raise CalibrationError(name, "its record", sorted(unknown), "known entries only")
+        for key in ("offset_change", "recordings"):
+            record[key] = tuple(record.get(key, ()))
+        rows = values["rows"]
+        count = len(values["nominal"]) // 14
+        matrix = np.array([row["direction"] for row in rows], dtype=float).reshape(len(rows), 16 * count + 3)
+        return ArmCalibration(
+            robot=str(values["robot"]),
+            kinematics=str(values["kinematics"]),
+            record=CalibrationRecord(**record),
+            matrix=matrix,
+            lower=np.array([row["lower"] for row in rows], dtype=float),
+            upper=np.array([row["upper"] for row in rows], dtype=float),
+            box=Box(np.array(values["box"]["lower"]), np.array(values["box"]["upper"])),
+            nominal=np.array(values["nominal"], dtype=float),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CalibrationError(name, "its content", f"damaged ({error!r})", "as sysid_calibrate writes it") from error
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
