@@ -47,7 +47,7 @@ _KNOWN_ENOUGH = 0.05
 """Directions of which the data say less than this, in prior radii as standard deviations squared, are left out."""
 _SHRINKS = 0.98
 """Parameters whose standard deviation falls below this part of the prior's get bounds of their own."""
-_BATCH = 8
+_BATCH = 16
 """Directions that are bounded together, which limits the memory."""
 _JITTER = ERROR_TERMS.index("jitter")
 _PASSES = 2
@@ -176,13 +176,18 @@ def calibrate_arm(
         done += share
         on_progress(min(done, 1.0), phase)
 
-    for _ in range(_PASSES):
+    for number in range(_PASSES):
         parts: list[tuple[Rows, Unknowns, Box]] = []
         for recording in recordings:
             advance(0.2 / _PASSES / len(recordings), f"windows of {recording.name}")
             rows, unknowns = _collect(arm, recording, settings, offset_change)
             parts.append((rows, unknowns, recording.load.prior.box))
-        result = _solve(arm, parts, settings, offset_change, lambda share: advance(0.8 / _PASSES * share, "bounds"))
+        problem = _join(parts, offset_change)
+        _check_rows(arm, problem, recordings, [rows for rows, _, _ in parts])
+        is_last = number == _PASSES - 1
+        result = _solve(
+            arm, problem, parts[0][1], settings, is_last, lambda share: advance(0.8 / _PASSES * share, "bounds")
+        )
         arm = replace(arm, theta_box=result.box)
     texts = tuple(
         f"{recording.name}: {recording.load.name}, {np.sum(rows.duration[:: arm.n]):.1f} s"
@@ -194,18 +199,18 @@ def calibrate_arm(
 
 def _solve(
     arm: RobotModel,
-    parts: Sequence[tuple[Rows, Unknowns, Box]],
+    problem: Problem,
+    unknowns: Unknowns,
     settings: EstimatorSettings,
-    offset_change: Array,
+    is_last: bool,
     on_progress: Callable[[float], None],
 ) -> ArmCalibration:
-    """Bound what the recordings share, from rows made with the present box of the arm."""
-    problem, unknowns = _join(parts, offset_change), parts[0][1]
+    """Bound what the recordings share, from rows made with the present box of the arm; directions in the last pass."""
     used = np.flatnonzero(unknowns.radius > 0.0)
     covariance = _covariance(problem)
     gram = covariance.gram
     values, vectors = np.linalg.eigh(gram)
-    directions = vectors[:, values > _KNOWN_ENOUGH].T / problem.radius
+    directions = vectors[:, (values > _KNOWN_ENOUGH) & is_last].T / problem.radius
     own = np.sqrt(np.diag(np.linalg.inv(np.eye(used.size) + gram))) < _SHRINKS
     objectives = np.concatenate([directions, np.eye(used.size)[own]])
     lower, upper = _bound(problem, objectives, on_progress)
@@ -226,6 +231,20 @@ def _solve(
     return ArmCalibration(arm.name, "", record, matrix[:count], lower[:count], upper[:count], box, nominal)
 
 
+def _check_rows(
+    robot: RobotModel, problem: Problem, recordings: Sequence[LoadedRecording], parts: Sequence[Rows]
+) -> None:
+    """Raise an error that names recording and rows where rows are infeasible by themselves."""
+    bad = find_inconsistent_rows(problem)
+    if not bad.size:
+        return
+    edges = np.cumsum([0, *(len(part) for part in parts)])
+    index = int(np.searchsorted(edges, bad[0], side="right")) - 1
+    stacked = Rows.stack(parts)
+    labels = RowLabels(stacked, robot.joint_names, int(parts[index].start[0]))
+    raise CalibrationInconsistent(recordings[index].name, describe_inconsistency(problem, labels))
+
+
 def _collect(
     robot: RobotModel, recording: LoadedRecording, settings: EstimatorSettings, offset_change: Array
 ) -> tuple[Rows, Unknowns]:
@@ -244,14 +263,10 @@ def _collect(
             rows.append(stream.build_rows(window))
     if not rows:
         raise SysidError(f"{recording.name}: {stream.describe_shortfall('the arm')}")
-    stacked, box = Rows.stack(rows), recording.load.prior.box
+    stacked = Rows.stack(rows)
     errors = stacked.errors.copy()  # the offset may be larger than the budget of the jitter counts with
     errors[:, _JITTER] += 2.0 * robot.sensors.stamp_jitter * offset_change[stacked.joint]
     stacked = replace(stacked, errors=errors)
-    problem = Problem.build(stacked, box.center, box.radius, unknowns.radius, unknowns.end_error)
-    if find_inconsistent_rows(problem).size:
-        labels = RowLabels(stacked, robot.joint_names, stream.origin)
-        raise CalibrationInconsistent(recording.name, describe_inconsistency(problem, labels))
     return stacked, unknowns
 
 

@@ -302,11 +302,15 @@ def describe_inconsistency(problem: Problem, labels: RowLabels, combination: Arr
 
 def _describe_shares(labels: RowLabels, parts: Array) -> Alarm:
     """Name the rows on whose error bounds a proof of infeasibility rests, by their parts (R,)."""
-    largest = np.argsort(-parts)[:_NAMED]
+    order = np.argsort(-parts)
+    largest = order[:_NAMED]
     shares = 100.0 * parts[largest] / max(float(parts.sum()), 1e-300)
     texts = [f"{labels.place(row)} with {share:.0f} %" for row, share in zip(largest, shares, strict=True)]
-    text = "the windows are jointly infeasible, the largest shares have " + "; ".join(texts)
-    first = int(largest[0])
+    rows = "windows"
+    if np.any(parts[labels.rows.window == CALIBRATED] > 0.0):
+        rows = "windows and the calibration of the arm"
+    text = f"the {rows} are jointly infeasible, the largest shares have " + "; ".join(texts)
+    first = next((int(row) for row in order if labels.joint(row) is not None), int(order[0]))
     return Alarm(AlarmCode.JOINTLY_INCONSISTENT, text, labels.joint(first), labels.window(first))
 
 

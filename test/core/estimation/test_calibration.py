@@ -1,0 +1,293 @@
+"""Calibration of an arm: recordings of known loads as certified rows, for random and adversarial truths."""
+
+import dataclasses
+import datetime
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.optimize import linprog
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.calibration import (
+    CalibrationCancelled,
+    CalibrationInconsistent,
+    LoadedRecording,
+    calibrate_arm,
+    empty_hand,
+    reference_weight,
+)
+from sysid_ros.core.estimation.parameters.estimate import AlarmCode
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
+from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.calibration import (
+    CalibrationError,
+    CalibrationRecord,
+    load_calibration,
+    save_calibration,
+)
+from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
+from sysid_ros.core.model.loader import config_directories, load_robot
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+
+TODAY = datetime.date(2026, 11, 22)
+RECORD = CalibrationRecord(serial="A1", date="2026-11-22", expires="2026-12-31")
+SECONDS = 1.5
+
+
+class TrueWorld:
+    """One arm with a gain error, offsets that change from recording to recording, and sensors at their limits."""
+
+    def __init__(self, robot, tools, seed, adversarial, offset_change=0.0):
+        self.robot, self.tools, self.adversarial = robot, tools, adversarial
+        self.rng = np.random.default_rng(seed)
+        self.theta = sample_parameters(robot, self.rng, corner=adversarial)
+        draw = self.rng.choice([-1.0, 1.0], 7) if adversarial else self.rng.uniform(-1.0, 1.0, 7)
+        self.gain = np.asarray(robot.sensors.effort_gain_error) * draw
+        self.offset_change = offset_change
+
+    def record(self, payload, seed, change=0.0):
+        """Samples (1 kHz) of a Fourier motion; the offset is off by a share of its largest change."""
+        robot, tools = self.robot, self.tools
+        theta = self.theta.copy()
+        theta[73::4] += change * self.offset_change
+        exact = tools.record(robot, theta, payload, tools.FourierMotion(robot, seed), SECONDS)
+        sensors, shape = robot.sensors, exact.q.shape
+        draw = (
+            (lambda: self.rng.choice([-1.0, 1.0], (1, 7)) * np.ones(shape))
+            if self.adversarial
+            else (lambda: self.rng.uniform(-1.0, 1.0, shape))
+        )
+        rest = (sensors.effort_relative_error - sensors.effort_gain_error) * np.abs(exact.tau)
+        tau = exact.tau * (1.0 + self.gain) + 0.999 * draw() * (rest + sensors.effort_absolute_error)
+        step = sensors.position_resolution
+        return SampleBlock(
+            exact.stamps + 10**9, exact.sequence, np.round(exact.q / step) * step,
+            exact.v + 0.999 * draw() * sensors.velocity_error, tau,
+        )  # fmt: skip
+
+    @property
+    def shared(self):
+        """The true shared unknowns in absolute values, with the offsets of later use."""
+        return np.concatenate([self.theta, np.zeros(7), -self.gain / (1.0 + self.gain), np.zeros(3)])
+
+
+@pytest.fixture(scope="module")
+def arm(robot, tools):
+    """An arm known to 20 %, with a gain error of 2.5 % that is constant and 0.5 % that is not."""
+    radius = robot.theta_box.radius.copy()
+    radius[:70] += 0.15 * np.abs(robot.theta_nominal[:70])
+    wide = dataclasses.replace(robot, theta_box=Box.around(robot.theta_nominal, radius))
+    return tools.with_sensors(wide, effort_relative_error=0.03, effort_gain_error=0.025)
+
+
+def weight_of(arm, seed):
+    load = reference_weight(arm, 1.0, 0.002)
+    return load, sample_payload(load.prior, np.random.default_rng(seed), corner=True)
+
+
+def calibrate(world, arm, change=0.0, **options):
+    load, body = weight_of(arm, 5)
+    recordings = [
+        LoadedRecording("empty", [world.record(np.zeros(10), 21, change)], empty_hand()),
+        LoadedRecording("weight", [world.record(body, 22, -change)], load),
+    ]
+    record = dataclasses.replace(RECORD, offset_change=(world.offset_change,) * 7)
+    return calibrate_arm(arm, recordings, record, **options)
+
+
+@pytest.fixture(scope="module")
+def calibrated(arm, tools):
+    world = TrueWorld(arm, tools, 0, adversarial=True)
+    return world, calibrate(world, arm)
+
+
+def holds(calibration, world):
+    values = calibration.matrix @ world.shared
+    size = 1e-12 * (np.abs(calibration.matrix) @ np.abs(world.shared))
+    inside = np.all((calibration.lower <= values + size) & (values - size <= calibration.upper))
+    return inside and calibration.box.contains(world.theta)
+
+
+@pytest.mark.parametrize(("seed", "adversarial", "change"), [(1, True, 0.0), (2, False, 0.0), (3, True, 1.0)])
+def test_rows_box_and_payload_bounds_hold_the_truth(arm, tools, dumbbell, seed, adversarial, change):
+    """The truth of every shared unknown, and of the payload that is identified with them."""
+    world = TrueWorld(arm, tools, seed, adversarial, offset_change=0.1 * change)
+    calibration = calibrate(world, arm, change)
+    assert holds(calibration, world)
+    assert len(calibration.matrix) >= 20
+    known = calibration.apply(arm, today=TODAY)
+    block = world.record(dumbbell, 30)
+    estimates = []
+    for robot in (arm, known):
+        estimator = StreamingEstimator(robot)
+        assert not estimator.add(block)
+        estimates.append(estimator.estimate())
+        assert estimates[-1].contains(dumbbell)
+    assert estimates[1].radius[0] < 0.6 * estimates[0].radius[0]
+    assert estimates[1].error_budget["calibration"][0] > 0.0
+
+
+def test_bounds_hold_the_exact_joint_programme(arm, calibrated, dumbbell):
+    """No bound is narrower than the smallest box of the calibration's rows and all windows, by HiGHS."""
+    world, calibration = calibrated
+    known = calibration.apply(arm, today=TODAY)
+    settings = EstimatorSettings(use_cone=False, bound_tolerance=1e-3)
+    estimator = StreamingEstimator(known, settings)
+    estimator.add(world.record(dumbbell, 31))
+    estimate = estimator.estimate()
+    # The same rows, written out for another solver; compacted rows are part of what the bounds rest on.
+    prior = estimator.target.prior
+    from sysid_ros.core.estimation.lp.problem import Problem
+    from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+    from sysid_ros.core.estimation.windows.rows import Rows
+
+    unknowns = describe_unknowns(known, settings)
+    problem = Problem.build(
+        Rows.stack(estimator.stored_windows), prior.center, prior.radius, unknowns.radius, unknowns.end_error
+    )
+    radii = np.concatenate([problem.radius, problem.delta_radius, problem.end_radii])
+    matrix = scipy.sparse.hstack([problem.y, problem.b, problem.end_matrix])
+    error = np.maximum(problem.error, 1e-15)
+    matrix = scipy.sparse.diags_array(1.0 / error) @ matrix @ scipy.sparse.diags_array(radii)
+    both = scipy.sparse.vstack([matrix, -matrix]).tocsr()
+    limits = np.concatenate([problem.r / error + 1.0, 1.0 - problem.r / error])
+    for index in (0, 3):
+        cost = np.zeros(radii.size)
+        cost[index] = 1.0
+        low, high = (
+            sign * linprog(sign * cost, A_ub=both, b_ub=limits, bounds=(-1.0, 1.0), method="highs-ipm").fun
+            for sign in (1.0, -1.0)
+        )
+        low, high = prior.center[index] + prior.radius[index] * np.array([low, high])
+        slack = 1e-6 * (high - low)
+        assert estimate.lower[index] <= low + slack and high - slack <= estimate.upper[index]
+        assert estimate.upper[index] - estimate.lower[index] <= 1.1 * (high - low)
+
+
+def test_nominal_parameters_are_bodies_inside_the_box(arm, calibrated):
+    _, calibration = calibrated
+    assert calibration.box.contains(calibration.nominal)
+    for body in range(1, 8):
+        assert is_physically_consistent(calibration.nominal[arm.inertial_slice(body)])
+    applied = calibration.apply(arm, today=TODAY)
+    assert np.all(applied.theta_box.width <= arm.theta_box.width)
+    for body in range(1, 8):
+        model = applied.pin_model.inertias[body].toDynamicParameters()
+        np.testing.assert_allclose(model, calibration.nominal[arm.inertial_slice(body)], atol=1e-12)
+
+
+def test_a_file_keeps_every_digit_and_is_read_by_load_robot(calibrated, robot, tmp_path):
+    _, calibration = calibrated
+    calibration = dataclasses.replace(calibration, record=dataclasses.replace(calibration.record, expires=None))
+    save_calibration(calibration, tmp_path / "arm.yaml")
+    again = load_calibration(tmp_path / "arm.yaml")
+    for name in ("matrix", "lower", "upper", "nominal"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(calibration, name))
+    assert again.record == calibration.record and again.record.data
+    assert len(again.record.recordings) == 2 and "reference weight 1 kg" in again.record.recordings[1]
+    settings = (config_directories()[0] / "kinova_gen3_2f85.yaml").read_text()
+    urdf = config_directories()[0].parent / "urdf" / "kinova_gen3_2f85.urdf"
+    text = settings.replace("../urdf/kinova_gen3_2f85.urdf", str(urdf)) + "\ncalibration: arm.yaml\n"
+    text = text.replace("relative: 0.05", "relative: 0.2")
+    (tmp_path / "kinova_gen3_2f85.yaml").write_text(text)
+    loaded = load_robot(tmp_path / "kinova_gen3_2f85.yaml")
+    assert loaded.calibration is not None and loaded.calibration.record.serial == "A1"
+    assert np.all(loaded.theta_box.lower >= calibration.box.lower)
+    assert load_robot(tmp_path / "kinova_gen3_2f85.yaml", calibration=tmp_path / "arm.yaml").calibration is not None
+
+
+def test_calibrations_that_cannot_be_used_are_refused(calibrated, arm, tmp_path):
+    _, calibration = calibrated
+    with pytest.raises(CalibrationError, match="arm.yaml: its last day is 2026-12-31; allowed: today or later"):
+        calibration.apply(arm, "arm.yaml", datetime.date(2027, 1, 1))
+    other = dataclasses.replace(arm, name="kuka_lbr_med7")
+    with pytest.raises(CalibrationError, match="its robot is kinova_gen3_2f85; allowed: kuka_lbr_med7"):
+        calibration.apply(other, today=TODAY)
+    tilted = dataclasses.replace(arm, pin_model=arm.pin_model.copy())
+    tilted.pin_model.gravity.linear = np.array([0.0, 1.0, -9.7])
+    with pytest.raises(CalibrationError, match="its model is another one"):
+        calibration.apply(tilted, today=TODAY)
+    moved = dataclasses.replace(arm, theta_box=arm.theta_box + Box.around(np.full(98, 50.0), np.zeros(98)))
+    with pytest.raises(CalibrationError, match="misses in 98 parameters: another arm"):
+        calibration.apply(moved, today=TODAY)
+    bad = dataclasses.replace(calibration, record=dataclasses.replace(RECORD, date="yesterday"))
+    with pytest.raises(CalibrationError, match="date is yesterday"):
+        bad.apply(arm, today=TODAY)
+    for text, match in (("{", "unreadable"), ("format: 2", "its format is 2"), ("[1]", "its format is list")):
+        (tmp_path / "bad.yaml").write_text(text)
+        with pytest.raises(CalibrationError, match=match):
+            load_calibration(tmp_path / "bad.yaml")
+    save_calibration(calibration, tmp_path / "good.yaml")
+    damaged = (tmp_path / "good.yaml").read_text().replace("nominal:", "nominals:")
+    (tmp_path / "bad.yaml").write_text(damaged)
+    with pytest.raises(CalibrationError, match="damaged"):
+        load_calibration(tmp_path / "bad.yaml")
+    with pytest.raises(CalibrationError, match="not finite or empty"):
+        dataclasses.replace(calibration, lower=calibration.upper + 1.0)
+
+
+def test_data_that_contradict_the_calibration_raise_an_alarm_that_names_it(arm, calibrated, tools, dumbbell):
+    """Another arm than the one that was calibrated."""
+    world, calibration = calibrated
+    other = TrueWorld(arm, tools, 9, adversarial=False)
+    other.theta, other.gain = 2.0 * arm.theta_nominal - world.theta, -world.gain  # the other side of every box
+    estimator = StreamingEstimator(calibration.apply(arm, today=TODAY))
+    block = other.record(0.3 * dumbbell, 33)
+    notices = estimator.add(block)
+    alarm = estimator.estimate().alarm
+    assert alarm is not None and alarm.code in (AlarmCode.JOINTLY_INCONSISTENT, AlarmCode.WINDOW_INCONSISTENT)
+    assert notices and alarm.joint in arm.joint_names
+    assert "the windows and the calibration of the arm are jointly infeasible" in alarm.text
+    without = StreamingEstimator(arm)
+    assert not without.add(block)
+
+
+def test_a_weight_that_was_not_attached_is_found(arm, tools):
+    world = TrueWorld(arm, tools, 4, adversarial=False)
+    load, _ = weight_of(arm, 5)
+    recordings = [
+        LoadedRecording("empty", [world.record(np.zeros(10), 21)], empty_hand()),
+        LoadedRecording("weight", [world.record(np.zeros(10), 22)], load),
+    ]
+    with pytest.raises(CalibrationInconsistent, match="was the stated load attached"):
+        calibrate_arm(arm, recordings, RECORD)
+
+
+def test_nothing_useful_is_refused_and_work_can_be_cancelled(arm, tools):
+    with pytest.raises(SysidError, match="no recording to calibrate from"):
+        calibrate_arm(arm, [], RECORD)
+    world = TrueWorld(arm, tools, 6, adversarial=False)
+    block = world.record(np.zeros(10), 21)
+    short = LoadedRecording("short", [block.slice(0, 40)], empty_hand())
+    with pytest.raises(SysidError, match="short: the longest recording without a gap"):
+        calibrate_arm(arm, [short], RECORD)
+    calls = []
+    whole = LoadedRecording("empty", [block], empty_hand())
+    with pytest.raises(CalibrationCancelled):
+        calibrate_arm(
+            arm, [whole], RECORD, is_cancelled=lambda: len(calls) >= 1, on_progress=lambda *a: calls.append(a)
+        )
+    with pytest.raises(SysidError, match="tolerance of a reference weight"):
+        reference_weight(arm, 1.0, 1.0)
+
+
+def test_a_target_that_is_part_of_the_arm_leaves_the_calibration_out(arm, calibrated, dumbbell):
+    world, calibration = calibrated
+    known = calibration.apply(arm, today=TODAY)
+    estimator = StreamingEstimator(known, EstimatorSettings(target="end_effector"))
+    assert not estimator.add(world.record(dumbbell, 34))
+    truth = world.theta[60:70] + dumbbell
+    assert estimator.estimate().contains(truth)
+    assert estimator.estimate().error_budget["calibration"][0] == 0.0
+    assert ERROR_TERMS[-1] == "rounding"
+
+
+def test_a_reference_weight_is_an_object_of_the_prior_with_its_mass(arm):
+    load = reference_weight(arm, 2.0, 0.01)
+    shape = arm.payload_prior.shape
+    nominal = from_com_form(2.0, shape.com.center, shape.gyration**2 * np.eye(3))
+    np.testing.assert_allclose(load.prior.nominal, nominal, atol=1e-12)
+    assert load.prior.box.contains(nominal) and load.prior.box.lower[0] == 1.99 and load.prior.box.upper[0] == 2.01
