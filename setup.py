@@ -23,6 +23,7 @@ NODES = (
 )
 # Commands that need no `ros2 run`.
 COMMANDS = (
+    "sysid_calibrate = sysid_ros.cli.calibrate:main",
     "sysid_fri_emulator = sysid_ros.emulation.fri.__main__:main",
     "sysid_identifiability = sysid_ros.cli.identifiability:main",
     "sysid_identify = sysid_ros.cli.identify:main",

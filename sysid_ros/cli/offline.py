@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def identify_recording(
     if settings.body != PAYLOAD:
         raise ParameterOutOfRange("body", settings.body, f"{PAYLOAD}; other bodies are for identify_bodies")
     started = time.perf_counter()
-    robot = _with_velocity_error(robot, recording)
+    robot = with_velocity_error(robot, recording)
     run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress)
     notices = run.process(recording)
     estimate = run.estimator.estimate()
@@ -104,7 +104,7 @@ def identify_bodies(
     Raises:
         SysidError: The samples or settings do not fit the robot.
     """
-    run = _Run(_with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], lambda *_: None)
+    run = _Run(with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], lambda *_: None)
     notices = run.process(recording)
     return run.estimator.target, run.estimator.estimate(), list(dict.fromkeys([*recording.notices, *notices]))
 
@@ -138,12 +138,14 @@ class _Run:
         self._on_progress(self.seconds, estimate)
 
 
-def _with_velocity_error(robot: RobotModel, recording: Recording) -> RobotModel:
+def with_velocity_error(robot: RobotModel, recording: Recording) -> RobotModel:
     """Return the robot with an error of the velocity that covers computed velocities."""
     if recording.velocity_error is None:
         return robot
     error = np.maximum(robot.sensors.velocity_error, recording.velocity_error)
-    return dataclasses.replace(robot, sensors=dataclasses.replace(robot.sensors, velocity_error=error))
+    # What the robot file says of the mean is about the velocities of its own sensors.
+    sensors = dataclasses.replace(robot.sensors, velocity_error=error, velocity_mean_error=np.inf)
+    return dataclasses.replace(robot, sensors=sensors)
 
 
 def _portions(batch: SampleBlock) -> list[SampleBlock]:
@@ -173,6 +175,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--window", type=float, default=defaults.window_duration, help="length of a momentum window [s]"
     )
+    parser.add_argument("--calibration", default=None, help="calibration of this very arm, a file of sysid_calibrate")
     parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
     parser.add_argument(
         "--set",
@@ -192,20 +195,30 @@ def read_settings(options: argparse.Namespace) -> EstimatorSettings:
     Raises:
         ParameterOutOfRange: A setting is unknown, has the wrong type or is out of range.
     """
-    defaults = EstimatorSettings()
-    known = {entry.name: getattr(defaults, entry.name) for entry in dataclasses.fields(EstimatorSettings)}
-    values: dict[str, object] = {
+    values = {
         "method": options.method,
         "body": options.body,
         "target": options.target,
         "window_duration": options.window,
     }
-    for word in options.set:
+    return parse_settings(options.set, values)
+
+
+def parse_settings(words: Sequence[str], values: Mapping[str, object] | None = None) -> EstimatorSettings:
+    """Read settings of the estimator from words ``NAME=VALUE`` on top of given values.
+
+    Raises:
+        ParameterOutOfRange: A setting is unknown, has the wrong type or is out of range.
+    """
+    defaults = EstimatorSettings()
+    known = {entry.name: getattr(defaults, entry.name) for entry in dataclasses.fields(EstimatorSettings)}
+    chosen: dict[str, object] = dict(values or {})
+    for word in words:
         name, separator, text = word.partition("=")
         if not separator or name not in known:
             raise ParameterOutOfRange("--set", word, "NAME=VALUE with a name of " + ", ".join(known))
-        values[name] = _parse(name, text, known[name])
-    return EstimatorSettings(**values)  # type: ignore[arg-type]
+        chosen[name] = _parse(name, text, known[name])
+    return EstimatorSettings(**chosen)  # type: ignore[arg-type]
 
 
 def _parse(name: str, text: str, default: object) -> object:
@@ -229,7 +242,7 @@ def run(options: argparse.Namespace) -> int:
         SysidError: The input cannot be used.
     """
     settings = read_settings(options)
-    robot = load_robot(options.model)
+    robot = load_robot(options.model, calibration=options.calibration)
     robot = dataclasses.replace(robot, payload_prior=robot.prior(options.prior))
     recording = read_recording(options.file, robot, options.topic)
     if settings.body != PAYLOAD:

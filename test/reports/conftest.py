@@ -40,18 +40,28 @@ def motion(robot):
 
 
 @pytest.fixture(scope="session")
-def samples(robot, motion):
-    rng = np.random.default_rng(4)
-    stamps = START_NS + np.arange(0, int(DURATION * 1e9), PERIOD_NS)
-    times = (stamps - START_NS) * 1e-9
-    q, v, _ = motion.trajectory.sample(times)
-    # the sensor holds the mean torque since the previous sample
-    parts = (np.arange(8) + 0.5) / 8 - 1.0
-    inner = motion.trajectory.sample(np.add.outer(times, parts * PERIOD_NS * 1e-9).ravel())
-    tau = predict_torque(robot, TRUTH, *inner).reshape(times.size, 8, robot.n).mean(axis=1)
-    tau = tau * (1 + 0.01 * rng.uniform(-1, 1, tau.shape)) + 0.01 * rng.uniform(-1, 1, tau.shape)
-    v += 2e-4 * rng.uniform(-1, 1, v.shape)
-    return SampleBlock(stamps, np.arange(stamps.size), q, v, tau)
+def record(robot, motion):
+    """Samples of the motion with a payload (10,)."""
+
+    def of(payload):
+        rng = np.random.default_rng(4)
+        stamps = START_NS + np.arange(0, int(DURATION * 1e9), PERIOD_NS)
+        times = (stamps - START_NS) * 1e-9
+        q, v, _ = motion.trajectory.sample(times)
+        # the sensor holds the mean torque since the previous sample
+        parts = (np.arange(8) + 0.5) / 8 - 1.0
+        inner = motion.trajectory.sample(np.add.outer(times, parts * PERIOD_NS * 1e-9).ravel())
+        tau = predict_torque(robot, payload, *inner).reshape(times.size, 8, robot.n).mean(axis=1)
+        tau = tau * (1 + 0.01 * rng.uniform(-1, 1, tau.shape)) + 0.01 * rng.uniform(-1, 1, tau.shape)
+        v += 2e-4 * rng.uniform(-1, 1, v.shape)
+        return SampleBlock(stamps, np.arange(stamps.size), q, v, tau)
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def samples(record):
+    return record(TRUTH)
 
 
 @pytest.fixture(scope="session")

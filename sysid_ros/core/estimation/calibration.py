@@ -36,7 +36,8 @@ from sysid_ros.core.estimation.point.log_cholesky import from_parameters
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import RowStream
-from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, hash_kinematics
+from sysid_ros.core.model.calibrated import hash_kinematics
+from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.payload import object_box
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, PayloadPrior, PayloadShape, RobotModel

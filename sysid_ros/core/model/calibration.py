@@ -9,21 +9,16 @@ controller and planner.
 from __future__ import annotations
 
 import datetime
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pinocchio as pin
 import yaml
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.model.inertia import require_physically_consistent
-from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
@@ -91,7 +86,7 @@ class ArmCalibration:
 
     Attributes:
         robot: Name of the robot model.
-        kinematics: Hash of what the rows rest on, see :func:`hash_kinematics`.
+        kinematics: Hash of what the rows rest on, see :func:`~.calibrated.hash_kinematics`.
         record: Where it comes from.
         matrix: Directions of the shared unknowns, (K, 16 n + 3).
         lower: Their lower bounds, (K,).
@@ -118,51 +113,6 @@ class ArmCalibration:
             raise CalibrationError(
                 f"of {self.robot}", "a row", "not finite or empty", "finite directions, lower <= upper"
             )
-
-    def apply(self, robot: RobotModel, source: str = "of the arm", today: datetime.date | None = None) -> RobotModel:
-        """Return the robot with the calibration: narrower box, new nominal parameters, rows for the estimator.
-
-        Args:
-            robot: The arm as its settings describe it.
-            source: Where the calibration comes from, for messages.
-            today: Day at which it has to be valid; today's by default.
-
-        Raises:
-            CalibrationError: It is of another arm, has expired, or its box and that of the settings do not meet.
-        """
-        self.record.check(source, today)
-        if self.robot != robot.name:
-            raise CalibrationError(source, "its robot", self.robot, f"{robot.name}, the robot that is used")
-        if self.kinematics != hash_kinematics(robot):
-            allowed = f"made with the kinematics, gravity and meaning of torques of {robot.name} as they are now"
-            raise CalibrationError(source, "its model", "another one", allowed)
-        box = self.box.intersect(robot.theta_box)
-        if box is None:
-            apart = np.flatnonzero((self.box.lower > robot.theta_box.upper) | (self.box.upper < robot.theta_box.lower))
-            allowed = f"inside the robot's box, which it misses in {apart.size} parameters: another arm?"
-            raise CalibrationError(source, "its parameter box", "elsewhere", allowed)
-        nominal = np.clip(self.nominal, box.lower, box.upper)
-        model = robot.pin_model.copy()
-        for body, name in enumerate(robot.joint_names, start=1):
-            part = nominal[robot.inertial_slice(body)]
-            require_physically_consistent(part, f"everything moved by {name}, calibration {source}")
-            model.inertias[body] = pin.Inertia.FromDynamicParameters(part)
-        nominal.setflags(write=False)
-        return replace(robot, theta_box=box, theta_nominal=nominal, pin_model=model, calibration=self)
-
-
-def hash_kinematics(robot: RobotModel) -> str:
-    """Return the hash of everything but parameters that rows rest on: joints, geometry, gravity, meaning of torques."""
-    model, parts = robot.pin_model, [",".join(robot.joint_names), robot.sensors.effort_meaning.value]
-    for i in range(1, model.njoints):
-        placement = model.jointPlacements[i]
-        parts += [model.joints[i].shortname(), _digits(placement.rotation), _digits(placement.translation)]
-    parts += [_digits(robot.gravity), str(robot.sensors.effort_is_held)]
-    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
-
-
-def _digits(values: Any) -> str:
-    return " ".join(f"{value + 0.0:.9f}" for value in np.asarray(values, dtype=float).ravel())
 
 
 def save_calibration(calibration: ArmCalibration, path: str | Path) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model.builder import build_robot
+from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.defaults import default_settings
 from sysid_ros.core.model.robot import RobotModel
@@ -80,7 +81,7 @@ def load_robot(
         calibration = path.parent / stated
     if calibration is None:
         return robot_model
-    return load_calibration(calibration).apply(robot_model, Path(calibration).name)
+    return apply_calibration(load_calibration(calibration), robot_model, Path(calibration).name)
 
 
 def load_robot_from_urdf(

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pinocchio as pin
@@ -19,10 +18,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.model.calibration import ArmCalibration
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
-
-if TYPE_CHECKING:
-    from sysid_ros.core.model.calibration import ArmCalibration
 
 Array = NDArray[np.float64]
 

@@ -191,6 +191,11 @@ class SensorSimulation:
         self._count = 0
         self._first_ns: int | None = None
 
+    @property
+    def gain_error(self) -> Array:
+        """The constant part of the relative torque error, (n,) [-]."""
+        return self._gain.copy()
+
     def measure(self, stamp_ns: int, q: Array, v: Array, tau: Array) -> tuple[int, Array, Array, Array]:
         """One measurement.
 

@@ -22,6 +22,7 @@ from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import (
     CalibrationError,
     CalibrationRecord,
@@ -118,7 +119,7 @@ def test_rows_box_and_payload_bounds_hold_the_truth(arm, tools, dumbbell, seed, 
     calibration = calibrate(world, arm, change)
     assert holds(calibration, world)
     assert len(calibration.matrix) >= 20
-    known = calibration.apply(arm, today=TODAY)
+    known = apply_calibration(calibration, arm, today=TODAY)
     block = world.record(dumbbell, 30)
     estimates = []
     for robot in (arm, known):
@@ -133,7 +134,7 @@ def test_rows_box_and_payload_bounds_hold_the_truth(arm, tools, dumbbell, seed, 
 def test_bounds_hold_the_exact_joint_programme(arm, calibrated, dumbbell):
     """No bound is narrower than the smallest box of the calibration's rows and all windows, by HiGHS."""
     world, calibration = calibrated
-    known = calibration.apply(arm, today=TODAY)
+    known = apply_calibration(calibration, arm, today=TODAY)
     settings = EstimatorSettings(use_cone=False, bound_tolerance=1e-3)
     estimator = StreamingEstimator(known, settings)
     estimator.add(world.record(dumbbell, 31))
@@ -172,7 +173,7 @@ def test_nominal_parameters_are_bodies_inside_the_box(arm, calibrated):
     assert calibration.box.contains(calibration.nominal)
     for body in range(1, 8):
         assert is_physically_consistent(calibration.nominal[arm.inertial_slice(body)])
-    applied = calibration.apply(arm, today=TODAY)
+    applied = apply_calibration(calibration, arm, today=TODAY)
     assert np.all(applied.theta_box.width <= arm.theta_box.width)
     for body in range(1, 8):
         model = applied.pin_model.inertias[body].toDynamicParameters()
@@ -202,20 +203,20 @@ def test_a_file_keeps_every_digit_and_is_read_by_load_robot(calibrated, robot, t
 def test_calibrations_that_cannot_be_used_are_refused(calibrated, arm, tmp_path):
     _, calibration = calibrated
     with pytest.raises(CalibrationError, match="arm.yaml: its last day is 2026-12-31; allowed: today or later"):
-        calibration.apply(arm, "arm.yaml", datetime.date(2027, 1, 1))
+        apply_calibration(calibration, arm, "arm.yaml", datetime.date(2027, 1, 1))
     other = dataclasses.replace(arm, name="kuka_lbr_med7")
     with pytest.raises(CalibrationError, match="its robot is kinova_gen3_2f85; allowed: kuka_lbr_med7"):
-        calibration.apply(other, today=TODAY)
+        apply_calibration(calibration, other, today=TODAY)
     tilted = dataclasses.replace(arm, pin_model=arm.pin_model.copy())
     tilted.pin_model.gravity.linear = np.array([0.0, 1.0, -9.7])
     with pytest.raises(CalibrationError, match="its model is another one"):
-        calibration.apply(tilted, today=TODAY)
+        apply_calibration(calibration, tilted, today=TODAY)
     moved = dataclasses.replace(arm, theta_box=arm.theta_box + Box.around(np.full(98, 50.0), np.zeros(98)))
     with pytest.raises(CalibrationError, match="misses in 98 parameters: another arm"):
-        calibration.apply(moved, today=TODAY)
+        apply_calibration(calibration, moved, today=TODAY)
     bad = dataclasses.replace(calibration, record=dataclasses.replace(RECORD, date="yesterday"))
     with pytest.raises(CalibrationError, match="date is yesterday"):
-        bad.apply(arm, today=TODAY)
+        apply_calibration(bad, arm, today=TODAY)
     for text, match in (("{", "unreadable"), ("format: 2", "its format is 2"), ("[1]", "its format is list")):
         (tmp_path / "bad.yaml").write_text(text)
         with pytest.raises(CalibrationError, match=match):
@@ -234,7 +235,7 @@ def test_data_that_contradict_the_calibration_raise_an_alarm_that_names_it(arm, 
     world, calibration = calibrated
     other = TrueWorld(arm, tools, 9, adversarial=False)
     other.theta, other.gain = 2.0 * arm.theta_nominal - world.theta, -world.gain  # the other side of every box
-    estimator = StreamingEstimator(calibration.apply(arm, today=TODAY))
+    estimator = StreamingEstimator(apply_calibration(calibration, arm, today=TODAY))
     block = other.record(0.3 * dumbbell, 33)
     notices = estimator.add(block)
     alarm = estimator.estimate().alarm
@@ -276,7 +277,7 @@ def test_nothing_useful_is_refused_and_work_can_be_cancelled(arm, tools):
 
 def test_a_target_that_is_part_of_the_arm_leaves_the_calibration_out(arm, calibrated, dumbbell):
     world, calibration = calibrated
-    known = calibration.apply(arm, today=TODAY)
+    known = apply_calibration(calibration, arm, today=TODAY)
     estimator = StreamingEstimator(known, EstimatorSettings(target="end_effector"))
     assert not estimator.add(world.record(dumbbell, 34))
     truth = world.theta[60:70] + dumbbell

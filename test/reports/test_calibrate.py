@@ -1,0 +1,108 @@
+"""``sysid_calibrate``: a calibration that ``sysid_offline`` takes, sensors at standstill, clear errors."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import yaml
+
+from sysid_ros.cli import calibrate, offline
+from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.calibration import load_calibration
+
+MODEL = "kinova_gen3_2f85"
+
+
+def save(path, robot, block):
+    units = "t=ns, q=rad, v=rad/s, tau=Nm"
+    np.savez(path, t=block.stamps, q=block.q, v=block.v, tau=block.tau, joints=np.array(robot.joint_names), units=units)
+    return str(path)
+
+
+def still(robot, seconds=3.0, seed=0):
+    """An arm that rests, with errors of known sizes."""
+    rng, count = np.random.default_rng(seed), round(seconds * 1000)
+    times = np.arange(count) * 1_000_000 + rng.integers(-5000, 5001, count) + 10**9
+    noise = np.where(np.arange(count) % 2 == 0, 1.0, -1.0)[:, None] * np.linspace(0.1, 0.7, robot.n)
+    q = np.tile(robot.home, (count, 1))
+    q[1500:, 0] += 3.490658504e-4
+    v = 0.001 * rng.choice([-1.0, 1.0], (count, robot.n))
+    return SampleBlock(times, np.arange(count), q, v, 5.0 + noise)
+
+
+def test_sensors_at_standstill(robot):
+    block = still(robot)
+    batches = [block.slice(first, first + 20) for first in range(0, len(block), 20)]
+    found = measure_sensors(robot, batches)
+    assert found.segments == 1 and found.seconds == pytest.approx(2.999, abs=1e-4)
+    assert found.lengths[0] == 0.0 and found.lengths[-1] == 0.5
+    np.testing.assert_allclose(found.torque[0], np.linspace(0.1, 0.7, robot.n), rtol=1e-6)
+    assert np.all(found.torque[-1] < 1e-3 * found.torque[0] + 1e-9), "an alternating error has no mean"
+    np.testing.assert_allclose(found.velocity[0], 0.001)
+    assert np.all(found.velocity[-1] < 0.0003)
+    assert found.position_step[0] == pytest.approx(3.490658504e-4) and np.isnan(found.position_step[1])
+    assert 4e-6 < found.jitter < 6e-6
+    assert found.period == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_drift_shows_as_a_slope(robot):
+    block = still(robot)
+    drifting = dataclasses.replace(block, tau=block.tau + 0.02 * block.seconds[:, None])
+    assert measure_sensors(robot, [drifting]).drift == pytest.approx(np.full(robot.n, 0.02), rel=0.05)
+
+
+def test_no_standstill_is_an_error(robot, samples):
+    with pytest.raises(NoStandstill, match="record at least 1 s without motion"):
+        measure_sensors(robot, [samples.slice(500, 900)])
+
+
+def test_sensors_from_the_command_line(robot, tmp_path, capsys):
+    path, output = save(tmp_path / "rest.npz", robot, still(robot)), tmp_path / "sensors.yaml"
+    assert calibrate.main(["sensors", path, "--model", MODEL, "--output", str(output)]) == ExitStatus.OK
+    text = capsys.readouterr().out
+    assert "3 s at standstill in 1 pieces, " in text and "stamps: within 5." in text and "assumed" in text
+    values = yaml.safe_load(output.read_text())
+    assert values["joints"]["joint_1"]["effort_rest"][0] == pytest.approx(0.1)
+    assert len(values["error_windows"]) == len(values["joints"]["joint_7"]["velocity_error"])
+
+
+def test_an_arm_from_the_command_line(robot, samples, record, tmp_path, capsys):
+    path = save(tmp_path / "empty.npz", robot, record(np.zeros(10)))
+    output = tmp_path / "arm.yaml"
+    words = ["arm", path, "--model", MODEL, "--serial", "K7", "--output", str(output), "--offset-change", "0.01"]
+    assert calibrate.main([*words, "--temperature", "31", "--valid-days", "0"]) == ExitStatus.OK
+    text = capsys.readouterr().out
+    assert "certified rows" in text and "empty.npz: empty hand" in text
+    calibration = load_calibration(output)
+    assert calibration.record.serial == "K7" and calibration.record.temperature == 31.0
+    assert calibration.record.expires is None and calibration.record.offset_change == (0.01,) * 7
+    data = save(tmp_path / "payload.npz", robot, samples)
+    widths = []
+    for extra in ([], ["--calibration", str(output)]):
+        assert offline.main([data, "--model", MODEL, "--output", "", *extra]) == ExitStatus.OK
+        widths.append(capsys.readouterr().out)
+    assert widths[0] != widths[1]
+
+
+def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
+    data = save(tmp_path / "payload.npz", robot, samples)
+    common = ["--model", MODEL, "--serial", "K7", "--output", str(tmp_path / "arm.yaml")]
+    for words, message in (
+        ([f"{data}=heavy"], "numbers in kg"),
+        ([data, "--offset-change", "1", "2"], "one number or 7, not negative"),
+        ([data, "--date", "tomorrow"], "a date like 2026-11-22"),
+        ([str(tmp_path / "none.npz")], "the file is missing"),
+    ):
+        assert calibrate.main(["arm", *words, *common]) == ExitStatus.BAD_INPUT
+        assert message in capsys.readouterr().err
+    with pytest.raises(ParameterOutOfRange, match="numbers in kg"):
+        calibrate.read_load("a.npz=1.0+-x", robot)
+    # The samples have a payload: said to be of the empty hand, nothing explains them.
+    assert calibrate.main(["arm", data, *common]) == ExitStatus.FAILED
+    assert "was the stated load attached" in capsys.readouterr().err
+    assert not (tmp_path / "arm.yaml").exists()
+    assert offline.main([data, "--model", MODEL, "--calibration", str(tmp_path / "none.yaml")]) == ExitStatus.BAD_INPUT
+    assert "calibration none.yaml: the file is unreadable" in capsys.readouterr().err
