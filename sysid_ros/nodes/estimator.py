@@ -11,7 +11,10 @@ from rclpy.node import Node
 from sysid_msgs.msg import IdentifiabilityReport, SampleBatch
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import ResetEstimator
+from sysid_ros.adapters.estimator.contact import ContactTopics
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.contact.monitor import ContactMonitor
+from sysid_ros.core.contact.wrench import ContactSettings
 from sysid_ros.core.estimation.parameters.bounds import report_combinations
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
@@ -33,13 +36,15 @@ class EstimatorParameters(RobotParameters):
     publish_rate: float = parameter(2.0, "Hz", lower=0.1, upper=50.0)
     """How often the estimate is renewed while data arrive."""
     estimator: EstimatorSettings = parameters_from(EstimatorSettings, read_only=True)
+    contact: ContactSettings = parameters_from(ContactSettings, read_only=True)
 
 
 class EstimatorNode(Node):
     """Feeds the samples of ``arm_driver/samples`` to a streaming estimator and publishes its estimate.
 
     A payload goes to ``~/estimate``, which planners and controllers use. Another body goes to ``~/body_estimate``, and
-    what joint torques tell of it, or of all bodies, to ``~/combinations``; ``~/estimate`` is silent then.
+    what joint torques tell of it, or of all bodies, to ``~/combinations``; ``~/estimate`` is silent then. External
+    torques go to ``~/external_torque`` unless all bodies are identified at once.
     """
 
     def __init__(self) -> None:
@@ -48,6 +53,10 @@ class EstimatorNode(Node):
         values = self._config.values
         self._robot = values.load_robot(self.get_logger())
         self._estimator = StreamingEstimator(self._robot, values.estimator)
+        self._contact: ContactTopics | None = None
+        if self._estimator.target.body:
+            monitor = ContactMonitor(self._robot, self._estimator, values.estimator, values.contact)
+            self._contact = ContactTopics(self, self._robot, monitor)
         self._payload_epoch: int | None = None
         self._stamp_ns = 0
         self._past_until_ns = 0
@@ -80,6 +89,8 @@ class EstimatorNode(Node):
             self._payload_epoch = samples.payload_epoch
         for block in blocks:
             faults += self._estimator.add(block)
+            if self._contact is not None:
+                self._contact.add(block)
             self._stamp_ns = int(block.stamps[-1])
             self._has_news = True
         if faults:
@@ -125,6 +136,8 @@ class EstimatorNode(Node):
 
     def _restart(self, reason: str) -> None:
         self._estimator.reset(reason)
+        if self._contact is not None:
+            self._contact.restart()
         self._has_news = False
         self.get_logger().info(f"starting again: {reason}")
 

@@ -5,7 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from certificates import make_certificate
+from geometry_msgs.msg import WrenchStamped
 from node_bench import Bench
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool
 
 from sysid_msgs.msg import ParameterEstimate, SampleBatch
 from sysid_msgs.srv import ResetEstimator
@@ -112,6 +115,26 @@ def test_estimate_contains_the_truth(arm, bench, estimates, robot):
     assert np.all(np.linalg.eigvalsh(gram) > -1e-9) and gram[0, 0] > 0.0
     late = bench.listen(ParameterEstimate, "estimator/estimate", qos.LATCHED).wait()
     assert late.number_of_windows >= estimate.number_of_windows
+
+
+@pytest.fixture(scope="module")
+def external(bench):
+    names = ("external_torque", "external_torque/lower", "external_torque/upper")
+    topics = [bench.listen(JointState, f"estimator/{name}", qos.JOINT_STATES) for name in names]
+    wrench = bench.listen(WrenchStamped, "estimator/external_wrench/smallest_detectable", qos.JOINT_STATES)
+    return topics, wrench, bench.listen(Bool, "estimator/contact", qos.STATUS)
+
+
+def test_external_torques_are_zero_within_their_bounds(external, arm, robot):
+    topics, wrench, contact = external
+    arm.move()
+    middle, lower, upper = (topic.wait() for topic in topics)
+    assert list(middle.name) == list(robot.joint_names) and not len(middle.position)
+    assert np.all(np.array(lower.effort) < 0.0) and np.all(np.array(upper.effort) > 0.0)
+    assert np.all((np.array(lower.effort) <= middle.effort) & (np.array(middle.effort) <= upper.effort))
+    smallest = wrench.wait()
+    assert smallest.header.frame_id == robot.tool_frame and 0.0 < smallest.wrench.force.x < 1e3
+    assert not contact.wait().data
 
 
 def test_batches_that_do_not_fit_change_nothing(arm, estimates):

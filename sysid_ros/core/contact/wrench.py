@@ -2,12 +2,14 @@
 
 A wrench F that acts at the tool makes the mean joint torques ``mean(J^T F)``. The bounds of F are those of a linear
 programme, ``lower <= A F <= upper`` with the mean ``A`` of ``J^T``, widened by what F may change within the window and
-by what the positions leave open of J. Only its dual solution counts: for every matrix L, ``F_i`` lies within
-``L tau +- |e_i - L A| F_max``, so that an inexact solver only widens the bounds.
+by what the positions leave open of J. For every matrix L, ``F_i`` lies within ``L tau +- |e_i - L A| F_max``. The dual
+solutions of the programme are inverses of six rows of A, so the best of these is its optimum; only near a singular
+posture, where ``F_max`` counts, a solver is asked, and an inexact one only widens the bounds.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,13 +26,22 @@ Array = NDArray[np.float64]
 
 _ROUNDING = 1e-12
 _ROUNDS = 2
+_MOST_JOINTS = 8
+"""With more joints there are too many sets of six."""
+_WORST_CONDITION = 1e3
+"""Above this condition number of the best six rows a posture counts as singular."""
 _SMALLEST = 1e-3
 """Smallest bound on a component of the wrench that the second round scales by [N, Nm]."""
 
 
 @dataclass(frozen=True)
-class WrenchSettings(Settings):
-    """What is assumed of a wrench at the tool."""
+class ContactSettings(Settings):
+    """What is assumed of contacts."""
+
+    reference_duration: float = setting(30.0, "s", lower=0.0, upper=86400.0)
+    """Nothing touches the arm in the first so many seconds of data after a start or reset; the windows of the
+    estimator in this time are the reference of external torques. 0: no reference, only the prior and the boxes of
+    the robot count."""
 
     largest_force: float = setting(300.0, "N", lower=1.0, upper=1e5)
     """No component of the force is larger."""
@@ -54,7 +65,7 @@ class WrenchSettings(Settings):
 
 @dataclass(frozen=True)
 class ToolWrench:
-    """Mean wrench at the origin of the tool frame over a window, in axes of the base; force before moment.
+    """Mean wrench at the origin of the tool frame over a window, in axes of that frame; force before moment.
 
     Attributes:
         lower: (6,) [N, Nm].
@@ -88,24 +99,21 @@ class WrenchObserver:
     """
 
     def __init__(
-        self, robot: RobotModel, settings: WrenchSettings | None = None, acceleration: ArrayLike | None = None
+        self, robot: RobotModel, settings: ContactSettings | None = None, acceleration: ArrayLike | None = None
     ):
-        self._settings = settings or WrenchSettings()
+        self._settings = settings or ContactSettings()
         largest = 3.0 * robot.limits.a_max if acceleration is None else np.asarray(acceleration, dtype=float)
         self._acceleration = float(np.sum(largest))
         self._model = robot.pin_model
         self._data = self._model.createData()
         self._frame = self._model.getFrameId(robot.tool_frame)
-        base = self._model.frames[self._model.getFrameId(robot.base_frame)].placement.rotation
-        self._to_base = np.kron(np.eye(2), base.T)
         self._position_error = 0.5 * float(np.sum(robot.sensors.position_resolution))
         self._reach = _reach(robot)
 
     def jacobian(self, q: ArrayLike) -> Array:
-        """Compute the Jacobian of the tool's origin in axes of the base, (6, n), linear before angular."""
-        frame = pin.ReferenceFrame.LOCAL_WORLD_ALIGNED
-        jacobian = pin.computeFrameJacobian(self._model, self._data, np.asarray(q, dtype=float), self._frame, frame)
-        return np.asarray(self._to_base @ jacobian)
+        """Compute the Jacobian of the tool's origin in axes of the tool, (6, n), linear before angular."""
+        local, posture = pin.ReferenceFrame.LOCAL, np.asarray(q, dtype=float)
+        return np.array(pin.computeFrameJacobian(self._model, self._data, posture, self._frame, local))
 
     def observe(self, external: ExternalTorque) -> ToolWrench:
         """Bound the wrench at the tool that external torques belong to, if nothing touches the arm elsewhere."""
@@ -126,7 +134,7 @@ class WrenchObserver:
 
         Args:
             external: External torques of a window.
-            directions: Unit wrenches, (K, 6) in axes of the base; by default along the six axes.
+            directions: Unit wrenches, (K, 6) in axes of the tool; by default along the six axes.
 
         Returns:
             Factors of the directions, (K,) [N or Nm]; infinite where no joint feels it.
@@ -137,9 +145,10 @@ class WrenchObserver:
     def _mean_jacobian(self, external: ExternalTorque) -> tuple[Array, Array, Array]:
         """Return the mean Jacobian of a window, how far it departs from it, both (6, n), and its error by row, (6,).
 
-        The departure counts times the change of the wrench, the error of the mean times the wrench itself. A step of
-        the sum ``d`` of the joints' turns and of length h departs from the chord of J by ``reach d^2 / 8`` and from the
-        chord of q by ``acceleration h^2 / 8``.
+        The departure counts times the change of the wrench, the error of the mean times the wrench itself. J consists
+        of screws S; its derivatives are brackets ``[S_l, S_j]`` and ``[S_m, [S_l, S_j]]``, with linear parts below two
+        and three reaches. A step of the sum ``d`` of the joints' turns and of length h departs from the chord of J by
+        the second derivative times ``d^2 / 8`` and from the chord of q by ``acceleration h^2 / 8``.
         """
         q, steps = external.q, len(external.q) - 1
         jacobians = np.array([self.jacobian(row) for row in q])
@@ -147,13 +156,13 @@ class WrenchObserver:
         turn = float(np.abs(np.diff(q, axis=0)).sum(axis=1).max())
         seconds = 1e-9 * (external.stop - external.start) / steps
         chord = self._position_error + (turn**2 + self._acceleration * seconds**2) / 8.0
-        sensitivity = np.repeat([self._reach, 1.0], 3)
+        sensitivity = np.repeat([3.0 * self._reach, 1.0], 3)
         departure = np.abs(jacobians - mean).max(axis=0) + (sensitivity * (chord + turn))[:, None]
         return mean, departure, chord * sensitivity
 
 
 def _reach(robot: RobotModel) -> float:
-    """Return a bound on the distance of the tool from any joint axis [m], hence on ``|d J / d q|``."""
+    """Return a bound on the distance of the tool from any joint axis [m]."""
     model = robot.pin_model
     lengths = [float(np.linalg.norm(model.jointPlacements[k].translation)) for k in range(2, model.njoints)]
     return sum(lengths) + float(np.linalg.norm(model.frames[model.getFrameId(robot.tool_frame)].placement.translation))
@@ -169,28 +178,43 @@ def bound_wrench(matrix: ArrayLike, lower: ArrayLike, upper: ArrayLike, largest:
         largest: (6,) [N, Nm], positive.
     """
     a, low, high, size = (np.asarray(value, dtype=float) for value in (matrix, lower, upper, largest))
+    inverses, condition = _inverses(a)
+    if condition > _WORST_CONDITION:
+        inverses += [np.array([_dual(a, low, high, size, sign * unit) for unit in np.eye(6)]) for sign in (1.0, -1.0)]
     center, radius = 0.5 * (low + high), 0.5 * (high - low)
-    bounds = np.stack([-size, size])
-    for i in range(6):
-        for side, sign in ((0, 1.0), (1, -1.0)):
-            weights = _dual(a, low, high, size, sign * np.eye(6)[i])
-            if weights is None:
-                nothing = np.full(6, np.nan)
-                return ToolWrench(nothing, nothing, is_elsewhere=True)
-            found = _lower_bound(sign * np.eye(6)[i], weights, a, center, radius, size)
-            bounds[side, i] = sign * max(found, -size[i])
-    return ToolWrench(bounds[0], bounds[1], is_elsewhere=False)
+    below, above = [-size], [size]
+    for inverse in inverses:
+        rest = np.abs(np.eye(6) - inverse @ a) @ size
+        rounding = _ROUNDING * (np.abs(inverse) @ (np.abs(center) + radius + np.abs(a) @ size) + size)
+        spread = np.abs(inverse) @ radius + rest + rounding
+        below.append(inverse @ center - spread)
+        above.append(inverse @ center + spread)
+    lowest, highest = np.max(below, axis=0), np.min(above, axis=0)
+    if np.any(lowest > highest):
+        nothing = np.full(6, np.nan)
+        return ToolWrench(nothing, nothing, is_elsewhere=True)
+    return ToolWrench(lowest, highest, is_elsewhere=False)
 
 
-def _lower_bound(cost: Array, weights: Array, a: Array, center: Array, radius: Array, size: Array) -> float:
-    """Return a lower bound of ``cost F``, valid for any weights (n,), rounded down."""
-    rest = np.abs(cost - weights @ a) @ size
-    rounding = _ROUNDING * (np.abs(weights) @ (np.abs(center) + radius + np.abs(a) @ size) + size.max())
-    return float(weights @ center - np.abs(weights) @ radius - rest - rounding)
+def _inverses(a: Array) -> tuple[list[Array], float]:
+    """Return matrices L (6, n) with ``L a = 1`` that use six rows each, and the best condition number of six rows."""
+    n, best = len(a), np.inf
+    result: list[Array] = []
+    if n > _MOST_JOINTS:
+        return result, best
+    for rows in itertools.combinations(range(n), 6):
+        chosen = list(rows)
+        condition = float(np.linalg.cond(a[chosen]))
+        best = min(best, condition)
+        if condition < 1.0 / _ROUNDING:
+            inverse = np.zeros((6, n))
+            inverse[:, chosen] = np.linalg.inv(a[chosen])
+            result.append(inverse)
+    return result, best
 
 
-def _dual(a: Array, low: Array, high: Array, size: Array, cost: Array) -> Array | None:
-    """Return weights (n,) of the rows in the best lower bound of ``cost F``; None where no F is proven to fit."""
+def _dual(a: Array, low: Array, high: Array, size: Array, cost: Array) -> Array:
+    """Return weights (n,) of the rows in the best bound of ``cost F`` from below, up to the sign of the cost."""
     solved = linprog(
         cost * size,
         A_ub=np.concatenate([a * size, -a * size]),
@@ -198,30 +222,10 @@ def _dual(a: Array, low: Array, high: Array, size: Array, cost: Array) -> Array 
         bounds=(-1.0, 1.0),
         method="highs-ds",
     )
-    if solved.status == 2 and _is_infeasible(a, low, high, size):
-        return None
     if solved.status != 0:
         return np.zeros(len(low))
     multipliers = np.asarray(solved.ineqlin.marginals, dtype=float)
-    return np.asarray(multipliers[: len(low)] - multipliers[len(low) :])
-
-
-def _is_infeasible(a: Array, low: Array, high: Array, size: Array) -> bool:
-    """Return whether it is proven that no F fits: some combination of the rows excludes it."""
-    n = len(low)
-    # Smallest t with low - t <= a F <= high + t; its dual combines the rows into a contradiction.
-    solved = linprog(
-        np.append(np.zeros(6), 1.0),
-        A_ub=np.block([[a * size, -np.ones((n, 1))], [-a * size, -np.ones((n, 1))]]),
-        b_ub=np.concatenate([high, -low]),
-        bounds=[(-1.0, 1.0)] * 6 + [(0.0, None)],
-        method="highs-ds",
-    )
-    if solved.status != 0:
-        return False
-    multipliers = np.asarray(solved.ineqlin.marginals, dtype=float)
-    weights = multipliers[:n] - multipliers[n:]
-    return _lower_bound(np.zeros(6), weights, a, 0.5 * (low + high), 0.5 * (high - low), size) > 0.0
+    return np.asarray(np.sign(np.sum(cost)) * (multipliers[: len(low)] - multipliers[len(low) :]))
 
 
 def smallest_detectable(jacobian: ArrayLike, width: ArrayLike, directions: ArrayLike) -> Array:

@@ -11,6 +11,7 @@ from sysid_ros.ros.conversions.common import (
     stamp_from_message,
     stamp_to_message,
 )
+from sysid_ros.ros.conversions.contact import efforts_message, wrench_message
 from sysid_ros.ros.conversions.estimate import (
     estimate_from_message,
     estimate_to_message,
@@ -54,6 +55,7 @@ __all__ = [
     "certified_to_message",
     "control_law_from_message",
     "control_law_to_message",
+    "efforts_message",
     "estimate_from_message",
     "estimate_to_message",
     "inertia_message",
@@ -75,4 +77,5 @@ __all__ = [
     "trajectory_to_message",
     "truth_from_message",
     "truth_to_message",
+    "wrench_message",
 ]

@@ -19,7 +19,7 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 @dataclass
 class PushedArm:
-    """Moves along sines while a wrench in axes of the base acts at the tool from ``since`` on."""
+    """Moves along sines while a wrench in axes of the tool acts at the tool from ``since`` on."""
 
     robot: RobotModel
     seed: int
@@ -52,7 +52,7 @@ class PushedArm:
         result = np.zeros((len(t), self.robot.n))
         for k, q in enumerate(self.motion(t)[0]):
             if t[k] >= self.since:
-                reference = pin.ReferenceFrame.LOCAL_WORLD_ALIGNED
+                reference = pin.ReferenceFrame.LOCAL
                 result[k] = pin.computeFrameJacobian(self.model, self.data, q, frame, reference).T @ self.wrench
         return result
 

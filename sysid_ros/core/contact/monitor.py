@@ -1,0 +1,104 @@
+"""Contact while an estimator runs: its windows become the reference, then every window is compared with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.contact.external_torque import ExternalTorque, ExternalTorqueObserver, Reference
+from sysid_ros.core.contact.wrench import ContactSettings, ToolWrench, WrenchObserver
+from sysid_ros.core.estimation.parameters.bounds import ParameterBounds
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Contact:
+    """What a window says of contacts.
+
+    Attributes:
+        torque: External joint torques.
+        wrench: The wrench at the tool, if nothing touches the arm elsewhere.
+        smallest: Smallest force and moment along each axis of the tool that the window would have proven, (6,) [N, Nm].
+    """
+
+    torque: ExternalTorque
+    wrench: ToolWrench
+    smallest: Array
+
+
+class ContactMonitor:
+    """Follows an estimator of the same arm and reports contacts.
+
+    For ``reference_duration`` the reference follows the estimator, through its restarts too; then it stays, whatever
+    the estimator makes of contacts, until :meth:`restart`.
+
+    Args:
+        robot: The arm.
+        estimator: Its estimator, which is given every block before the monitor.
+        settings: Settings of the estimator.
+        contact: What is assumed of contacts.
+
+    Raises:
+        ParameterOutOfRange: The estimator identifies all bodies at once.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        estimator: StreamingEstimator,
+        settings: EstimatorSettings,
+        contact: ContactSettings | None = None,
+    ):
+        self._contact = contact or ContactSettings()
+        self._estimator = estimator
+        self._observer = ExternalTorqueObserver(robot, settings)
+        self._wrenches = WrenchObserver(robot, self._contact, settings.acceleration_factor * robot.limits.a_max)
+        self._bounds: ParameterBounds | None = None
+        self._start: int | None = None
+        self._is_complete = False
+
+    @property
+    def reference(self) -> Reference:
+        """What the windows are compared with."""
+        return self._observer.reference
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the time of the reference is over: from here on contacts are allowed."""
+        return self._is_complete
+
+    def restart(self) -> None:
+        """Take a new reference, as after a change of the payload."""
+        self._observer.clear()
+        self._bounds, self._start, self._is_complete = None, None, False
+
+    def follow(self, block: SampleBlock) -> None:
+        """Take over what the estimator has learnt, without looking for contacts."""
+        if self._is_complete or not len(block):
+            return
+        self._start = int(block.stamps[0]) if self._start is None else self._start
+        duration = round(self._contact.reference_duration * 1e9)
+        bounds = self._estimator.bounds
+        if duration and bounds is not self._bounds:
+            self._bounds = bounds
+            self._observer.set_reference(self._estimator.stored_windows, bounds.box)
+        self._is_complete = int(block.stamps[-1]) - self._start >= duration
+
+    def add(self, block: SampleBlock) -> list[Contact]:
+        """Add a block; return what the windows that it completes say.
+
+        Raises:
+            InvalidSamples: The block has another number of joints than the robot.
+        """
+        self.follow(block)
+        return [self._report(torque) for torque in self._observer.add(block)]
+
+    def _report(self, torque: ExternalTorque) -> Contact:
+        return Contact(torque, self._wrenches.observe(torque), self._wrenches.smallest_detectable(torque))
