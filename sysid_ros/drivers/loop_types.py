@@ -177,8 +177,8 @@ class LoopStatus:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a trajectory or a brake is being executed."""
-        return self.mode in (LoopMode.TRACK, LoopMode.BRAKE)
+        """Whether the arm follows a trajectory or a person, or brakes."""
+        return self.mode in (LoopMode.TRACK, LoopMode.BRAKE, LoopMode.GUIDE)
 
     @property
     def has_failed(self) -> bool:

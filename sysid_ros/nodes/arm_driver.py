@@ -9,7 +9,7 @@ from rcl_interfaces.msg import SetParametersResult
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from std_msgs.msg import Empty
-from std_srvs.srv import Trigger
+from std_srvs.srv import SetBool, Trigger
 
 from sysid_msgs.msg import DriverStatus
 from sysid_msgs.msg import Scene as SceneMessage
@@ -105,6 +105,7 @@ class ArmDriverNode(LifecycleNode):
         inputs.create_subscription(Empty, "~/heartbeat", commands.on_heartbeat, 1)
         inputs.create_service(ExecuteTrajectory, "~/execute", commands.execute)
         inputs.create_service(Trigger, "~/brake", commands.brake)
+        inputs.create_service(SetBool, "~/guide", commands.guide)
         inputs.create_service(Trigger, "~/reconnect", commands.reconnect)
         inputs.create_service(ApplyEstimate, "~/set_model", commands.set_model)
         inputs.create_service(SetPayload, "~/set_payload", commands.set_payload)

@@ -9,7 +9,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 from node_bench import PATIENCE, Bench, DriverProbe
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
-from std_srvs.srv import Trigger
+from std_srvs.srv import SetBool, Trigger
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_msgs.msg import Scene as SceneMessage
@@ -20,6 +20,7 @@ from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.pacing import Scheduling
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
@@ -28,6 +29,7 @@ from sysid_ros.ros.conversions import certified_to_message, estimate_to_message,
 from sysid_ros.ros.waiting import wait_until
 
 HOLD, TRACK, FAULT, IDLE = (getattr(DriverStatus, f"MODE_{name}") for name in ("HOLD", "TRACK", "FAULT", "IDLE"))
+GUIDE = LoopMode.GUIDE.value
 PATIENT = ("-p", "heartbeat_timeout:=10.0", "-p", "late_limit:=10.0", "-p", "commander_timeout:=10.0")
 """On a busy machine any process may stand still for a while."""
 LONG = 6.0
@@ -36,7 +38,7 @@ LONG = 6.0
 
 @pytest.fixture(scope="module")
 def bench():
-    bench = Bench(*PATIENT, "-p", "payload:=dumbbell_4lb")
+    bench = Bench(*PATIENT, "-p", "payload:=dumbbell_4lb", "-p", "allows_guiding:=true")
     yield bench
     bench.close()
 
@@ -245,6 +247,16 @@ def test_brake_on_request(bench, driver):
     status, speed = brake(bench, driver)
     assert status.code == DriverStatus.CODE_BRAKE_REQUESTED and speed < 0.01
     assert status.text == "at rest after braking: a brake was requested"
+
+
+def test_a_person_may_guide_the_arm_where_that_is_allowed(bench, driver):
+    driver.wait_for(HOLD, is_taking_over=False)
+    response = bench.call(SetBool, "arm_driver/guide", SetBool.Request(data=True))
+    assert response.success and "without a certificate" in response.message
+    driver.wait_for(GUIDE)
+    assert not bench.call(SetBool, "arm_driver/guide", SetBool.Request(data=True)).success
+    assert bench.call(SetBool, "arm_driver/guide", SetBool.Request(data=False)).success
+    driver.wait_for(HOLD)
 
 
 def test_silent_commander_brakes(bench, driver):

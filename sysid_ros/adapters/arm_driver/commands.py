@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from rclpy.impl.rcutils_logger import RcutilsLogger
 from std_msgs.msg import Empty
-from std_srvs.srv import Trigger
+from std_srvs.srv import SetBool, Trigger
 
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
@@ -114,6 +114,24 @@ class ArmCommands:
             self._loop.brake("a brake was requested")
 
         return self._answer(response, brake, "braking or at rest")
+
+    def guide(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
+        """Let a person lead the arm by its tool, or end that; the caller sends heartbeats meanwhile."""
+        try:
+            self._require_command("guiding")
+            if request.data:
+                self._commander_time = time.monotonic()
+                self._loop.guide()
+                self._is_moving = True
+            else:
+                self._loop.brake("guiding was ended")
+        except SysidError as error:
+            self._log.error(str(error))
+            response.success, response.message = False, str(error)
+            return response
+        response.success = True
+        response.message = "guided by hand, without a certificate" if request.data else "braking or at rest"
+        return response
 
     def reconnect(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         """Take the arm over again after a fault."""
