@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from node_bench import Bench
+from node_bench import PATIENCE, Bench
 from rclpy.action import ActionServer, CancelResponse
 from rclpy.node import Node
 
@@ -64,7 +64,7 @@ class Server(Node):
 
 
 def run_client(result, monkeypatch, lost=0):
-    monkeypatch.setattr(identify_client, "SERVER_TIMEOUT", 15.0)
+    monkeypatch.setattr(identify_client, "SERVER_TIMEOUT", PATIENCE)
     bench = Bench()
     try:
         server = bench.run(Server(result, lost))
