@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.spatial import inverse_placement
 from sysid_ros.core.model import inertia
-from sysid_ros.core.model.robot import RobotModel, frame_placement
+from sysid_ros.core.model.robot import PayloadShape, RobotModel, frame_placement
 from sysid_ros.reports.result import END_EFFECTOR, IdentificationResult
 
 Array = NDArray[np.float64]
@@ -204,7 +204,9 @@ class PayloadSummary:
         return Bounded(p.values[0], p.lower[0], p.upper[0])
 
 
-def summarize(parameters: Bounded, frame_in_joint: Placement, frame: str) -> PayloadSummary:
+def summarize(
+    parameters: Bounded, frame_in_joint: Placement, frame: str, shape: PayloadShape | None = None
+) -> PayloadSummary:
     """Describe a payload in a frame fixed to the last body.
 
     Every bound is rigorous as long as those of ``parameters`` are. The CoM is bounded about the joint frame first and
@@ -214,18 +216,32 @@ def summarize(parameters: Bounded, frame_in_joint: Placement, frame: str) -> Pay
         parameters: Ten parameters about the frame of the last joint, (10,).
         frame_in_joint: Rotation and translation of the frame, seen from the frame of the last joint.
         frame: Name of the frame.
+        shape: Shape of the payload as an object, which its CoM and moments cannot leave; None if unknown.
     """
     rotation, translation = inverse_placement(*frame_in_joint)
     com = quotient(_part(parameters, [1, 2, 3]), _part(parameters, [0]))
+    largest = np.inf
+    if shape is not None:
+        com = _within(com, shape.com.lower, shape.com.upper)
+        largest = float(np.nextafter(parameters.upper[0] * shape.gyration**2 * (1.0 + 1e-14), np.inf))
     inertia_joint = _inertia_about_com(parameters)
     inertia_com = _rotated(inertia_joint, rotation)
     moments = symmetric_eigenvalues(inertia_joint)
     # a body has no negative moment of inertia
-    moments = Bounded(moments.values, np.maximum(moments.lower, 0.0), moments.upper)
+    moments = _within(moments, 0.0, largest)
+    limit = 0.5 * largest * (np.ones((3, 3)) + np.eye(3)) if np.isfinite(largest) else np.full((3, 3), np.inf)
+    inertia_com = _within(inertia_com, np.where(np.eye(3) > 0.0, 0.0, -limit), limit)
     axes = np.linalg.eigh(inertia_com.values)[1]
     axes[:, 2] *= np.sign(np.linalg.det(axes))
     com_in_frame = _moved(com, rotation, translation)
     return PayloadSummary(frame, in_frame(parameters, frame_in_joint), com_in_frame, inertia_com, moments, axes)
+
+
+def _within(bounded: Bounded, lower: ArrayLike, upper: ArrayLike) -> Bounded:
+    """Narrow bounds by others that hold too; where they do not meet, the given ones stay."""
+    low, high = np.maximum(bounded.lower, lower), np.minimum(bounded.upper, upper)
+    meets = low <= high
+    return Bounded(bounded.values, np.where(meets, low, bounded.lower), np.where(meets, high, bounded.upper))
 
 
 def summarize_payload(result: IdentificationResult, frame: str | None = None) -> PayloadSummary:
@@ -236,7 +252,9 @@ def summarize_payload(result: IdentificationResult, frame: str | None = None) ->
     """
     robot = result.robot
     placement = (np.eye(3), np.zeros(3)) if frame is None else frame_placement(robot, frame)
-    return summarize(payload_parameters(result), placement, frame or robot.joint_names[-1])
+    prior = robot.payload_prior
+    shape = prior.shape if result.is_rigorous and prior.target == result.estimate.target == "payload" else None
+    return summarize(payload_parameters(result), placement, frame or robot.joint_names[-1], shape)
 
 
 def notices(result: IdentificationResult) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from urdf_parser_py.urdf import URDF
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model import inertia
 from sysid_ros.core.model.robot import frame_placement
+from sysid_ros.core.model.sampling import sample_payload
 from sysid_ros.reports.payload import (
     Bounded,
     notices,
@@ -49,6 +50,34 @@ def test_derived_bounds_contain_every_body_inside(result, frame):
         assert summary.com.contains(body.lever).all()
         assert summary.inertia_com.contains(body.inertia).all()
         assert summary.principal_moments.contains(np.linalg.eigvalsh(body.inertia)).all()
+
+
+def test_derived_bounds_use_the_shape_of_the_prior(robot):
+    """Bounds as wide as the prior's box: every object of the prior inside, and no more than its shape allows."""
+    prior, rng = robot.payload_prior, np.random.default_rng(2)
+    box, shape = prior.box, prior.shape
+    known = Bounded(prior.nominal, np.append(1.0, box.lower[1:]), box.upper)
+    placement = frame_placement(robot, "end_effector_link")
+    with_shape = summarize(known, placement, "end_effector_link", shape)
+    without = summarize(known, placement, "end_effector_link")
+    limit = 2.5 * shape.gyration**2
+    assert (
+        np.all(with_shape.principal_moments.upper <= limit * (1 + 1e-12)) and limit < without.principal_moments.upper[0]
+    )
+    assert np.all(with_shape.com.width <= shape.com.width.max() * (1 + 1e-9))
+    assert np.all(with_shape.com.width < without.com.width)
+    for k in range(200):
+        theta = sample_payload(prior, rng, corner=k % 2 == 0)
+        if theta[0] < 1.0:
+            continue
+        body = pin.SE3(*placement).inverse().act(pin.Inertia.FromDynamicParameters(theta))
+        slack = 1e-12
+        for found, truth in (
+            (with_shape.com, body.lever),
+            (with_shape.inertia_com, body.inertia),
+            (with_shape.principal_moments, np.linalg.eigvalsh(body.inertia)),
+        ):
+            assert np.all((found.lower - slack <= truth) & (truth <= found.upper + slack))
 
 
 def test_moving_the_centre_of_mass_keeps_the_size_of_its_bounds(result):

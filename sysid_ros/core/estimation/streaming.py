@@ -339,4 +339,4 @@ class StreamingEstimator:
 def _make_point_estimator(unknowns: Unknowns, settings: EstimatorSettings) -> PointEstimator | LinearEstimator:
     if not unknowns.target.body:
         return LinearEstimator()
-    return PointEstimator(unknowns.nominal, unknowns.prior, settings.prior_weight)
+    return PointEstimator(unknowns.nominal, unknowns.prior, settings.prior_weight, unknowns.shape)

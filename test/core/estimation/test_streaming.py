@@ -7,6 +7,7 @@ import pytest
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode
+from sysid_ros.core.estimation.point.fit import has_shape
 from sysid_ros.core.estimation.streaming import EstimatorSettings, StreamingEstimator
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
@@ -278,3 +279,14 @@ def test_a_wrong_robot_box_is_what_the_guarantee_depends_on(robot, tools, dumbbe
         estimate, _, _ = estimate_from_samples(robot, [block], dataclasses.replace(FAST, update_windows=15))
         lost += not estimate.contains(dumbbell)
     assert lost >= 2
+
+
+def test_the_point_estimate_is_an_object_of_the_prior(robot, tools, dumbbell):
+    """Little data: the least-squares fit inside the bounds would be wider than the prior's radius of gyration."""
+    block = tools.record(robot, robot.theta_nominal, dumbbell, tools.FourierMotion(robot, 3), 1.6)
+    block = tools.measure(robot, block.q, block.v, block.tau, np.random.default_rng(0))
+    estimator = StreamingEstimator(robot)
+    estimator.add(block)
+    estimate = estimator.estimate()
+    assert robot.payload_prior.shape is not None and has_shape(estimate.values, robot.payload_prior.shape)
+    assert estimate.contains(estimate.values)

@@ -3,8 +3,9 @@
 The problem is convex in the parameters, but its infimum lies on the edge of the cone whenever the plain least-squares
 solution is not physically consistent, where log-Cholesky coordinates run off to minus infinity. A barrier
 ``-mu log det`` keeps the minimiser finite; the objective there is at most ``4 mu`` above the infimum (``24 mu``
-with the 20 sides of a box), since that is the parameter of the barrier. mu falls until that gap is negligible. Each
-step is a Newton step in the coordinates of :class:`ConePoint`, in which convergence is guaranteed and can be measured.
+with the 20 sides of a box, ``33 mu`` with a shape too), since that is the parameter of the barrier. mu falls until that
+gap is negligible. Each step is a Newton step in the coordinates of :class:`ConePoint`, in which convergence is
+guaranteed and can be measured.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.point.log_cholesky import PARAMETER_MAP, factor, from_factor
+from sysid_ros.core.model.robot import PayloadShape
 
 Array = NDArray[np.float64]
 
@@ -157,14 +160,23 @@ class Fit:
     steps: int
 
 
-def fit(objective: FitObjective, start: ArrayLike, box: Box | None = None, gap: float = 1e-6) -> Fit:
-    """Minimise the objective over all physically consistent bodies, inside a box if one is given.
+def fit(
+    objective: FitObjective,
+    start: ArrayLike,
+    box: Box | None = None,
+    gap: float = 1e-6,
+    shape: PayloadShape | None = None,
+) -> Fit:
+    """Minimise the objective over all physically consistent bodies, inside a box and of a shape if they are given.
 
     Args:
         objective: The least-squares objective.
         start: Log-Cholesky coordinates of the body to start from, (10,).
         box: Where the solution must lie, or None.
         gap: Largest distance of the objective from its infimum.
+        shape: Shape that the body must have, with a box only. The radius of gyration is limited about the CoM of the
+            start, or the point of the shape nearest to it, in place of the body's own, so that the infimum is that of a
+            convex part of all bodies of the shape: fit again from the solution to come closer.
 
     Raises:
         NoBodyInBox: No body lies in the box.
@@ -173,10 +185,12 @@ def fit(objective: FitObjective, start: ArrayLike, box: Box | None = None, gap: 
     Source: SAFE-ID (25) and (16), with weights and a barrier.
     """
     point, steps = ConePoint(factor(start)), 0
-    sides = None if box is None else _Sides(box)
-    if sides is not None:
+    sides = None
+    if box is not None:
+        com = None if shape is None else np.clip(point.theta[1:4] / point.theta[0], shape.com.lower, shape.com.upper)
+        sides = _Sides(box, shape, com)
         point, steps = _enter(sides, point)
-    parameter = 4.0 if sides is None else 24.0
+    parameter = 4.0 if sides is None else 4.0 + sides.parameter
     last = gap / (1.01 * parameter)
     # Where the objective and the barrier pull about equally the first problem is easy.
     mu = max(float(np.linalg.norm(point.tangent.T @ objective.gradient(point.theta))), last)
@@ -189,26 +203,91 @@ def fit(objective: FitObjective, start: ArrayLike, box: Box | None = None, gap: 
 
 
 class _Sides:
-    """Barrier of the sides of a box, widened by a factor."""
+    """Barrier of the sides of a box and of a known shape, all widened by a size; 1 is as they are.
 
-    def __init__(self, box: Box):
-        self.middle = box.center
-        self.scale = np.maximum(0.5 * box.width, 1e-12) * (1.0 - 1e-9)
+    A shape limits the CoM, ``l m <= m c <= u m``, and the radius of gyration: the inertia about the CoM is at most that
+    about any other point, so it is enough if that about a given point stays below ``m r^2``, which is linear.
+
+    Args:
+        box: Box of the parameters, (10,).
+        shape: Shape of the body; None if unknown.
+        com: The point, (3,) [m].
+    """
+
+    def __init__(self, box: Box, shape: PayloadShape | None = None, com: Array | None = None):
+        middle, scale = box.center, np.maximum(0.5 * box.width, 1e-12) * (1.0 - 1e-9)
+        unit = np.eye(10)
+        self._rows, self._offsets = np.concatenate([-unit, unit]), np.concatenate([middle + scale, scale - middle])
+        self._widths, self._matrices, self._spin = np.tile(scale, 2), np.zeros((0, 3, 3)), 1.0
+        self.parameter = 20.0
+        if shape is None or com is None:
+            return
+        mass = max(float(box.upper[0]), 1e-9)
+        inner = 1.0 - 1e-9
+        center, radius = shape.com.center, np.maximum(shape.com.radius, 1e-9) * inner
+        rows = np.concatenate(
+            [np.outer(center + radius, unit[0]) - unit[1:4], unit[1:4] - np.outer(center - radius, unit[0])]
+        )
+        self._rows, self._offsets = np.concatenate([self._rows, rows]), np.append(self._offsets, np.zeros(6))
+        self._widths = np.append(self._widths, mass * np.tile(radius, 2))
+        gyration = inner * shape.gyration**2
+        self._matrices = np.stack([one[0] * gyration * np.eye(3) - _inertia_about(one, com) for one in unit])
+        self._spin = mass * gyration
+        self.parameter += 9.0
+
+    def _room(self, theta: Array, size: float) -> tuple[Array, Array]:
+        """Return what is left to each side, (L,), and to the radius of gyration, (3, 3) or nothing."""
+        room = self._rows @ theta + self._offsets + (size - 1.0) * self._widths
+        if not len(self._matrices):
+            return room, np.zeros((0, 0))
+        return room, np.tensordot(theta, self._matrices, axes=1) + (size - 1.0) * self._spin * np.eye(3)
 
     def distance(self, theta: Array) -> float:
-        """Return the largest distance from the middle in radii; below 1 inside."""
-        return float(np.max(np.abs(theta - self.middle) / self.scale))
+        """Return the smallest size that holds theta; below 1 inside."""
+        room, spin = self._room(theta, 1.0)
+        largest = 1.0 - float(np.min(room / self._widths))
+        return max(largest, 1.0 - float(np.linalg.eigvalsh(spin)[0]) / self._spin) if spin.size else largest
 
-    def inverse_gaps(self, theta: Array, size: float) -> tuple[Array, Array]:
-        """Return the reciprocal distances from the upper and the lower sides, (10,) each."""
-        offset = theta - self.middle
-        return 1.0 / (size * self.scale - offset), 1.0 / (size * self.scale + offset)
+    def barrier(self, theta: Array, size: float = 1.0) -> tuple[Array, Array]:
+        """Return gradient (11,) and Hessian (11, 11) of ``-log`` of everything that is left, in theta and the size."""
+        room, spin = self._room(theta, size)
+        rows = np.concatenate([self._rows, self._widths[:, None]], axis=1) / room[:, None]
+        gradient, hessian = -rows.sum(axis=0), rows.T @ rows
+        if spin.size:
+            matrices = np.concatenate([self._matrices, self._spin * np.eye(3)[None]])
+            scaled = np.linalg.solve(spin, matrices)
+            gradient = gradient - np.trace(scaled, axis1=1, axis2=2)
+            hessian = hessian + np.einsum("aij,bji->ab", scaled, scaled)
+        return gradient, hessian
 
     def longest_step(self, theta: Array, move: Array) -> float:
         """Return the largest s for which ``theta + s move`` is inside."""
-        offset = theta - self.middle
-        room = np.where(move > 0.0, self.scale - offset, self.scale + offset)
-        return float(np.min(room / np.maximum(np.abs(move), 1e-300)))
+        room, spin = self._room(theta, 1.0)
+        slope = self._rows @ move
+        longest = float(np.min(np.where(slope < 0.0, room / np.maximum(-slope, 1e-300), np.inf)))
+        if spin.size:
+            root = np.linalg.inv(np.linalg.cholesky(spin))
+            lowest = float(np.linalg.eigvalsh(root @ np.tensordot(move, self._matrices, axes=1) @ root.T)[0])
+            longest = min(longest, -1.0 / lowest) if lowest < 0.0 else longest
+        return longest
+
+
+def _inertia_about(theta: Array, point: Array) -> Array:
+    """Return the inertia (3, 3) about a point, (3,): linear in the parameters, (10,)."""
+    ixx, ixy, iyy, ixz, iyz, izz = theta[4:]
+    inertia = np.array([[ixx, ixy, ixz], [ixy, iyy, iyz], [ixz, iyz, izz]])
+    shift = np.outer(theta[1:4], point) + np.outer(point, theta[1:4]) - theta[0] * np.outer(point, point)
+    return np.asarray(inertia - np.trace(shift) * np.eye(3) + shift)
+
+
+def has_shape(theta: Array, shape: PayloadShape) -> bool:
+    """Return whether a body (10,) has its CoM in the box of a shape and is not wider than its radius of gyration."""
+    mass = float(theta[0])
+    if mass <= 0.0:
+        return False
+    com = theta[1:4] / mass
+    largest = float(np.linalg.eigvalsh(_inertia_about(theta, com))[-1])
+    return bool(shape.com.contains(com) and largest <= mass * shape.gyration**2)
 
 
 def _center(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[ConePoint, int]:
@@ -246,8 +325,8 @@ def _barrier_model(objective: FitObjective, sides: _Sides | None, point: ConePoi
     """Return gradient and Hessian of ``objective / mu + barrier`` in the coordinates of the point."""
     gradient, hessian = objective.gradient(point.theta) / mu, objective.gram / mu
     if sides is not None:
-        upper, lower = sides.inverse_gaps(point.theta, 1.0)
-        gradient, hessian = gradient + upper - lower, hessian + np.diag(upper**2 + lower**2)
+        slope, curvature = sides.barrier(point.theta)
+        gradient, hessian = gradient + slope[:10], hessian + curvature[:10, :10]
     turned = point.tangent.T @ hessian @ point.tangent
     return point.tangent.T @ gradient + BARRIER_GRADIENT, 0.5 * (turned + turned.T) + np.eye(10)
 
@@ -256,8 +335,7 @@ def _slope_along(objective: FitObjective, sides: _Sides | None, point: ConePoint
     """Return the derivative of ``objective / mu + barrier`` at a point along a direction of theta, (10,)."""
     gradient = objective.gradient(point.theta) / mu
     if sides is not None:
-        upper, lower = sides.inverse_gaps(point.theta, 1.0)
-        gradient = gradient + upper - lower
+        gradient = gradient + sides.barrier(point.theta)[0][:10]
     # The direction in the coordinates of this point: the barrier's gradient there is -trace.
     local = np.linalg.solve(point.tangent, direction)
     return float(gradient @ direction + BARRIER_GRADIENT @ local)
@@ -269,20 +347,18 @@ def _enter(sides: _Sides, point: ConePoint) -> tuple[ConePoint, int]:
     for step in range(_MAX_STEPS):
         if sides.distance(point.theta) < 0.99:
             return point, step
-        upper, lower = sides.inverse_gaps(point.theta, size)
-        curve = sides.scale * (lower**2 - upper**2)
-        slope = point.tangent.T @ (upper - lower) + BARRIER_GRADIENT
-        gradient = np.append(slope, weight - sides.scale @ (upper + lower))
-        hessian = np.eye(11)
-        hessian[:10, :10] += point.tangent.T @ np.diag(upper**2 + lower**2) @ point.tangent
-        hessian[:10, 10] = hessian[10, :10] = point.tangent.T @ curve
-        hessian[10, 10] = sides.scale**2 @ (upper**2 + lower**2)
+        slope, curvature = sides.barrier(point.theta, size)
+        tangent = scipy.linalg.block_diag(point.tangent, 1.0)
+        gradient = tangent.T @ slope + np.append(BARRIER_GRADIENT, weight)
+        hessian = tangent.T @ curvature @ tangent
+        hessian[:10, :10] += np.eye(10)
         move = _newton_step(hessian, gradient, step, 1.0 / weight)
         decrement = float(np.sqrt(max(float(-gradient @ move), 0.0)))
         point, size = point.moved(move[:10] / (1.0 + decrement)), size + float(move[10]) / (1.0 + decrement)
         if decrement < 0.5:
-            # Near the centre of the barrier problem the size is within 24 / weight of the smallest one there is.
-            if size - 30.0 / weight > 1.0 or weight > 1e9:
+            # Near the centre of the barrier problem the size is within the parameter of the barrier, that of the cone
+            # included, over the weight of the smallest one there is.
+            if size - (sides.parameter + 10.0) / weight > 1.0 or weight > 1e9:
                 raise NoBodyInBox(size - 1.0)
             weight *= 5.0
     raise FitNotConverged(_MAX_STEPS, decrement, 1.0 / weight)

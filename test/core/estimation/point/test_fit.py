@@ -4,9 +4,10 @@ from scipy.optimize import minimize
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.point import fit as fit_module
-from sysid_ros.core.estimation.point.fit import FitNotConverged, FitObjective, NoBodyInBox, fit
+from sysid_ros.core.estimation.point.fit import FitNotConverged, FitObjective, NoBodyInBox, fit, has_shape
 from sysid_ros.core.estimation.point.log_cholesky import from_parameters
 from sysid_ros.core.model.inertia import from_com_form, from_pseudo_inertia, is_physically_consistent, pseudo_inertia
+from sysid_ros.core.model.robot import PayloadShape
 
 START = from_parameters(from_com_form(1.2, [0, 0, -0.2], 0.01 * np.eye(3)))
 SCALE = 30 * np.array([1, 1, 1, 1, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3])
@@ -153,3 +154,60 @@ def test_a_box_without_a_body_is_noticed():
     )
     with pytest.raises(NoBodyInBox, match="no physically consistent body has parameters within these bounds"):
         fit(objective, START, empty)
+
+
+SHAPE = PayloadShape(Box([-0.06, -0.06, -0.3], [0.06, 0.06, -0.1]), 0.1)
+
+
+def test_has_shape():
+    inside = from_com_form(2.0, [0.0, 0.05, -0.2], 2.0 * 0.0099 * np.eye(3))
+    assert has_shape(inside, SHAPE)
+    assert not has_shape(from_com_form(2.0, [0.0, 0.07, -0.2], 0.01 * np.eye(3)), SHAPE)
+    assert not has_shape(from_com_form(2.0, [0.0, 0.05, -0.2], 2.0 * 0.0101 * np.eye(3)), SHAPE)
+    assert not has_shape(np.zeros(10), SHAPE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_fit_of_a_known_shape_is_the_best_of_its_convex_part(seed):
+    """Against CVXPY: the radius of gyration limited about the given point, the CoM in its box, inside a box."""
+    cp = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=(40, 10)) * SCALE
+    body = from_com_form(1.8, [0.05, 0.0, -0.12], np.diag([0.03, 0.03, 0.002]))  # wider than the shape allows
+    center = 0.1 * rng.normal(size=10)
+    r = y @ (body - center) + 0.5 * rng.normal(size=40)
+    objective = FitObjective(y.T @ y, y.T @ r, center)
+    box = Box(body - 0.5, body + 0.5)
+    free = fit(objective, START, box)
+    assert not has_shape(free.theta, SHAPE)
+    found = fit(objective, free.eta, box, shape=SHAPE)
+    assert has_shape(found.theta, SHAPE) and box.contains(found.theta) and is_physically_consistent(found.theta)
+    com = np.clip(free.theta[1:4] / free.theta[0], SHAPE.com.lower, SHAPE.com.upper)
+    theta = cp.Variable(10)
+    unit = np.eye(10)
+    pseudo = sum(theta[k] * pseudo_inertia(unit[k]) for k in range(10))
+    inertia = sum(theta[k] * np.array(fit_module._inertia_about(unit[k], com)) for k in range(10))
+    constraints = [
+        pseudo >> 0,
+        theta[0] * SHAPE.gyration**2 * np.eye(3) - inertia >> 0,
+        theta[1:4] <= SHAPE.com.upper * theta[0],
+        theta[1:4] >= SHAPE.com.lower * theta[0],
+        theta >= box.lower,
+        theta <= box.upper,
+    ]
+    offset = theta - center
+    root = np.linalg.cholesky(objective.gram + 1e-12 * np.eye(10))
+    problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(root.T @ offset) - objective.linear @ offset), constraints)
+    problem.solve(solver="CLARABEL")
+    scale = max(1.0, abs(problem.value))
+    assert found.objective <= problem.value + 1e-4 * scale
+    assert found.objective >= problem.value - 1e-4 * scale
+    again = fit(objective, found.eta, box, shape=SHAPE)
+    assert again.objective <= found.objective + 1e-5 * scale, "about its own CoM the part is larger"
+
+
+def test_no_body_of_a_shape_in_a_box():
+    objective, _ = random_objective(0, 0.1)
+    far = from_com_form(1.8, [0.5, 0.5, -0.2], 0.01 * np.eye(3))
+    with pytest.raises(NoBodyInBox):
+        fit(objective, START, Box(far - 0.01, far + 0.01), shape=SHAPE)
