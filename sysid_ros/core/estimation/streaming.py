@@ -240,6 +240,7 @@ class StreamingEstimator:
         notice = None
         if update is not None:
             self._bounds.accept(update)
+            self._stream.narrow(self._bounds.known.box)
             notice = update.bounds.notice
         self._bounds.compact()
         self._latest = estimate

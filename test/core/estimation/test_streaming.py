@@ -10,6 +10,7 @@ from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.point.fit import has_shape
 from sysid_ros.core.estimation.streaming import EstimatorSettings, StreamingEstimator
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
+from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
@@ -290,3 +291,34 @@ def test_the_point_estimate_is_an_object_of_the_prior(robot, tools, dumbbell):
     estimate = estimator.estimate()
     assert robot.payload_prior.shape is not None and has_shape(estimate.values, robot.payload_prior.shape)
     assert estimate.contains(estimate.values)
+
+
+def test_rows_are_made_with_the_bounds_found_so_far(robot, tools, dumbbell, monkeypatch):
+    """Error budgets shrink with the box of the payload; a restart brings back those of the prior."""
+    theta = sample_parameters(robot, np.random.default_rng(3), corner=True)
+    block = tools.record(robot, theta, dumbbell, tools.FourierMotion(robot, 4), 3.2)
+    block = tools.measure(robot, block.q, block.v, block.tau, np.random.default_rng(1), adversarial=True)
+    rows, radii = {}, {}
+    for label in ("narrowed", "prior"):
+        parts = []
+        estimator = StreamingEstimator(robot, on_rows=parts.append)
+        assert not estimator.add(block)
+        assert estimator.estimate().contains(dumbbell)
+        rows[label], radii[label] = parts, estimator.estimate().radius
+        monkeypatch.setattr(RowStream, "narrow", lambda self, box: None)
+    monkeypatch.undo()
+    first, last = (
+        np.array([of[k].error.sum() for of in (rows["narrowed"], rows["prior"])]) for k in (0, len(rows["prior"]) - 1)
+    )
+    assert first[0] == first[1] and last[0] < 0.98 * last[1]
+    assert np.all(radii["narrowed"] <= radii["prior"] * (1 + 1e-2)) and np.any(
+        radii["narrowed"] < 0.98 * radii["prior"]
+    )
+    after, fresh = [], []
+    estimator = StreamingEstimator(robot, on_rows=after.append)
+    estimator.add(block.slice(0, 2600))
+    estimator.reset("another payload")
+    count = len(after)
+    estimator.add(block.slice(2600))
+    StreamingEstimator(robot, on_rows=fresh.append).add(block.slice(2600))
+    np.testing.assert_array_equal(after[count].errors, fresh[0].errors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ class Unknowns:
             rows' ``ends``, (4 n,) [rad/s, rad].
         groups: Entries of ``delta`` by source of uncertainty, for the error budget; gravity goes on behind
             ``delta`` with its products with the target.
+        others: Box of the inertial parameters of all bodies without the target, (10 n,).
         total: Box of the inertial parameters of all bodies, payload included, (10 n,).
         armature_upper: Largest armature, (n,) [kg m^2].
         coulomb_upper: Largest Coulomb torque, (n,) [Nm].
@@ -47,6 +48,7 @@ class Unknowns:
     rest_radius: Array
     end_error: Array
     groups: dict[str, NDArray[np.intp]]
+    others: Box
     total: Box
     armature_upper: Array
     coulomb_upper: Array
@@ -63,10 +65,23 @@ class Unknowns:
         """A physically consistent target inside it, (P,)."""
         return self.target.nominal
 
+    def narrowed(self, box: Box) -> Unknowns:
+        """Return the unknowns for error budgets that hold for a target in a narrower box, (P,), only."""
+        return replace(self, total=_total(self.others, self.target, box))
+
     @property
     def shape(self) -> PayloadShape | None:
         """Known shape of the target as an object; None if unknown."""
         return self.target.shape
+
+
+def _total(others: Box, target: Target, box: Box) -> Box:
+    """Return the box of all inertial parameters, (10 n,), for a box of the target, (P,)."""
+    lower, upper = others.lower.copy(), others.upper.copy()
+    inertial = target.columns[target.columns < lower.size]
+    lower[inertial] += box.lower[: inertial.size]
+    upper[inertial] += box.upper[: inertial.size]
+    return Box(np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf))
 
 
 def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknowns:
@@ -83,12 +98,10 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
     target = describe_target(robot, settings, arm, nominal)
     center, radius = arm.center.copy(), arm.radius.copy()
     lower, upper = arm.lower[:split].copy(), arm.upper[:split].copy()
-    inertial = target.columns[target.columns < split]
-    if target.is_added:
-        lower[inertial] += target.prior.lower
-        upper[inertial] += target.prior.upper
-    else:
-        lower[inertial], upper[inertial] = target.prior.lower[: inertial.size], target.prior.upper[: inertial.size]
+    if not target.is_added:
+        inertial = target.columns[target.columns < split]
+        lower[inertial], upper[inertial] = 0.0, 0.0
+    others = Box(lower, upper)
     if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
         # A sensor on the link side sees no friction, only its own offset.
         center[friction[:, :3]], radius[friction[:, :3]] = 0.0, 0.0
@@ -127,7 +140,8 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
             "torque_gain": np.arange(15 * n, 16 * n),
             "gravity_direction": np.arange(16 * n, 16 * n + 3 + products),
         },
-        total=Box(np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)),
+        others=others,
+        total=_total(others, target, target.prior),
         coulomb_upper=largest[:, 0],
         viscous_upper=largest[:, 1],
         armature_upper=largest[:, 2],

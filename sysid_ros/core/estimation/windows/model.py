@@ -11,6 +11,7 @@ not matter if they are several times too large.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,7 +158,6 @@ class WindowModel:
     def __init__(self, robot: RobotModel, settings: EstimatorSettings, unknowns: Unknowns):
         self.n = robot.n
         self.settings = settings
-        self.unknowns = unknowns
         self.sensors = robot.sensors
         self.joint_names = robot.joint_names
         self.position_error = 0.5 * robot.sensors.position_resolution
@@ -166,15 +166,25 @@ class WindowModel:
         """Largest acceleration between samples, (n,) [rad/s^2]."""
         self.acceleration_change = settings.acceleration_change * robot.limits.a_max
         """Largest change of acceleration between two samples while no joint may stick or reverse, (n,) [rad/s^2]."""
-        self.center = unknowns.total.center
-        self.radius = unknowns.total.radius
         self.regressor = InertialRegressor(robot, robot.n)
         strength = float(np.linalg.norm(robot.gravity))
         self.tilt = strength * 2.0 * np.sin(0.5 * settings.gravity_cone)
         """Largest distance of the true gravity vector from the nominal one [m/s^2]."""
-        self.curvature = CurvatureBounds(robot.pin_model, unknowns.total, strength + self.tilt)
+        self._pin_model, self._strength = robot.pin_model, strength
+        self._set_box(unknowns)
         self.tilted = tilted_regressors(robot) if settings.gravity_cone > 0.0 else []
         """Regressors for unit gravity across (two) and along nominal gravity; ``W_c`` is affine in gravity."""
+
+    def _set_box(self, unknowns: Unknowns) -> None:
+        self.unknowns = unknowns
+        self.center, self.radius = unknowns.total.center, unknowns.total.radius
+        self.curvature = CurvatureBounds(self._pin_model, unknowns.total, self._strength + self.tilt)
+
+    def narrowed(self, box: Box) -> WindowModel:
+        """Return the same with error budgets that hold for a target in a narrower box, (P,), only."""
+        result = copy(self)
+        result._set_box(self.unknowns.narrowed(box))
+        return result
 
     def magnitude(self, columns: Array) -> Array:
         """Return the largest ``|columns @ theta|`` over the box of all inertial parameters, (..., p) to (...)."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
 from sysid_ros.core.estimation.windows.errors import SMOOTH_STEP
@@ -17,6 +18,8 @@ from sysid_ros.core.estimation.windows.rows import Rows, build_rows
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 
+_NARROWER = 0.9
+"""A box with a side below this part of the one in use is worth new constants of the windows."""
 _REST_WINDOWS = 5
 """Windows at rest that count before most of them are left out."""
 
@@ -246,7 +249,7 @@ class RowStream:
     """
 
     def __init__(self, robot: RobotModel, settings: EstimatorSettings, unknowns: Unknowns):
-        self.model = WindowModel(robot, settings, unknowns)
+        self._prior_model = WindowModel(robot, settings, unknowns)
         self.origin = 0
         self._stream = SampleStream(robot, settings)
         self._is_empty = True
@@ -255,6 +258,7 @@ class RowStream:
     def clear(self) -> None:
         """Discard the samples that are not yet part of a window and all counts, that of windows at rest too."""
         self._stream.restart()
+        self.model, self._box = self._prior_model, self._prior_model.unknowns.prior
         self._rest_windows, self._rest_stamp = 0, 0
         self._reference: int | None = None  # stamp from which the torque offset may drift
         self._errors = np.zeros(len(ERROR_TERMS))
@@ -284,6 +288,14 @@ class RowStream:
             return True
         self._rest_stamp = stamp
         return False
+
+    def narrow(self, box: Box) -> None:
+        """Make the error budgets of the next windows for a target in a box that data have proven, (P,).
+
+        Only where it is much narrower than the one in use, and until :meth:`clear`.
+        """
+        if self.model.unknowns.target.body and np.any(box.radius < _NARROWER * self._box.radius):
+            self.model, self._box = self._prior_model.narrowed(box), box
 
     def build_rows(self, window: Window) -> Rows:
         """Build the rows of a window."""
