@@ -150,7 +150,7 @@ class _Steps:
     def motion(self, directions: NDArray[np.int8], seeds: Array) -> tuple[Array, Array]:
         """Return knots and wheel turns of direction combinations with seeds [starts, ranges], SPACE (30), (31)."""
         robot = self._information.robot
-        turns = largest_wheel_turns(robot, self._settings) * directions[:, robot.n :]
+        turns = largest_wheel_turns(robot, self._settings.period) * directions[:, robot.n :]
         return seeds[: robot.n] + _counts(directions, robot.n) * seeds[robot.n :], turns
 
     def optimize(self, directions: NDArray[np.int8], deadline: float) -> Array:

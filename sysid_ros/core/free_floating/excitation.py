@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.free_floating.intervals import (
     FloatingMotion,
     IntervalInformation,
@@ -43,57 +44,35 @@ _RESERVE = 0.02
 
 
 @dataclass(frozen=True)
-class ExcitationSettings:
+class ExcitationSettings(Settings):
     """Settings of the search.
-
-    Attributes:
-        period: Length of an interval T_p [s].
-        wheel_turn: Largest angle by which a wheel turns in an interval [rad]; a wheel that is slower turns less.
-        samples: Samples of an interval that count in the search [-].
-        clearance: Gap that bodies keep between each other [m]; negative: collisions are not looked at.
-        weight: Weight w of the second term of the cost, SPACE (32), of direction combinations [-].
-        iterations: Largest number of iterations of one optimisation [-].
-        starts: Random starts of the search with free knots [-].
-        time_limit: Time after which a search ends with the best it has [s].
-        seed: Seed of the random starts, and of the draw of direction combinations.
-        combinations: Largest number of direction combinations looked at; of more, as many are drawn [-].
-        significant: Share delta of the largest singular value from which on one is significant [-].
-        patience: Largest number u_max of intervals in a row that are kept although they add no singular value [-].
 
     Raises:
         ParameterOutOfRange: A value is out of range.
     """
 
-    period: float = field(default=1.0, metadata={"unit": "s"})
-    wheel_turn: float = field(default=3.0 * np.pi, metadata={"unit": "rad"})
-    samples: int = 4
-    clearance: float = field(default=0.05, metadata={"unit": "m"})
-    weight: float = 1e-3
-    iterations: int = 2000
-    starts: int = 16
-    time_limit: float = field(default=60.0, metadata={"unit": "s"})
-    seed: int = 0
-    combinations: int = 1024
-    significant: float = 1.0 / 300.0
-    patience: int = 5
-
-    def __post_init__(self) -> None:
-        checks = (
-            ("period [s]", self.period, 0.0 < self.period < np.inf, "above 0"),
-            ("wheel_turn [rad]", self.wheel_turn, 0.0 <= self.wheel_turn < np.inf, "0 or more"),
-            ("samples [-]", self.samples, 2 <= self.samples <= 1000, "2 to 1000"),
-            ("clearance [m]", self.clearance, -1.0 <= self.clearance <= 10.0, "-1 to 10"),
-            ("weight [-]", self.weight, 0.0 <= self.weight < np.inf, "0 or more"),
-            ("iterations [-]", self.iterations, 1 <= self.iterations <= 100000, "1 to 100000"),
-            ("starts [-]", self.starts, 1 <= self.starts <= 10000, "1 to 10000"),
-            ("time_limit [s]", self.time_limit, 0.0 < self.time_limit, "above 0"),
-            ("combinations [-]", self.combinations, 2 <= self.combinations <= 100000, "2 to 100000"),
-            ("significant [-]", self.significant, 0.0 < self.significant < 1.0, "between 0 and 1"),
-            ("patience [-]", self.patience, self.patience >= 0, "0 or more"),
-        )
-        for name, value, is_allowed, allowed in checks:
-            if not is_allowed:
-                raise ParameterOutOfRange(name, value, allowed)
+    period: float = setting(1.0, "s", lower=0.01, upper=1000.0)
+    """Length of an interval."""
+    samples: int = setting(4, "-", lower=2, upper=1000)
+    """Samples of an interval that count in the search."""
+    clearance: float = setting(0.05, "m", lower=-1.0, upper=10.0)
+    """Gap that bodies keep between each other; negative: collisions of the robot with itself are not looked at."""
+    weight: float = setting(1e-3, "-", lower=0.0, upper=1e6)
+    """Weight of the term for slow motions in the cost of direction combinations."""
+    iterations: int = setting(2000, "-", lower=1, upper=100000)
+    """Largest number of iterations of one optimisation."""
+    starts: int = setting(16, "-", lower=1, upper=10000)
+    """Random starts of the search with free knots."""
+    time_limit: float = setting(60.0, "s", above=0.0, upper=86400.0)
+    """Time after which a search ends with the best it has."""
+    seed: int = setting(0, "-", lower=0)
+    """Seed of the random starts, and of the draw of direction combinations."""
+    combinations: int = setting(1024, "-", lower=2, upper=100000)
+    """Largest number of direction combinations looked at; of more, as many are drawn."""
+    significant: float = setting(1.0 / 300.0, "-", above=0.0, below=1.0)
+    """Share of the largest singular value from which on one is significant."""
+    patience: int = setting(5, "-", lower=0, upper=100000)
+    """Largest number of intervals in a row that are kept although they add no significant singular value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +110,10 @@ def largest_range(robot: FreeFlyer, period: float) -> Array:
     return np.minimum(0.5 * period * robot.v_max, period**2 / (2.0 * np.pi) * robot.a_max)
 
 
-def largest_wheel_turns(robot: FreeFlyer, settings: ExcitationSettings) -> Array:
-    """Return how far each wheel may turn in an interval, (W,) [rad]: as set, but no faster than the wheel can."""
-    return np.minimum(settings.wheel_turn, 0.5 * settings.period * robot.wheels.speeds * (1.0 - 1e-9))
+def largest_wheel_turns(robot: FreeFlyer, period: float) -> Array:
+    """Return how far each wheel may turn in an interval, (W,) [rad]."""
+    turns: Array = 0.5 * period * robot.wheels.speeds * (1.0 - 1e-9)
+    return turns
 
 
 def plan_with_free_knots(
@@ -205,7 +185,7 @@ class _Search:
             self._known = self._information.gram(before.joints.knots, before.wheel_turns)
             self._start = before.joints.knots[-1] if self._start is None else self._start
         self._collisions = SelfCollisionModel(robot) if settings.clearance >= 0.0 else None
-        self._reach, self._turns = largest_range(robot, settings.period), largest_wheel_turns(robot, settings)
+        self._reach, self._turns = largest_range(robot, settings.period), largest_wheel_turns(robot, settings.period)
         self._span = robot.q_upper - robot.q_lower
         self._collision_weight = _COLLISION_WEIGHTS[0]
         self._evaluations, self._told, self._condition = 0, 0.0, np.inf
