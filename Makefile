@@ -1,5 +1,5 @@
-# From a fresh clone: `make demo` identifies an unknown payload on a simulated arm, `make check` runs the quick checks,
-# `make test` runs all of them.
+# From a fresh clone: `make demo` identifies an unknown payload on a simulated arm, `make space` a robot that floats,
+# `make check` runs the quick checks, `make test` runs all of them.
 # Everything is installed into .venv in this folder. Needs Python 3.10 to 3.13, git, make and a C++ compiler.
 
 PYTHON ?= python3
@@ -24,10 +24,11 @@ unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
 MESSAGES := $(shell find sysid_msgs -type f)
 
-.PHONY: help demo check test format lint types docs install clean
+.PHONY: help demo space check test format lint types docs install clean
 
 help:
 	@echo "make demo     identify an unknown payload on a simulated arm"
+	@echo "make space    identify a simulated robot that floats"
 	@echo "make check    check format, style and types, and run the tests that need no processes"
 	@echo "make test     check and run everything"
 	@echo "make format   format all Python files"
@@ -37,6 +38,9 @@ help:
 
 demo: install
 	@$(BIN)/python -m sysid_ros.cli.identify --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD)
+
+space: install
+	@$(BIN)/python -m sysid_ros.cli.space --speed 5
 
 PARALLEL := $(BIN)/python -m pytest -q -n auto --maxprocesses 8
 

@@ -15,6 +15,9 @@ NODES = (
     "arm_emulator",
     "estimator",
     "excitation_planner",
+    "free_flyer_client",
+    "free_flyer_driver",
+    "free_flyer_identification",
     "identifiability",
     "identification",
     "identify_client",
@@ -30,6 +33,7 @@ COMMANDS = (
     "sysid_kortex_emulator = sysid_ros.emulation.kortex.__main__:main",
     "sysid_offline = sysid_ros.cli.offline:main",
     "sysid_ros2_control_emulator = sysid_ros.nodes.ros2_control_emulator:main",
+    "sysid_space = sysid_ros.cli.space:main",
     "sysid_verify = sysid_ros.cli.verify:main",
 )
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
 from rclpy.qos import QoSProfile
 
-from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY
+from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY, SPACE, SPACE_ARGUMENTS, Argument
 from sysid_ros.ros import qos
 from sysid_ros.ros.parameters import NodeParameters, declared
 
@@ -45,8 +46,9 @@ decimal point. A name with `~/` lies below the node's own name, as in `/arm_driv
 def build_page() -> str:
     """The text of docs/nodes.md."""
     by_hand = PATH.read_text().split(MARK)[0]
-    parts = [HEADER, "### Launch arguments\n", _arguments()]
-    for process in (*IDENTIFY, *EMULATED):
+    parts = [HEADER, "### Launch arguments\n", _arguments(ARGUMENTS)]
+    parts += ["### Launch arguments of space_robot.launch.py\n", _arguments(SPACE_ARGUMENTS)]
+    for process in (*IDENTIFY, *EMULATED, *SPACE):
         module = importlib.import_module(process.module)
         parts += [f"### {process.executable}\n", f"{process.description[0].upper()}{process.description[1:]}.\n"]
         parts += [_interfaces(module), _parameters(parameters_of(module))]
@@ -101,7 +103,8 @@ def _helpers(module: ModuleType) -> list[ModuleType]:
     """Modules of ``sysid_ros.adapters`` that hold parts of the node, and those named after it."""
     names = {getattr(value, "__module__", "") for value in vars(module).values()}
     executable = module.__name__.rsplit(".", 1)[-1]
-    parts = (module.__name__ + "_", f"sysid_ros.adapters.{executable}.")
+    packages = [executable, "free_flyer"] if executable.startswith("free_flyer_") else [executable]
+    parts = (module.__name__ + "_", *(f"sysid_ros.adapters.{package}." for package in packages))
     return [sys.modules[name] for name in sorted(names) if name.startswith(parts)]
 
 
@@ -111,9 +114,9 @@ def _interfaces(module: ModuleType) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _arguments() -> str:
+def _arguments(arguments: Sequence[Argument]) -> str:
     rows = ["| argument | default | description | choices |", "|---|---|---|---|"]
-    for argument in ARGUMENTS:
+    for argument in arguments:
         default = f"`{argument.default}`" if argument.default else ""
         choices = ", ".join(f"`{choice}`" for choice in argument.choices)
         rows.append(f"| `{argument.name}` | {default} | {argument.description} | {choices} |")

@@ -53,7 +53,10 @@ class Argument:
         """
         if self.choices and text not in self.choices:
             raise ParameterOutOfRange(f"launch argument '{self.name}'", text, f"one of {', '.join(self.choices)}")
-        return text == "true" if self.kind is bool else self.kind(text)
+        try:
+            return text == "true" if self.kind is bool else self.kind(text)
+        except ValueError:
+            raise ParameterOutOfRange(f"launch argument '{self.name}'", text, "a number") from None
 
 
 _SWITCH = ("true", "false")
@@ -142,6 +145,44 @@ EMULATED = (
 """What is started before them with ``mode:=emulated`` and its like, and ended after them: a driver hands back first."""
 
 
+SPACE_ARGUMENTS = (
+    Argument("model", "servicer", "Robot: a name from config/space/ (servicer, dual_arm) or a YAML file"),
+    Argument("robot_name", "", "Namespace of all nodes and topics; empty for none"),
+    Argument(
+        "mode",
+        "mock",
+        "mock: a simulated robot; external: another driver publishes twist, joint states and status, and follows",
+        ("mock", "external"),
+    ),
+    Argument("speed", "1.0", "mock: simulated seconds per second", kind=float),
+    Argument("parameters_file", "", "YAML file of node parameters"),
+    Argument("launch_rviz", "false", "Start RViz", _SWITCH, bool),
+    Argument("rviz_config_file", "", "RViz configuration; empty for the one of this package"),
+    Argument("record", "true", "Write recording.mcap with the results", _SWITCH, bool),
+    Argument("use_sim_time", "false", "Take the time from the topic /clock", _SWITCH, bool),
+)
+"""Arguments of ``space_robot.launch.py`` and options of ``sysid_space``."""
+
+SPACE_DRIVER = Process(
+    "free_flyer_driver",
+    "simulates a free-flying robot and follows trajectories of its joints and wheels",
+    arguments=("model", "use_sim_time", "speed"),
+    parameter_files=(),
+)
+"""The simulated robot; a real one has a driver of its own with the same topics."""
+
+SPACE = (
+    SPACE_DRIVER,
+    Process(
+        "free_flyer_identification",
+        "plans exciting motions of a free-flying robot, lets it follow them and estimates its minimal parameters",
+        arguments=("model", "use_sim_time", "record"),
+        parameter_files=(),
+    ),
+)
+"""The processes of ``space_robot.launch.py`` and ``sysid_space``."""
+
+
 @dataclass(frozen=True)
 class StartedProcess:
     """A process with everything its start needs.
@@ -164,6 +205,17 @@ def is_emulated(mode: str) -> bool:
     return Mode(mode).is_emulated
 
 
+def resolve_space(values: Mapping[str, str]) -> list[StartedProcess]:
+    """What has to be started for a free-flying robot; see :func:`resolve`."""
+    texts, typed = _read(values, SPACE_ARGUMENTS)
+    own = _own_parameters(texts["parameters_file"])
+    return [
+        StartedProcess(process, texts["robot_name"].strip("/"), own, {name: typed[name] for name in process.arguments})
+        for process in SPACE
+        if typed["mode"] == "mock" or process is not SPACE_DRIVER
+    ]
+
+
 def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) -> list[StartedProcess]:
     """What has to be started for given launch arguments.
 
@@ -176,12 +228,7 @@ def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) 
         ParameterOutOfRange: A value is not allowed.
         ResourceNotFound: A parameter file is missing.
     """
-    table = {argument.name: argument for argument in ARGUMENTS}
-    for name in values:
-        if name not in table:
-            raise UnknownArgument(name, list(table))
-    texts = {name: values.get(name, argument.default) for name, argument in table.items()}
-    typed = {name: argument.value(texts[name]) for name, argument in table.items()}
+    texts, typed = _read(values, ARGUMENTS)
     if typed["mode"] == "hardware" and not typed["robot_ip"]:
         raise ParameterOutOfRange("launch argument 'robot_ip'", "", "the address of the arm, with mode:=hardware")
     own = _own_parameters(texts["parameters_file"])
@@ -195,6 +242,16 @@ def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) 
         for process in ((*EMULATED, *processes) if is_emulated(str(typed["mode"])) else processes)
         if not process.condition or typed[process.condition]
     ]
+
+
+def _read(values: Mapping[str, str], arguments: Sequence[Argument]) -> tuple[dict[str, str], dict[str, ParameterValue]]:
+    """Texts and typed values of all arguments."""
+    table = {argument.name: argument for argument in arguments}
+    for name in values:
+        if name not in table:
+            raise UnknownArgument(name, list(table))
+    texts = {name: values.get(name, argument.default) for name, argument in table.items()}
+    return texts, {name: argument.value(texts[name]) for name, argument in table.items()}
 
 
 def _own_parameters(path: str) -> tuple[Path, ...]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sysid_ros.cli.identify import build_parser
-from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY
+from sysid_ros.cli.space import build_parser as build_space_parser
+from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY, SPACE, SPACE_ARGUMENTS
 from sysid_ros.ros.parameters import declared
 
 ROOT = Path(__file__).parents[1]
@@ -20,7 +21,7 @@ def test_page_of_nodes_is_up_to_date(make_nodes):
 
 
 def test_every_parameter_has_unit_and_description(make_nodes):
-    for process in (*IDENTIFY, *EMULATED):
+    for process in (*IDENTIFY, *EMULATED, *SPACE):
         kind = make_nodes.parameters_of(importlib.import_module(process.module))
         listed = declared(kind).values()
         assert listed
@@ -33,8 +34,8 @@ def test_every_parameter_has_unit_and_description(make_nodes):
 
 
 def test_nodes_take_the_arguments_the_table_gives_them(make_nodes):
-    names = {argument.name for argument in ARGUMENTS}
-    for process in (*IDENTIFY, *EMULATED):
+    for process in (*IDENTIFY, *EMULATED, *SPACE):
+        names = {argument.name for argument in (SPACE_ARGUMENTS if process in SPACE else ARGUMENTS)}
         kind = make_nodes.parameters_of(importlib.import_module(process.module))
         parameters = {*declared(kind)} | {"use_sim_time"}
         for name in process.arguments:
@@ -45,7 +46,7 @@ def test_nodes_take_the_arguments_the_table_gives_them(make_nodes):
 def test_every_topic_of_the_page_is_one_somebody_publishes(make_nodes):
     """A subscription nobody publishes for, and a client nobody answers, is a misspelt name."""
     offered, wanted = set(), set()
-    for process in (*IDENTIFY, *EMULATED):
+    for process in (*IDENTIFY, *EMULATED, *SPACE):
         for what, name, kind in make_nodes.interfaces_of(importlib.import_module(process.module)):
             full = f"{process.executable}{name[1:]}" if name.startswith("~") else name
             (offered if what in ("publishes", "offers service", "offers action") else wanted).add((full, kind))
@@ -55,13 +56,15 @@ def test_every_topic_of_the_page_is_one_somebody_publishes(make_nodes):
 
 
 def test_launch_arguments_and_options_have_descriptions():
-    for argument in ARGUMENTS:
+    for argument in (*ARGUMENTS, *SPACE_ARGUMENTS):
         assert len(argument.description) > 10
-    for action in build_parser()._actions:
+    for action in (*build_parser()._actions, *build_space_parser()._actions):
         assert action.help, action.option_strings
 
 
-@pytest.mark.parametrize("name", [process.executable for process in (*IDENTIFY, *EMULATED)] + ["sysid_identify"])
+@pytest.mark.parametrize(
+    "name", [process.executable for process in (*IDENTIFY, *EMULATED, *SPACE)] + ["sysid_identify"]
+)
 def test_every_executable_is_in_the_documentation(name):
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     assert any(re.search(rf"\b{name}\b", page.read_text()) for page in pages)

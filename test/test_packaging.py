@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sysid_ros.processes import IDENTIFY
+from sysid_ros.processes import IDENTIFY, SPACE
 
 ROOT = Path(__file__).parents[1]
 ROSDEP = {
@@ -167,7 +167,7 @@ def test_messages_are_built_with_the_versions_they_are_used_with():
 
 def test_every_executable_has_an_entry_point_and_a_module(setup_arguments):
     scripts = dict(line.split(" = ") for line in setup_arguments["entry_points"]["console_scripts"])
-    for process in IDENTIFY:
+    for process in (*IDENTIFY, *SPACE):
         assert scripts[process.executable] == f"{process.module}:main"
     for target in scripts.values():
         module, function = target.split(":")

@@ -13,7 +13,16 @@ from sysid_ros.cli.identify import build_parser, client_command, main
 from sysid_ros.cli.suite import Suite, node_command
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY, UnknownArgument, resolve
+from sysid_ros.processes import (
+    ARGUMENTS,
+    EMULATED,
+    IDENTIFY,
+    SPACE,
+    SPACE_ARGUMENTS,
+    UnknownArgument,
+    resolve,
+    resolve_space,
+)
 from sysid_ros.resources import ResourceNotFound, resource, share_directories
 
 ROOT = Path(__file__).parents[1]
@@ -124,9 +133,8 @@ class Recorder(SimpleNamespace):
 
 
 @pytest.fixture
-def launch_file(monkeypatch):
-    """The launch file with stand-ins for launch and launch_ros, which have no wheels."""
-    values = {argument.name: argument.default for argument in ARGUMENTS}
+def launch_packages(monkeypatch):
+    """Stand-ins for launch and launch_ros, which have no wheels."""
     names = {
         "launch": ["LaunchContext", "LaunchDescription"],
         "launch.actions": ["DeclareLaunchArgument", "OpaqueFunction", "Shutdown"],
@@ -142,7 +150,36 @@ def launch_file(monkeypatch):
         monkeypatch.setitem(sys.modules, name, module)
     configuration = sys.modules["launch.substitutions"].LaunchConfiguration
     configuration.perform = lambda self, context: context[self.args[0]]
+
+
+@pytest.fixture
+def launch_file(launch_packages):
+    """The launch file and the defaults of its arguments."""
+    values = {argument.name: argument.default for argument in ARGUMENTS}
     return SimpleNamespace(**runpy.run_path(str(ROOT / "launch" / "identify.launch.py"))), values
+
+
+def test_space_launch_file_and_runner_start_the_same(launch_packages, tmp_path):
+    module = SimpleNamespace(**runpy.run_path(str(ROOT / "launch" / "space_robot.launch.py")))
+    *declared, _ = module.generate_launch_description().args[0]
+    assert [one.args[0] for one in declared] == [argument.name for argument in SPACE_ARGUMENTS]
+    values = {argument.name: argument.default for argument in SPACE_ARGUMENTS} | {"robot_name": "orbit", "speed": "5"}
+    started = resolve_space(values)
+    assert [one.process for one in started] == list(SPACE)
+    nodes = module.start_nodes(values)
+    for node, one in zip(nodes, started, strict=True):
+        assert (node.executable, node.namespace) == (one.process.executable, "orbit")
+        path = Suite([one], None, tmp_path, {})._write_parameters(one)
+        own = yaml.safe_load(path.read_text())[f"/**/{node.executable}"]["ros__parameters"]
+        assert json.dumps(node.parameters[-1]) == json.dumps(own)
+    (rviz,) = module.start_nodes({**values, "launch_rviz": "true"})[len(SPACE) :]
+    assert Path(rviz.arguments[1]).is_file()
+    # A robot with a driver of its own needs no simulated one.
+    assert [one.process for one in resolve_space({"mode": "external"})] == list(SPACE[1:])
+    with pytest.raises(ParameterOutOfRange, match="'speed' is 'fast'; allowed: a number"):
+        resolve_space({"speed": "fast"})
+    with pytest.raises(UnknownArgument, match="'payload' is unknown"):
+        resolve_space({"payload": "1"})
 
 
 def test_launch_file_declares_every_argument(launch_file):

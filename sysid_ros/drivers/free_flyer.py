@@ -82,7 +82,9 @@ class SimulatedFreeFlyer(ABC):
         """
         state, n = self.state, self.robot.n
         matrix = system_kinematic_matrix(self.robot.tree, state.q[None, :n], state.v[None, :n], state.twist[None])[0]
-        own = matrix @ self.parameters + self.robot.wheels.momentum(state.v[None, n:])[0]
+        wheels = self.robot.wheels
+        own = matrix @ self.parameters
+        own[3:] += (state.v[n:] * wheels.inertias) @ wheels.axes
         linear = state.rotation @ own[:3]
         return np.concatenate([linear, state.rotation @ own[3:] + np.cross(state.position, linear)])
 

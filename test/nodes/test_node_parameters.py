@@ -17,7 +17,7 @@ from sysid_ros.nodes.arm_driver import ArmDriverParameters
 from sysid_ros.nodes.identification import IdentificationParameters
 from sysid_ros.nodes.ros2_control_emulator import BroadcasterParameters
 from sysid_ros.nodes.safe_planner import SafePlannerParameters
-from sysid_ros.processes import EMULATED, IDENTIFY
+from sysid_ros.processes import EMULATED, IDENTIFY, SPACE
 from sysid_ros.ros.parameters import NodeParameters, declared, parameter
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 def all_kinds():
     """The class of parameters of every node."""
     kinds = [BroadcasterParameters]
-    for process in (*IDENTIFY, *EMULATED):
+    for process in (*IDENTIFY, *EMULATED, *SPACE):
         module = importlib.import_module(process.module)
         homes = (module.__name__, "sysid_ros.adapters.")
         kinds += [

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from sysid_ros.core.procedure import IdentificationErrorCode
-from sysid_ros.processes import IDENTIFY
+from sysid_ros.processes import IDENTIFY, SPACE
 from sysid_ros.ros.parameters import NodeParameters, declared
 
 PAGE = (Path(__file__).parents[2] / "docs" / "nodes.md").read_text()
 COMMANDS = re.findall(r"^ros2 .*$", PAGE, re.MULTILINE)
-NODES = {process.executable: importlib.import_module(process.module) for process in IDENTIFY}
+NODES = {process.executable: importlib.import_module(process.module) for process in (*IDENTIFY, *SPACE)}
 
 
 def test_every_error_code_is_explained():

@@ -39,6 +39,8 @@ _LIMIT_WEIGHT = 1e3
 """Weight of squares beyond position limits [1/rad^2]; what is left is clipped."""
 _COLLISION_WEIGHTS = (1e2, 1e4, 1e6)
 """Weights of missing clearance [1/m^2]: of the search, and of the searches that follow where it was not enough."""
+_WHEEL_RESERVE = 1e-3
+"""Share of the speed of a wheel that is left to its servo, which may overshoot a little."""
 _RESERVE = 0.02
 """Clearance that the search asks for beyond that of the proof [m]: it looks at samples only."""
 
@@ -63,9 +65,9 @@ class ExcitationSettings(Settings):
     """Largest number of iterations of one optimisation."""
     starts: int = setting(16, "-", lower=1, upper=10000)
     """Random starts of the search with free knots."""
-    time_limit: float = setting(60.0, "s", above=0.0, upper=86400.0)
+    time_limit: float = setting(60.0, "s", lower=0.01, upper=86400.0)
     """Time after which a search ends with the best it has."""
-    seed: int = setting(0, "-", lower=0)
+    seed: int = setting(0, "-", lower=0, upper=2**32 - 1, library_only=True)
     """Seed of the random starts, and of the draw of direction combinations."""
     combinations: int = setting(1024, "-", lower=2, upper=100000)
     """Largest number of direction combinations looked at; of more, as many are drawn."""
@@ -112,7 +114,7 @@ def largest_range(robot: FreeFlyer, period: float) -> Array:
 
 def largest_wheel_turns(robot: FreeFlyer, period: float) -> Array:
     """Return how far each wheel may turn in an interval, (W,) [rad]."""
-    turns: Array = 0.5 * period * robot.wheels.speeds * (1.0 - 1e-9)
+    turns: Array = 0.5 * period * robot.wheels.speeds * (1.0 - _WHEEL_RESERVE)
     return turns
 
 

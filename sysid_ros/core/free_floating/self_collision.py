@@ -60,6 +60,7 @@ class SelfCollisionModel:
 
     Attributes:
         bare_bodies: Names of the bodies without shapes; nothing is known of their collisions.
+        boxes: Boxes of the base, in its axes; empty where it has other shapes.
     """
 
     def __init__(self, robot: FreeFlyer):
@@ -67,7 +68,7 @@ class SelfCollisionModel:
         tree = robot.tree
         self._centers: list[Array] = [np.zeros((0, 3)) for _ in range(tree.count)]
         self._radii: list[Array] = [np.zeros(0) for _ in range(tree.count)]
-        boxes = _base_boxes(robot)
+        self.boxes = boxes = _base_boxes(robot)
         frames = {frame.name: frame for frame in tree.model.frames if frame.type == pin.FrameType.BODY}
         for link, rows in cover_links(robot.urdf).items():
             body, placement = int(frames[link].parentJoint) - 1, frames[link].placement
@@ -86,6 +87,12 @@ class SelfCollisionModel:
         ]
         self._reaches = [self._reach(body) for body in range(tree.count)]
         self._hulls = [_hull(points, radii) for points, radii in zip(self._centers, self._radii, strict=True)]
+
+    def spheres(self, states: BodyStates) -> list[tuple[Array, float]]:
+        """Return centres (3,) in the axes of the base and radii of all spheres at the first sample [m]."""
+        bodies = range(self._robot.tree.count)
+        places = [self._places(states, body)[0] for body in bodies]
+        return [(p, float(r)) for body in bodies for p, r in zip(places[body], self._radii[body], strict=True)]
 
     def gaps(self, states: BodyStates) -> Array:
         """Compute the gaps between bodies, (N, number of pairs) [m]; negative where they overlap."""

@@ -1,0 +1,168 @@
+"""Node ``free_flyer_driver``: a simulated free-flying robot, with base twist, joints and reaction wheels on topics."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, Twist, TwistStamped, Vector3
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Empty, Header, String
+from std_srvs.srv import Trigger
+
+from sysid_msgs.msg import DriverStatus, NamedArray, Trajectory
+from sysid_ros.adapters.free_flyer.driver import FreeFlyerLoop, Measurement
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.free_floating.robot import load_free_flyer
+from sysid_ros.drivers.free_flyer import FloatingState, simulate_free_flyer
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import stamp_to_message, trajectory_from_message
+from sysid_ros.ros.node import spin_main
+from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter
+
+
+@dataclass(frozen=True)
+class FreeFlyerDriverParameters(NodeParameters):
+    """Parameters of the node ``free_flyer_driver``."""
+
+    model: str = parameter("servicer", read_only=True)
+    """Robot: a name from config/space/ or the path of such a YAML file."""
+    speed: float = parameter(1.0, "-", lower=0.01, upper=50.0, read_only=True)
+    """Simulated seconds per second."""
+    sample_rate: float = parameter(20.0, "Hz", lower=1.0, upper=1000.0, read_only=True)
+    """Measurements per simulated second."""
+    clearance: float = parameter(0.0, "m", lower=-1.0, upper=1.0, read_only=True)
+    """Gap between bodies below which a trajectory is refused."""
+    commander_timeout: float = parameter(5.0, "s", lower=0.1, upper=600.0)
+    """Without a heartbeat for so long the robot comes to rest on its path; by the wall clock."""
+    seed: int = parameter(0, "-", lower=0, read_only=True)
+    """Seed of the sensor noise."""
+
+
+class FreeFlyerDriverNode(Node):
+    """Simulates the robot, publishes what its sensors measure, and follows what it is told by ``~/trajectory``.
+
+    A trajectory is answered on ``~/status``: followed under its hash, or refused with a code and a sentence.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("free_flyer_driver")
+        self._config = ParameterServer(self, FreeFlyerDriverParameters)
+        values = self._config.values
+        self._robot = load_free_flyer(values.model)
+        truth = self._robot.tree.parameters if self._robot.truth is None else self._robot.truth
+        self._loop = FreeFlyerLoop(simulate_free_flyer(self._robot, truth), values.clearance, values.seed)
+        self._names = [*self._robot.joint_names, *self._robot.wheels.names]
+        self._start_ns = self.get_clock().now().nanoseconds
+        self._code, self._text = DriverStatus.CODE_OK, "holds its posture"
+        self._heard = -np.inf
+        self._samples = 0
+        self._twist_publisher = self.create_publisher(TwistStamped, "~/twist", qos.SAMPLES)
+        self._joint_publisher = self.create_publisher(JointState, "joint_states", qos.SAMPLES)
+        self._pose_publisher = self.create_publisher(PoseStamped, "~/pose", qos.JOINT_STATES)
+        self._status_publisher = self.create_publisher(DriverStatus, "~/status", qos.STATUS)
+        description = self.create_publisher(String, "robot_description", qos.LATCHED)
+        description.publish(String(data=self._robot.urdf))
+        self._truth_publisher = self.create_publisher(NamedArray, "~/truth", qos.LATCHED)
+        self._truth_publisher.publish(NamedArray(name="parameters", shape=[truth.size], data=truth.tolist()))
+        self.create_subscription(Trajectory, "~/trajectory", self._take_trajectory, 1)
+        self.create_subscription(Empty, "~/heartbeat", self._take_heartbeat, 1)
+        self.create_service(Trigger, "~/brake", self._brake)
+        self.create_timer(1.0 / (values.sample_rate * values.speed), self._tick)
+        self.create_timer(0.2, self._publish_status)
+        kind = type(self._loop.simulation).__name__
+        self.get_logger().info(f"ready: '{self._robot.name}' floats at rest ({kind}); send ~/trajectory")
+
+    def close(self) -> None:
+        """Say how well momentum was conserved."""
+        drift = ", ".join(f"{value:.1e}" for value in self._loop.drift)
+        self.get_logger().info(f"largest momentum of the run, which began with none [kg m/s, kg m^2/s]: {drift}")
+
+    def _take_trajectory(self, message: Trajectory) -> None:
+        self._heard = time.monotonic()
+        try:
+            self._loop.admit(trajectory_from_message(message, self._names))
+            self._code, self._text = DriverStatus.CODE_OK, "follows a trajectory"
+        except SysidError as error:
+            self._code, self._text = DriverStatus.CODE_LIMIT, str(error)
+            self.get_logger().error(str(error))
+        self._publish_status(message.hash)
+
+    def _take_heartbeat(self, _: Empty) -> None:
+        self._heard = time.monotonic()
+
+    def _brake(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        response.success = self._loop.brake()
+        response.message = "comes to rest on its path" if response.success else "it follows nothing"
+        if response.success:
+            self._code, self._text = DriverStatus.CODE_BRAKE_REQUESTED, response.message
+        return response
+
+    def _tick(self) -> None:
+        followed = self._loop.followed
+        is_silent = time.monotonic() - self._heard > self._config.values.commander_timeout
+        if followed and is_silent and self._loop.brake():
+            self._code, self._text = DriverStatus.CODE_STALE, "no heartbeat from the commanding side: comes to rest"
+            self.get_logger().error(self._text)
+        state = self._loop.advance(1.0 / self._config.values.sample_rate)
+        if followed and not self._loop.followed:
+            self._text = "holds its posture"
+        self._publish(state, self._loop.measure())
+
+    def _publish(self, state: FloatingState, measured: Measurement) -> None:
+        stamp = stamp_to_message(self._start_ns + round(1e9 * measured.time))
+        linear, angular = (Vector3(x=x, y=y, z=z) for x, y, z in measured.twist.reshape(2, 3).tolist())
+        header = Header(stamp=stamp, frame_id="base")
+        self._twist_publisher.publish(TwistStamped(header=header, twist=Twist(linear=linear, angular=angular)))
+        self._joint_publisher.publish(
+            JointState(
+                header=header, name=self._names, position=measured.q.tolist(), velocity=measured.v.tolist()
+            )
+        )  # fmt: skip
+        self._samples += 1
+        if self._samples % 5 == 0 and self._pose_publisher.get_subscription_count():
+            self._pose_publisher.publish(
+                PoseStamped(header=Header(stamp=stamp, frame_id="world"), pose=pose_message(state))
+            )
+
+    def _publish_status(self, refused: str = "") -> None:
+        """Publish the status; after a trajectory came with its hash, which is refused if it is not followed."""
+        loop, followed = self._loop, self._loop.followed
+        now = self._start_ns + round(1e9 * loop.simulation.state.time)
+        mode = DriverStatus.MODE_HOLD
+        if followed:
+            mode = DriverStatus.MODE_BRAKE if loop.is_braking else DriverStatus.MODE_TRACK
+        self._status_publisher.publish(
+            DriverStatus(
+                header=Header(stamp=stamp_to_message(now), frame_id="base"),
+                joint_names=self._names,
+                mode=mode,
+                code=self._code,
+                text=self._text,
+                is_simulated=True,
+                timing=DriverStatus.TIMING_TOPICS,
+                plan_id=followed or refused,
+                progress=loop.progress,
+                reference_position=loop.reference.tolist(),
+            )
+        )
+
+
+def pose_message(state: FloatingState) -> Pose:
+    """Return the pose of the base as a message."""
+    x, y, z, w = pin.Quaternion(np.ascontiguousarray(state.rotation)).coeffs().tolist()
+    place = state.position.tolist()
+    return Pose(position=Point(x=place[0], y=place[1], z=place[2]), orientation=Quaternion(x=x, y=y, z=z, w=w))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the node until it is stopped and return the exit status."""
+    return spin_main(FreeFlyerDriverNode, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

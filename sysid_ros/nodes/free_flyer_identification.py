@@ -1,0 +1,157 @@
+"""Node ``free_flyer_identification``: plans, moves and estimates a free-flying robot: the action users call."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from rclpy.action import ActionServer, CancelResponse
+from rclpy.action.server import ServerGoalHandle
+from rclpy.node import Node
+from visualization_msgs.msg import MarkerArray
+
+from sysid_msgs.action import Identify
+from sysid_msgs.msg import IdentifiabilityReport, NamedArray
+from sysid_ros.adapters.free_flyer.goal import FreeFlyerGoal
+from sysid_ros.adapters.free_flyer.link import FreeFlyerLink
+from sysid_ros.adapters.free_flyer.messages import draw_free_flyer, minimal_to_message
+from sysid_ros.core.free_floating.excitation import ExcitationSettings
+from sysid_ros.core.free_floating.procedure import FreeFlyerIdentification, ProcedureSettings
+from sysid_ros.core.free_floating.robot import load_free_flyer
+from sysid_ros.ros import qos
+from sysid_ros.ros.node import run_in_thread, spin_main, spin_while
+from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter, parameters_from
+
+CLOSE_TIMEOUT = 15.0
+"""How long the end of the node waits for a running goal to bring the robot to rest [s]."""
+
+
+@dataclass(frozen=True)
+class FreeFlyerIdentificationParameters(NodeParameters):
+    """Parameters of the node ``free_flyer_identification``."""
+
+    model: str = parameter("servicer", read_only=True)
+    """Robot: a name from config/space/ or the path of such a YAML file."""
+    procedure: ProcedureSettings = parameters_from(ProcedureSettings)
+    excitation: ExcitationSettings = parameters_from(ExcitationSettings, prefix="excitation_")
+    driver_timeout: float = parameter(30.0, "s", lower=0.1, upper=600.0)
+    """How long the driver may be silent."""
+    results_directory: str = parameter("")
+    """Where a goal that names no folder makes one, named after the time; empty: no files."""
+    record: bool = parameter(True)
+    """Write recording.mcap with the other files."""
+
+
+class FreeFlyerIdentificationNode(Node):
+    """Offers the action ``~/identify``, one goal at a time; pictures are on ``~/markers``.
+
+    ``~/estimate`` has names, combinations and standard deviations of the minimal parameters, ``~/values`` their values
+    in the same order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("free_flyer_identification")
+        self._config = ParameterServer(self, FreeFlyerIdentificationParameters)
+        self._robot = load_free_flyer(self._config.values.model)
+        self._goal: FreeFlyerGoal | None = None
+        self._truth: np.ndarray | None = None
+        self._busy, self._stop = threading.Lock(), threading.Event()
+        self._link = FreeFlyerLink(self, self._robot, self._config.values.driver_timeout, self._record)
+        self._estimate_publisher = self.create_publisher(IdentifiabilityReport, "~/estimate", qos.LATCHED)
+        self._values_publisher = self.create_publisher(NamedArray, "~/values", qos.LATCHED)
+        self._marker_publisher = self.create_publisher(MarkerArray, "~/markers", qos.MARKERS)
+        # What a simulated robot really is; only compared with at the end, in the files.
+        self.create_subscription(NamedArray, "free_flyer_driver/truth", self._take_truth, qos.LATCHED)
+        self._server = ActionServer(
+            self, Identify, "~/identify", execute_callback=self._execute,
+            cancel_callback=lambda _: CancelResponse.ACCEPT,
+        )  # fmt: skip
+        self.create_timer(0.2, self._draw)
+        self.get_logger().info(f"ready: send a goal to ~/identify, robot '{self._robot.name}'")
+
+    def close(self) -> None:
+        """Cancel what runs and wait until the robot rests and the answer is out."""
+        self._stop.set()
+        spin_while(self, self._busy.locked, CLOSE_TIMEOUT)
+        spin_while(self, lambda: True, 0.2)
+
+    def _record(self, topic: str, kind: str, message: object, stamp_ns: int) -> None:
+        if self._goal is not None:
+            self._goal.record(topic, kind, message, stamp_ns)
+
+    def _take_truth(self, message: NamedArray) -> None:
+        self._truth = np.array(message.data)
+
+    async def _execute(self, handle: ServerGoalHandle) -> Identify.Result:
+        if not self._busy.acquire(blocking=False):
+            handle.abort()
+            return Identify.Result(error_code=Identify.Result.BUSY, error_text="another goal is running")
+        try:
+            return await run_in_thread(self, lambda: self._run(handle))
+        finally:
+            self._goal = None
+            self._busy.release()
+
+    def _run(self, handle: ServerGoalHandle) -> Identify.Result:
+        values, started = self._config.values, time.monotonic()
+        self._link.timeout = values.driver_timeout
+        self._goal = FreeFlyerGoal(
+            self._robot,
+            self._link,
+            values.procedure,
+            replace(values.excitation, seed=int(handle.request.seed)),
+            lambda: self._stop.is_set() or handle.is_cancel_requested,
+            self._reporter(handle, started),
+        )
+        root = values.results_directory if not handle.request.results_directory else ""
+        result = self._goal.run(handle.request, root, values.record, lambda: self._truth)
+        if self._goal.identification is not None:
+            self._publish(self._goal.identification)
+        if result.error_code == Identify.Result.NONE:
+            handle.succeed()
+        elif result.error_code == Identify.Result.CANCELED and handle.is_cancel_requested:
+            handle.canceled()
+        else:
+            handle.abort()
+        return result
+
+    def _reporter(self, handle: ServerGoalHandle, started: float) -> Callable[[float, str, int], None]:
+        said = ""
+
+        def report(share: float, text: str, phase: int) -> None:
+            nonlocal said
+            head = text.split(":")[0]
+            if head != said:
+                self.get_logger().info(text)
+                said = head
+            handle.publish_feedback(
+                Identify.Feedback(phase=phase, text=text, progress=share, elapsed=time.monotonic() - started)
+            )
+
+        return report
+
+    def _publish(self, identification: FreeFlyerIdentification) -> None:
+        stamp_ns = self.get_clock().now().nanoseconds
+        self._estimate_publisher.publish(minimal_to_message(identification, stamp_ns))
+        values = identification.estimate.values
+        self._values_publisher.publish(NamedArray(name="minimal", shape=[values.size], data=values.tolist()))
+
+    def _draw(self) -> None:
+        position = self._link.latest()
+        if position is not None and self._marker_publisher.get_subscription_count():
+            self._marker_publisher.publish(
+                draw_free_flyer(self._robot, position, self._link.planned, self.get_clock().now().to_msg())
+            )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the node until it is stopped and return the exit status."""
+    return spin_main(FreeFlyerIdentificationNode, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
