@@ -156,7 +156,7 @@ SPACE_ARGUMENTS = (
     ),
     Argument("speed", "1.0", "mock: simulated seconds per second", kind=float),
     Argument("parameters_file", "", "YAML file of node parameters"),
-    Argument("launch_rviz", "false", "Start RViz", _SWITCH, bool),
+    Argument("launch_rviz", "false", "Start RViz with the markers of the robot", _SWITCH, bool),
     Argument("rviz_config_file", "", "RViz configuration; empty for the one of this package"),
     Argument("record", "true", "Write recording.mcap with the results", _SWITCH, bool),
     Argument("use_sim_time", "false", "Take the time from the topic /clock", _SWITCH, bool),

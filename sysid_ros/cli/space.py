@@ -25,9 +25,9 @@ from sysid_ros.core.free_floating.procedure import (
 from sysid_ros.core.free_floating.regression import Method
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.processes import SPACE_ARGUMENTS, resolve_space
-from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.free_flyer import write_free_flyer
 from sysid_ros.reports.recordings.free_flyer import read_free_flyer_recording
+from sysid_ros.reports.writer import make_results_directory
 
 CLIENT_MODULE = "sysid_ros.nodes.free_flyer_client"
 """Sends the goal and shows progress; its exit status is that of the runner."""

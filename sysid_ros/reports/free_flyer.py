@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.procedure import FreeFlyerIdentification
-from sysid_ros.reports.folders import software_versions
-from sysid_ros.reports.pages import render
+from sysid_ros.reports import pages
+from sysid_ros.reports.writer import software_versions
 
 Array = NDArray[np.float64]
 
-ESTIMATE, REPORT, RECORDING = "free_flyer.yaml", "report.html", "recording.mcap"
+ESTIMATE, REPORT, RECORDING = "estimate.yaml", "report.html", "recording.mcap"
 _WIDTH = 760.0
 
 
@@ -107,7 +107,7 @@ def free_flyer_html(result: FreeFlyerIdentification, truth: Array | None) -> str
     if truth is not None:
         errors = np.abs(estimate.values - truth) / np.abs(truth)
         facts.append(("Median error", f"{100 * np.median(errors):.2g}", "%", "against the simulated robot"))
-    return render(
+    return pages.render(
         "free_flyer.html",
         name=result.robot.name,
         facts=facts,
@@ -128,11 +128,9 @@ def free_flyer_html(result: FreeFlyerIdentification, truth: Array | None) -> str
 
 
 def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
-    from sysid_ros.reports import svg  # matplotlib takes a second to load
-
     data = result.data
-    with svg.styled():
-        figure, grid = svg.make_axes(2, 2, _WIDTH, 460.0)
+    with pages.styled():
+        figure, grid = pages.make_axes(2, 2, _WIDTH, 460.0)
         times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
         for axes, values, label in (
             (grid[0, 0], 1e3 * data.base_twist[:, :3], "base velocity [mm/s]"),
@@ -143,12 +141,12 @@ def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
             axes.set(xlabel="time in motion [s]", ylabel=label)
         axes, numbers = grid[1, 1], np.arange(1, result.minimal.count + 1)
         scale = np.maximum(np.abs(result.estimate.values), 1e-12)
-        axes.semilogy(numbers, np.abs(result.believed - result.estimate.values) / scale, "o", color=svg.ACCENT,
+        axes.semilogy(numbers, np.abs(result.believed - result.estimate.values) / scale, "o", color=pages.ACCENT,
                       markersize=3, label="change from before")  # fmt: skip
-        axes.semilogy(numbers, result.estimate.deviations / scale, "_", color=svg.WARN, label="standard deviation")
+        axes.semilogy(numbers, result.estimate.deviations / scale, "_", color=pages.WARN, label="standard deviation")
         if truth is not None:
             wrong = np.abs(result.estimate.values - truth) / np.maximum(np.abs(truth), 1e-12)
-            axes.semilogy(numbers, np.maximum(wrong, 1e-9), "x", color=svg.TRUTH, markersize=4, label="true error")
+            axes.semilogy(numbers, np.maximum(wrong, 1e-9), "x", color=pages.TRUTH, markersize=4, label="true error")
         axes.set(xlabel="minimal parameter", ylabel="relative [-]")
-        svg.add_legend(figure, 3)
-        return svg.inline_svg(figure, "motion", "motion of base and joints, and what was learnt")
+        pages.add_legend(figure, 3)
+        return pages.inline_svg(figure, "motion", "motion of base and joints, and what was learnt")

@@ -107,7 +107,7 @@ def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
     assert main([*words, "--results", str(tmp_path / "run")]) == 0
     assert "Identified" in capfd.readouterr().out
     (folder,) = (tmp_path / "run").iterdir()
-    content = yaml.safe_load((folder / "free_flyer.yaml").read_text())
+    content = yaml.safe_load((folder / "estimate.yaml").read_text())
     rows = content["minimal_parameters"]
     assert len(rows) == 45
     errors = np.array([(row["value"] - row["truth"]) / row["standard_deviation"] for row in rows])
@@ -122,7 +122,7 @@ def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
 
     assert main(["--recording", str(folder / "recording.mcap"), "--results", str(tmp_path / "offline")]) == 0
     (offline,) = (tmp_path / "offline").iterdir()
-    again = yaml.safe_load((offline / "free_flyer.yaml").read_text())["minimal_parameters"]
+    again = yaml.safe_load((offline / "estimate.yaml").read_text())["minimal_parameters"]
     for one, other in zip(rows, again, strict=True):
         assert abs(one["value"] - other["value"]) < 2.0 * one["standard_deviation"], one["name"]
     with pytest.raises(InvalidRecording, match="the joints"):

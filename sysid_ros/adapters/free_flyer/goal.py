@@ -22,9 +22,9 @@ from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.free_floating.self_collision import SelfCollision
 from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.drivers.arm import Array
-from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.free_flyer import ESTIMATE, RECORDING, write_free_flyer
 from sysid_ros.reports.recordings.recording import RecordingWriter
+from sysid_ros.reports.writer import make_results_directory
 from sysid_ros.ros.conversions.common import InvalidMessage
 
 _CODES: tuple[tuple[type[SysidError], int], ...] = (
