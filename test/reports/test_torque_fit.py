@@ -42,13 +42,29 @@ def test_derivative_splits_at_gaps():
     assert np.all(differentiate(stamps[:2], values[:2]) == 0.0)
 
 
+def test_samples_around_lost_ones_that_stamps_do_not_show_are_outliers():
+    stamps = np.arange(0, int(20e9), 10_000_000)
+    t = 1e-9 * stamps
+    lost = [300, 301, 700, 1100, 1500]
+    true_t = t + 0.01 * np.searchsorted(lost, np.arange(t.size), side="right")
+    q = np.stack([np.sin(1.5 * true_t), 0.5 * np.cos(true_t)], axis=1)
+    v, error, is_outlier = estimate_velocity(stamps, q, np.array([1e-5, 1e-5]))
+    truth = np.stack([1.5 * np.cos(1.5 * true_t), -0.5 * np.sin(true_t)], axis=1)
+    worst = np.abs(v - truth)
+    assert all(is_outlier[max(0, k - 3) : k + 3].all() for k in lost), "around every lost sample"
+    assert np.count_nonzero(is_outlier) < 0.05 * t.size
+    assert np.all(worst[~is_outlier] <= error) and np.all(error < 0.05)
+    assert np.any(worst[is_outlier] > 3.0 * error), "what was cut out would have spoilt the error"
+
+
 def test_velocity_from_positions_is_as_good_as_it_says():
     stamps = np.arange(0, int(4e9), 2_000_000)
     t = 1e-9 * stamps
     resolution = np.array([1e-4, 2e-5])
     q = np.stack([np.sin(3 * t), 0.5 * np.cos(2 * t)], axis=1)
     measured = np.rint(q / resolution) * resolution
-    v, error = estimate_velocity(stamps, measured, resolution)
+    v, error, is_outlier = estimate_velocity(stamps, measured, resolution)
+    assert not is_outlier.any()
     truth = np.stack([3 * np.cos(3 * t), -np.sin(2 * t)], axis=1)
     worst = np.abs(v - truth).max(axis=0)
     assert np.all(worst <= error) and np.all(error < 0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zipfile
 from collections.abc import Mapping
@@ -30,11 +31,20 @@ SHORT, LONG = 0.05, 0.08
 """Lengths of the filter windows whose difference shows the truncation error [s]."""
 
 
-def estimate_velocity(stamps: ArrayLike, q: Array, resolution: ArrayLike) -> tuple[Array, Array]:
+OUTLIER = 6.0
+"""A difference of the filters of so many times the one that 10 % of the samples exceed is an outlier."""
+MOST_CUT = 0.05
+"""A larger share of outliers is no exception but the signal."""
+
+
+def estimate_velocity(stamps: ArrayLike, q: Array, resolution: ArrayLike) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Velocity from positions, and how good it probably is.
 
     The error has two parts: encoder steps passed through the filter (a bound), and the curvature the filter smooths
     away (an estimate: twice the largest difference between two filter lengths). So the sum is no guarantee.
+
+    A lost sample that the stamps do not show is a jump of the positions: both filters go wrong around it, and differ by
+    far more than elsewhere. Such samples, with the reach of the filters, are outliers that do not count in the error.
 
     Args:
         stamps: (N,) [ns], rising.
@@ -42,7 +52,8 @@ def estimate_velocity(stamps: ArrayLike, q: Array, resolution: ArrayLike) -> tup
         resolution: Encoder step, (n,) [rad].
 
     Returns:
-        Velocities (N, n) [rad/s] and their estimated largest errors (n,) [rad/s].
+        Velocities (N, n) [rad/s], their estimated largest errors (n,) [rad/s] apart from outliers, and which samples
+        are outliers, (N,).
 
     Raises:
         SysidError: There are too few samples to differentiate.
@@ -60,7 +71,19 @@ def estimate_velocity(stamps: ArrayLike, q: Array, resolution: ArrayLike) -> tup
     short, long = differentiate(times, q, SHORT), differentiate(times, q, LONG)
     gain = np.abs(savgol_coeffs(length, 3, deriv=1, delta=period)).sum()
     steps = 0.5 * np.asarray(resolution, dtype=float) * gain
-    return short, steps + 2.0 * np.abs(short - long).max(axis=0)
+    difference = np.abs(short - long)
+    is_outlier = _find_outliers(difference, steps, math.ceil(0.5 * LONG / period))
+    return short, steps + 2.0 * difference[~is_outlier].max(axis=0), is_outlier
+
+
+def _find_outliers(difference: Array, floor: Array, reach: int) -> NDArray[np.bool_]:
+    """Return the samples near differences (N, n) far above the others, (N,); none if there are too many."""
+    usual = np.quantile(difference, 0.9, axis=0) + floor
+    places = np.flatnonzero(np.any(difference > OUTLIER * usual, axis=1))
+    result = np.zeros(len(difference), dtype=bool)
+    for place in places:
+        result[max(0, place - reach) : place + reach + 1] = True
+    return result if result.mean() <= MOST_CUT else np.zeros_like(result)
 
 
 _REQUIRED = ("t", "q", "tau")
@@ -142,12 +165,12 @@ def _to_recording(
     tau = sign * units["tau"] * np.asarray(arrays["tau"], dtype=float)[:, order]
     for name, values in (("q", q), ("tau", tau), ("v", arrays.get("v", q))):
         _require_finite(path, name, np.asarray(values, dtype=float), joints, order)
-    caveats, velocity_error = [], None
+    caveats, velocity_error, is_outlier = [], None, np.zeros(stamps.size, dtype=bool)
     if "v" in arrays:
         v = units["v"] * np.asarray(arrays["v"], dtype=float)[:, order]
     else:
         try:
-            v, velocity_error = estimate_velocity(stamps, q, robot.sensors.position_resolution)
+            v, velocity_error, is_outlier = estimate_velocity(stamps, q, robot.sensors.position_resolution)
         except SysidError as error:
             raise InvalidRecording(path, "the velocity", "missing", f"columns of velocities; {error}") from error
         worst = int(np.argmax(velocity_error))
@@ -157,7 +180,9 @@ def _to_recording(
             "suggest but nothing proves"
         )
     try:
-        samples = SampleBlock(stamps, np.arange(stamps.size), q, v, tau)
+        kept = ~is_outlier
+        # The counter jumps where samples are cut out, so no window spans the place.
+        samples = SampleBlock(stamps[kept], np.flatnonzero(kept), q[kept], v[kept], tau[kept])
     except InvalidSamples as error:
         raise InvalidRecording(path, error.field, error.reason, "finite numbers in rising order of time") from error
     require_plausible(path, robot, samples)
@@ -167,9 +192,22 @@ def _to_recording(
         (0,),
         velocity_error=velocity_error,
         metadata={},
-        notices=tuple(describe_gaps(samples)),
+        notices=(*describe_gaps(samples), *_describe_cuts(stamps, is_outlier)),
         caveats=tuple(caveats),
     )
+
+
+def _describe_cuts(stamps: NDArray[np.int64], is_outlier: NDArray[np.bool_]) -> list[str]:
+    """Say where samples were cut out, if there are any."""
+    starts = np.flatnonzero(np.diff(np.concatenate([[0], is_outlier.astype(np.int8)])) == 1)
+    if not starts.size:
+        return []
+    seconds = 1e-9 * float(stamps[starts[0]] - stamps[0])
+    return [
+        f"{np.count_nonzero(is_outlier)} samples cut out at {starts.size} places, the first {seconds:.4g} s after the "
+        "first sample: the positions jump there as after lost samples, and velocities from them are outliers; the "
+        "error of the velocities is that of the other samples"
+    ]
 
 
 def _split_header(path: Path, lines: list[str]) -> tuple[dict[str, str], list[tuple[int, str]]]:

@@ -72,7 +72,7 @@ def test_with_tilt_and_lag_the_payload_has_bounds(recording):
     widths = []
     for method in ("left_inverse", "set_membership"):
         settings = dataclasses.replace(AWARE, method=method, update_windows=30)
-        estimate, history, residuals = estimate_from_samples(uncertain(robot, 0.2, torque=0.2), [block], settings)
+        estimate, history, residuals = estimate_from_samples(uncertain(robot, 0.2, torque=0.3), [block], settings)
         assert estimate.is_consistent and estimate.number_of_windows > 90 and len(history) == 3
         assert estimate.radius[0] < 0.7 * robot.payload_prior.box.radius[0]
         assert np.all(np.abs(residuals.measured - residuals.explained) < 1.5 * residuals.allowed)
