@@ -28,10 +28,13 @@ from sysid_ros.core.estimation.calibration import (
     reference_weight,
 )
 from sysid_ros.core.estimation.sensor_statistics import SensorStatistics, measure_sensors
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, save_calibration
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_units
+from sysid_ros.reports.arm import TorqueCheck, make_result, prepare_files, write_arm_result
 from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.readers import Recording
 
 _LISTED = 20
 """Parameters listed in the report: those that narrowed most."""
@@ -65,6 +68,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
     arm.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the estimator")
     arm.add_argument("--output", default="arm.yaml", help="the calibration file that is written")
+    arm.add_argument(
+        "--check",
+        metavar="FILE[=MASS]",
+        default=None,
+        help="a recording that is not used, to compare its torques with those of the identified parameters",
+    )
+    arm.add_argument(
+        "--report", metavar="FOLDER", default=None, help="also write a page, and the URDF, into this folder"
+    )
     sensors = commands.add_parser("sensors", help="from a recording at standstill")
     sensors.add_argument("file", help="the recording")
     sensors.add_argument("--output", default="sensors.yaml", help="the file that is written")
@@ -105,14 +117,25 @@ def run_arm(options: argparse.Namespace) -> int:
     if change.size not in (1, robot.n) or np.any(change < 0.0):
         allowed = f"one number or {robot.n}, not negative"
         raise ParameterOutOfRange("--offset-change [Nm]", options.offset_change, allowed)
+    folder = None if options.report is None else Path(options.report)
+    if folder is not None:
+        prepare_files(folder)
     recordings, computed = [], robot
-    for text in options.files:
+    warnings: list[str] = []
+
+    def read(text: str) -> tuple[LoadedRecording, Recording]:
         path, load = read_load(text, robot)
         recording = read_recording(path, robot, options.topic)
         for sentence in [*recording.notices, *recording.caveats]:
-            print(f"warning: {path.name}: {sentence}")
+            warnings.append(f"{path.name}: {sentence}")
+            print(f"warning: {warnings[-1]}")
+        return LoadedRecording(path.name, recording.batches, load), recording
+
+    for text in options.files:
+        loaded, recording = read(text)
         computed = with_velocity_error(computed, recording)
-        recordings.append(LoadedRecording(path.name, recording.batches, load))
+        recordings.append(loaded)
+    check = None if options.check is None else read(options.check)[0]
     try:
         day = datetime.date.fromisoformat(options.date) if options.date else datetime.date.today()
     except ValueError:
@@ -137,7 +160,28 @@ def run_arm(options: argparse.Namespace) -> int:
     save_calibration(calibration, options.output)
     print("\n" + describe_calibration(robot, calibration))
     print(f"File: {options.output}")
+    if folder is None and check is None:
+        return ExitStatus.OK
+    kept = None if check is None else (check.name, SampleBlock.concatenate(check.blocks), check.load)
+    result = make_result(computed, calibration, settings, kept, warnings)
+    if result.check is not None:
+        print("\n" + describe_check(robot, result.check))
+    if folder is not None:
+        for sentence in write_arm_result(result, folder):
+            print(f"warning: {sentence}")
+        print(f"Files: {folder}")
     return ExitStatus.OK
+
+
+def describe_check(robot: RobotModel, check: TorqueCheck) -> str:
+    """Describe the torque residuals of a motion that was not used."""
+    lines = [
+        f"{check.name}, not used: RMS torque residual [Nm] with the parameters before and now",
+        f"  {'joint':<12}{'before':>10}{'now':>10}",
+    ]
+    for name, before, after in zip(robot.joint_names, check.before, check.after, strict=True):
+        lines.append(f"  {name:<12}{before:10.3f}{after:10.3f}")
+    return "\n".join(lines)
 
 
 def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> str:

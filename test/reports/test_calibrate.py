@@ -9,6 +9,7 @@ import yaml
 from sysid_ros.cli import calibrate, offline
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.arm import describe_arm
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import load_calibration
@@ -73,8 +74,20 @@ def test_an_arm_from_the_command_line(robot, samples, record, tmp_path, capsys):
     path = save(tmp_path / "empty.npz", robot, record(np.zeros(10)))
     output = tmp_path / "arm.yaml"
     words = ["arm", path, "--model", MODEL, "--serial", "K7", "--output", str(output), "--offset-change", "0.01"]
+    folder = tmp_path / "report"
+    other = save(tmp_path / "other.npz", robot, record(np.zeros(10)).slice(500, 2500))
+    words += ["--report", str(folder), "--check", other]
     assert calibrate.main([*words, "--temperature", "31", "--valid-days", "0"]) == ExitStatus.OK
     text = capsys.readouterr().out
+    assert "other.npz, not used: RMS torque residual" in text
+    assert {path.name for path in folder.iterdir()} == {"arm.yaml", "arm.urdf", "arm.html"}
+    page = (folder / "arm.html").read_text()
+    found = describe_arm(robot, load_calibration(folder / "arm.yaml"))
+    assert found.base.contains(robot.theta_nominal), "the arm of these samples is the nominal one"
+    assert found.row_shares[0] < 0.5 and 0.3 < found.relative_width < 0.99
+    assert "Arm K7" in page and "other.npz, 4.0 s" in page and "Base parameters" in page
+    assert calibrate.main(words) == ExitStatus.BAD_INPUT
+    assert "holds the arm.yaml of an earlier result" in capsys.readouterr().err
     assert "certified rows" in text and "empty.npz: empty hand" in text
     calibration = load_calibration(output)
     assert calibration.record.serial == "K7" and calibration.record.temperature == 31.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.procedure.arm import KnownLoadPolicy
 from sysid_ros.core.procedure.base import ObserveProcedure, Procedure
 from sysid_ros.core.procedure.model_policy import ModelPolicy, PayloadModel
 from sysid_ros.core.procedure.move import Move, MoveSettings, run_move
@@ -26,6 +27,7 @@ from sysid_ros.core.procedure.ports import (
 from sysid_ros.core.procedure.receding import RecedingProcedure
 from sysid_ros.core.procedure.types import (
     STRATEGIES,
+    Collection,
     Identification,
     IdentificationErrorCode,
     IdentificationFailed,
@@ -39,12 +41,14 @@ __all__ = [
     "STRATEGIES",
     "Arm",
     "CertifiedPlan",
+    "Collection",
     "EstimateSource",
     "ExcitationRequest",
     "Identification",
     "IdentificationErrorCode",
     "IdentificationFailed",
     "IdentificationSettings",
+    "KnownLoadPolicy",
     "ModelPolicy",
     "ModelRefused",
     "MotionRequest",
@@ -57,6 +61,7 @@ __all__ = [
     "Ports",
     "Progress",
     "StopUnconfirmed",
+    "run_collection",
     "run_identification",
     "run_move",
 ]
@@ -90,3 +95,25 @@ def run_identification(
     Source: SAFE-ID Algorithm 2.
     """
     return _PROCEDURES[settings.strategy](ports, policy, settings, is_cancelled, on_progress).run()
+
+
+def run_collection(
+    ports: Ports,
+    policy: ModelPolicy,
+    settings: IdentificationSettings,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Collection:
+    """Move as :func:`run_identification` does, for data about the arm itself; also ends at rest on any failure.
+
+    Args:
+        ports: The planner, the arm and the source of estimates.
+        policy: Decides on the payload model; a :class:`KnownLoadPolicy` where the load is known.
+        settings: How the arm is moved.
+        is_cancelled: Looked at between all steps and while the arm moves.
+        on_progress: Called with every change.
+
+    Raises:
+        IdentificationFailed: With the code and a sentence.
+    """
+    return _PROCEDURES[settings.strategy](ports, policy, settings, is_cancelled, on_progress).collect()

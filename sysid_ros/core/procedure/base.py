@@ -14,6 +14,7 @@ from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, Parame
 from sysid_ros.core.procedure.model_policy import ModelPolicy, PayloadModel
 from sysid_ros.core.procedure.ports import ModelRefused, MotionState, Ports
 from sysid_ros.core.procedure.types import (
+    Collection,
     Identification,
     IdentificationErrorCode,
     IdentificationFailed,
@@ -80,6 +81,14 @@ class Procedure(ABC):
         """
         return self._end_at_rest(self._identify)
 
+    def collect(self) -> Collection:
+        """Move as :meth:`run` does, but for the data alone: what is estimated of the payload need not be narrow.
+
+        Raises:
+            IdentificationFailed: With the code and a sentence.
+        """
+        return self._end_at_rest(self._collect)
+
     @property
     @abstractmethod
     def _expected(self) -> int:
@@ -90,15 +99,19 @@ class Procedure(ABC):
         """Move until a stop rule holds, with the arm at rest in the end; return which one, for people."""
 
     def _identify(self) -> Identification:
+        collection = self._collect()
+        estimate = self._final_estimate()
+        require_identified(estimate)
+        self._give_final_model(estimate)
+        return Identification(estimate, collection.plans, collection.motion_time, collection.stop_reason)
+
+    def _collect(self) -> Collection:
         self._report(Phase.WAITING, "waiting for the arm and its samples", 0.0)
         self._arm.wait_until_ready()
         self._forget_payload("identification starts")
         self._weigh()
         stop_reason = self._move()
-        estimate = self._final_estimate()
-        require_identified(estimate)
-        self._give_final_model(estimate)
-        return Identification(estimate, tuple(self._plans), self._motion_time, stop_reason)
+        return Collection(tuple(self._plans), self._motion_time, stop_reason)
 
     def _end_at_rest(self, work: Callable[[], T]) -> T:
         """Do the work; brake the arm before any failure leaves."""

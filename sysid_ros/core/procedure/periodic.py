@@ -38,8 +38,9 @@ class PeriodicProcedure(Procedure):
             if met := self._target_is_met(estimate):
                 return met
             new_widths = estimate.upper - estimate.lower
-            if widths is not None and np.all(new_widths >= (1.0 - settings.shrink_threshold) * widths):
-                return f"the last trajectory shrank no interval by more than {100 * settings.shrink_threshold:g} %"
+            least = settings.shrink_threshold
+            if least > 0.0 and widths is not None and np.all(new_widths >= (1.0 - least) * widths):
+                return f"the last trajectory shrank no interval by more than {100 * least:g} %"
             widths = new_widths
         return f"all {self._expected} trajectories are done"
 

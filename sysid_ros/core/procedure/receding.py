@@ -239,7 +239,7 @@ class RecedingProcedure(Procedure):
             return Ending(f"all {self._expected} plans are done", True)
         if not self._has_time(ahead):
             return Ending(f"another plan would exceed {settings.max_motion_time:g} s of motion", True)
-        if len(widths) > _SHRINK_PLANS:
+        if settings.shrink_threshold > 0.0 and len(widths) > _SHRINK_PLANS:
             then, now = widths[-1 - _SHRINK_PLANS], widths[-1]
             if np.all(now >= (1.0 - settings.shrink_threshold) * then):
                 text = f"the last {_SHRINK_PLANS} plans shrank no interval by more than"

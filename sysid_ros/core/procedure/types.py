@@ -82,7 +82,7 @@ class IdentificationSettings(Settings):
     target_mass_width: float = setting(0.0, "kg", lower=0.0, upper=1000.0)
     """Stop as soon as the mass interval is this narrow; 0 never stops early."""
     shrink_threshold: float = setting(0.02, "-", lower=0.0, below=1.0)
-    """Stop when a trajectory has shrunk no interval by more than this fraction."""
+    """Stop when a trajectory has shrunk no interval by more than this fraction; 0 never stops early."""
     weighing_time: float = setting(1.0, "s", lower=0.0, upper=60.0)
     """Time at rest before the first motion: what gravity alone tells of the payload already narrows the box that the
     controller and the planners must be ready for; 0 starts at once."""
@@ -130,6 +130,21 @@ class Identification:
     """
 
     estimate: ParameterEstimate
+    plans: tuple[CertifiedPlan, ...]
+    motion_time: float
+    stop_reason: str
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Motions that were made for their data.
+
+    Attributes:
+        plans: The plans that were executed.
+        motion_time: Total time of motion [s].
+        stop_reason: Which stop rule ended it, for people.
+    """
+
     plans: tuple[CertifiedPlan, ...]
     motion_time: float
     stop_reason: str

@@ -1,0 +1,232 @@
+"""The files of an identified arm: its calibration, an updated robot description, and a page about what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.arm import ArmIdentification, describe_arm
+from sysid_ros.core.estimation.calibration import KnownLoad
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.calibrated import apply_calibration
+from sysid_ros.core.model.calibration import ArmCalibration, save_calibration
+from sysid_ros.core.model.robot import FRICTION_NAMES, FRICTION_UNITS, RobotModel
+from sysid_ros.reports.arm_urdf import arm_urdf
+from sysid_ros.reports.torque_fit import differentiate, predict_torque
+
+Array = NDArray[np.float64]
+
+CALIBRATION, URDF, REPORT = "arm.yaml", "arm.urdf", "arm.html"
+
+
+@dataclass(frozen=True)
+class TorqueCheck:
+    """Torque residuals of a motion that the calibration did not use; for people, no guarantee rests on them.
+
+    Attributes:
+        name: Name of the recording.
+        seconds: Its length [s].
+        before: RMS residual with the parameters the arm had before, (n,) [Nm].
+        after: RMS residual with the identified ones, (n,) [Nm].
+        torque: RMS of the measured torque less its mean, (n,) [Nm].
+    """
+
+    name: str
+    seconds: float
+    before: Array
+    after: Array
+    torque: Array
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """An identified arm.
+
+    Attributes:
+        before: The arm as it was.
+        after: The arm with its calibration.
+        identification: The calibration and its base parameters.
+        check: Torque residuals on a motion that was not used; None where there is none.
+        warnings: What a reader should know, a sentence each.
+        created: When.
+    """
+
+    before: RobotModel
+    after: RobotModel
+    identification: ArmIdentification
+    check: TorqueCheck | None = None
+    warnings: tuple[str, ...] = ()
+    created: datetime = field(default_factory=datetime.now)
+
+
+def make_result(
+    robot: RobotModel,
+    calibration: ArmCalibration,
+    settings: EstimatorSettings | None = None,
+    check: tuple[str, SampleBlock, KnownLoad] | None = None,
+    warnings: Sequence[str] = (),
+) -> ArmResult:
+    """Work out what a calibration says of its arm.
+
+    Args:
+        robot: The arm as it was before.
+        calibration: Its calibration.
+        settings: Settings it was made with.
+        check: Name, samples and load of a motion that it did not use.
+        warnings: What a reader should know, a sentence each.
+    """
+    after = apply_calibration(calibration, robot)
+    tested = None if check is None else check_torques(robot, after, *check)
+    return ArmResult(robot, after, describe_arm(robot, calibration, settings), tested, tuple(warnings))
+
+
+def check_torques(
+    before: RobotModel, after: RobotModel, name: str, samples: SampleBlock, load: KnownLoad
+) -> TorqueCheck:
+    """Compare measured torques with those of two models of the same arm.
+
+    Raises:
+        SysidError: There are no samples.
+    """
+    if not len(samples):
+        raise SysidError(f"{name}: there are no samples to check the parameters with")
+    payload = load.prior.nominal
+    acceleration = differentiate(samples.stamps, samples.v)
+    old, new = (
+        np.sqrt(np.mean((predict_torque(arm, payload, samples.q, samples.v, acceleration) - samples.tau) ** 2, axis=0))
+        for arm in (before, after)
+    )
+    return TorqueCheck(name, float(samples.seconds[-1]), old, new, np.std(samples.tau, axis=0))
+
+
+def prepare_files(folder: Path) -> None:
+    """Refuse a folder that holds files of an earlier result.
+
+    Raises:
+        SysidError: It does.
+    """
+    for name in (CALIBRATION, URDF, REPORT):
+        if (folder / name).exists():
+            raise SysidError(f"the results folder {folder} holds the {name} of an earlier result; give another folder")
+
+
+def write_arm_result(result: ArmResult, folder: Path) -> tuple[str, ...]:
+    """Write calibration, description and page into a folder; return what was left out, a sentence each.
+
+    Raises:
+        SysidError: A file cannot be written.
+    """
+    record, left_out = result.identification.calibration.record, []
+    texts: dict[str, str] = {}
+    try:
+        comment = f"Arm {record.serial}, parameters identified {record.date} by sysid_ros"
+        texts[URDF] = arm_urdf(result.before, result.after.theta_nominal, comment)
+    except SysidError as error:
+        left_out.append(f"{URDF} was not written: {error}")
+    texts[REPORT] = arm_html(result)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_calibration(result.identification.calibration, folder / CALIBRATION)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SysidError(f"cannot write into {folder}: {error.strerror or error}") from error
+    return tuple(left_out)
+
+
+def arm_html(result: ArmResult) -> str:
+    """Return the page as one text; it loads nothing from anywhere."""
+    from sysid_ros.reports.pages import render  # matplotlib takes a second to load
+
+    identification, check = result.identification, result.check
+    base, calibration = identification.base, identification.calibration
+    before, after = base.prior.width, base.upper - base.lower
+    share = np.divide(after, before, out=np.ones_like(after), where=before > 0.0)
+    old = base.matrix @ result.before.theta_nominal
+    rows = [
+        {
+            "formula": base.formulas[k],
+            "unit": base.units[k],
+            "old": _number(old[k]),
+            "value": _number(base.values[k]),
+            "lower": _number(base.lower[k]),
+            "upper": _number(base.upper[k]),
+            "share": f"{100.0 * share[k]:.0f} %",
+        }
+        for k in range(len(base))
+    ]
+    narrowed = int(np.count_nonzero(base.is_narrower))
+    facts = [
+        ("Base parameters", str(len(base)), "", f"{narrowed} with narrower bounds than before"),
+        ("Certified rows", str(len(calibration.matrix)), "", "combinations that payload identification uses"),
+        (
+            "Their width",
+            f"{100.0 * identification.relative_width:.0f}",
+            "%",
+            f"of that before; {_best(identification)}",
+        ),
+    ]
+    if check is not None:
+        ratio = float(np.linalg.norm(check.after) / max(float(np.linalg.norm(check.before)), 1e-12))
+        facts.append(("Torque residual", f"{100.0 * ratio:.0f}", "%", "of that before, on a motion that was not used"))
+    return render(
+        "arm.html",
+        result=result,
+        record=calibration.record,
+        robot=result.before,
+        facts=facts,
+        rows=rows,
+        friction=_friction(result),
+        check=None if check is None else _check_rows(result.before, check),
+        unknown=[base.formulas[k] for k in range(len(base)) if share[k] > 0.95],
+        entries={
+            "robot": calibration.robot,
+            "date": calibration.record.date,
+            "last day": calibration.record.expires or "none stated",
+            "recordings": "; ".join(calibration.record.recordings),
+            "data (SHA-256)": calibration.record.data or "",
+        },
+    )
+
+
+def _best(identification: ArmIdentification) -> str:
+    shares = identification.row_shares
+    return f"the best {100.0 * shares[0]:.0f} %" if shares.size else "there is none"
+
+
+def _friction(result: ArmResult) -> list[dict[str, Any]]:
+    """List friction, armature and offset of each joint: before, now, bounds."""
+    robot, box = result.before, result.after.theta_box
+    old, new = robot.friction(robot.theta_nominal), robot.friction(result.after.theta_nominal)
+    lower, upper = robot.friction(box.lower), robot.friction(box.upper)
+    return [
+        {
+            "joint": joint,
+            "name": name,
+            "unit": unit,
+            "old": _number(old[j, k]),
+            "value": _number(new[j, k]),
+            "lower": _number(lower[j, k]),
+            "upper": _number(upper[j, k]),
+        }
+        for j, joint in enumerate(robot.joint_names)
+        for k, (name, unit) in enumerate(zip(FRICTION_NAMES, FRICTION_UNITS, strict=True))
+    ]
+
+
+def _check_rows(robot: RobotModel, check: TorqueCheck) -> dict[str, Any]:
+    columns = zip(robot.joint_names, check.torque, check.before, check.after, strict=True)
+    rows = [(name, *(f"{value:.3f}" for value in values)) for name, *values in columns]
+    return {"name": check.name, "seconds": f"{check.seconds:.1f}", "rows": rows}
+
+
+def _number(value: float) -> str:
+    return f"{value + 0.0:.4g}".replace("-", "−")
