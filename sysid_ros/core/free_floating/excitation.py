@@ -35,6 +35,8 @@ _START_SHARE = 0.35
 """Share of the time for the starts; the best of them gets the rest."""
 _REFINED = 3
 """Random starts that are refined a little before one is chosen."""
+_CHANGED, _CHANGE = 0.3, 0.4
+"""Share of the intervals that a restart changes, and by how much of the largest steps (standard deviation)."""
 _LIMIT_WEIGHT = 1e3
 """Weight of squares beyond position limits [1/rad^2]; what is left is clipped."""
 _COLLISION_WEIGHTS = (1e2, 1e4, 1e6)
@@ -65,6 +67,8 @@ class ExcitationSettings(Settings):
     """Largest number of iterations of one optimisation."""
     starts: int = setting(16, "-", lower=1, upper=10000)
     """Random starts of the search with free knots."""
+    restarts: int = setting(1000, "-", lower=0, upper=100000)
+    """Largest number of searches that begin where the one before ended, in part changed, while there is time."""
     time_limit: float = setting(60.0, "s", lower=0.01, upper=86400.0)
     """Time after which a search ends with the best it has."""
     seed: int = setting(0, "-", lower=0, upper=2**32 - 1, library_only=True)
@@ -196,11 +200,12 @@ class _Search:
         """Search, and prove what was found."""
         begin, limit = self.clock(), self._settings.time_limit
         self._begin, self._end = begin, begin + limit
-        x = self._best_start(begin, limit)
+        x = self._wander(self._best_start(begin, limit))
         for weight in _COLLISION_WEIGHTS:
             self._collision_weight = weight
             # A motion that touches is worth nothing: mending it may take as long again.
-            x = self._minimize(x, begin + limit if weight == _COLLISION_WEIGHTS[0] else self.clock() + 0.3 * limit)
+            if weight > _COLLISION_WEIGHTS[0]:
+                x = self._minimize(x, self.clock() + 0.3 * limit)
             knots, turns = self._motion(x)
             motion = FloatingMotion(CycloidTrajectory(self._legal(knots), self._settings.period), turns)
             try:
@@ -230,6 +235,25 @@ class _Search:
             x = self._minimize(x, begin + _START_SHARE * limit * (k + 1) / min(_REFINED, len(walks)))
             refined.append((self._cost(x)[0], x))
         return min(refined, key=lambda walk: walk[0])[1]
+
+    def _wander(self, x: Array) -> Array:
+        """Improve variables until the time is over: from where a search ends another begins, a part of it changed."""
+        rng = np.random.default_rng(self._settings.seed + 1)
+        n, count = self._robot.n, self._count
+        best = self._minimize(x, self._end)
+        cost = self._cost(best)[0]
+        for _ in range(self._settings.restarts):
+            if self.clock() >= self._end:
+                break
+            trial, changed = best.copy(), rng.random(count) < _CHANGED
+            for part in (trial[n : n + count * n], trial[n + count * n :]):
+                rows = part.reshape(count, -1)
+                rows[changed] += rng.normal(0.0, _CHANGE, rows[changed].shape)
+            trial = self._minimize(np.clip(trial, np.r_[np.zeros(n), -np.ones(len(x) - n)], 1.0), self._end)
+            found = self._cost(trial)[0]
+            if found < cost:
+                best, cost = trial, found
+        return best
 
     def _motion(self, x: Array) -> tuple[Array, Array]:
         """Return knots (K + 1, n) and turns of the wheels (K, W) of variables."""

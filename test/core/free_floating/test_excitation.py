@@ -21,7 +21,7 @@ from sysid_ros.core.free_floating.self_collision import SelfCollision, SelfColli
 from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
 
-SMALL = ExcitationSettings(samples=2, iterations=1, starts=2, time_limit=30.0)
+SMALL = ExcitationSettings(samples=2, iterations=1, starts=2, restarts=0, time_limit=30.0)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_free_knots_respect_limits_and_improve(robot):
     assert np.all((lower >= robot.q_lower) & (upper <= robot.q_upper))
     assert np.all(np.abs(joints.velocity_extrema()) <= robot.v_max * (1 + 1e-9))
     assert np.all(np.abs(joints.acceleration_extrema()) <= robot.a_max * (1 + 1e-9))
-    longer = ExcitationSettings(samples=2, iterations=8, starts=2, time_limit=30.0)
+    longer = ExcitationSettings(samples=2, iterations=8, starts=2, restarts=2, time_limit=30.0)
     improved = plan_with_free_knots(robot, robot.tree.parameters, 16, longer)
     assert improved.condition_number < plan.condition_number < np.inf
     assert plan.directions.shape == (16, 9)
