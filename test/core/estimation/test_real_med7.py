@@ -10,6 +10,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.point.whole_arm import Motion, WholeArmSettings, fit_whole_arm
 from sysid_ros.core.estimation.windows.samples import SampleBlock, differentiate_positions
 from sysid_ros.core.model.loader import load_robot
 
@@ -86,3 +87,18 @@ def test_all_windows_together_show_what_none_shows_alone(recording):
     estimate, _, _ = estimate_from_samples(uncertain(robot, 0.2, torque=0.1), [block], AWARE)
     assert not estimate.is_consistent
     assert estimate.alarm.code is AlarmCode.JOINTLY_INCONSISTENT and estimate.alarm.joint == "lbr_A7"
+
+
+def test_each_half_is_predicted_from_the_other_better_than_by_the_controller(recording):
+    """The controller's own external torque, of an arm that nothing touches, is the residual of the vendor's model."""
+    robot, block = recording
+    data, settings = np.load(FILE), WholeArmSettings()
+    vendor = np.sqrt(np.mean(data["fast_tau_ext_kuka"].astype(float) ** 2, axis=0))
+    middle = len(block) // 2
+    halves = [Motion.of(part, robot, settings) for part in (block.slice(0, middle), block.slice(middle))]
+    for fitted, tested in (halves, halves[::-1]):
+        fit = fit_whole_arm(robot, fitted, settings)
+        rms = np.sqrt(np.mean((tested.tau - fit.predict(robot, tested)) ** 2, axis=0))
+        assert np.all(rms < 0.9 * vendor)
+        tilt = np.arccos(fit.gravity @ robot.gravity / (fit.gravity @ fit.gravity))
+        assert 0.02 < tilt < 0.06

@@ -1,0 +1,152 @@
+"""Whole-arm fit of a recording: torques of one half predicted from a fit of the other half, joint by joint.
+
+``python bench/bench_real_arm.py FILE [--model NAME] [--prefix fast_] [--quick]``. FILE is a recording as in
+docs/reference/files.md, or an NPZ with arrays ``t``, ``q``, ``tau`` in SI units behind the prefix, and optionally
+``tau_ext_kuka``, the external torque that the arm's own controller reports while nothing touches it. ``nominal`` is the
+model as described, ``fit`` adds all bodies, simple friction, direction of gravity and torque lag, ``terms chosen`` the
+friction terms that blocks left out ask for. ``halves`` fits the first and tests the second, and the other way round;
+``blocks`` fits every other tenth and tests the
+rest. The last rows are what others reached on a longer recording of an LBR
+Med7; they compare only with that recording.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+from _table import describe_machine, print_table
+
+from sysid_ros.core.estimation.point.whole_arm import (
+    Motion,
+    TermTest,
+    WholeArmFit,
+    WholeArmProblem,
+    WholeArmSettings,
+    fit_whole_arm,
+    select_friction,
+)
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.regressors.friction import FrictionLaw, Ripple
+from sysid_ros.reports.recordings.files import read_recording
+
+Array = np.ndarray
+REFERENCES = {
+    "ridge fit with gravity direction": (0.148, 0.396, 0.144, 0.389, 0.146, 0.148, 0.122),
+    "the same in blocks": (0.149, 0.109, 0.127, 0.209, 0.098, 0.097, 0.122),
+    "vendor's own model": (0.74, 0.99, 0.46, 0.81, 0.27, 0.22, 0.32),
+    "published SDP code": (0.588, 0.484, 0.256, 0.473, 0.263, 0.152, 0.129),
+}
+"""Torque RMS per joint on the other half of a longer recording of an LBR Med7 [Nm]."""
+GEAR_CYCLES = 320.0
+"""Two per turn of the motor, at 160 to 1."""
+
+
+def read(path: Path, robot: RobotModel, prefix: str) -> tuple[SampleBlock, Array | None]:
+    """Samples, and the controller's own external torque (N, n) [Nm] where the file has it."""
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        if f"{prefix}t" in arrays and "joints" not in arrays:
+            t, q, tau = (np.asarray(arrays[prefix + name], dtype=float) for name in ("t", "q", "tau"))
+            stamps = np.round((t - t[0]) * 1e9).astype(np.int64)
+            external = arrays.get(f"{prefix}tau_ext_kuka")
+            return SampleBlock(stamps, np.arange(len(t)), q, np.gradient(q, t, axis=0), tau), external
+    return read_recording(path, robot).samples, None
+
+
+def splits(block: SampleBlock) -> dict[str, list[tuple[Array, Array]]]:
+    """Samples to fit and to test, by the way they are split."""
+    index = np.arange(len(block))
+    halves = np.array_split(index, 2)
+    tenths = np.array_split(index, 10)
+    even, odd = np.concatenate(tenths[::2]), np.concatenate(tenths[1::2])
+    return {"halves": [(halves[0], halves[1]), (halves[1], halves[0])], "blocks": [(even, odd), (odd, even)]}
+
+
+def part_of(block: SampleBlock, index: Array) -> SampleBlock:
+    """Some of the samples; where they do not follow each other, the stamps show a gap."""
+    values = (block.stamps, block.sequence, block.q, block.v, block.tau)
+    return SampleBlock(*(array[index] for array in values))
+
+
+def rms(values: Array) -> Array:
+    """Root mean square per joint, (n,)."""
+    return np.sqrt(np.mean(values**2, axis=0))
+
+
+def compare(
+    block: SampleBlock, robot: RobotModel, settings: WholeArmSettings, law: FrictionLaw | None
+) -> tuple[list[list], list[WholeArmFit], list[TermTest]]:
+    """Rows of the table, the fits of the halves, and the tests of friction terms on the first half."""
+    rows, fits, tests = [], [], []
+    for name, pairs in splits(block).items():
+        found: dict[str, list[Array]] = {}
+        for fitted, tested in pairs:
+            known, other = (Motion.of(part_of(block, index), robot, settings) for index in (fitted, tested))
+            nominal = WholeArmProblem(robot, other, FrictionLaw())
+            fit = fit_whole_arm(robot, known, settings)
+            found.setdefault("nominal", []).append(rms(other.tau - nominal.predict(nominal.start)))
+            found.setdefault("fit", []).append(rms(other.tau - fit.predict(robot, other)))
+            if law is not None:
+                fit, tests_of_part = select_friction(robot, known, law, settings)
+                tests = tests or list(tests_of_part)
+                found.setdefault("terms chosen", []).append(rms(other.tau - fit.predict(robot, other)))
+            if name == "halves":
+                fits.append(fit)
+        rows += [[f"{name}, {method}", *rms(np.array(values))] for method, values in found.items()]
+    return rows, fits, tests
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--model", default="kuka_lbr_med7")
+    parser.add_argument("--prefix", default="fast_", help="before the names of the arrays of a plain NPZ file")
+    parser.add_argument("--quick", action="store_true", help="simple friction only")
+    options = parser.parse_args(argv)
+    print(describe_machine())
+    robot = load_robot(options.model)
+    block, external = read(options.file, robot, options.prefix)
+    settings = WholeArmSettings()
+    cycles = (GEAR_CYCLES,) * robot.n
+    ripples = (Ripple(cycles), *(Ripple(cycles, frequency, 0.15) for frequency in (7.0, 9.0)))
+    law = None if options.quick else FrictionLaw((0.05, 0.2), has_asymmetry=True, has_load=True, ripples=ripples)
+    rows, fits, tests = compare(block, robot, settings, law)
+    if external is not None:
+        rows.append(["controller's own, all samples", *rms(np.asarray(external, dtype=float))])
+    if robot.name.startswith("kuka_lbr_med7"):
+        rows += [[f"longer recording: {name}", *values] for name, values in REFERENCES.items()]
+    title = f"{options.file.name}: torque RMS on data that were not fitted [Nm], {block.seconds[-1]:.3g} s"
+    print_table(["", *robot.joint_names], rows, title)
+    found = []
+    for half, fit in zip(("first half", "second half"), fits, strict=True):
+        tilt = np.degrees(np.arccos(np.clip(fit.gravity @ robot.gravity / (fit.gravity @ fit.gravity), -1.0, 1.0)))
+        found += [
+            [f"{half}: torque lag [ms]", *(1e3 * fit.torque_lag)],
+            [f"{half}: Coulomb friction [Nm]", *fit.friction[:, 0]],
+            [f"{half}: viscous friction [Nm s/rad]", *fit.friction[:, 1]],
+            [f"{half}: offset [Nm]", *fit.friction[:, 2]],
+        ]
+        print(f"{half}: base tilted by {tilt:.2f} deg, prior share {fit.prior_share:g}")
+    print_table(["", *robot.joint_names], found, "Parameters of the fits")
+    if tests:
+        needed = [[test.name, *(("needed" if need else "not needed") for need in test.is_needed)] for test in tests]
+        print_table(["friction term", *robot.joint_names], needed, "Does the simple law suffice? (first half)")
+    whole = Motion.of(block, robot, settings)
+    for notice in whole.notices:
+        print(notice)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
