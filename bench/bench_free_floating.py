@@ -1,0 +1,124 @@
+"""Estimates of a free-flying robot from its momentum: the tables of SPACE beside ours, mean over seeds of noise.
+
+    python bench/bench_free_floating.py [--seeds 50] [--rate 10] [--plan-seconds 20]
+
+Simulated on the paper's dual-arm robot with its true parameters, planned with its offset ones, measured with its noise.
+``--seeds 2 --plan-seconds 5`` is the short form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+
+import _table
+import numpy as np
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.free_floating.direction_combinations import plan_by_direction_combinations
+from sysid_ros.core.free_floating.dynamics import embed, predict_torques, rms, simulate, validation_motion
+from sysid_ros.core.free_floating.excitation import ExcitationSettings, plan_with_free_knots
+from sysid_ros.core.free_floating.intervals import FloatingMotion, IntervalInformation
+from sysid_ros.core.free_floating.measurements import add_noise
+from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
+from sysid_ros.core.free_floating.regression import Method, estimate_minimal
+from sysid_ros.core.free_floating.robot import load_free_flyer
+from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+
+PAPER = {67: (2.08, 174.02), 40: (12.28, 2141.79), 20: (150.22, 51817.41)}
+"""Median and largest relative error [%] by number of intervals; one run each."""
+PAPER_TWIST = (1.7e-4, 1.6e-4, 0.6e-4, 2.1e-4, 1.8e-4, 3.5e-4)
+PAPER_TORQUE = (0.2961, 0.1665, 0.0778, 0.0922, 0.0368, 0.0262)
+
+
+def first_intervals(motion: FloatingMotion, count: int) -> FloatingMotion:
+    joints = CycloidTrajectory(motion.joints.knots[: count + 1], motion.joints.period)
+    return FloatingMotion(joints, motion.wheel_turns[:count])
+
+
+def sample_times(motion: FloatingMotion, rate: int) -> np.ndarray:
+    return np.arange(round(motion.joints.duration * rate) + 1) / rate
+
+
+def plan_motions(robot, seconds: float) -> dict[str, FloatingMotion]:
+    settings = ExcitationSettings(time_limit=seconds, clearance=-0.5)
+    paper = plan_by_direction_combinations(robot, robot.tree.parameters, settings, clock=time.process_time).motion
+    settings = replace(settings, clearance=0.05)
+    ours = plan_with_free_knots(robot, robot.tree.parameters, 67, settings, clock=time.process_time).motion
+    information = IntervalInformation(robot, robot.truth, settings.period, settings.samples)
+    rows = []
+    for name, motion in (("direction combinations", paper), ("free knots", ours)):
+        value = information.condition_number(motion.joints.knots, motion.wheel_turns)
+        rows.append((name, motion.joints.intervals, value))
+    rows.append(("paper, direction combinations", 67, 248.8))
+    _table.print_table(["motion", "intervals", "condition number on the true robot"], rows, "Motions")
+    return {"direction combinations": paper, "free knots": ours}
+
+
+def compare_estimates(robot, minimal, motions, seeds: int, rate: int) -> None:
+    truth, rows, predictions = minimal.values(robot.truth), [], {}
+    for name, motion in motions.items():
+        for count in (motion.joints.intervals, 40, 20):
+            part = first_intervals(motion, count)
+            exact = simulate(robot, robot.truth, part, sample_times(part, rate))
+            errors: dict[Method, list[np.ndarray]] = {method: [] for method in Method}
+            for seed in range(seeds):
+                data = add_noise(robot, exact, np.random.default_rng(seed))
+                for method in Method:
+                    try:
+                        values = estimate_minimal(robot, minimal, data, method).values
+                    except ParameterOutOfRange:  # did not converge
+                        continue
+                    errors[method].append(100.0 * np.abs((values - truth) / truth))
+                    if count == motion.joints.intervals:
+                        predictions.setdefault((name, method), []).append(values)
+            paper = PAPER[{40: 40, 20: 20}.get(count, 67)]
+            for method, found in errors.items():
+                medians = np.median(found, axis=1) if found else np.full(1, np.nan)
+                spread = f"{medians.min():.3g} to {medians.max():.3g}"
+                largest = np.mean(np.max(found, axis=1)) if found else np.nan
+                rows.append((name, count, method.value, np.mean(medians), spread, largest, len(found), *paper))
+    columns = ["motion", "intervals", "method", "median [%]", "of single runs", "largest [%]", "converged"]
+    columns += ["paper median [%]", "paper largest [%]"]
+    title = f"Relative errors of the 52 minimal parameters, mean over {seeds} seeds of noise, {rate} samples per second"
+    _table.print_table(columns, rows, title)
+    compare_predictions(robot, minimal, predictions)
+
+
+def compare_predictions(robot, minimal, predictions) -> None:
+    q, v, a = validation_motion(robot, np.random.default_rng(1), np.arange(0.0, 40.0, 0.2))
+    twist, torque = predict_torques(robot, robot.truth, q, v, a)
+    rows = [("paper, one run", "least squares", *PAPER_TWIST)]
+    torques = [("paper, one run", "least squares", *PAPER_TORQUE)]
+    for (name, method), estimates in predictions.items():
+        found = []
+        for values in estimates:
+            try:
+                found.append(predict_torques(robot, embed(minimal, values), q, v, a))
+            except ParameterOutOfRange:  # an estimate without positive definite inertia predicts nothing
+                continue
+        if found:
+            rows.append((name, method.value, *np.mean([rms(one[0] - twist) for one in found], axis=0)))
+            torques.append((name, method.value, *np.mean([rms(one[1] - torque) for one in found], axis=0)))
+    names = ["vx [m/s]", "vy [m/s]", "vz [m/s]", "wx [rad/s]", "wy [rad/s]", "wz [rad/s]"]
+    _table.print_table(["motion", "method", *names], rows, "RMS errors of the predicted base twist, validation motion")
+    joints = [f"{name} [Nm]" for name in robot.joint_names]
+    _table.print_table(["motion", "method", *joints], torques, "RMS errors of the predicted torques, validation motion")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--rate", type=int, default=10)
+    parser.add_argument("--plan-seconds", type=float, default=20.0)
+    arguments = parser.parse_args()
+    print(_table.describe_machine())
+    robot = load_free_flyer("dual_arm")
+    minimal = build_minimal_parameters(robot.tree)
+    motions = plan_motions(robot, arguments.plan_seconds)
+    compare_estimates(robot, minimal, motions, arguments.seeds, arguments.rate)
+
+
+if __name__ == "__main__":
+    main()
