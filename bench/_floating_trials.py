@@ -112,7 +112,7 @@ def make_scenario(seed: int, kind: str, joints: int = 2, parameters: np.ndarray 
 def minimal_trial(seed: int, kind: str, joints: int = 2) -> tuple[bool, float]:
     """Bound the minimal parameters; return whether the truth is inside, and the median width over that of the prior."""
     case = make_scenario(seed, kind, joints)
-    found = bound_minimal(case.robot, case.minimal, [case.recording], case.prior)
+    found = bound_minimal(case.robot, case.minimal, [case.recording], case.prior, passes=1 + (seed % 4 == 0))
     return found.box.contains(case.values), float(np.median(found.box.width / case.prior.width))
 
 
@@ -124,7 +124,9 @@ def object_trial(seed: int, kind: str, joints: int = 2) -> tuple[bool, float]:
     center, radius = case.prior.center, case.prior.radius
     nearer = Box.around(case.values + 0.1 * (center - case.values), 0.1 * radius * (1.0 + 1e-9))
     body = case.robot.tree.body_names[-1]
-    found = estimate_object(case.robot, body, [case.recording], known_minimal(case.minimal, nearer), None, passes=2)
+    found = estimate_object(
+        case.robot, body, [case.recording], known_minimal(case.minimal, nearer), None, passes=1 + seed % 2
+    )
     com = held[1:4] / held[0]
     inside = found.bounds.box.contains(held) and found.com_box.contains(com) and found.bounds.box.contains(found.values)
     return inside, float(found.bounds.box.width[0] / found.bounds.prior.width[0])

@@ -22,7 +22,7 @@ from sysid_ros.core.free_floating.excitation import ExcitationSettings, plan_wit
 from sysid_ros.core.free_floating.intervals import FloatingMotion, IntervalInformation
 from sysid_ros.core.free_floating.measurements import add_noise
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
-from sysid_ros.core.free_floating.regression import Method, estimate_minimal
+from sysid_ros.core.free_floating.regression import Method, MomentumRegression
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
 
@@ -65,9 +65,10 @@ def compare_estimates(robot, minimal, motions, seeds: int, rate: int) -> None:
             errors: dict[Method, list[np.ndarray]] = {method: [] for method in Method}
             for seed in range(seeds):
                 data = add_noise(robot, exact, np.random.default_rng(seed))
+                regression = MomentumRegression(robot, minimal, data)
                 for method in Method:
                     try:
-                        values = estimate_minimal(robot, minimal, data, method).values
+                        values = regression.estimate(method).values
                     except ParameterOutOfRange:  # did not converge
                         continue
                     errors[method].append(100.0 * np.abs((values - truth) / truth))

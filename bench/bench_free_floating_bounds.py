@@ -60,7 +60,7 @@ def sensor_bounds(robot, samples: int, block: int, factor: float) -> SensorBound
 
 def bound_widths(robot, minimal, motion) -> None:
     truth, rows = minimal.values(robot.truth), []
-    for share, factor, rate, block in ((0.5, 1.0, 10, 1), (0.5, 1.0, 50, 25), (0.5, 0.1, 10, 1), (0.1, 0.1, 10, 1)):
+    for share, factor, rate, block in ((0.5, 1.0, 10, 1), (0.5, 0.1, 10, 1)):
         exact = simulate(robot, robot.truth, motion, sample_times(motion, rate))
         data = disturb(robot, exact, np.random.default_rng(0), factor)
         recording = Recording(data, sensor_bounds(robot, len(data), block, factor), block=block)

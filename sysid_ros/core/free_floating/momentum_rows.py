@@ -102,7 +102,7 @@ class SensorBounds:
 
 @dataclass(frozen=True, eq=False)
 class MomentumRange:
-    """What is known of the momentum of robot and wheels together, in the axes and about the origin of the first sample.
+    """What is known of the momentum of robot and wheels together, in the inertial frame of the poses of the data.
 
     Attributes:
         initial: Linear and angular momentum at the first sample, box (6,) [kg m/s, kg m^2/s].

@@ -51,7 +51,7 @@ class NotIdentifiable(SysidError):
 
     def __init__(self, rank: int, count: int):
         self.rank = rank
-        self.count = count
+        self._count = count
         super().__init__(
             f"the data determine {rank} of {count} parameters; move more joints, in more directions, with wheels"
         )
@@ -127,61 +127,77 @@ def estimate_minimal(
 
     Source: SPACE (26), (27); total least squares as in W. E. Deming, Statistical adjustment of data (1943).
     """
-    problem = _Problem(robot, minimal, data, is_momentum_zero)
-    values, _ = problem.solve(problem.regressor, problem.right, None)
-    if method is Method.LEAST_SQUARES:
-        _, inverse = problem.solve(problem.regressor, problem.right, problem.covariance(values))
-        return problem.result(values, inverse, 1)
-    errors = np.zeros_like(data.velocities)
-    for step in range(1, _STEPS + 1):
-        covariance = problem.covariance(values)
-        regressor, right = problem.regressor, problem.right
-        if method is Method.TOTAL:
-            errors = problem.errors(values, covariance)
-            regressor = problem.regressor_of(data.velocities - errors)
-            right = problem.right - np.einsum("nkic,c,nk->ni", problem.units, values[: minimal.count], errors)
-        last = values
-        values, inverse = problem.solve(regressor, right, covariance)
-        is_settled = bool(np.all(np.abs(values - last) <= _CONVERGED * np.sqrt(np.diag(inverse))))
-        if is_settled or (method is Method.WEIGHTED and step == _REWEIGHTINGS):
-            return problem.result(values, inverse, step)
-    raise ParameterOutOfRange(
-        f"iterations of {method.value} [-]", _STEPS, "convergence before; more excitation, or a method that is linear"
-    )
+    return MomentumRegression(robot, minimal, data, is_momentum_zero).estimate(method)
 
 
-class _Problem:
-    def __init__(self, robot: FreeFlyer, minimal: MinimalParameters, data: FloatingData, is_momentum_zero: bool):
+class MomentumRegression:
+    """Rows of the momentum equation of a recording, for estimates by several methods.
+
+    Args:
+        robot: The robot, with the standard deviations of its sensors.
+        minimal: Its minimal parameters.
+        data: Samples.
+        is_momentum_zero: Whether robot and wheels together have no momentum; if not it is estimated too.
+
+    Attributes:
+        regressor: Columns of the minimal parameters, and of the momentum where it is unknown, (N, 6, P).
+        right: Right-hand side, (N, 6).
+    """
+
+    def __init__(self, robot: FreeFlyer, minimal: MinimalParameters, data: FloatingData, is_momentum_zero: bool = True):
         linear, angular, joint = robot.noise
-        self.count = minimal.count
-        self.variances = np.concatenate([np.full(3, linear), np.full(3, angular), np.full(robot.n, joint)]) ** 2
-        self.units = unit_momenta(robot.tree, data.q)[..., minimal.kept]
-        self.velocities = data.velocities
+        self._count = minimal.count
+        self._variances = np.concatenate([np.full(3, linear), np.full(3, angular), np.full(robot.n, joint)]) ** 2
+        self._units = unit_momenta(robot.tree, data.q)[..., minimal.kept]
+        self._velocities = data.velocities
         unknown = None if is_momentum_zero else -momentum_columns(data.rotations, data.positions)
         self._unknown = np.zeros((len(data), 6, 0)) if unknown is None else unknown
-        self.regressor = self.regressor_of(self.velocities)
+        self.regressor = self._regressor_of(self._velocities)
         self.right = -robot.wheels.momentum(data.wheel_rates)
 
-    def regressor_of(self, velocities: Array) -> Array:
+    def estimate(self, method: Method) -> MinimalEstimate:
+        """Estimate the minimal parameters, see :func:`estimate_minimal`."""
+        values, _ = self._solve(self.regressor, self.right, None)
+        if method is Method.LEAST_SQUARES:
+            _, inverse = self._solve(self.regressor, self.right, self._covariance(values))
+            return self._result(values, inverse, 1)
+        for step in range(1, _STEPS + 1):
+            covariance = self._covariance(values)
+            regressor, right = self.regressor, self.right
+            if method is Method.TOTAL:
+                errors, gains = self._errors(values, covariance)
+                regressor = self._regressor_of(self._velocities - errors)
+                right = self.right - np.einsum("nki,nk->ni", gains, errors)
+            last = values
+            values, inverse = self._solve(regressor, right, covariance)
+            is_settled = bool(np.all(np.abs(values - last) <= _CONVERGED * np.sqrt(np.diag(inverse))))
+            if is_settled or (method is Method.WEIGHTED and step == _REWEIGHTINGS):
+                return self._result(values, inverse, step)
+        raise ParameterOutOfRange(
+            f"iterations of {method.value} [-]",
+            _STEPS,
+            "convergence before; more excitation, or a method that is linear",
+        )
+
+    def _regressor_of(self, velocities: Array) -> Array:
         """Return the regressor with columns of the momentum, (N, 6, P)."""
-        matrix = np.einsum("nk,nkic->nic", velocities, self.units, optimize=True)
+        matrix = np.einsum("nk,nkic->nic", velocities, self._units, optimize=True)
         return np.concatenate([matrix, self._unknown], axis=2)
 
-    def covariance(self, values: Array) -> Array:
+    def _covariance(self, values: Array) -> Array:
         """Return the covariance of the six rows of each sample, (N, 6, 6)."""
-        gains = self.units @ values[: self.count]
-        covariance: Array = np.einsum("nki,k,nkj->nij", gains, self.variances, gains, optimize=True)
+        gains = self._units @ values[: self._count]
+        covariance: Array = np.einsum("nki,k,nkj->nij", gains, self._variances, gains, optimize=True)
         return covariance
 
-    def errors(self, values: Array, covariance: Array) -> Array:
-        """Return the most likely errors of the velocities with given parameters, (N, 6 + n)."""
+    def _errors(self, values: Array, covariance: Array) -> tuple[Array, Array]:
+        """Return the most likely errors of the velocities with given parameters (N, 6 + n), and gains (N, 6 + n, 6)."""
         residual = self.regressor @ values - self.right
         multipliers = np.linalg.solve(covariance, residual[..., None])[..., 0]
-        gains = self.units @ values[: self.count]
-        result: Array = np.einsum("k,nki,ni->nk", self.variances, gains, multipliers)
-        return result
+        gains = self._units @ values[: self._count]
+        return self._variances * np.einsum("nki,ni->nk", gains, multipliers), gains
 
-    def solve(self, regressor: Array, right: Array, covariance: Array | None) -> tuple[Array, Array]:
+    def _solve(self, regressor: Array, right: Array, covariance: Array | None) -> tuple[Array, Array]:
         """Solve weighted least squares; return the solution (P,) and its covariance (P, P)."""
         if covariance is not None:
             factors = np.linalg.cholesky(covariance)
@@ -189,16 +205,17 @@ class _Problem:
             regressor, right = both[..., :-1], both[..., -1]
         flat = regressor.reshape(-1, regressor.shape[2])
         scale = np.maximum(np.linalg.norm(flat, axis=0), 1e-300)
-        u, s, vt = np.linalg.svd(flat / scale, full_matrices=False)
+        q, r = np.linalg.qr(flat / scale)  # far fewer operations than singular values of all rows
+        u, s, vt = np.linalg.svd(r)
         rank = int(np.count_nonzero(s > 1e-11 * s[0]))
         if rank < flat.shape[1]:
             raise NotIdentifiable(rank, flat.shape[1])
-        solution = vt.T @ ((u.T @ right.reshape(-1)) / s) / scale
+        solution = vt.T @ ((u.T @ (q.T @ right.reshape(-1))) / s) / scale
         half = (vt.T / s) / scale[:, None]
         return solution, half @ half.T
 
-    def result(self, values: Array, inverse: Array, iterations: int) -> MinimalEstimate:
+    def _result(self, values: Array, inverse: Array, iterations: int) -> MinimalEstimate:
         deviations, momentum = np.sqrt(np.diag(inverse)), np.zeros(6)
-        if values.size > self.count:
-            momentum = values[self.count :]
-        return MinimalEstimate(values[: self.count], deviations[: self.count], momentum, iterations)
+        if values.size > self._count:
+            momentum = values[self._count :]
+        return MinimalEstimate(values[: self._count], deviations[: self._count], momentum, iterations)
