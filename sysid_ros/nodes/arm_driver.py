@@ -70,6 +70,7 @@ class ArmDriverNode(LifecycleNode):
         outputs.publish_state(
             DriverStatus.MODE_IDLE, DriverStatus.CODE_OK, "the arm is taken over", is_taking_over=True
         )
+        self._config.lock("the arm may move; deactivate arm_driver first")
         try:
             arm.loop.start()
             self._epochs.restart()  # a new loop counts from 1 and a simulated arm holds its first payload again
@@ -150,6 +151,7 @@ class ArmDriverNode(LifecycleNode):
         self._commands = None
         self._inputs.destroy()
         self._outputs.end()
+        self._config.unlock()
 
     # Parameters
 

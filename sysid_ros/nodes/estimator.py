@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.node import Node
 
 from sysid_msgs.msg import IdentifiabilityReport, SampleBatch
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import ResetEstimator
+from sysid_ros.adapters.arm_driver.outputs import Level, diagnostic_message
 from sysid_ros.adapters.estimator.contact import ContactTopics
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.contact.monitor import ContactMonitor
@@ -24,7 +27,9 @@ from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_me
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter, parameters_from
 from sysid_ros.ros.robot import RobotParameters
+from sysid_ros.ros.source import SingleSource
 
+_SAMPLES = "arm_driver/samples"
 CLOCK_STEP_NS = 60 * 10**9
 """Samples older than this [ns] are not late: the clock was set back."""
 
@@ -45,6 +50,9 @@ class EstimatorNode(Node):
     A payload goes to ``~/estimate``, which planners and controllers use. Another body goes to ``~/body_estimate``, and
     what joint torques tell of it, or of all bodies, to ``~/combinations``; ``~/estimate`` is silent then. External
     torques go to ``~/external_torque`` unless all bodies are identified at once.
+
+    Samples count from one publisher alone. A driver that follows another begins with the prior: it may hold something
+    else.
     """
 
     def __init__(self) -> None:
@@ -57,6 +65,8 @@ class EstimatorNode(Node):
         if self._estimator.target.body:
             monitor = ContactMonitor(self._robot, self._estimator, values.estimator, values.contact)
             self._contact = ContactTopics(self, self._robot, monitor)
+        self._source = SingleSource(self, _SAMPLES)
+        self._driver: bytes | None = None  # publisher whose samples the estimate rests on
         self._payload_epoch: int | None = None
         self._stamp_ns = 0
         self._past_until_ns = 0
@@ -65,9 +75,11 @@ class EstimatorNode(Node):
         self._publisher = self.create_publisher(EstimateMessage, "~/estimate", qos.LATCHED)
         self._body_publisher = self.create_publisher(EstimateMessage, "~/body_estimate", qos.LATCHED)
         self._combinations_publisher = self.create_publisher(IdentifiabilityReport, "~/combinations", qos.LATCHED)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
         self.create_subscription(SampleBatch, "arm_driver/samples", self._take_batch, qos.SAMPLES)
         self.create_service(ResetEstimator, "~/reset", self._reset)
         self._timer = self.create_timer(1.0 / values.publish_rate, self._publish)
+        self.create_timer(1.0, self._publish_diagnostics)
         self._config.on_change(lambda new: self._set_rate(new.publish_rate))
         target = self._estimator.target
         what = f"the {target.label}" if target.body else target.label
@@ -76,12 +88,20 @@ class EstimatorNode(Node):
     def _set_rate(self, rate: float) -> None:
         self._timer.timer_period_ns = round(1e9 / rate)
 
-    def _take_batch(self, batch: SampleBatch) -> None:
+    def _take_batch(self, batch: SampleBatch, info: Mapping[str, object]) -> None:
+        if not self._source.admits(info):
+            self.get_logger().error(self._source.fault or "", throttle_duration_sec=5.0)
+            return
+        if self._driver != self._source.bound:
+            if self._driver is not None:
+                self._restart(f"samples come from another driver now, {self._source.text}")
+                self._payload_epoch = None
+            self._driver = self._source.bound
         try:
             samples = self._leave_out_past(samples_from_message(batch, self._robot.joint_names))
             blocks, faults = samples.blocks()
         except SysidError as error:
-            self.get_logger().error(f"arm_driver/samples: {error}", throttle_duration_sec=5.0)
+            self.get_logger().error(f"{_SAMPLES}: {error}", throttle_duration_sec=5.0)
             return
         if blocks and samples.payload_epoch != self._payload_epoch:
             if self._payload_epoch is not None:
@@ -126,7 +146,15 @@ class EstimatorNode(Node):
             report = report_combinations(target, estimate)
             self._combinations_publisher.publish(report_to_message(report, self._stamp_ns, target.frame))
 
+    def _publish_diagnostics(self) -> None:
+        fault = self._source.fault
+        state = (Level.OK, f"samples of {self._source.text}") if fault is None else (Level.ERROR, fault)
+        values = {"source": self._source.text, "refused batches": self._source.refused}
+        stamp_ns, name = self.get_clock().now().nanoseconds, f"{self.get_name()}: samples"
+        self._diagnostics.publish(diagnostic_message(stamp_ns, name, self._robot.name, state, values))
+
     def _reset(self, request: ResetEstimator.Request, response: ResetEstimator.Response) -> ResetEstimator.Response:
+        self._source.release_if_silent()
         self._restart(request.reason or "asked to")
         self._past_until_ns = max(request.until, self._stamp_ns)
         response.success = True

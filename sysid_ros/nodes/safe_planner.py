@@ -46,6 +46,7 @@ class SafePlannerNode(LifecycleNode):
         """Plan and certify motions from now on."""
         if self._scene is None or self._service is None:
             return TransitionCallbackReturn.FAILURE
+        self._config.lock("motions are being certified; deactivate safe_planner first")
         self._service.searches.is_open = True
         self.get_logger().info(f"ready: {self._scene.describe()}; plans are proven over continuous time")
         return TransitionCallbackReturn.SUCCESS
@@ -54,6 +55,7 @@ class SafePlannerNode(LifecycleNode):
         """Certify nothing any more, so that nothing new can move; a running search ends in a refusal."""
         if self._service is not None:
             self._service.searches.is_open = False
+        self._config.unlock()
         return TransitionCallbackReturn.SUCCESS
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:

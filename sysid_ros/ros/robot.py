@@ -33,9 +33,9 @@ class RobotParameters(NodeParameters):
 class SceneParameters(RobotParameters):
     """Parameters of a node that needs to know what is around the arm; planner and checker must agree on them."""
 
-    has_ground: bool = parameter(True)
+    has_ground: bool = parameter(True, guards_motion=True)
     """Whether there is a ground below the arm."""
-    ground_height: float = parameter(0.0, "m", lower=-10.0, upper=10.0)
+    ground_height: float = parameter(0.0, "m", lower=-10.0, upper=10.0, guards_motion=True)
     """Height of the ground in the base frame."""
 
     @property

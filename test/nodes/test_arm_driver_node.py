@@ -67,7 +67,6 @@ def _arm_in_order(bench, driver, robot):
         fault_nan_torques=[""],
         fault_command_delay=0,
         fault_power_loss=False,
-        commander_timeout=10.0,
     )
     if driver.status.latest.mode == FAULT:  # the arm may not rest yet
         assert wait_until(lambda: bench.call(Trigger, "arm_driver/reconnect").success, PATIENCE)
@@ -259,13 +258,26 @@ def test_a_person_may_guide_the_arm_where_that_is_allowed(bench, driver):
     driver.wait_for(HOLD)
 
 
+def set_commander_timeout(bench, driver, seconds):
+    """Changes what guards a motion, which goes only while nothing can move."""
+    before = len(driver.status.messages)
+    assert bench.change_state("arm_driver", "deactivate")
+    assert not bench.set_parameter("arm_driver", commander_timeout=seconds)
+    assert bench.change_state("arm_driver", "activate")
+    driver.wait_for(HOLD, after=before, scene_hash=Scene().hash())
+
+
 def test_silent_commander_brakes(bench, driver):
+    set_commander_timeout(bench, driver, 1.0)
     driver.start(duration=LONG)
-    assert not bench.set_parameter("arm_driver", commander_timeout=1.0)
+    for timeout in (0.0, 10.0):  # nobody switches that off once the arm may move
+        reason = bench.set_parameter("arm_driver", commander_timeout=timeout)
+        assert "'commander_timeout' cannot be changed now: the arm may move; deactivate arm_driver first" in reason
     driver.is_alive = False
     status, speed = driver.wait_for_rest()
     assert status.code == DriverStatus.CODE_STALE and speed < 0.01
     assert "no heartbeat of the commanding node" in status.text and "allowed 1 s" in status.text
+    set_commander_timeout(bench, driver, 10.0)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """The estimator node, fed with the samples of a simulated arm in lock-step."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from certificates import make_certificate
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import WrenchStamped
 from node_bench import Bench
 from sensor_msgs.msg import JointState
@@ -21,6 +23,7 @@ from sysid_ros.emulation.lockstep import run_for, run_trajectory
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import samples_to_message
+from sysid_ros.ros.waiting import wait_until
 
 BATCH = 20
 
@@ -39,10 +42,21 @@ class Arm:
     def __init__(self, bench, robot):
         self._robot, self._epochs = robot, PayloadEpochs()
         self._epochs.restart()
-        self._publisher = bench.node.create_publisher(SampleBatch, "arm_driver/samples", qos.SAMPLES)
+        self._bench = bench
+        self._publisher = self._create_publisher()
         self.loop = build_loop(LoopSetup.mock(payload="dumbbell_4lb", truth="corner", seed=5))
         self.loop.connect()
         self._last = run_for(self.loop, 0.3)
+
+    def _create_publisher(self):
+        publisher = self._bench.node.create_publisher(SampleBatch, "arm_driver/samples", qos.SAMPLES)
+        assert wait_until(lambda: publisher.get_subscription_count() >= 1, 10.0)
+        return publisher
+
+    def replace_publisher(self):
+        """Ends this driver and starts another one with the same arm."""
+        self._bench.node.destroy_publisher(self._publisher)
+        self._publisher = self._create_publisher()
 
     def move(self, distance=0.4, duration=1.0):
         """Moves to and fro and sends the samples; returns them as batches."""
@@ -192,3 +206,38 @@ def test_rate_changes_at_run_time_within_its_range(bench):
     assert bench.set_parameter("estimator", publish_rate=5.0) == ""
     assert "out of range" in bench.set_parameter("estimator", publish_rate=500.0)
     assert "read-only" in bench.set_parameter("estimator", window_duration=0.2)
+
+
+def test_batches_of_a_second_publisher_are_refused_and_named(arm, bench, estimates, robot):
+    """Efforts that are a tenth too large are consistent with another mass: only their sender gives them away."""
+    truth = np.zeros(10)
+    diagnostics = bench.listen(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
+    forger = bench.node.create_publisher(SampleBatch, "arm_driver/samples", qos.SAMPLES)
+    assert wait_until(lambda: forger.get_subscription_count() >= 1, 10.0)
+    try:
+        count, said = len(estimates.messages), len(diagnostics.messages)
+        batches = arm.move()
+        for batch in batches:
+            forged = copy.deepcopy(batch)
+            forged.efforts = [1.1 * effort for effort in batch.efforts]
+            forged.first_sequence += 10**6
+            forged.stamps = [stamp + 10**10 for stamp in batch.stamps]
+            forger.publish(forged)
+        estimate = wait_for_end_of(batches, estimates, after=count)
+        assert estimate.is_consistent and contains(estimate, truth)
+        fault = diagnostics.wait(lambda one: one.status[0].level == DiagnosticStatus.ERROR, after=said).status[0]
+        assert fault.name == "estimator: samples" and fault.hardware_id == robot.name
+        assert "/tester (publisher " in fault.message and "is refused" in fault.message
+        refused = next(int(one.value) for one in fault.values if one.key == "refused batches")
+        assert refused > 0
+        estimate = wait_for_end_of(arm.move(), estimates, after=len(estimates.messages))
+        assert estimate.is_consistent and contains(estimate, truth) and estimate.header.stamp.sec < 10**6
+    finally:
+        bench.node.destroy_publisher(forger)
+
+
+def test_another_driver_begins_with_the_prior(arm, bench, estimates):
+    before = estimates.latest.number_of_windows
+    bench.between_turns(bench.node, arm.replace_publisher)
+    estimate = wait_for_end_of(arm.move(), estimates, after=len(estimates.messages))
+    assert estimate.is_consistent and estimate.number_of_windows < before

@@ -288,15 +288,23 @@ def test_plans_that_take_over_move_without_a_stop(goals, driver):
     assert status.code == DriverStatus.CODE_OK
 
 
+def set_commander_timeout(bench, seconds):
+    """Changes what guards a motion, which goes only while nothing can move."""
+    name = f"{NAMESPACE}/arm_driver"
+    assert bench.change_state(name, "deactivate")
+    assert not bench.set_parameter(name, commander_timeout=seconds)
+    assert bench.change_state(name, "activate")
+
+
 def test_killed_identification_lets_the_driver_brake(goals, bench, driver, suite):
-    assert not bench.set_parameter(f"{NAMESPACE}/arm_driver", commander_timeout=1.0)
+    set_commander_timeout(bench, 1.0)
     goal = goals.send(max_motion_time=12.0, number_of_trajectories=7)
     goal.wait_for_phase(Feedback.PHASE_MOVING)
     driver.wait_for(TRACK)
     suite.kill("identification")
     status = require_rest(driver)
     assert status.code == DriverStatus.CODE_STALE and "no heartbeat of the commanding node" in status.text
-    assert not bench.set_parameter(f"{NAMESPACE}/arm_driver", commander_timeout=PATIENT)
+    set_commander_timeout(bench, PATIENT)
 
 
 def test_killed_driver_takes_its_loop_along_and_fails_the_goal(bench, driver, suite):

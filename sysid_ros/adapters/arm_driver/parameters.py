@@ -238,7 +238,7 @@ class ArmDriverParameters(ConnectionParameters):
     """How often joint_states is published; at most the rate of samples."""
     status_rate: float = parameter(10.0, "Hz", lower=1.0, upper=50.0, read_only=True)
     """How often the status is published."""
-    commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0)
+    commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0, guards_motion=True)
     """Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat."""
     faults: InjectedFaults = parameters_from(InjectedFaults, prefix="fault_", note="mock: ")
 

@@ -105,6 +105,9 @@ class RosArm:
             timeout = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES)
             error = timeout if monitor.sample_fault is None else monitor.sample_fault
             raise IdentificationFailed(IdentificationErrorCode.NO_SAMPLES, error)
+        # Two drivers answer every service of one: once a goal moves the arm, what others say is only refused.
+        if monitor.source_conflict is not None:
+            raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, monitor.source_conflict)
 
     def posture(self) -> NDArray[np.float64]:
         """See :class:`Arm`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,7 @@ from sysid_ros.ros.conversions import (
     truth_from_message,
 )
 from sysid_ros.ros.inbox import Inbox
+from sysid_ros.ros.source import SingleSource
 
 MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
 """Modes of the driver in which the arm moves."""
@@ -125,6 +127,7 @@ class SuiteMonitor:
         self._is_recording = False
         self._recorder: RecordingWriter | None = None
         self._latched: dict[str, Any] = {}
+        self._source = SingleSource(node, "arm_driver/samples")
         node.create_subscription(SampleBatch, "arm_driver/samples", self._take_samples, qos.SAMPLES)
         node.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
         node.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
@@ -145,6 +148,7 @@ class SuiteMonitor:
             recorder: Writes every message of the goal to a file, None for none.
         """
         with self._lock:
+            self._source.release_if_silent()
             self.records = Records(truth=self.records.truth)
             self.estimate, self._estimate_message = None, None
             self._past_until_ns = _ALL_OF_THEM
@@ -185,6 +189,12 @@ class SuiteMonitor:
             if self._recorder is not None:
                 self._recorder.describe(**{FIRST_STAMP: str(until_ns + 1)})
 
+    @property
+    def source_conflict(self) -> str | None:
+        """Who else publishes samples, beside the driver that this node listens to; None while nobody does."""
+        with self._lock:
+            return self._source.fault
+
     def use_estimates(self) -> None:
         """Count all estimates from now on, the latest that was received included: the payload is still the same."""
         with self._lock:
@@ -211,7 +221,13 @@ class SuiteMonitor:
 
     # Subscriptions
 
-    def _take_samples(self, batch: SampleBatch) -> None:
+    def _take_samples(self, batch: SampleBatch, info: Mapping[str, object]) -> None:
+        with self._lock:
+            fault = None if self._source.admits(info) else self._source.fault
+        if fault is not None:
+            self.sample_fault = fault
+            self._node.get_logger().error(fault, throttle_duration_sec=5.0)
+            return
         try:
             samples = samples_from_message(batch, self._robot.joint_names)
         except SysidError as error:

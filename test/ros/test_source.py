@@ -1,0 +1,98 @@
+"""Topics that one publisher may speak on."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from sysid_ros.ros.source import MEMORY, SILENCE, SingleSource
+
+OURS, THEIRS = b"\x01" * 16, b"\x02" * 16
+
+
+class Graph:
+    """A node that sees publishers, and a clock."""
+
+    def __init__(self, *present):
+        self.present, self.now = list(present), 100.0
+
+    @staticmethod
+    def resolve_topic_name(topic):
+        return f"/left/{topic}"
+
+    def get_publishers_info_by_topic(self, topic):
+        assert topic == "/left/arm_driver/samples"
+        return [
+            SimpleNamespace(endpoint_gid=list(gid), node_namespace="/left", node_name="arm_driver")
+            for gid in self.present
+        ]
+
+
+@pytest.fixture
+def graph():
+    return Graph(OURS)
+
+
+@pytest.fixture
+def source(graph):
+    return SingleSource(graph, "arm_driver/samples", lambda: graph.now)
+
+
+def says(gid):
+    """What rclpy tells of a message of this publisher."""
+    return {"publisher_gid": {"implementation_identifier": "rmw_fastrtps_cpp", "data": gid}}
+
+
+def test_a_second_publisher_of_the_same_name_is_refused_and_named(source, graph):
+    assert source.admits(says(OURS)) and source.fault is None
+    graph.present.append(THEIRS)
+    assert not source.admits(says(THEIRS)) and source.admits(says(OURS))
+    assert source.refused == 1 and source.bound == OURS
+    assert THEIRS.hex() in source.fault and OURS.hex() in source.fault and "/left/arm_driver/samples" in source.fault
+    graph.now += MEMORY + 0.1
+    assert source.fault is None
+
+
+def test_of_two_at_the_start_neither_counts_until_one_has_ended(source, graph):
+    graph.present.append(THEIRS)
+    assert not source.admits(says(OURS)) and not source.admits(says(THEIRS))
+    assert "more than one node publishes" in source.fault and source.bound is None
+    graph.present.remove(THEIRS)
+    assert source.admits(says(OURS)) and source.bound == OURS
+
+
+def test_a_source_that_only_falls_silent_is_not_replaced(source, graph):
+    source.admits(says(OURS))
+    graph.present.append(THEIRS)
+    graph.now += 100.0
+    assert not source.admits(says(THEIRS))
+
+
+def test_a_source_that_has_ended_is_replaced(source, graph):
+    source.admits(says(OURS))
+    graph.present[:] = [THEIRS]
+    assert source.admits(says(THEIRS)) and source.bound == THEIRS
+
+
+def test_a_new_beginning_replaces_a_silent_source_and_the_old_one_cannot_come_back(source, graph):
+    source.admits(says(OURS))
+    graph.present.append(THEIRS)  # the first one was killed, and the middleware has not noticed yet
+    source.release_if_silent()
+    assert source.bound == OURS  # it has just spoken
+    graph.now += SILENCE + 0.1
+    source.release_if_silent()
+    assert source.admits(says(THEIRS)) and not source.admits(says(OURS)) and source.bound == THEIRS
+
+
+def test_a_source_that_was_only_slow_goes_on_after_a_new_beginning(source, graph):
+    source.admits(says(OURS))
+    graph.now += SILENCE + 0.1
+    source.release_if_silent()
+    assert source.admits(says(OURS)) and source.fault is None
+
+
+def test_without_identities_only_a_topic_with_one_publisher_counts(source, graph):
+    assert source.admits({}) and source.bound == OURS
+    graph.present.append(THEIRS)
+    assert not source.admits({}) and source.refused == 1 and source.fault is not None
+    graph.present.remove(OURS)
+    assert source.admits({}) and source.bound == THEIRS
