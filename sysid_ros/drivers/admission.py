@@ -21,8 +21,14 @@ _SAME_START = 1e-6
 """Largest difference between the held position and the start of a proven motion [rad]: what rounding may add."""
 _TAKEOVER_TOLERANCES = (("position", "rad", 1e-9), ("velocity", "rad/s", 1e-8), ("acceleration", "rad/s^2", 1e-7))
 """Largest differences at the takeover: what rounding leaves of two evaluations of the same state."""
-_LONGEST_BRAKE = 10.0
-"""Longest time to rest of a brake [s]."""
+_SHORTEST_BRAKE, _LONGEST_BRAKE = 0.1, 10.0
+"""Times to rest of a brake that an arm can follow, and that end before anybody is in its way [s]."""
+_LARGEST_ERROR = 0.2
+"""Largest tracking error a certificate may allow for [rad]: a loop that is off by more is not a controller's."""
+_LEAST_TORQUE_FRACTION = 0.01
+"""Least part of the torque limits that leaves a motion any."""
+_LONGEST_REST, _LONGEST_VALIDITY = 60.0, 86400.0
+"""Longest rest before a motion, and longest time for which a certificate is good [s]."""
 
 
 def admit_trajectory(
@@ -56,7 +62,7 @@ def admit_trajectory(
     except CertificateMismatch as mismatch:
         raise LoopRefusal(_WHAT, str(mismatch)) from mismatch
     _require_same_robot(robot, certificate)
-    _require_usable_bound(robot, certificate)
+    _require_in_range(robot, certificate)
     if certificate.predecessor is None:
         _, v, a = trajectory.evaluate(0.0)
         _require_small(robot, v, _REST_TOLERANCE, "it starts with {:.6f} rad/s at {}; it must start at rest")
@@ -150,29 +156,44 @@ def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:
         )
 
 
-def _require_usable_bound(robot: RobotModel, certificate: Certificate) -> None:
-    bounds = {
-        "tracking bound": certificate.tracking_bound,
-        "velocity bound": certificate.velocity_bound,
-        "torque bound": certificate.torque_bound,
+def _require_in_range(robot: RobotModel, certificate: Certificate) -> None:
+    """Refuse a certificate with a number that no proof could have given, whoever wrote it."""
+    tracking, velocity, torque = certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound
+    limits = robot.limits
+    largest = {
+        "tracking bound": (tracking, np.full(robot.n, _LARGEST_ERROR), "rad"),
+        # A motion has to keep its limits with these errors, so no proof has larger ones.
+        "velocity bound": (velocity, limits.v_max, "rad/s"),
+        "torque bound": (torque, limits.tau_max, "Nm"),
     }
-    for name, values in bounds.items():
+    for name, (values, upper, unit) in largest.items():
         if values.shape != (robot.n,) or not np.all(np.isfinite(values)):
             raise LoopRefusal(_WHAT, f"the {name} of its certificate is {values}; it must be {robot.n} finite numbers")
-    if not 0.0 < certificate.brake_time <= _LONGEST_BRAKE:
-        raise LoopRefusal(
-            _WHAT,
-            f"the brake time of its certificate is {certificate.brake_time} s; it must be above 0, at most "
-            f"{_LONGEST_BRAKE:g} s",
-        )
-    bad = np.flatnonzero(certificate.tracking_bound <= 0.0)
-    if bad.size:
-        joint = bad[0]
-        raise LoopRefusal(
-            _WHAT,
-            f"the tracking bound of {robot.joint_names[joint]} in its certificate is "
-            f"{certificate.tracking_bound[joint]} rad; it must be positive",
-        )
+        for joint in np.flatnonzero((values <= 0.0) | (values > upper)):
+            raise LoopRefusal(
+                _WHAT,
+                f"the {name} of {robot.joint_names[joint]} in its certificate is {values[joint]} {unit}; it must be "
+                f"positive, at most {upper[joint]:.4g} {unit}",
+            )
+    ranges = (
+        ("brake time", certificate.brake_time, _SHORTEST_BRAKE, _LONGEST_BRAKE, " s"),
+        ("torque fraction", certificate.torque_fraction, _LEAST_TORQUE_FRACTION, 1.0, ""),
+        ("rest before", certificate.rest_before, 0.0, _LONGEST_REST, " s"),
+        ("validity", certificate.expires_at - certificate.issued_at, 0.0, _LONGEST_VALIDITY, " s"),
+    )
+    for name, value, least, most, unit in ranges:
+        if not least <= value <= most:
+            raise LoopRefusal(
+                _WHAT,
+                f"the {name} of its certificate is {value}{unit}; it must be from {least:g} to {most:g}{unit}",
+            )
+    for margin in certificate.margins:
+        if not (0.0 <= margin.value < np.inf and 0.0 <= margin.time < np.inf):
+            raise LoopRefusal(
+                _WHAT,
+                f"the margin of the {margin.limit.value} limit in its certificate is {margin.value} at {margin.time} s "
+                "(both must be finite, at least 0)",
+            )
 
 
 def _require_small(robot: RobotModel, values: Array, tolerance: float, words: str) -> None:
@@ -201,6 +222,8 @@ def _require_within_limits(robot: RobotModel, trajectory: Trajectory) -> None:
 _UNKNOWN = "no scene has been received yet; the safe planner publishes it"
 SCENE_PERIOD = 0.5
 """How often a safe planner says again what is around the arm [s]."""
+SCENE_TIMEOUT = 5.0
+"""A scene that nobody has said again for longer is not known any more, so nothing new may move in it [s]."""
 SOURCE_MEMORY = 2.0
 """A source of scenes that has published nothing for longer than this has gone [s]."""
 
@@ -217,6 +240,7 @@ class SceneGuard:
         self._fault: str | None = _UNKNOWN
         self._certified: dict[str, Scene] = {}
         self._sources: dict[str, float] = {}  # by name: when they spoke last [s]
+        self._spoke = -np.inf  # when the present scene was last said [s]
 
     @property
     def fault(self) -> str | None:
@@ -228,14 +252,25 @@ class SceneGuard:
         """Hash of the present scene; None where it is not known."""
         return None if self._scene is None else self._scene.hash()
 
-    def admit(self, certificate: Certificate) -> None:
+    def admit(self, certificate: Certificate, now: float) -> None:
         """Check that a certificate is about the present scene.
 
+        Args:
+            certificate: The certificate.
+            now: The steady time of :meth:`find_conflict` [s].
+
         Raises:
-            LoopRefusal: It is about another scene, or the scene is not known.
+            LoopRefusal: It is about another scene, or the scene is not known, or was too long ago.
         """
         if self._scene is None:
             raise LoopRefusal("trajectory", f"the scene is not known: {self._fault}")
+        age = now - self._spoke
+        if not age <= SCENE_TIMEOUT:
+            raise LoopRefusal(
+                "trajectory",
+                f"the scene was last heard of {age:.1f} s ago (allowed {SCENE_TIMEOUT:g} s); does the safe "
+                "planner run?",
+            )
         present = self._scene.hash()
         if certificate.scene_hash != present:
             raise LoopRefusal(
@@ -253,7 +288,7 @@ class SceneGuard:
             source: Name of the source.
             now: A steady time [s].
         """
-        self._sources[source] = now
+        self._sources[source] = self._spoke = now
         self._sources = {name: spoke for name, spoke in self._sources.items() if now - spoke <= SOURCE_MEMORY}
         if len(self._sources) == 1:
             return None

@@ -233,7 +233,9 @@ class LockstepBackend:
         else:
             self._advance_until(lambda: self._loop.status().rested >= certificate.rest_before)
         try:
-            self._guard.admit(certificate)
+            now = 1e-9 * self._loop.now_ns
+            self._guard.find_conflict("lock-step", now)
+            self._guard.admit(certificate, now)
             self._loop.execute(plan.trajectory, certificate, loop_model)
         except LoopRefusal as refusal:
             self.records.refusals.append(str(refusal))

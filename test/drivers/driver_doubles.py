@@ -54,14 +54,15 @@ def build_loop(robot=None, payload="nominal", settings=None, arm_settings=None, 
     return ControlLoop(arm, controller or ComputedTorque(robot), robot, settings or LoopSettings(), model)
 
 
-def make_certificate(loop_or_boxes, trajectory, bound=0.05, robot=None, **changes):
-    """A certificate that says what the loop wants to read; nothing was checked."""
+def make_certificate(loop_or_boxes, trajectory, bound=0.05, robot=None, now=10.0, **changes):
+    """A certificate that says what the loop wants to read; nothing was checked. A loop knows the time itself."""
     fields = {}
     if isinstance(loop_or_boxes, tuple):
         boxes, robot = loop_or_boxes, robot or load_robot(ROBOT)
         fields |= {"control_law": ComputedTorque.law, "nominal_payload": robot.payload_prior.nominal}
     else:
         loop, robot, boxes = loop_or_boxes, loop_or_boxes.robot, loop_or_boxes.boxes
+        now = 1e-9 * loop.now_ns
         fields |= {"control_law": loop.status().law, "nominal_payload": loop.model.payload}
     fields |= {
         "path_hash": trajectory.hash(),
@@ -72,14 +73,14 @@ def make_certificate(loop_or_boxes, trajectory, bound=0.05, robot=None, **change
         "takeover_time": 0.0,
         "rest_before": 0.0,
         "tracking_bound": np.full(trajectory.n, bound),
-        "velocity_bound": np.full(trajectory.n, 10.0),
-        "torque_bound": np.full(trajectory.n, 100.0),
+        "velocity_bound": robot.limits.v_max[: trajectory.n],
+        "torque_bound": robot.limits.tau_max[: trajectory.n],
         "torque_fraction": 1.0,
         "brake_time": 0.3,
         "claims": "nothing was checked; for tests only",
         "margins": (),
-        "issued_at": 0.0,
-        "expires_at": 1e12,
+        "issued_at": now - 10.0,
+        "expires_at": now + 3600.0,
     }
     return Certificate(**{**fields, **changes})
 

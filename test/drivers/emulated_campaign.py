@@ -88,7 +88,8 @@ def require_certified_move(loop, robot):
     assert wait_until(lambda: not loop.status().is_taking_over, 60.0)
     start, zero = loop.status().reference, np.zeros(robot.n)
     plan = BezierTrajectory(start, zero, zero, start + 0.05, 1.0)
-    own = {"control_law": loop.status().law, "nominal_payload": model.payload}
+    own = {"now": 1e-9 * loop.status().stamp_ns}
+    own |= {"control_law": loop.status().law, "nominal_payload": model.payload}
     loop.execute(plan, make_certificate((model.theta_box, model.payload_box), plan, 0.09, robot, **own))
     assert wait_until(lambda: (loop.heartbeat(), loop.status().mode is LoopMode.HOLD)[1], 60.0)
     status, health = loop.status(), loop.health()

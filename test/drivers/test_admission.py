@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from driver_doubles import make_certificate, make_move
 
+from sysid_ros.core.certification.certificate import Margin
+from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.trajectories.serialization import BezierTrajectory
 from sysid_ros.drivers.admission import admit_control, admit_start, admit_trajectory
@@ -44,7 +46,9 @@ def test_a_proof_is_about_one_robot_one_start_and_one_brake_time(robot, boxes):
     refuse(robot, boxes, plan, make_certificate(boxes, plan, robot_hash=""), "that is not stated")
     for brake_time in (0.0, -1.0, np.nan, np.inf, 1e6):
         bad = make_certificate(boxes, plan, brake_time=brake_time)
-        refuse(robot, boxes, plan, bad, f"the brake time of its certificate is {brake_time} s; it must be above 0")
+        refuse(
+            robot, boxes, plan, bad, f"the brake time of its certificate is {brake_time} s; it must be from 0.1 to 10 s"
+        )
     admit_start(robot, plan, certificate, robot.home + 1e-7, 0.0)
     with pytest.raises(LoopRefusal, match="starts -0.000100 rad away from the held position"):
         admit_start(robot, plan, certificate, robot.home + 1e-4, 0.0)
@@ -70,7 +74,24 @@ def test_without_certificate(robot, boxes):
         ({"tracking_bound": np.full(6, 0.1)}, "tracking bound of its certificate"),
         ({"velocity_bound": np.full(7, np.inf)}, "velocity bound of its certificate"),
         ({"torque_bound": np.full(7, np.nan)}, "torque bound of its certificate"),
-        ({"tracking_bound": np.array([1, 1, 0.0, 1, 1, 1, 1])}, "tracking bound of joint_3 in its certificate is 0.0"),
+        ({"tracking_bound": 0.1 * np.array([1, 1, 0.0, 1, 1, 1, 1])}, "tracking bound of joint_3 .* is 0.0 rad"),
+        ({"tracking_bound": np.full(7, 0.5)}, "tracking bound of joint_1 .* must be positive, at most 0.2 rad"),
+        ({"velocity_bound": np.full(3, 0.1)}, "velocity bound of its certificate .* must be 7 finite numbers"),
+        ({"velocity_bound": np.empty(0)}, "velocity bound of its certificate .* must be 7 finite numbers"),
+        ({"torque_bound": np.empty(0)}, "torque bound of its certificate .* must be 7 finite numbers"),
+        ({"velocity_bound": np.full(7, -0.1)}, "velocity bound of joint_1 .* is -0.1 rad/s; it must be positive"),
+        ({"velocity_bound": np.full(7, 1.3)}, "velocity bound of joint_5 .* is 1.3 rad/s; .* at most 1.222 rad/s"),
+        ({"torque_bound": np.full(7, 39.0)}, "torque bound of joint_5 .* is 39.0 Nm; .* at most 9 Nm"),
+        ({"torque_fraction": 5.0}, "torque fraction of its certificate is 5.0; it must be from 0.01 to 1"),
+        ({"torque_fraction": np.nan}, "torque fraction of its certificate is nan"),
+        ({"brake_time": 0.05}, "brake time of its certificate is 0.05 s; it must be from 0.1 to 10 s"),
+        ({"rest_before": -1.0}, "rest before of its certificate is -1.0 s"),
+        ({"rest_before": np.nan}, "rest before of its certificate is nan s"),
+        ({"expires_at": 1e12}, "validity of its certificate is 1000000000000.0 s; it must be from 0 to 86400 s"),
+        ({"expires_at": np.inf}, "validity of its certificate is inf s"),
+        ({"margins": (Margin(LimitKind.TORQUE, -0.1, "joint_1", 0.5),)}, "margin of the torque limit .* is -0.1 at"),
+        ({"margins": (Margin(LimitKind.GROUND, np.nan, "arm", 0.5),)}, "margin of the ground limit .* is nan at"),
+        ({"margins": (Margin(LimitKind.GROUND, 0.1, "arm", np.nan),)}, "margin of the ground limit .* at nan s"),
     ],
 )
 def test_certificates_that_do_not_fit(robot, boxes, changes, message):
@@ -110,4 +131,10 @@ def test_another_start(robot, boxes):
 def test_a_limit_that_is_not_a_number_admits_nothing(robot, boxes):
     plan = make_move(robot.home)
     broken = replace(robot, limits=replace(robot.limits, v_max=np.full(7, np.nan)))
-    refuse(broken, boxes, plan, make_certificate(boxes, plan, robot=broken), "the velocity of joint_1")
+    refuse(
+        broken,
+        boxes,
+        plan,
+        make_certificate(boxes, plan, robot=broken, velocity_bound=robot.limits.v_max),
+        "the velocity of joint_1",
+    )

@@ -60,7 +60,7 @@ def boxes(robot):
 def start_move(process, robot, **options):
     wait_until(lambda: not process.status().is_taking_over, "the end of the takeover")
     plan = make_move(process.status().reference, **options)
-    process.execute(plan, make_certificate(boxes(robot), plan, bound=0.08))
+    process.execute(plan, make_certificate(boxes(robot), plan, bound=0.08, now=time.time()))
     return plan
 
 
@@ -83,7 +83,7 @@ def test_a_whole_life(robot):
         process.start()
     plan = start_move(process, robot)
     with pytest.raises(LoopRefusal, match="the loop is in TRACK"):
-        process.execute(plan, make_certificate(boxes(robot), plan))
+        process.execute(plan, make_certificate(boxes(robot), plan, now=time.time()))
     collected = []
     while process.status().is_moving:
         process.heartbeat()
@@ -219,7 +219,7 @@ PARENT = """
     while process.status().is_taking_over:
         time.sleep(0.02)
     plan = make_move(process.status().reference, duration=20.0)
-    process.execute(plan, make_certificate(build_loop().boxes, plan, bound=0.08))
+    process.execute(plan, make_certificate(build_loop().boxes, plan, bound=0.08, now=time.time()))
     print(process.pid, flush=True)
     while True:
         process.heartbeat()

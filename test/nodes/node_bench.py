@@ -174,6 +174,8 @@ class DriverProbe:
         self._heartbeat = bench.node.create_publisher(Empty, f"{prefix}arm_driver/heartbeat", 1)
         bench.node.create_timer(0.1, self._beat)
         self._scenes = None
+        self._shown = None
+        bench.node.create_timer(1.0, self._repeat)
         if scene is not None:
             self._scenes = bench.node.create_publisher(SceneMessage, f"{prefix}safe_planner/scene", qos.LATCHED)
             self.show(scene)
@@ -182,11 +184,17 @@ class DriverProbe:
         if self.is_alive:
             self._heartbeat.publish(Empty())
 
+    def _repeat(self):
+        """Says again what was shown, as the safe planner does: a scene nobody speaks of is soon not known any more."""
+        if self._shown is not None and self.is_alive:
+            self._scenes.publish(self._shown)
+
     def show(self, scene, fault=""):
         """Publishes a scene and waits until the driver knows it."""
         message = scene_to_message(scene)
         message.is_known, message.fault = not fault, fault
         before = len(self.status.messages)
+        self._shown = message
         self._scenes.publish(message)
         wanted = "" if fault else scene.hash()
         not_idle = DriverStatus.MODE_IDLE
@@ -245,7 +253,7 @@ class DriverProbe:
             ExecuteTrajectory, f"{self._prefix}arm_driver/execute", ExecuteTrajectory.Request(plan=plan)
         )
 
-    def start(self, velocity_bound=10.0, **motion):
+    def start(self, velocity_bound=1.2, **motion):
         """Starts a motion and waits until it shows."""
         trajectory = self.move(**motion)
         before = len(self.status.messages)

@@ -294,7 +294,7 @@ def test_silent_commander_brakes(bench, driver):
 )
 def test_injected_fault_ends_at_rest(bench, driver, fault, mode, code, words):
     # The narrower the bound of the velocity error, the sooner a reading that stands still counts as stuck.
-    driver.start(duration=3.0, velocity_bound=0.05 if "fault_stuck_encoders" in fault else 10.0)
+    driver.start(duration=3.0, velocity_bound=0.05 if "fault_stuck_encoders" in fault else 1.2)
     assert not bench.set_parameter("arm_driver", **fault)
     status = driver.wait_for(mode)
     assert status.code in [getattr(DriverStatus, f"CODE_{one}") for one in code.split()], status.text

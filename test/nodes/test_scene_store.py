@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from visualization_msgs.msg import Marker, MarkerArray
@@ -9,7 +10,8 @@ from visualization_msgs.msg import Marker, MarkerArray
 from sysid_ros.adapters.safe_planner.scene import SceneStore
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.drivers.admission import SOURCE_MEMORY, SceneGuard
+from sysid_ros.drivers.admission import SCENE_TIMEOUT, SOURCE_MEMORY, SceneGuard
+from sysid_ros.drivers.loop_types import LoopRefusal
 
 NAN = float("nan")
 
@@ -84,3 +86,14 @@ def test_two_sources_are_none_until_one_has_timed_out():
     assert guard.find_conflict("b", later) is None and guard.update(Scene()) is None
     assert guard.hash and guard.fault is None
     assert "one without a name" in guard.find_conflict("", later)
+
+
+def test_a_scene_that_nobody_says_again_admits_nothing():
+    guard, certificate = SceneGuard(), SimpleNamespace(scene_hash=Scene().hash())
+    guard.find_conflict("a", 100.0)
+    guard.update(Scene())
+    guard.admit(certificate, 100.0 + SCENE_TIMEOUT)
+    with pytest.raises(LoopRefusal, match=r"was last heard of 5\.1 s ago \(allowed 5 s\); does the safe planner run"):
+        guard.admit(certificate, 100.1 + SCENE_TIMEOUT)
+    guard.find_conflict("a", 106.0)
+    guard.admit(certificate, 106.0)

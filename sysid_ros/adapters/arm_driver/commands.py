@@ -92,8 +92,9 @@ class ArmCommands:
             model = self._model_of(request)
             if certificate.predecessor is None and model is not None:
                 raise ParameterOutOfRange("estimate", "given", "none where nothing is taken over: use ~/set_model")
-            self.scene.admit(certificate)
-            self._commander_time = time.monotonic()
+            now = time.monotonic()
+            self.scene.admit(certificate, now)
+            self._commander_time = now
             self._loop.execute(trajectory, certificate, model)
         except SysidError as error:
             self._log.error(str(error))
