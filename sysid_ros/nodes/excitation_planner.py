@@ -15,7 +15,7 @@ from sysid_ros.core.collision.clearance import build_collision_model
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import ExcitationPlan, plan_excitation
-from sysid_ros.core.excitation.settings import ExcitationSettings
+from sysid_ros.core.excitation.settings import PAYLOAD_TARGET, ExcitationSettings
 from sysid_ros.core.tracking_bound import allocate_tracking_errors
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_to_message
@@ -105,15 +105,19 @@ class ExcitationPlannerNode(Node):
             tracking_velocity=allocation.velocity,
             collision=build_collision_model(robot, robot.payload_prior.spheres, ground_height=values.ground),
         )
-        information = np.array(request.information, dtype=float).reshape(10, 10)
+        # What a message holds is the information of a payload; each motion of a whole arm is planned by itself.
+        is_payload = settings.target == PAYLOAD_TARGET
+        information = np.array(request.information, dtype=float).reshape(10, 10) if is_payload else None
         return plan_excitation(model, q_start, settings, information, is_cancelled=lambda: self._is_cancelled)
 
     def _accept(self, plan: ExcitationPlan, response: PlanExcitation.Response) -> None:
         text = (
             f"condition number {plan.condition_number:.1f} of this trajectory, "
             f"{plan.condition_number_windows:.1f} with the data before; {plan.starts} starts in "
-            f"{plan.planning_time:.1f} s; expected mass bound +-{plan.expected_radii[0]:.3f} kg"
+            f"{plan.planning_time:.1f} s"
         )
+        if self._config.values.planner.target == PAYLOAD_TARGET:
+            text += f"; expected mass bound +-{plan.expected_radii[0]:.3f} kg"
         stamp_ns = self.get_clock().now().nanoseconds
         response.success, response.message = True, text
         response.trajectory = trajectory_to_message(

@@ -1,21 +1,26 @@
 """Excitation criteria: functions of the torque regressor at the samples of a trajectory, with their gradients.
 
-All criteria are to be minimised. They see the regressor ``W`` of the whole arm at N evenly spread samples,
-(N, n, 14 n + 10); its last ten columns belong to the payload. A sample stands for the momentum windows around it: the
-row of a window of length h, divided by h, is the mean of ``W`` over it, so the information of the trajectory is
-``duration / (N h)`` times the sum over the samples.
+All criteria are to be minimised. They see the regressor ``W`` of the whole arm at N evenly spread samples, with the
+columns of ``theta``, (N, n, 14 n), and for the identification of a payload its ten columns after them, (N, n, 14 n +
+10). A sample stands for the momentum windows around it: the row of a window of length h, divided by h, is the mean of
+``W`` over it, so the information of the trajectory is ``duration / (N h)`` times the sum over the samples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.excitation.settings import INERTIAL_ONLY, ExcitationSettings
 from sysid_ros.core.identifiability.data import WeakestDirections
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.identifiability.settings import AnalysisSettings
+from sysid_ros.core.identifiability.structure import analyze_structure
+from sysid_ros.core.identifiability.tree_readers import tree_from_model
+from sysid_ros.core.model.robot import FRICTION_NAMES, EffortMeaning, RobotModel, parameter_names
 
 Array = NDArray[np.float64]
 
@@ -32,7 +37,7 @@ class Criterion(Protocol):
     """A number to be minimised and its gradient with respect to the regressor."""
 
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
-        """Evaluate the criterion and its derivative (N, n, 14 n + 10) at a regressor of the same shape."""
+        """Evaluate the criterion and its derivative at a regressor (N, n, columns), which has the same shape."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,8 @@ class ErrorModel:
     """Uncertainty of robot, payload and torque sensor for the criteria.
 
     Attributes:
-        theta: Nominal parameters of arm and payload, (14 n + 10,).
-        radius: Half widths of their boxes, (14 n + 10,).
+        theta: Nominal parameters, one per column of the regressor.
+        radius: Half widths of their boxes, one per column.
         relative: Relative torque error, (n,) [-].
         absolute: Absolute torque error, (n,) [Nm].
         weight: Momentum windows a sample stands for, ``duration / (N h)`` [-].
@@ -80,38 +85,43 @@ def measured_radius(robot: RobotModel, arm_radius: Array, payload_radius: Array)
 class BoundsCriterion:
     """Sum of the logarithms of the widths the bounds can be expected to have, relative to those of the prior box.
 
-    Payload and robot parameters are estimated together from ``Y theta_e + B delta_r = u``, each row with its torque
-    error E and each parameter with its radius as standard deviation:
-    ``M = [Y B]^T diag(E)^-2 [Y B] + diag(radius)^-2``. The width of payload parameter i is taken as
-    ``sqrt((M^-1)_ii)``; the robot parameters are shared by all rows, as in the bounds. It ranks plans as the guaranteed
-    widths of a linear program do (see docs/theory/certificates.md).
+    All parameters are estimated together, each row with its torque error E and each parameter with its radius as
+    standard deviation: ``M = W^T diag(E)^-2 W + diag(radius)^-2``. The width of what is asked for, ``c . theta``, is
+    taken as ``sqrt(c . M^-1 c)``: of the payload's ten parameters, where those of the robot are shared by all rows, as
+    in the bounds; or of the base parameters of the arm. It ranks plans as the guaranteed widths of a linear program do
+    (see docs/theory/certificates.md).
 
     Args:
         errors: Uncertainty.
-        collected: Gram matrix of the windows collected so far, (10, 10).
+        collected: Gram matrix of the windows collected so far, of the payload (10, 10) or the base parameters (nb, nb).
+        base: Base parameters, if they are asked for; None for those of the payload.
     """
 
-    def __init__(self, errors: ErrorModel, collected: Array | None = None):
+    def __init__(self, errors: ErrorModel, collected: Array | None = None, base: BaseParameters | None = None):
         self._errors = errors
-        known = errors.radius[:-PAYLOAD]
-        self._open = np.concatenate([np.flatnonzero(known > 0.0), known.size + np.arange(PAYLOAD)])
-        self._scale = np.concatenate([known[known > 0.0], errors.payload_scale])
+        if base is None:
+            radius = np.concatenate([errors.radius[:-PAYLOAD], errors.payload_scale])
+            wanted = np.eye(radius.size)[-PAYLOAD:]
+        else:
+            radius, wanted = errors.radius, base.matrix
+        self._open = np.flatnonzero(radius > 0.0)
+        self._scale = radius[self._open]
+        combinations = wanted[:, self._open] * self._scale
+        sizes = np.linalg.norm(combinations, axis=1)
+        is_open = sizes > 0.0  # a combination of parameters that are known has no width
+        self._wanted = combinations[is_open] / sizes[is_open, None]  # relative to the prior's deviation, (w, K)
         self._prior = np.eye(self._open.size)
         if collected is not None:
-            scale = errors.payload_scale
-            self._prior[-PAYLOAD:, -PAYLOAD:] += scale[:, None] * collected * scale / errors.row_error**2
+            self._prior += combinations.T @ collected @ combinations / errors.row_error**2
 
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
         """Evaluate the criterion; see :class:`Criterion`."""
         errors, weight = self._errors, self._errors.weight
-        torque = regressor @ errors.theta
-        sigma = errors.torque_error(torque)[..., None]
-        rows = regressor[..., self._open] * self._scale / sigma  # (N, n, K)
+        torque, sigma, rows = self._rows(regressor)
         flat = rows.reshape(-1, rows.shape[-1])
-        inverse = np.linalg.inv(self._prior + weight * (flat.T @ flat))
-        variance = np.diag(inverse)[-PAYLOAD:]
+        columns = np.linalg.solve(self._prior + weight * (flat.T @ flat), self._wanted.T)  # (K, w)
+        variance = (self._wanted.T * columns).sum(axis=0)
         value = 0.5 * float(np.log(variance).sum())
-        columns = inverse[:, -PAYLOAD:]
         d_information = -0.5 * (columns / variance) @ columns.T
         d_rows = (2.0 * weight * flat @ d_information).reshape(rows.shape)
         gradient = np.zeros_like(regressor)
@@ -120,43 +130,156 @@ class BoundsCriterion:
         d_torque = d_sigma * errors.relative * torque / np.sqrt(torque**2 + _TORQUE_SMOOTHING**2)
         return value, gradient + d_torque[..., None] * errors.theta
 
+    def add(self, regressor: Array, weight: float) -> None:
+        """Count in a motion made before; see :class:`ArmCriterion`."""
+        rows = self._rows(regressor)[-1].reshape(-1, self._scale.size)
+        self._prior = self._prior + weight * (rows.T @ rows)
 
-class InformationCriterion:
-    """A function of the information about the payload alone, the Gram matrix G of the windows (as mean torques).
+    def _rows(self, regressor: Array) -> tuple[Array, Array, Array]:
+        """Compute torques (N, n), their errors (N, n, 1) [Nm] and the rows in units of both (N, n, K)."""
+        torque = regressor @ self._errors.theta
+        sigma = self._errors.torque_error(torque)[..., None]
+        return torque, sigma, regressor[..., self._open] * self._scale / sigma
 
-    Args:
-        errors: Uncertainty; only its scales and weights are used.
-        collected: Gram matrix of the windows collected so far, (10, 10).
-        kind: "d_optimal": -log det of G with columns scaled by the payload's box; "a_optimal": log of the trace of its
-            inverse, scaled alike; "condition_number": log of the condition number of the stacked ``W_e`` (SAFE-ID
-            (30)).
+
+@dataclass(frozen=True)
+class BaseParameters:
+    """Base parameters of a whole arm, the payload counted to the last body.
+
+    Attributes:
+        names: Parameters they are named after, nb of them.
+        columns: Their columns in the regressor, (nb,); as the map has the identity there, these are ``Y_b``.
+        matrix: Base parameters are ``matrix @ theta``, (nb, 14 n); zero for what the torque sensor does not see.
     """
 
-    def __init__(self, errors: ErrorModel, collected: Array | None, kind: str):
-        self._functions = {"d_optimal": _d_optimal, "a_optimal": _a_optimal, "condition_number": _condition}
-        self._function = self._functions[kind]
-        self._scale = np.ones(PAYLOAD) if kind == "condition_number" else errors.payload_scale
-        self._weight = errors.weight
-        given = np.zeros((PAYLOAD, PAYLOAD)) if collected is None else collected
+    names: tuple[str, ...]
+    columns: NDArray[np.intp]
+    matrix: Array
+
+    @classmethod
+    def of(cls, robot: RobotModel, joint_parameters: Sequence[str] | None = None) -> BaseParameters:
+        """Find the base parameters of an arm.
+
+        Args:
+            robot: The arm.
+            joint_parameters: Which of F_c, F_v, I_a, beta count as unknown; without it all that the torque sensor sees,
+                none on the link side.
+
+        Source: EXCITE (4), (5), with the choice of RPNA.
+        """
+        if joint_parameters is None:
+            is_seen = robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE
+            joint_parameters = FRICTION_NAMES if is_seen else ()
+        settings = AnalysisSettings(joint_parameters=tuple(joint_parameters))
+        structure = analyze_structure(tree_from_model(robot.pin_model), settings)
+        where = np.array(structure.columns(parameter_names(robot)))
+        matrix = np.zeros((structure.count, robot.theta_nominal.size))
+        matrix[:, where] = structure.matrix
+        return cls(structure.base_names, where[list(structure.chosen)], matrix)
+
+    @classmethod
+    def of_settings(cls, robot: RobotModel, settings: ExcitationSettings) -> BaseParameters:
+        """Find those that the settings count."""
+        return cls.of(robot, () if settings.parameters == INERTIAL_ONLY else None)
+
+
+class InformationCriterion:
+    """A function of the information about some parameters alone, their Gram matrix G.
+
+    Args:
+        columns: Columns of these k parameters in the regressor.
+        scale: Unit of each, (k,).
+        weight: What a sample counts.
+        collected: Gram matrix of the data collected so far, (k, k).
+        kind: "d_optimal": -log det of G with scaled columns; "a_optimal": log of the trace of its inverse, scaled
+            alike; "condition_number": log of the condition number of the rows (SAFE-ID (30)); "frobenius_bound": log of
+            the bound of it by Frobenius norms (:func:`frobenius_bound` of the best multiple of G).
+    """
+
+    def __init__(
+        self, columns: slice | NDArray[np.intp], scale: Array, weight: float, collected: Array | None, kind: str
+    ):
+        functions = {"d_optimal": _d_optimal, "a_optimal": _a_optimal, "frobenius_bound": _norm_ratio}
+        self._function = functions.get(kind, _condition)
+        is_unscaled = kind in ("condition_number", "frobenius_bound")
+        self._scale = np.ones_like(scale) if is_unscaled else scale
+        self._columns, self._weight = columns, weight
+        given = np.zeros((scale.size, scale.size)) if collected is None else collected
         self._collected = self._scale[:, None] * given * self._scale
 
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
         """Evaluate the criterion; see :class:`Criterion`."""
-        rows = regressor[..., -PAYLOAD:] * self._scale
-        flat = rows.reshape(-1, PAYLOAD)
+        rows = self._rows(regressor)
+        flat = rows.reshape(-1, self._scale.size)
         information = self._collected + self._weight * (flat.T @ flat)
         floor = _FLOOR * max(float(np.trace(information)), 1e-300)
-        value, slope = self._function(information + floor * np.eye(PAYLOAD))
+        value, slope = self._function(information + floor * np.eye(self._scale.size))
         gradient = np.zeros_like(regressor)
-        gradient[..., -PAYLOAD:] = (2.0 * self._weight * flat @ slope).reshape(rows.shape) * self._scale
+        gradient[..., self._columns] = (2.0 * self._weight * flat @ slope).reshape(rows.shape) * self._scale
         return value, gradient
+
+    def add(self, regressor: Array, weight: float) -> None:
+        """Count in a motion made before; see :class:`ArmCriterion`."""
+        flat = self._rows(regressor).reshape(-1, self._scale.size)
+        self._collected = self._collected + weight * (flat.T @ flat)
+
+    def _rows(self, regressor: Array) -> Array:
+        return regressor[..., self._columns] * self._scale
 
 
 def build_criterion(kind: str, errors: ErrorModel, collected: Array | None = None) -> Criterion:
-    """Build the criterion of a name of :data:`sysid_ros.core.excitation.settings.CRITERIA`."""
+    """Build the criterion of a payload, of a name of :data:`sysid_ros.core.excitation.settings.CRITERIA`.
+
+    Args:
+        kind: The name.
+        errors: Uncertainty.
+        collected: Gram matrix of the windows collected so far, (10, 10).
+    """
     if kind == "weakest_directions":
         return _weakest_directions(errors, collected)
-    return BoundsCriterion(errors, collected) if kind == "bounds" else InformationCriterion(errors, collected, kind)
+    if kind == "bounds":
+        return BoundsCriterion(errors, collected)
+    last = slice(errors.theta.size - PAYLOAD, None)
+    return InformationCriterion(last, errors.payload_scale, errors.weight, collected, kind)
+
+
+class ArmCriterion(Criterion, Protocol):
+    """A criterion that can count in motions made before."""
+
+    def add(self, regressor: Array, weight: float) -> None:
+        """Count in the regressor (N, n, columns) of a motion made before; a sample of it counts ``weight``."""
+
+
+def build_arm_criterion(
+    kind: str, errors: ErrorModel, base: BaseParameters, collected: Array | None = None
+) -> ArmCriterion:
+    """Build the criterion of a whole arm.
+
+    Args:
+        kind: A name of :data:`sysid_ros.core.excitation.settings.ARM_CRITERIA`.
+        errors: Uncertainty, with the payload counted to the last body.
+        base: The base parameters.
+        collected: Gram matrix of the base regressor over the windows collected so far, (nb, nb).
+    """
+    if kind == "bounds":
+        return BoundsCriterion(errors, collected, base)
+    return InformationCriterion(base.columns, np.ones(base.columns.size), errors.weight, collected, kind)
+
+
+def frobenius_bound(gram: Array) -> float:
+    """Compute ``r_c = (|H|_F + |H^-1|_F) / 2``, never below the condition number of rows with the Gram matrix H.
+
+    With the eigenvalues ``l`` of H, ``|H|_F >= l_max`` and ``|H^-1|_F >= 1 / l_min`` (the paper has equal signs), so
+    ``r_c >= sqrt(|H|_F |H^-1|_F) >= sqrt(l_max / l_min)``, the condition number. r_c depends on units and on the number
+    of samples; its smallest value over all multiples of H is the root, which is at most ``sqrt(nb)`` times the
+    condition number, and what the criterion "frobenius_bound" minimises.
+
+    Args:
+        gram: H, (nb, nb), positive definite.
+
+    Source: EXCITE (6) to (8), Theorem 1.
+    """
+    return 0.5 * float(np.linalg.norm(gram) + np.linalg.norm(np.linalg.inv(gram)))
 
 
 def _weakest_directions(errors: ErrorModel, collected: Array | None) -> WeakestDirections:
@@ -181,8 +304,15 @@ def _a_optimal(information: Array) -> tuple[float, Array]:
 
 
 def _condition(information: Array) -> tuple[float, Array]:
-    """Compute half the log of the eigenvalues' ratio: the log of the condition number of the rows."""
+    """Compute a smooth bound of the log of the condition number of the rows, above it by at most log(k) / 8."""
+    return _norm_ratio(information, 8.0)
+
+
+def _norm_ratio(information: Array, power: float = 2.0) -> tuple[float, Array]:
+    """Compute half the log of ``|H|_p |H^-1|_p``, with the Schatten norms of a power p."""
     values, vectors = np.linalg.eigh(information)
-    smallest, largest = vectors[:, 0], vectors[:, -1]
-    slope = np.outer(largest, largest) / values[-1] - np.outer(smallest, smallest) / values[0]
-    return 0.5 * float(np.log(values[-1] / values[0])), 0.5 * slope
+    logs = np.log(values)
+    large, small = np.exp(power * (logs - logs[-1])), np.exp(power * (logs[0] - logs))
+    ratio = logs[-1] - logs[0] + (np.log(large.sum()) + np.log(small.sum())) / power
+    slope = (vectors * (0.5 * (large / large.sum() - small / small.sum()) / values)) @ vectors.T
+    return 0.5 * float(ratio), slope

@@ -14,6 +14,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.excitation.sampled_checks import TorqueDemand
 from sysid_ros.core.excitation.settings import ExcitationSettings
+from sysid_ros.core.excitation.tool_points import VirtualShapes
 from sysid_ros.core.model.robot import RobotModel, Sphere
 
 Array = NDArray[np.float64]
@@ -63,6 +64,8 @@ class ExcitationModel:
         tracking_velocity: Largest velocity error of the controller, (n,) [rad/s].
         collision: Spheres, pairs and obstacles.
         feedback_torque: Torque of the feedback on top of the model's, (n,) [Nm].
+        virtual: Points and ellipsoids that the search keeps apart in place of the distances of spheres; those decide in
+            the end all the same. None for the spheres.
     """
 
     robot: RobotModel
@@ -73,6 +76,7 @@ class ExcitationModel:
     tracking_velocity: Array
     collision: CollisionModel
     feedback_torque: Array
+    virtual: VirtualShapes | None = None
 
     @property
     def torque_demand(self) -> TorqueDemand:

@@ -1,18 +1,20 @@
-"""Plans exciting trajectories: several starts, each checked densely and shrunk until every limit holds."""
+"""Plans exciting trajectories: several starts in stages, each checked densely and shrunk until every limit holds."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import OptimizeResult, minimize
 
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
-from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.forecast import (
+    base_regressor,
     condition_number,
+    expected_base_radii,
     expected_radii,
     momentum_windows,
     payload_regressor,
@@ -21,14 +23,20 @@ from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
 from sysid_ros.core.excitation.problem import ExcitationProblem
 from sysid_ros.core.excitation.sampled_checks import check_clearance
 from sysid_ros.core.excitation.settings import ExcitationSettings
-from sysid_ros.core.excitation.solver import IpoptSolver
-from sysid_ros.core.trajectories.base import PlanningCancelled
+from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.core.trajectories.fourier import FourierTrajectory
 
 Array = NDArray[np.float64]
 
 _DRAWS = 12
 """Random trajectories of which the best is a start."""
+_STAGES = ((False, 20.0), (True, 20.0), (True, 400.0))
+"""Stages of a start: whether distances count, and the weight of violations. The first is left out for a payload, whose
+motions are smaller."""
+_MEMORY = 30
+"""Steps that L-BFGS remembers."""
+_FLAT = 1e-6
+"""Relative decrease of the objective below which a search ends."""
 _CHECK_STEP = 0.005
 """Time between the samples of the final check [s]."""
 _SCALES = (1.0, 0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)
@@ -43,10 +51,12 @@ class ExcitationPlan:
         trajectory: The trajectory; it starts and ends at rest at the same position.
         criterion: Which criterion was optimised.
         cost: Its value.
-        condition_number: Condition number of ``W_e`` of this trajectory (SAFE-ID (30)) [-].
-        condition_number_windows: Condition number of the momentum windows ``Y`` of this trajectory and those collected
-            before [-].
-        expected_radii: Radii of the guaranteed bounds expected from this trajectory alone, (10,).
+        condition_number: Condition number of ``W_e`` of this trajectory (SAFE-ID (30)); of a whole arm that of the base
+            regressor ``Y_b`` of this trajectory (EXCITE III-A) [-].
+        condition_number_windows: Condition number of the momentum windows of this trajectory and those collected before
+            [-].
+        expected_radii: Radii of the guaranteed bounds expected from this trajectory alone, (10,); of a whole arm those
+            expected of its base parameters from this trajectory and those made before, (nb,).
         starts: Starts that were made [-].
         iterations: Solver iterations in all starts together [-].
         scale: Share of the best trajectory's amplitude that the final check left [-].
@@ -72,8 +82,9 @@ def plan_excitation(
     collected: ArrayLike | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda fraction, text: None,
+    earlier: Sequence[Trajectory] = (),
 ) -> ExcitationPlan:
-    """Plan a trajectory that makes the payload's parameters visible.
+    """Plan a trajectory that makes the payload's parameters visible, or the base parameters of the whole arm.
 
     Args:
         model: The arm and its boxes; ``ExcitationModel.of(robot)`` for the defaults.
@@ -81,9 +92,10 @@ def plan_excitation(
         settings: Settings of trajectory and search; the defaults without it.
         collected: Gram matrix of the momentum windows collected so far in terms of mean torques, (10, 10), as
             ``StreamingEstimator.information`` gives it; the windows must be as long as ``settings.window``. What they
-            already show is not shown again.
+            already show is not shown again. Of a whole arm that of its base regressor, (nb, nb).
         is_cancelled: Looked at in every iteration of the solver.
         on_progress: Called with the fraction done, 0..1, and a sentence.
+        earlier: Motions of a whole arm made before; the new one adds what they lack.
 
     Returns:
         The best trajectory found in the time budget; it respects all limits at a denser sampling than was optimised.
@@ -91,12 +103,12 @@ def plan_excitation(
     Raises:
         StartOutsideLimits: The start position violates a limit.
         NoExcitationFound: No motion around it respects every limit.
-        ParameterOutOfRange: ``collected`` is not a finite (10, 10) matrix without negative eigenvalues.
+        ParameterOutOfRange: ``collected`` is not a finite matrix of that size without negative eigenvalues.
         PlanningCancelled: ``is_cancelled`` said so.
     """
     settings = settings or ExcitationSettings()
     begin = time.perf_counter()
-    problem = ExcitationProblem(model, q_start, settings, _checked_information(collected))
+    problem = ExcitationProblem(model, q_start, settings, collected, earlier)
     search = _Search(problem, model, settings, begin + settings.time_budget, is_cancelled)
     starts = 0
     while starts == 0 or (starts < settings.starts and time.perf_counter() < search.deadline):
@@ -105,7 +117,7 @@ def plan_excitation(
         starts += 1
     if not np.isfinite(search.cost):
         raise NoExcitationFound(starts)
-    plan = _describe(search, model, settings, collected, starts, time.perf_counter() - begin)
+    plan = _describe(search, settings, collected, earlier, starts, time.perf_counter() - begin)
     on_progress(1.0, f"condition number {plan.condition_number:.1f}")
     return plan
 
@@ -126,23 +138,41 @@ class _Search:
         self.is_cancelled = is_cancelled
         self.cost, self.x, self.scale = np.inf, np.zeros(problem.size), 1.0
         self.iterations = 0
-        self._solver = IpoptSolver(problem, settings.max_iterations)
         self._rng = np.random.default_rng(settings.seed)
         self._demand = model.torque_demand
 
     def run_start(self) -> None:
-        """Run one start: the best of some random trajectories, then the solver, then the check of its result."""
+        """Run one start: the best of some random trajectories, the stages of the solver, the check of the result.
+
+        Source: EXCITE IV-A.
+        """
         draws = [self._draw() for _ in range(_DRAWS)]
         start = draws[int(np.argmin([self.problem.cost(x) for x in draws]))]
-        self._require_not_cancelled()
-        remaining = self.deadline - time.perf_counter()
-        if remaining > 0.0:
-            solution = self._solver.solve(start, remaining, self.is_cancelled)
+        found = start
+        for has_distances, penalty in _STAGES if self.problem.base is not None else _STAGES[1:]:
             self._require_not_cancelled()
-            self.iterations += solution.iterations
-            self._offer(solution.x)
+            if time.perf_counter() < self.deadline:
+                found = self._solve(found, has_distances, penalty)
+        self._offer(found)
         if not np.isfinite(self.cost):
             self._offer(start)
+
+    def _solve(self, x: Array, has_distances: bool, penalty: float) -> Array:
+        """Minimise the cost with its penalties by L-BFGS; return the best iterate when the time is over."""
+        best = [x]
+
+        def follow(intermediate_result: OptimizeResult) -> None:
+            self.iterations += 1
+            best[0] = intermediate_result.x
+            self._require_not_cancelled()
+            if time.perf_counter() >= self.deadline:
+                raise StopIteration
+
+        options = {"maxiter": self.settings.max_iterations, "maxcor": _MEMORY, "ftol": _FLAT}
+        minimize(
+            self.problem.objective, x, (has_distances, penalty), "L-BFGS-B", jac=True, options=options, callback=follow
+        )
+        return best[0]
 
     def _draw(self) -> Array:
         """Draw a random trajectory, each joint as large as its position, velocity and acceleration limits allow."""
@@ -196,17 +226,24 @@ class _Search:
 
 def _describe(
     search: _Search,
-    model: ExcitationModel,
     settings: ExcitationSettings,
     collected: ArrayLike | None,
+    earlier: Sequence[Trajectory],
     starts: int,
     planning_time: float,
 ) -> ExcitationPlan:
-    trajectory = search.problem.space.trajectory(search.x)
-    rows = momentum_windows(model.robot, trajectory, settings.window)[..., -10:].reshape(-1, 10) / settings.window
+    trajectory, model = search.problem.space.trajectory(search.x), search.model
+    robot, window, base = model.robot, settings.window, search.problem.base
+    motions = (*earlier, trajectory)
+    if base is None:
+        regressor = payload_regressor(robot, trajectory)
+        rows = momentum_windows(robot, trajectory, window)[..., -10:].reshape(-1, 10) / window
+        widths = expected_radii(model, [trajectory], window)
+    else:
+        regressor = base_regressor(robot, base, [trajectory])
+        rows = base_regressor(robot, base, motions, window)
+        widths = expected_base_radii(model, base, motions, window)
     information = rows.T @ rows + (0.0 if collected is None else np.asarray(collected))
-    regressor = payload_regressor(model.robot, trajectory)
-    widths = expected_radii(model, [trajectory], settings.window)
     widths.setflags(write=False)
     return ExcitationPlan(
         trajectory=trajectory,
@@ -220,17 +257,3 @@ def _describe(
         scale=search.scale,
         planning_time=planning_time,
     )
-
-
-def _checked_information(collected: ArrayLike | None) -> Array | None:
-    """Return the Gram matrix, symmetric; None if it is None or zero."""
-    if collected is None:
-        return None
-    matrix = np.array(collected, dtype=float)
-    if matrix.shape != (10, 10) or not np.all(np.isfinite(matrix)):
-        raise ParameterOutOfRange("collected", f"an array of shape {matrix.shape}", "a finite (10, 10) Gram matrix")
-    matrix = 0.5 * (matrix + matrix.T)
-    values = np.linalg.eigvalsh(matrix)
-    if values[0] < -1e-9 * max(values[-1], 1e-12):
-        raise ParameterOutOfRange("smallest eigenvalue of collected", float(values[0]), "0 or more (a Gram matrix)")
-    return matrix if values[-1] > 0.0 else None

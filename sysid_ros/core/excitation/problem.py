@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.collision.clearance import CollisionModel
-from sysid_ros.core.excitation.criteria import PAYLOAD, Criterion, ErrorModel, build_criterion, measured_radius
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.excitation.criteria import (
+    BaseParameters,
+    Criterion,
+    ErrorModel,
+    build_arm_criterion,
+    build_criterion,
+    measured_radius,
+)
+from sysid_ros.core.excitation.distances import MissingDistances, VirtualConstraints
 from sysid_ros.core.excitation.model import (
     ExcitationModel,
     StartOutsideLimits,
     build_limits,
 )
-from sysid_ros.core.excitation.settings import ExcitationSettings
-from sysid_ros.core.excitation.symbolic import SampledClearance, SampledDynamics, build_clearance
+from sysid_ros.core.excitation.settings import ARM_TARGET, ExcitationSettings
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning
+from sysid_ros.core.regressors.torque_gradient import DifferentiableTorqueRegressor
+from sysid_ros.core.trajectories.base import Trajectory
+from sysid_ros.core.trajectories.braking import clock_rates
 from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
 
 Array = NDArray[np.float64]
@@ -72,22 +85,6 @@ class FourierSpace:
         result: Array = gradient.T.ravel()
         return result
 
-    def chain(self, jacobian: Array) -> Array:
-        """Compute the Jacobian by the coordinates.
-
-        Args:
-            jacobian: Of m functions of the state at each sample with respect to it, (N, m, 3 n): q, then v, then a; or
-                (N, m, n) with respect to q alone.
-
-        Returns:
-            (N, m, size).
-        """
-        samples, rows, columns = jacobian.shape
-        bases = (self.position_basis, self.velocity_basis, self.acceleration_basis)[: columns // self.n]
-        blocks = jacobian.reshape(samples, rows, len(bases), self.n)
-        result: Array = np.einsum("smbj,bks->smjk", blocks, np.stack(bases), optimize=True)
-        return result.reshape(samples, rows, self.size)
-
     def trajectory(self, x: ArrayLike) -> FourierTrajectory:
         """Build the trajectory with coordinates (size,)."""
         sines, cosines = np.split(np.asarray(x, dtype=float).reshape(self.n, self.per_joint), 2, axis=1)
@@ -100,45 +97,64 @@ class FourierSpace:
 
 _BETWEEN = 0.98
 """Part of the limits used at the samples, for what happens between them; a plan is checked densely afterwards."""
-_NEARBY = 0.1
-"""Pairs of spheres further apart than the clearance plus this in random postures around the start are left out [m]."""
-_PROBES = 300
-"""Random postures used to find the pairs that may come close."""
+_ROOM = 0.01
+"""Distance kept in the search beyond the clearance, which penalties alone would not quite keep [m]."""
+_STOP_PROGRESS = (0.6, 1.0)
+"""Fractions of the progress of a stop at which its torque is about largest, and at rest after it."""
+_IDLE_TORQUE = 0.9
+"""Share of the allowed torques below which, in random motions at the other limits, stops are left to the last check."""
+_DRAWS = 8
 
 
 class ExcitationProblem:
-    """Minimise ``cost(x)`` subject to ``lower <= constraints(x) <= upper``.
+    """Minimise ``cost(x)`` of a motion that keeps its limits at the samples.
 
-    The coordinates x are those of a :class:`FourierSpace`, so the motion starts and ends at rest. The rows of the
-    constraints are, each at all samples: positions, velocities, accelerations (linear in x), the largest share of a
-    torque limit that the worst model needs (in the motion and in stops along its path), the smallest clearance.
+    The coordinates x are those of a :class:`FourierSpace`, so the motion starts and ends at rest. Violations of
+    position, velocity, acceleration and torque limits and of distances count by their squares. The torque is that of
+    the worst parameters in the boxes, ``|W center| + |W| radius``, in the motion and, where torques come close to their
+    limits, in stops along its path. One reverse derivative of the regressor serves cost and torques.
 
     Args:
         model: Arm, boxes and tracking errors.
         q_start: Start position, (n,) [rad].
         settings: Settings of trajectory and search.
-        collected: Gram matrix of the windows collected so far, (10, 10), see :func:`plan_excitation`; None for nothing.
+        collected: Gram matrix of the windows collected so far, see :func:`plan_excitation`; None for nothing.
+        earlier: Motions made before, for a whole arm.
 
     Raises:
         StartOutsideLimits: The start position violates a limit, or cannot be held with the worst payload.
+        ParameterOutOfRange: ``collected`` is not a finite matrix of the right size without negative eigenvalues.
 
-    Source: EXCITE (9a)-(9g); SAFE-ID (28), (30).
+    Source: EXCITE (9a)-(9g), (11c); SAFE-ID (28), (30).
     """
 
     def __init__(
-        self, model: ExcitationModel, q_start: ArrayLike, settings: ExcitationSettings, collected: Array | None = None
+        self,
+        model: ExcitationModel,
+        q_start: ArrayLike,
+        settings: ExcitationSettings,
+        collected: ArrayLike | None = None,
+        earlier: Sequence[Trajectory] = (),
     ):
         robot = model.robot
         self.space = FourierSpace(q_start, settings.harmonics, settings.duration, settings.samples)
         self.limits = build_limits(model, self.space.q_start, settings)
-        self._dynamics = SampledDynamics(robot, settings.samples)
-        self._torque_usage = self._dynamics.build_torque_usage(model.torque_demand, settings.brake_time)
-        nearby = build_clearance(robot, self._nearby(model, settings), model.tracking_position)
-        self._clearance = SampledClearance(nearby, settings.samples) if nearby.numel_out(0) else None
+        self.base = BaseParameters.of_settings(robot, settings) if settings.target == ARM_TARGET else None
+        """Base parameters to be identified; None for a payload."""
+        self._regressor = DifferentiableTorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+        self._last = robot.inertial_slice(robot.n)
+        around = (self.limits.position_lower, self.limits.position_upper)
+        self._distances = MissingDistances(
+            robot, model.collision, model.tracking_position, self.limits.clearance + _ROOM, around
+        )
+        self._virtual = None if model.virtual is None else VirtualConstraints(robot, model.virtual)
         self._require_start(model)
-        self._criterion: Criterion = build_criterion(settings.criterion, self._errors(model, settings), collected)
-        self._linear = self._build_linear_rows()
-        self.lower, self.upper = self._build_bounds()
+        self._set_torques(model)
+        self._criterion = self._build_criterion(model, settings, collected, earlier)
+        stops = [clock_rates(progress, settings.brake_time) for progress in _STOP_PROGRESS]
+        self._stages = [(1.0, 0.0), *((float(rate), float(slowdown)) for rate, slowdown in stops)]
+        if self._largest_torque() < _IDLE_TORQUE * self.limits.torque_usage:
+            del self._stages[1:]
 
     @property
     def size(self) -> int:
@@ -147,72 +163,149 @@ class ExcitationProblem:
 
     def cost(self, x: Array) -> float:
         """Evaluate the criterion at coordinates (size,)."""
-        return self._criterion.evaluate(self._dynamics.regressor(*self.space.states(x)))[0]
+        return self._criterion.evaluate(self._columns(self._regressor.evaluate(*self.space.states(x))))[0]
 
     def cost_gradient(self, x: Array) -> tuple[float, Array]:
         """Evaluate the criterion and its gradient (size,)."""
-        states = self.space.states(x)
-        value, slope = self._criterion.evaluate(self._dynamics.regressor(*states))
-        return value, self.space.pull_back(*self._dynamics.pull_back(*states, slope))
+        regressor = self._regressor.evaluate(*self.space.states(x))
+        value, slope = self._criterion.evaluate(self._columns(regressor))
+        return value, self.space.pull_back(*self._regressor.pull_back(self._merge(slope)))
 
-    def constraints(self, x: Array) -> Array:
-        """Evaluate all constrained quantities, (rows,)."""
-        q, v, a = self.space.states(x)
-        parts = [q, v, a, self._torque_usage.value(q, v, a)]
-        if self._clearance is not None:
-            parts.append(self._clearance.value(q))
-        return np.concatenate([part.ravel() for part in parts])
+    def objective(self, x: Array, has_distances: bool = True, penalty: float = 20.0) -> tuple[float, Array]:
+        """Evaluate the cost with the penalty of all violations, and its gradient (size,).
 
-    def constraint_jacobian(self, x: Array) -> Array:
-        """Differentiate the constrained quantities, (rows, size)."""
-        q, v, a = self.space.states(x)
-        parts = [self._torque_usage.jacobian(q, v, a)]
-        if self._clearance is not None:
-            parts.append(self._clearance.jacobian(q))
-        return np.concatenate([self._linear, *(self.space.chain(part).reshape(-1, self.size) for part in parts)])
+        Args:
+            x: Coordinates, (size,).
+            has_distances: Whether distances count; without them it is the first stage of EXCITE IV-A.
+            penalty: Weight of the squares of violations, each relative to its limit (positions in rad, distances in
+                units of 5 cm), against the cost.
+        """
+        q, v, a = states = self.space.states(x)
+        samples = len(q)
+        regressor = self._regressor.evaluate(*self._staged(states))
+        value, slope = self._criterion.evaluate(self._columns(regressor[:samples]))
+        violation, weight = self._torque_violation(regressor)
+        weight *= penalty
+        weight[:samples] += self._merge(slope)
+        by_stage = [part.reshape(len(self._stages), samples, -1) for part in self._regressor.pull_back(weight)]
+        dq, dv, da = by_stage[0].sum(axis=0), np.zeros_like(v), np.zeros_like(a)
+        for (rate, slowdown), of_v, of_a in zip(self._stages, by_stage[1], by_stage[2], strict=True):
+            dv += rate * of_v + slowdown * of_a
+            da += rate**2 * of_a
+        limits = self.limits
+        fastest, strongest = _BETWEEN * limits.velocity, _BETWEEN * limits.acceleration
+        bounds = (
+            (q, limits.position_lower, limits.position_upper, np.ones(q.shape[1]), dq),
+            (v, -fastest, fastest, fastest, dv),
+            (a, -strongest, strongest, strongest, da),
+        )
+        for values, lower, upper, unit, gradient in bounds:
+            beyond = (np.maximum(values - upper, 0.0) - np.maximum(lower - values, 0.0)) / unit
+            violation += float((beyond**2).sum())
+            gradient += 2.0 * penalty * beyond / unit
+        if has_distances:
+            missing, by_q = (self._virtual or self._distances).penalty(q)
+            violation += missing
+            dq += penalty * by_q
+        return value + penalty * violation, self.space.pull_back(dq, dv, da)
 
-    @property
-    def jacobian_pattern(self) -> NDArray[np.bool_]:
-        """Where the Jacobian can be other than zero, (rows, size)."""
-        full = np.ones((self.lower.size - len(self._linear), self.size), dtype=bool)
-        return np.concatenate([self._linear != 0.0, full])
+    def _staged(self, states: State) -> State:
+        """Stack the states of the motion and of the stops along it."""
+        q, v, a = states
+        return (
+            np.concatenate([q] * len(self._stages)),
+            np.concatenate([rate * v for rate, _ in self._stages]),
+            np.concatenate([rate**2 * a + slowdown * v for rate, slowdown in self._stages]),
+        )
 
-    def _build_linear_rows(self) -> Array:
-        n = self.space.n
-        bases = (self.space.position_basis, self.space.velocity_basis, self.space.acceleration_basis)
-        # Rows sample by sample, in each the joints; columns joint by joint.
-        return np.concatenate([np.einsum("ij,ks->sijk", np.eye(n), basis).reshape(-1, self.size) for basis in bases])
+    def _torque_violation(self, regressor: Array) -> tuple[float, Array]:
+        """Sum the squares of torques beyond their limits, with its derivative by the regressor."""
+        nominal, demand = self._worst_torque(regressor)
+        limit = _BETWEEN * self.limits.torque_usage
+        beyond = np.maximum(demand / self._torque_limits - limit, 0.0)
+        weight = np.zeros_like(regressor)
+        sample, joint = np.nonzero(beyond)
+        if sample.size:
+            rows = regressor[sample, joint]
+            factor = 2.0 * beyond[sample, joint] / self._torque_limits[joint]
+            side = np.sign(nominal[sample, joint])[:, None] * self._center
+            weight[sample, joint] = factor[:, None] * (side + np.sign(rows) * self._radius)
+        return float((beyond**2).sum()), weight
 
-    def _build_bounds(self) -> tuple[Array, Array]:
-        limits, samples = self.limits, self.space.times.size
-        velocity, acceleration = _BETWEEN * limits.velocity, _BETWEEN * limits.acceleration
-        lower = [limits.position_lower, -velocity, -acceleration, np.array([-np.inf])]
-        upper = [limits.position_upper, velocity, acceleration, np.array([_BETWEEN * limits.torque_usage])]
-        if self._clearance is not None:
-            lower.append(np.array([limits.clearance]))
-            upper.append(np.array([np.inf]))
-        return _repeat(lower, samples), _repeat(upper, samples)
+    def _worst_torque(self, regressor: Array) -> tuple[Array, Array]:
+        """Compute the torque of the middle of the boxes and the largest of any parameters in them, (N, n) [Nm]."""
+        nominal = regressor @ self._center
+        return nominal, np.abs(nominal) + np.abs(regressor) @ self._radius + self._constant
 
-    def _nearby(self, model: ExcitationModel, settings: ExcitationSettings) -> CollisionModel:
-        """Return the collision model without the pairs of spheres that stay apart around the start."""
-        collision = model.collision
-        if not len(collision.pairs):
-            return collision
-        only_pairs = CollisionModel(collision.spheres, collision.pairs, collision.movable, (), None)
-        rng = np.random.default_rng(0)
-        postures = self.space.q_start + settings.amplitude * rng.uniform(-1.0, 1.0, (_PROBES, self.space.n))
-        distances = build_clearance(model.robot, only_pairs, model.tracking_position)(postures.T)
-        close = distances.full().min(axis=1) < settings.clearance + _NEARBY
-        pairs = collision.pairs[close]
-        return CollisionModel(collision.spheres, pairs, collision.movable, collision.obstacles, collision.ground_height)
+    def _set_torques(self, model: ExcitationModel) -> None:
+        center, radius = model.arm_box.center.copy(), model.arm_box.radius.copy()
+        center[self._last] += model.payload_box.center
+        radius[self._last] += model.payload_box.radius
+        sliding = slice(INERTIAL * model.robot.n, None, FRICTION)
+        # Coulomb friction counts in the worst direction.
+        self._constant = np.abs(center[sliding]) + radius[sliding] + model.feedback_torque
+        center[sliding] = radius[sliding] = 0.0
+        self._center, self._radius, self._torque_limits = center, radius, model.robot.limits.tau_max
+
+    def _largest_torque(self) -> float:
+        """Compute the largest share of a torque limit in random motions that reach the other limits."""
+        rng, limits, space, largest = np.random.default_rng(0), self.limits, self.space, 0.0
+        room = np.minimum(limits.position_upper - space.q_start, space.q_start - limits.position_lower)
+        for _ in range(_DRAWS):
+            x = rng.normal(size=(space.n, space.per_joint))
+            q, v, a = space.states(x)
+            reach, v, a = (np.abs(part).max(axis=0) for part in (q - space.q_start, v, a))
+            reach /= np.maximum(room, 1e-9)
+            x /= np.maximum.reduce([reach, v / limits.velocity, a / limits.acceleration])[:, None]
+            q, v, a = space.states(x)
+            for rate, slowdown in self._stages:
+                regressor = self._regressor.evaluate(q, rate * v, rate**2 * a + slowdown * v)
+                largest = max(largest, float((self._worst_torque(regressor)[1] / self._torque_limits).max()))
+        return largest
+
+    def _columns(self, regressor: Array) -> Array:
+        """Append the columns of the payload, where it is what is identified."""
+        return regressor if self.base is not None else np.concatenate([regressor, regressor[..., self._last]], axis=-1)
+
+    def _merge(self, slope: Array) -> Array:
+        """Add the derivatives by the payload's columns to those of the last body, whose columns they are."""
+        if self.base is not None:
+            return slope
+        merged = slope[..., :-INERTIAL]
+        merged[..., self._last] += slope[..., -INERTIAL:]
+        return merged
+
+    def _build_criterion(
+        self,
+        model: ExcitationModel,
+        settings: ExcitationSettings,
+        collected: ArrayLike | None,
+        earlier: Sequence[Trajectory],
+    ) -> Criterion:
+        errors = self._errors(model, settings)
+        given = _checked_information(collected, INERTIAL if self.base is None else self.base.columns.size)
+        if self.base is None:
+            return build_criterion(settings.criterion, errors, given)
+        criterion = build_arm_criterion(settings.criterion, errors, self.base, given)
+        for trajectory in earlier:
+            count = max(int(round(trajectory.duration / settings.duration * settings.samples)), 2)
+            times = (np.arange(count) + 0.5) * (trajectory.duration / count)
+            weight = trajectory.duration / (count * settings.window)
+            criterion.add(self._regressor.evaluate(*trajectory.sample(times)), weight)
+        return criterion
 
     def _errors(self, model: ExcitationModel, settings: ExcitationSettings) -> ErrorModel:
         robot, sensors = model.robot, model.robot.sensors
         theta = np.concatenate([model.arm_box.center, model.payload])
         radius = measured_radius(robot, model.arm_box.radius, model.payload_box.radius)
-        rest = np.zeros((self.space.times.size, self.space.n))
-        regressor = self._dynamics.regressor(rest + self.space.q_start, rest, rest)[0]
-        unknown = np.abs(regressor[:, :-PAYLOAD]) @ radius[:-PAYLOAD]
+        if self.base is not None:
+            theta[self._last] += theta[-INERTIAL:]
+            radius[self._last] += radius[-INERTIAL:]
+            theta, radius = theta[:-INERTIAL], radius[:-INERTIAL]
+        rest = np.zeros((1, self.space.n))
+        regressor = self._columns(self._regressor.evaluate(rest + self.space.q_start, rest, rest))[0]
+        known = np.arange(radius.size) < 14 * robot.n
+        unknown = 0.0 if self.base is not None else np.abs(regressor) @ (radius * known)
         row_error = sensors.effort_relative_error * np.abs(regressor @ theta) + sensors.effort_absolute_error + unknown
         return ErrorModel(
             theta=theta,
@@ -231,12 +324,22 @@ class ExcitationProblem:
             what = f"the torque to hold the worst payload of the box at joint '{robot.joint_names[joint]}' [Nm]"
             allowed = f"at most {limits.torque_usage * robot.limits.tau_max[joint]:.4g}"
             raise StartOutsideLimits(what, float(usage[joint] * robot.limits.tau_max[joint]), allowed)
-        distances = build_clearance(robot, model.collision, model.tracking_position)(q[0]).full()
+        distances = self._distances.evaluate(q)
         if distances.size and distances.min() < limits.clearance:
             what = "the smallest distance of collision spheres to each other, ground and obstacles [m]"
             raise StartOutsideLimits(what, float(distances.min()), f"at least {limits.clearance:.4g}")
 
 
-def _repeat(parts: list[Array], samples: int) -> Array:
-    """Repeat every part once per sample and concatenate them."""
-    return np.concatenate([np.tile(part, samples) for part in parts])
+def _checked_information(collected: ArrayLike | None, size: int) -> Array | None:
+    """Return the Gram matrix, symmetric; None if it is None or zero."""
+    if collected is None:
+        return None
+    matrix = np.array(collected, dtype=float)
+    if matrix.shape != (size, size) or not np.all(np.isfinite(matrix)):
+        allowed = f"a finite ({size}, {size}) Gram matrix"
+        raise ParameterOutOfRange("collected", f"an array of shape {matrix.shape}", allowed)
+    matrix = 0.5 * (matrix + matrix.T)
+    values = np.linalg.eigvalsh(matrix)
+    if values[0] < -1e-9 * max(values[-1], 1e-12):
+        raise ParameterOutOfRange("smallest eigenvalue of collected", float(values[0]), "0 or more (a Gram matrix)")
+    return matrix if values[-1] > 0.0 else None

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 
 CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number", "weakest_directions")
+ARM_CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number", "frobenius_bound")
+PARAMETERS = MEASURED, INERTIAL_ONLY = "measured", "inertial"
+TARGETS = PAYLOAD_TARGET, ARM_TARGET = "payload", "arm"
 _FEWEST_HARMONICS, _MOST_HARMONICS = 2, 20
 
 
@@ -33,16 +37,23 @@ class ExcitationSettings(Settings):
     """Time to rest of these stops."""
     clearance: float = setting(0.02, "m", lower=0.0, upper=1.0)
     """Distance kept between collision spheres, and to ground and obstacles."""
-    criterion: str = setting("bounds", choices=CRITERIA)
-    """What is optimised, see docs/theory/excitation.md."""
+    target: str = setting(PAYLOAD_TARGET, choices=TARGETS)
+    """What is identified: the payload, or the base parameters of the whole arm with what it holds."""
+    parameters: str = setting(MEASURED, choices=PARAMETERS)
+    """Which base parameters of a whole arm count: all that the torque sensor sees, with friction on the motor side, or
+    the inertial ones alone."""
+    criterion: str = setting("bounds", choices=tuple(dict.fromkeys(CRITERIA + ARM_CRITERIA)))
+    """What is optimised, see docs/theory/excitation.md. A payload has no frobenius_bound, an arm no
+    weakest_directions."""
     window: float = setting(0.1, "s", lower=0.005, upper=5.0)
     """Length of the estimator's momentum windows."""
     samples_per_period: int = setting(8, "-", lower=4, upper=100)
     """Samples per period of the highest harmonic at which limits are imposed."""
     starts: int = setting(2, "-", lower=1, upper=1000)
     """Largest number of random starts."""
-    max_iterations: int = setting(40, "-", lower=1, upper=10000)
-    """Iterations of the solver per start."""
+    max_iterations: int = setting(120, "-", lower=1, upper=10000)
+    """Iterations of the solver per start and stage: without distances (for a whole arm), with them, with a heavier
+    penalty."""
     time_budget: float = setting(5.0, "s", lower=0.05, upper=3600.0)
     """Time after which no further start begins and the current one ends."""
     seed: int = setting(0, "-", lower=0, upper=2**32 - 1, library_only=True)
@@ -68,6 +79,39 @@ class ExcitationSettings(Settings):
             raise ParameterOutOfRange("limit_share [-]", share, "from 0.05 to 1")
         fastest, strongest = self.velocity_fraction * share, self.acceleration_fraction * share
         return replace(self, velocity_fraction=max(fastest, 0.01), acceleration_fraction=max(strongest, 0.01))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        allowed = ARM_CRITERIA if self.target == ARM_TARGET else CRITERIA
+        if self.criterion not in allowed:
+            raise ParameterOutOfRange(f"criterion of the target {self.target}", self.criterion, ", ".join(allowed))
+
+    @classmethod
+    def for_arm(cls, duration: float = 20.0, **changes: object) -> ExcitationSettings:
+        """Return settings for a whole arm: the whole range of its joints, harmonics up to 0.5 Hz, more iterations.
+
+        Args:
+            duration: Duration of a motion [s].
+            **changes: Other settings.
+
+        Raises:
+            ParameterOutOfRange: One of them is out of range.
+        """
+        harmonics = min(max(round(0.5 * duration), _FEWEST_HARMONICS), _MOST_HARMONICS)
+        values: dict[str, Any] = {
+            "target": ARM_TARGET,
+            "criterion": "condition_number",
+            "duration": duration,
+            "harmonics": harmonics,
+            "amplitude": math.pi,
+            "velocity_fraction": 0.97,
+            "acceleration_fraction": 0.97,
+            "starts": 2,
+            "max_iterations": 250,
+            "time_budget": 60.0,
+            **changes,
+        }
+        return cls(**values)
 
     @property
     def samples(self) -> int:

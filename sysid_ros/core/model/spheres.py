@@ -102,7 +102,7 @@ def cover_links(urdf_text: str) -> dict[str, list[list[float]]]:
         Rows ``[x, y, z, radius]`` [m] in the frame of the link, for each link with spheres.
     """
     result: dict[str, list[list[float]]] = {}
-    for link, shapes in _shapes_of_links(urdf_text).items():
+    for link, shapes in shapes_of_links(urdf_text).items():
         rows = [row for shape in shapes for row in _cover_shape(shape)]
         if rows:
             result[link] = rows
@@ -119,7 +119,7 @@ def links_without_spheres(robot: RobotModel) -> tuple[str, ...]:
         robot: The arm, with its spheres.
     """
     named = {sphere.link for sphere in robot.spheres}
-    shapes = _shapes_of_links(robot.urdf)
+    shapes = shapes_of_links(robot.urdf)
     links = [frame for frame in robot.pin_model.frames if frame.type == pin.FrameType.BODY]
     found: dict[str, int] = {}
     for link in links:
@@ -134,7 +134,7 @@ def links_without_spheres(robot: RobotModel) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: (found[name] == 0, found[name])))
 
 
-def _shapes_of_links(urdf_text: str) -> dict[str, list[ET.Element]]:
+def shapes_of_links(urdf_text: str) -> dict[str, list[ET.Element]]:
     """Return the collision shapes of every link, or its visual ones where it has none."""
     links = ET.fromstring(urdf_text).findall("link") if urdf_text else []
     return {link.get("name", ""): link.findall("collision") or link.findall("visual") for link in links}

@@ -40,7 +40,7 @@ _DELAYS = 2
 """Delays at which the loops are evaluated, from 0 to the longest."""
 _GRID_MARGIN = 1.02
 """Factor on all kernels for ratios and delays between those evaluated, and for ages beyond the horizon."""
-_HORIZON = 12.0
+_HORIZON = 14.0
 """Length of the responses, in time constants of the slowest nominal pole."""
 _TAIL = 3e-3
 """Largest share of a step response that may be left at the end of the horizon."""

@@ -30,7 +30,7 @@ def model(gen3):
 @pytest.fixture(scope="session")
 def plan(model, gen3):
     """A plan that many tests look at; iterations and not time limit it, so it is always the same."""
-    settings = ExcitationSettings(starts=1, max_iterations=25, time_budget=60.0)
+    settings = ExcitationSettings(starts=1, max_iterations=80, time_budget=60.0)
     return plan_excitation(model, gen3.home, settings)
 
 

@@ -11,6 +11,7 @@ from sysid_ros.core.collision.clearance import Obstacle
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.criteria import BoundsCriterion, ErrorModel, build_criterion
+from sysid_ros.core.excitation.distances import MissingDistances
 from sysid_ros.core.excitation.model import ExcitationModel, StartOutsideLimits
 from sysid_ros.core.excitation.problem import ExcitationProblem, FourierSpace
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
@@ -52,18 +53,50 @@ def test_cost_gradient(model, gen3, x, criterion, collected):
         assert gradient @ direction == pytest.approx(slope, rel=2e-5)
 
 
-def test_constraint_jacobian_and_its_pattern(problem, x):
-    jacobian, pattern = problem.constraint_jacobian(x), problem.jacobian_pattern
-    assert jacobian.shape == pattern.shape == (problem.lower.size, problem.size)
-    assert not jacobian[~pattern].any()
-    direction, step = np.random.default_rng(2).normal(size=x.size), 1e-6
-    slope = (problem.constraints(x + step * direction) - problem.constraints(x - step * direction)) / (2 * step)
-    np.testing.assert_allclose(jacobian @ direction, slope, atol=1e-2, rtol=1e-4)
+@pytest.mark.parametrize("has_distances", [False, True])
+@pytest.mark.parametrize("size", [0.3, 1.0, 2.0])
+def test_gradient_of_the_objective_with_its_penalties(model, gen3, size, has_distances):
+    crate = Obstacle("crate", [0.2, 0.75, 0.3], [0.2, 0.2, 0.2])
+    around = replace(model, collision=replace(model.collision, obstacles=(crate,)), feedback_torque=np.full(N, 2.0))
+    problem = ExcitationProblem(around, gen3.home, ExcitationSettings(amplitude=3.0, torque_fraction=1.0))
+    x = size * np.random.default_rng(4).normal(size=problem.size)
+    value, gradient = problem.objective(x, has_distances)
+    assert value > problem.cost(x)
+    for seed in range(3):
+        direction, step = np.random.default_rng(seed).normal(size=x.size), 1e-7
+        values = [problem.objective(x + sign * step * direction, has_distances)[0] for sign in (1, -1)]
+        slope = (values[0] - values[1]) / (2 * step)
+        assert gradient @ direction == pytest.approx(slope, rel=1e-4, abs=1e-4 * np.linalg.norm(gradient))
 
 
-def test_standing_still_is_allowed(problem):
-    values = problem.constraints(np.zeros(problem.size))
-    assert np.all(problem.lower <= values) and np.all(values <= problem.upper)
+def test_each_limit_is_part_of_the_penalty(model, gen3):
+    """Where only one of them is broken, its violation alone counts."""
+    wide = {"amplitude": 3.0, "torque_fraction": 1.0, "clearance": 0.0}
+    x = 0.1 * np.random.default_rng(5).normal(size=N * 8)
+    free_model = ExcitationModel.of(gen3)
+    free = ExcitationProblem(free_model, gen3.home, ExcitationSettings(**wide))
+    assert free.objective(x)[0] == pytest.approx(free.cost(x))
+    limits = (
+        ExcitationSettings(**{**wide, "amplitude": 0.05}),
+        ExcitationSettings(**wide, velocity_fraction=0.1),
+        ExcitationSettings(**wide, acceleration_fraction=0.05),
+        ExcitationSettings(**{**wide, "torque_fraction": 0.75}),
+    )
+    penalties = []
+    for settings in limits:
+        problem = ExcitationProblem(free_model, gen3.home, settings)
+        penalties.append(problem.objective(x)[0] - problem.cost(x))
+    around = (gen3.home - 1.0, gen3.home + 1.0)
+    room = MissingDistances(gen3, free_model.collision, np.zeros(N), 0.1, around).evaluate(gen3.home[None]).min()
+    near = ExcitationProblem(free_model, gen3.home, ExcitationSettings(**{**wide, "clearance": room - 1e-3}))
+    penalties.append(near.objective(x)[0] - near.cost(x))
+    assert min(penalties) > 1e-4
+    assert near.objective(x, has_distances=False)[0] == pytest.approx(near.cost(x))
+
+
+def test_standing_still_breaks_no_limit(problem):
+    still = np.zeros(problem.size)
+    assert problem.objective(still)[0] == pytest.approx(problem.cost(still))
 
 
 def test_more_collected_data_leave_less_to_learn(model, gen3, x):
@@ -159,6 +192,14 @@ def test_another_duration_keeps_the_highest_frequency():
         (
             {"criterion": "beauty"},
             "criterion is 'beauty'; allowed: one of bounds, d_optimal, a_optimal, cond",
+        ),
+        (
+            {"criterion": "frobenius_bound"},
+            "criterion of the target payload is 'frobenius_bound'; allowed: bounds, d_optimal, a_optimal, cond",
+        ),
+        (
+            {"target": "arm", "criterion": "weakest_directions"},
+            "criterion of the target arm is 'weakest_directions'",
         ),
         ({"starts": 0}, "starts"),
         ({"time_budget": 0.0}, "time_budget"),

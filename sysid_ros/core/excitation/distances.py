@@ -1,0 +1,250 @@
+"""What distances of a motion lack at samples, and the reverse derivative: spheres, or the paper's virtual constraints.
+
+A distance acts on two bodies at one point, along the direction in which it grows; so the gradient of any sum of
+distances is the torque that these forces take in the joints between the two bodies.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.collision.clearance import CollisionModel, displacements
+from sysid_ros.core.collision.scene import Obstacle
+from sysid_ros.core.excitation.tool_points import LinkEllipsoid, VirtualShapes
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.regressors.joint_tree import Frames, JointTree, Sweep, Workspace
+
+Array = NDArray[np.float64]
+
+_UNIT = 0.05
+"""A distance that is missing counts in units of this [m]."""
+_NEARBY = 0.1
+"""Pairs further apart than the clearance plus this at random postures are left out [m]."""
+_PROBES = 1000
+_TINY = 1e-9
+
+
+class ArmPlacer:
+    """Poses of the bodies of an arm and torques of forces on them, for N samples; the world counts as body 0.
+
+    Args:
+        robot: The arm.
+    """
+
+    def __init__(self, robot: RobotModel):
+        self._tree = JointTree.of(robot)
+        self._sweep = Sweep(self._tree, Workspace())
+
+    def frames(self, q: Array) -> Frames:
+        """Compute the poses at positions (N, n), valid until the next call."""
+        return self._sweep.frames(q)
+
+    def points(self, frames: Frames, bodies: NDArray[np.intp], local: Array) -> Array:
+        """Compute points (k, 3) of bodies (k,) in the world, (k, 3, N) [m]."""
+        samples = frames.origin.shape[-1]
+        result = np.repeat(local[:, :, None], samples, axis=2)
+        for body in np.unique(bodies[bodies > 0]):
+            mine = bodies == body
+            turned = np.tensordot(local[mine], frames.rotation[body - 1], axes=(1, 0))
+            result[mine] = turned + frames.origin[body - 1]
+        return result
+
+    def torques(
+        self, frames: Frames, bodies: NDArray[np.intp], sample: NDArray[np.intp], at: Array, force: Array
+    ) -> Array:
+        """Sum the joint torques of forces.
+
+        Args:
+            frames: Poses.
+            bodies: Body each force acts on, (P,).
+            sample: Its sample, (P,).
+            at: Point of the world it acts at, (P, 3) [m].
+            force: The force, (P, 3).
+
+        Returns:
+            ``sum J^T f``, (N, n).
+        """
+        n, _, samples = frames.axes.shape
+        wrenches = np.zeros((n + 1, samples, 6))
+        np.add.at(wrenches, (bodies, sample), np.concatenate([force, np.cross(at, force)], axis=1))
+        beyond = np.cumsum(wrenches[:0:-1], axis=0)[::-1]
+        torques: Array = np.einsum("jct,jtc->tj", frames.axes, beyond)
+        return torques
+
+
+class MissingDistances:
+    """What the distances between spheres, to the ground and to obstacles lack of a clearance.
+
+    Args:
+        robot: The arm.
+        collision: What must not touch what.
+        error: Largest position errors, (n,) [rad], which are taken off the distances.
+        clearance: Distance to keep [m].
+        around: Lower and upper positions between which the arm moves, each (n,) [rad].
+    """
+
+    def __init__(
+        self, robot: RobotModel, collision: CollisionModel, error: Array, clearance: float, around: tuple[Array, Array]
+    ):
+        self._placer, self._clearance = ArmPlacer(robot), clearance
+        spheres = collision.spheres
+        self._bodies = np.array([sphere.body for sphere in spheres], dtype=np.intp)
+        self._local = np.array([sphere.center for sphere in spheres], dtype=float).reshape(-1, 3)
+        self._radii = np.array([sphere.radius for sphere in spheres])
+        self._pairs = np.asarray(collision.pairs, dtype=np.intp).reshape(-1, 2)
+        self._movable = np.asarray(collision.movable, dtype=np.intp)
+        pairs_moved, moved = displacements(robot, collision, error)
+        self._pair_size = self._radii[self._pairs].sum(axis=1) + pairs_moved
+        self._size = self._radii[self._movable] + moved
+        base = robot.pin_model.frames[robot.pin_model.getFrameId(robot.base_frame)].placement
+        self._turn, self._shift = np.array(base.rotation), np.array(base.translation)
+        self._ground = collision.ground_height
+        self._obstacles = collision.obstacles
+        lower, upper = around
+        postures = np.random.default_rng(0).uniform(lower, upper, (_PROBES, robot.n))
+        self._keep(self._pair_distances(self._centers(postures)[1]).min(axis=1, initial=np.inf) < clearance + _NEARBY)
+
+    @property
+    def rows(self) -> int:
+        """Number of distances."""
+        return len(self._pairs) + len(self._movable) * ((self._ground is not None) + len(self._obstacles))
+
+    def evaluate(self, q: Array) -> Array:
+        """Compute all distances at postures (N, n), errors taken off, (rows, N) [m]."""
+        return self._distances(self._centers(q)[1])
+
+    def penalty(self, q: Array) -> tuple[float, Array]:
+        """Sum the squares of what is missing of the clearance, in units of 5 cm.
+
+        Args:
+            q: Postures, (N, n) [rad].
+
+        Returns:
+            The sum and its gradient, (N, n).
+        """
+        frames, centers = self._centers(q)
+        missing = (self._clearance - self._distances(centers)) / _UNIT
+        row, sample = np.nonzero(missing > 0.0)
+        if not row.size:
+            return 0.0, np.zeros_like(q)
+        short = missing[row, sample]
+        direction, moving, other = self._directions(centers, row, sample)
+        force = -2.0 * short[:, None] / _UNIT * direction
+        at = centers[moving, :, sample]
+        torques = self._placer.torques(frames, self._bodies[moving], sample, at, force)
+        is_pair = other >= 0
+        torques -= self._placer.torques(
+            frames, self._bodies[other[is_pair]], sample[is_pair], at[is_pair], force[is_pair]
+        )
+        return float(short @ short), torques
+
+    def _distances(self, centers: Array) -> Array:
+        """Compute all distances of spheres at centres (spheres, 3, N) of the world, (rows, N) [m]."""
+        parts = [self._pair_distances(centers)]
+        points = self._in_base(centers[self._movable])
+        if self._ground is not None:
+            parts.append(points[:, 2] - self._ground - self._size[:, None])
+        parts += [one.distance(points.swapaxes(1, 2)) - self._size[:, None] for one in self._obstacles]
+        return np.concatenate(parts)
+
+    def _directions(
+        self, centers: Array, row: NDArray[np.intp], sample: NDArray[np.intp]
+    ) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
+        """Compute directions (P, 3) in which distances grow, the sphere that moves along it, and the other or -1."""
+        pairs, movable = len(self._pairs), len(self._movable)
+        is_pair = row < pairs
+        which, thing = np.mod(row - pairs, max(movable, 1)), (row - pairs) // max(movable, 1)
+        moving, other = self._movable[which] if movable else which, np.full(row.size, -1)
+        moving = np.where(is_pair, self._pairs[np.where(is_pair, row, 0), 1] if pairs else moving, moving)
+        other[is_pair] = self._pairs[row[is_pair], 0]
+        direction = np.zeros((row.size, 3))
+        between = centers[moving[is_pair], :, sample[is_pair]] - centers[other[is_pair], :, sample[is_pair]]
+        direction[is_pair] = between / np.maximum(np.linalg.norm(between, axis=1, keepdims=True), _TINY)
+        first = 0
+        if self._ground is not None:
+            direction[~is_pair & (thing == 0)] = self._turn[:, 2]
+            first = 1
+        for k, obstacle in enumerate(self._obstacles):
+            mine = np.flatnonzero(~is_pair & (thing == first + k))
+            points = (centers[moving[mine], :, sample[mine]] - self._shift) @ self._turn
+            direction[mine] = _box_normals(obstacle, points) @ self._turn.T
+        return direction, moving, other
+
+    def _centers(self, q: Array) -> tuple[Frames, Array]:
+        frames = self._placer.frames(q)
+        return frames, self._placer.points(frames, self._bodies, self._local)
+
+    def _pair_distances(self, centers: Array) -> Array:
+        between = centers[self._pairs[:, 1]] - centers[self._pairs[:, 0]]
+        gaps: Array = np.sqrt((between**2).sum(axis=1)) - self._pair_size[:, None]
+        return gaps
+
+    def _in_base(self, points: Array) -> Array:
+        """Express points (k, 3, N) of the world in the base frame."""
+        return np.asarray(np.einsum("ba,kbt->kat", self._turn, points - self._shift[:, None]), dtype=np.float64)
+
+    def _keep(self, is_near: NDArray[np.bool_]) -> None:
+        self._pairs, self._pair_size = self._pairs[is_near], self._pair_size[is_near]
+
+
+class VirtualConstraints:
+    """The paper's self-collision constraints: points of the tool stay outside ellipsoids around the links.
+
+    Args:
+        robot: The arm.
+        shapes: Points of the tool and ellipsoids around the links.
+
+    Source: EXCITE (11a) to (11c), with the sign that keeps the points outside.
+    """
+
+    def __init__(self, robot: RobotModel, shapes: VirtualShapes):
+        self._placer, self._points = ArmPlacer(robot), shapes.points
+        self._body = np.full(len(self._points), robot.n, dtype=np.intp)
+        self._ellipsoids = shapes.ellipsoids
+
+    def evaluate(self, q: Array) -> Array:
+        """Evaluate ``g = x^T A x - 1`` at postures (N, n), (K ellipsoids, N) [-]; all are positive in free motion."""
+        frames = self._placer.frames(q)
+        points = self._placer.points(frames, self._body, self._points)
+        return np.concatenate([self._levels(frames, points, one)[0] for one in self._ellipsoids])
+
+    def penalty(self, q: Array) -> tuple[float, Array]:
+        """Sum the squares of negative ``g``, with the gradient (N, n), at postures (N, n)."""
+        frames = self._placer.frames(q)
+        points = self._placer.points(frames, self._body, self._points)
+        total, gradient = 0.0, np.zeros_like(q)
+        for ellipsoid in self._ellipsoids:
+            level, slope = self._levels(frames, points, ellipsoid)
+            which, sample = np.nonzero(level < 0.0)
+            if not which.size:
+                continue
+            total += float((level[which, sample] ** 2).sum())
+            force = 2.0 * level[which, sample][:, None] * slope[which, :, sample]
+            at = points[which, :, sample]
+            gradient += self._placer.torques(frames, self._body[which], sample, at, force)
+            gradient -= self._placer.torques(frames, np.full(which.size, ellipsoid.body), sample, at, force)
+        return total, gradient
+
+    def _levels(self, frames: Frames, points: Array, ellipsoid: LinkEllipsoid) -> tuple[Array, Array]:
+        """Compute g (K, N) of one ellipsoid and its derivative by the points (K, 3, N), both in the world."""
+        body = ellipsoid.body
+        if body:
+            rotation = frames.rotation[body - 1]  # (axis, component, N)
+            local = np.einsum("act,kct->kat", rotation, points - frames.origin[body - 1])
+        else:
+            rotation, local = np.eye(3)[:, :, None], points
+        inside = local - ellipsoid.center[:, None]
+        bent = np.einsum("ab,kbt->kat", ellipsoid.matrix, inside)
+        return (inside * bent).sum(axis=1) - 1.0, 2.0 * np.einsum("act,kat->kct", rotation, bent)
+
+
+def _box_normals(obstacle: Obstacle, points: Array) -> Array:
+    """Compute the directions (P, 3) in which the distances of points (P, 3) to a box grow."""
+    local = (points - obstacle.center) @ obstacle.rotation
+    beyond = np.abs(local) - obstacle.half_extents
+    is_inside = np.all(beyond <= 0.0, axis=1, keepdims=True)
+    size = np.where(is_inside, beyond == beyond.max(axis=1, keepdims=True), np.maximum(beyond, 0.0))
+    normal = size * np.sign(local)
+    unit: Array = (normal / np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), _TINY)) @ obstacle.rotation.T
+    return unit

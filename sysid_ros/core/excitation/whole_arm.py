@@ -1,0 +1,311 @@
+"""Excitation of a whole arm by motions that are proven before they run, each adding what those before it lack."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.settings import VerifierSettings
+from sysid_ros.core.certification.stop_model import STOP_ERRORS, PlanRejected, TrackingErrors, stop_velocity_errors
+from sysid_ros.core.certification.verify import Beginning, certify
+from sysid_ros.core.collision.clearance import build_scene_model
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.excitation.criteria import BaseParameters
+from sysid_ros.core.excitation.forecast import base_regressor, condition_number, expected_base_radii
+from sysid_ros.core.excitation.model import ExcitationModel
+from sysid_ros.core.excitation.planner import ExcitationPlan, plan_excitation
+from sysid_ros.core.excitation.problem import FourierSpace
+from sysid_ros.core.excitation.settings import ARM_TARGET, ExcitationSettings
+from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
+from sysid_ros.core.trajectories.fourier import FourierTrajectory
+
+Array = NDArray[np.float64]
+
+_LIMIT_SHARES = (1.0, 0.7, 0.5, 0.35)
+"""Shares of the limits of speed and acceleration that are tried until a motion is proven."""
+_STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
+"""Factors by which a motion's duration is stretched until it is proven."""
+_SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
+"""Shares of its amplitude, where it is the path that is refused."""
+_ALLOWANCE = 1.25
+"""How much larger tracking errors are allocated than a random motion at the same limits has."""
+_PROBES = 2
+
+
+class NoProvenMotion(SysidError):
+    """No motion of a whole arm could be proven.
+
+    Args:
+        reasons: Why each was refused, the slowest last.
+    """
+
+    def __init__(self, reasons: tuple[str, ...]):
+        self.reasons = reasons
+        slowest = _LIMIT_SHARES[-1]
+        super().__init__(
+            f"no motion could be proven, not even with {100 * slowest:g} % of the speed and acceleration limits: "
+            f"{reasons[-1]}; give narrower bounds of what the arm holds, start elsewhere, or leave more room"
+        )
+
+
+@dataclass(frozen=True)
+class ArmExcitation:
+    """Proven motions that excite a whole arm, and what they will tell together.
+
+    Attributes:
+        plans: The motions with their certificates; each starts and ends at rest at the same position.
+        excitations: What was planned of each, without what the proof changed.
+        base: The base parameters.
+        condition_number: Condition number of the base regressor of all motions together [-].
+        expected_radii: Radii of the guaranteed bounds expected of the base parameters, (nb,).
+        prior_radii: Their radii before, (nb,).
+        limit_share: Smallest share of the speed and acceleration limits that a motion was planned with [-].
+        planning_time: Time the search took, proofs included [s].
+    """
+
+    plans: tuple[CertifiedPlan, ...]
+    excitations: tuple[ExcitationPlan, ...]
+    base: BaseParameters
+    condition_number: float
+    expected_radii: Array
+    prior_radii: Array
+    limit_share: float
+    planning_time: float
+
+    @property
+    def duration(self) -> float:
+        """Duration of all motions [s]."""
+        return sum(plan.duration for plan in self.plans)
+
+    @property
+    def relative_width(self) -> float:
+        """Geometric mean of expected over prior radii, of parameters that are not known before [-]."""
+        is_open = self.prior_radii > 0.0
+        return float(np.exp(np.log(self.expected_radii[is_open] / self.prior_radii[is_open]).mean()))
+
+
+def plan_arm_excitation(
+    assumptions: Assumptions,
+    q_start: ArrayLike,
+    settings: ExcitationSettings | None = None,
+    motions: int = 1,
+    verifier: VerifierSettings | None = None,
+    now: float = 0.0,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[float, str], None] = lambda fraction, text: None,
+) -> ArmExcitation:
+    """Plan and prove motions that make the base parameters of a whole arm visible.
+
+    A motion is planned with the tracking errors that a random motion at the same limits has, then proven with its own.
+    Where the tracking bound does not exist or the verifier refuses the motion, it is made slower, or smaller where its
+    path is refused; then it is planned anew with lower limits.
+
+    Args:
+        assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
+        q_start: Start and end position, (n,) [rad].
+        settings: Settings of trajectories and search, for a whole arm; :meth:`ExcitationSettings.for_arm` without it.
+        motions: Number of motions.
+        verifier: What the motions may use.
+        now: Time of the loop's clock, from which certificates are valid [s].
+        is_cancelled: Looked at in every iteration.
+        on_progress: Called with the fraction done, 0..1, and a sentence.
+
+    Raises:
+        StartOutsideLimits: The start position violates a limit.
+        NoExcitationFound: No motion around it respects every limit at the samples.
+        NoProvenMotion: None could be proven.
+        ParameterOutOfRange: The settings are for a payload, or there is to be no motion.
+        PlanningCancelled: ``is_cancelled`` said so.
+
+    Source: EXCITE III, IV-A.
+    """
+    settings = settings or ExcitationSettings.for_arm()
+    if settings.target != ARM_TARGET:
+        raise ParameterOutOfRange("target", settings.target, ARM_TARGET)
+    if motions < 1:
+        raise ParameterOutOfRange("motions", motions, "1 or more")
+    begin, robot = time.perf_counter(), assumptions.robot
+    plans: list[CertifiedPlan] = []
+    excitations: list[ExcitationPlan] = []
+    smallest = 1.0
+    for index in range(motions):
+        if is_cancelled():
+            raise PlanningCancelled("the excitation planner was cancelled")
+        on_progress(index / motions, f"motion {index + 1} of {motions}")
+        one = replace(settings, seed=settings.seed + index)
+        earlier = tuple(plan.trajectory for plan in plans)
+        search = _ProvenSearch(assumptions, np.asarray(q_start, dtype=float), verifier or VerifierSettings(), now)
+        plan, excitation, share = search.run(one, earlier, is_cancelled)
+        plans.append(plan)
+        excitations.append(excitation)
+        smallest = min(smallest, share)
+    base = BaseParameters.of_settings(robot, settings)
+    paths = [plan.trajectory for plan in plans]
+    model = _excitation_model(assumptions)
+    rows = base_regressor(robot, base, paths)
+    radius = assumptions.boxes[0].radius.copy()
+    radius[robot.inertial_slice(robot.n)] += assumptions.boxes[1].radius
+    widths, before = expected_base_radii(model, base, paths, settings.window), np.abs(base.matrix) @ radius
+    for array in (widths, before):
+        array.setflags(write=False)
+    found = condition_number(rows.T @ rows)
+    on_progress(1.0, f"condition number {found:.1f}")
+    seconds = time.perf_counter() - begin
+    return ArmExcitation(tuple(plans), tuple(excitations), base, found, widths, before, smallest, seconds)
+
+
+@dataclass(frozen=True)
+class ShortestMotion:
+    """The shortest motion found that reaches a wanted width.
+
+    Attributes:
+        excitation: The motion, proven.
+        tried: Durations [s] and relative widths [-] that were tried, in order.
+    """
+
+    excitation: ArmExcitation
+    tried: tuple[tuple[float, float], ...]
+
+
+def find_shortest_motion(
+    assumptions: Assumptions,
+    q_start: ArrayLike,
+    wanted: float,
+    settings: ExcitationSettings | None = None,
+    shortest: float = 2.0,
+    rounds: int = 5,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> ShortestMotion:
+    """Find how short a motion can be for a wanted width, by bisection over durations.
+
+    Args:
+        assumptions: As in :func:`plan_arm_excitation`.
+        q_start: Start and end position, (n,) [rad].
+        wanted: Largest :attr:`ArmExcitation.relative_width` allowed [-].
+        settings: Settings; their duration is the longest that is tried, and their number of harmonics is kept.
+        shortest: Shortest duration that is tried [s].
+        rounds: Number of bisections.
+        is_cancelled: Looked at in every iteration.
+
+    Raises:
+        ParameterOutOfRange: Not even the longest duration reaches the width.
+        SysidError: As :func:`plan_arm_excitation`, for the longest duration.
+    """
+    settings = settings or ExcitationSettings.for_arm(criterion="bounds")
+    best = plan_arm_excitation(assumptions, q_start, settings, is_cancelled=is_cancelled)
+    tried = [(settings.duration, best.relative_width)]
+    if best.relative_width > wanted:
+        raise ParameterOutOfRange("wanted width [-]", wanted, f"at least {best.relative_width:.3g}, or longer motions")
+    lower, upper = shortest, settings.duration
+    for _ in range(rounds):
+        middle = float(np.sqrt(lower * upper))
+        try:
+            found = plan_arm_excitation(
+                assumptions, q_start, replace(settings, duration=middle), is_cancelled=is_cancelled
+            )
+        except NoProvenMotion:
+            lower = middle
+            continue
+        tried.append((middle, found.relative_width))
+        if found.relative_width <= wanted:
+            best, upper = found, middle
+        else:
+            lower = middle
+    return ShortestMotion(best, tuple(tried))
+
+
+class _ProvenSearch:
+    """Plan one motion until it is proven."""
+
+    def __init__(self, assumptions: Assumptions, q_start: Array, verifier: VerifierSettings, now: float):
+        self._assumptions, self._q_start, self._verifier, self._now = assumptions, q_start, verifier, now
+        self._reasons: list[str] = []
+
+    def run(
+        self, settings: ExcitationSettings, earlier: tuple[Trajectory, ...], is_cancelled: Callable[[], bool]
+    ) -> tuple[CertifiedPlan, ExcitationPlan, float]:
+        for share in _LIMIT_SHARES:
+            slower = settings.with_limit_share(share)
+            bound = self._probe(slower)
+            if bound is None:
+                continue
+            model = _excitation_model(self._assumptions, bound)
+            plan = plan_excitation(model, self._q_start, slower, is_cancelled=is_cancelled, earlier=earlier)
+            proven = self._prove(plan.trajectory)
+            if proven is not None:
+                return proven, plan, share
+        raise NoProvenMotion(tuple(self._reasons))
+
+    def _probe(self, settings: ExcitationSettings) -> TrackingAllocation | None:
+        """Bound the tracking errors of random motions as fast as the settings allow; None where there is no bound."""
+        robot = self._assumptions.robot
+        space = FourierSpace(self._q_start, settings.harmonics, settings.duration, settings.samples)
+        rng, found = np.random.default_rng(settings.seed), []
+        for _ in range(_PROBES):
+            x = rng.normal(size=(space.n, space.per_joint))
+            _, v, a = (np.abs(part).max(axis=0) for part in space.states(x))
+            speed = settings.velocity_fraction * robot.limits.v_max
+            x /= np.maximum(v / speed, a / (settings.acceleration_fraction * robot.limits.a_max))[:, None]
+            try:
+                found.append(self._assumptions.bound(space.trajectory(x)))
+            except BoundNotAvailable as reason:
+                self._reasons.append(str(reason))
+                return None
+        largest = [np.max([getattr(b, name) for b in found], axis=0) for name in ("position", "velocity", "torque")]
+        position, velocity, torque = (_ALLOWANCE * part for part in largest)
+        # Stops along the path need more, and are proven, too.
+        velocity = stop_velocity_errors(velocity, robot.limits.v_max)
+        claims = "Tracking errors of random motions at the same limits, with stops; not a bound of the motion planned."
+        return TrackingAllocation(STOP_ERRORS * position, velocity, torque, False, claims)
+
+    def _prove(self, trajectory: FourierTrajectory) -> CertifiedPlan | None:
+        for stretch in _STRETCHES:
+            for scale in _SCALES:
+                path = _stretched(trajectory, stretch, scale)
+                try:
+                    return self._certify(path)
+                except BoundNotAvailable as reason:
+                    self._reasons.append(str(reason))
+                    break
+                except PlanRejected as reason:
+                    self._reasons.append(str(reason))
+                    if not reason.limit.is_of_the_path:
+                        break
+        return None
+
+    def _certify(self, path: FourierTrajectory) -> CertifiedPlan:
+        assumptions = self._assumptions
+        bound = assumptions.bound(path)
+        beginning = Beginning(rest_before=bound.settling_time)
+        certificate = certify(assumptions, path, bound, self._verifier, beginning, self._now)
+        return CertifiedPlan(
+            path, certificate, assumptions.boxes, assumptions.scene, assumptions.robot.name, bound=bound
+        )
+
+
+def _stretched(path: FourierTrajectory, stretch: float, scale: float) -> FourierTrajectory:
+    """Stretch the duration of a motion, and scale its amplitude."""
+    factor = scale / stretch
+    sine, cosine = factor * path.sine, factor * path.cosine
+    return FourierTrajectory(path.q_start, sine, cosine, path.base_frequency / stretch, path.duration * stretch)
+
+
+def _excitation_model(assumptions: Assumptions, bound: TrackingErrors | None = None) -> ExcitationModel:
+    arm_box, payload_box = assumptions.boxes
+    model = ExcitationModel.of(
+        assumptions.robot,
+        arm_box,
+        payload_box,
+        np.clip(assumptions.nominal, payload_box.lower, payload_box.upper),
+        bound,
+        feedback_torque=0.0 if bound is None else bound.torque,
+    )
+    return replace(model, collision=build_scene_model(assumptions.robot, assumptions.scene))

@@ -1,0 +1,137 @@
+"""Criteria of the whole arm: base regressor, the Frobenius bound and its property, gradients, earlier motions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.excitation.criteria import BaseParameters, ErrorModel, build_arm_criterion, frobenius_bound
+from sysid_ros.core.excitation.forecast import (
+    base_regressor,
+    condition_number,
+    expected_base_radii,
+    momentum_windows,
+)
+from sysid_ros.core.excitation.model import ExcitationModel
+from sysid_ros.core.excitation.problem import ExcitationProblem
+from sysid_ros.core.excitation.settings import ARM_CRITERIA, ExcitationSettings
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.core.regressors import TorqueRegressor
+
+EMPTY = Box(np.zeros(10), np.zeros(10))
+
+
+@pytest.fixture(scope="module")
+def med7():
+    return load_robot("kuka_lbr_med7")
+
+
+@pytest.fixture(scope="module")
+def arm_model(gen3):
+    return ExcitationModel.of(gen3, payload_box=EMPTY, payload_spheres=(), ground_height=0.0)
+
+
+def test_the_frobenius_bound_is_never_below_the_condition_number():
+    rng = np.random.default_rng(0)
+    closest = np.inf
+    for trial in range(300):
+        size = int(rng.integers(2, 12))
+        rows = rng.normal(size=(40, size)) * np.exp(rng.normal(size=size) * rng.uniform(0, 3)) * np.exp(rng.normal())
+        gram = rows.T @ rows
+        condition = np.linalg.cond(rows)
+        assert frobenius_bound(gram) >= condition * (1 - 1e-9), trial
+        best = np.sqrt(np.linalg.norm(gram) * np.linalg.norm(np.linalg.inv(gram)))
+        scale = np.sqrt(np.linalg.norm(np.linalg.inv(gram)) / np.linalg.norm(gram))
+        assert frobenius_bound(scale * gram) == pytest.approx(best, rel=1e-6)
+        assert condition * (1 - 1e-9) <= best <= np.sqrt(size) * condition * (1 + 1e-9)
+        closest = min(closest, best / condition)
+    assert closest < 1.5
+
+
+def test_the_frobenius_bound_is_reached_by_a_matrix_of_one_column():
+    assert frobenius_bound(np.array([[1.0]])) == 1.0
+    assert frobenius_bound(np.array([[4.0]])) == pytest.approx(0.5 * (4.0 + 0.25))  # it depends on units
+
+
+@pytest.mark.parametrize(("kind", "slack"), [("condition_number", 1.7), ("frobenius_bound", 7.0)])
+def test_criteria_bound_the_condition_number(arm_model, gen3, kind, slack):
+    settings = ExcitationSettings.for_arm(10.0, criterion=kind)
+    problem = ExcitationProblem(arm_model, gen3.home, settings)
+    x = 0.3 * np.random.default_rng(1).normal(size=problem.size)
+    regressor = TorqueRegressor(gen3).evaluate(*problem.space.states(x))[..., problem.base.columns]
+    condition = np.linalg.cond(regressor.reshape(-1, problem.base.columns.size))
+    assert condition <= np.exp(problem.cost(x)) * 1.02 <= slack * condition  # friction's sign is smooth in the cost
+
+
+def test_the_base_regressor_says_all_that_the_regressor_says(gen3, med7):
+    rng = np.random.default_rng(2)
+    for robot, count in ((gen3, 43 + 26), (med7, 43)):
+        base = BaseParameters.of(robot)
+        assert base.columns.size == count
+        states = [rng.normal(size=(20, robot.n)) for _ in range(3)]
+        whole = TorqueRegressor(robot).evaluate(*states)
+        np.testing.assert_allclose(whole[..., base.columns] @ base.matrix, whole, atol=1e-9)
+    assert gen3.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE
+    assert BaseParameters.of(gen3, ()).columns.size == 43
+
+
+@pytest.mark.parametrize("parameters", ["measured", "inertial"])
+@pytest.mark.parametrize("criterion", ARM_CRITERIA)
+def test_cost_gradient_of_a_whole_arm(arm_model, gen3, criterion, parameters):
+    settings = ExcitationSettings.for_arm(8.0, criterion=criterion, parameters=parameters)
+    earlier = ExcitationProblem(arm_model, gen3.home, settings).space
+    rng = np.random.default_rng(3)
+    before = earlier.trajectory(0.3 * rng.normal(size=earlier.size))
+    problem = ExcitationProblem(arm_model, gen3.home, settings, earlier=[before])
+    x = 0.3 * rng.normal(size=problem.size)
+    value, gradient = problem.cost_gradient(x)
+    assert value == problem.cost(x)
+    for _ in range(3):
+        direction, step = rng.normal(size=x.size), 1e-6
+        slope = (problem.cost(x + step * direction) - problem.cost(x - step * direction)) / (2 * step)
+        assert gradient @ direction == pytest.approx(slope, rel=1e-4, abs=1e-5 * np.linalg.norm(gradient))
+
+
+@pytest.mark.parametrize("criterion", ARM_CRITERIA)
+def test_an_earlier_motion_counts_as_if_both_were_one(arm_model, gen3, criterion):
+    settings = ExcitationSettings.for_arm(8.0, criterion=criterion)
+    problem = ExcitationProblem(arm_model, gen3.home, settings)
+    rng, n = np.random.default_rng(4), gen3.n
+    one, two = rng.normal(size=(2, 30, n, 14 * n))
+    errors = ErrorModel(gen3.theta_nominal, gen3.theta_box.radius, np.full(n, 0.02), np.full(n, 0.1), 0.7, 0.5)
+    added, together = (build_arm_criterion(criterion, errors, problem.base) for _ in range(2))
+    added.add(one, 0.7)
+    assert added.evaluate(two)[0] == pytest.approx(together.evaluate(np.concatenate([one, two]))[0], rel=1e-9)
+
+
+def test_expected_radii_of_base_parameters_contain_those_of_the_linear_program(gen3, arm_model):
+    """No bound from torque errors and the box alone can be narrower than the set of all consistent parameters."""
+    base = BaseParameters.of(gen3)
+    space = ExcitationProblem(arm_model, gen3.home, ExcitationSettings.for_arm(8.0)).space
+    rng = np.random.default_rng(5)
+    motions = [space.trajectory(0.2 * rng.normal(size=space.size)) for _ in range(2)]
+    radius = gen3.theta_box.radius
+    prior = np.abs(base.matrix) @ radius
+    one, both = (expected_base_radii(arm_model, base, part, 0.4) for part in (motions[:1], motions))
+    assert np.all(one <= prior * (1 + 1e-12)) and both.sum() < one.sum() < prior.sum()
+    rows = np.concatenate([momentum_windows(gen3, path, 0.4)[..., :-10] for path in motions]) / 0.4
+    torque = np.abs(rows @ gen3.theta_box.center)
+    error = (gen3.sensors.effort_relative_error * torque + gen3.sensors.effort_absolute_error).ravel()
+    matrix = rows.reshape(error.size, -1) * radius / error[:, None]
+    for index in range(0, base.columns.size, 9):
+        cost, bounds = -base.matrix[index] * radius, [(-1, 1)] * radius.size
+        stacked = np.vstack([matrix, -matrix])
+        result = linprog(cost, stacked, np.ones(len(stacked)), bounds=bounds, method="highs")
+        assert -result.fun <= both[index] * (1 + 1e-6)
+
+
+def test_condition_number_of_motions_is_that_of_their_stacked_rows(med7):
+    base = BaseParameters.of(med7)
+    model = ExcitationModel.of(med7, payload_box=EMPTY, payload_spheres=())
+    space = ExcitationProblem(model, med7.home, ExcitationSettings.for_arm(8.0)).space
+    motion = space.trajectory(0.2 * np.random.default_rng(6).normal(size=space.size))
+    rows = base_regressor(med7, base, [motion, motion])
+    assert condition_number(rows.T @ rows) == pytest.approx(np.linalg.cond(base_regressor(med7, base, [motion])))

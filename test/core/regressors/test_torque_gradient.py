@@ -1,0 +1,77 @@
+"""The differentiable torque regressor: equal to the other one, and its reverse derivative to finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.core.regressors import TorqueRegressor
+from sysid_ros.core.regressors.torque_gradient import DifferentiableTorqueRegressor
+
+SAMPLES = 9
+
+
+def draw(robot, seed=0):
+    rng = np.random.default_rng(seed)
+    return tuple(rng.normal(size=(SAMPLES, robot.n)) for _ in range(3))
+
+
+@pytest.mark.parametrize("meaning", list(EffortMeaning))
+@pytest.mark.parametrize("name", available_robots())
+def test_it_is_the_torque_regressor(name, meaning):
+    robot = load_robot(name)
+    q, v, a = draw(robot)
+    expected = TorqueRegressor(robot, meaning).evaluate(q, v, a, direction=np.tanh(v / 0.02))
+    found = DifferentiableTorqueRegressor(robot, meaning).evaluate(q, v, a)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("meaning", list(EffortMeaning))
+@pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_med7"])
+def test_reverse_derivative(name, meaning):
+    robot = load_robot(name)
+    regressor, states = DifferentiableTorqueRegressor(robot, meaning), draw(robot, 1)
+    states = (states[0], 0.01 * states[1], states[2])  # slow, where the sign of the velocity has a slope
+    weight = np.random.default_rng(2).normal(size=regressor.evaluate(*states).shape)
+    gradients = regressor.pull_back(weight)
+    step = 1e-6
+    for which in range(3):
+        for joint in range(robot.n):
+            values = []
+            for sign in (1.0, -1.0):
+                moved = [part.copy() for part in states]
+                moved[which][:, joint] += sign * step
+                values.append((weight * regressor.evaluate(*moved)).sum(axis=(1, 2)))
+            slope = (values[0] - values[1]) / (2.0 * step)
+            np.testing.assert_allclose(gradients[which][:, joint], slope, rtol=1e-5, atol=1e-5)
+
+
+def test_prismatic_joints_count_too():
+    model = pin.Model()
+    placement = pin.SE3(np.eye(3), np.array([0.1, 0.2, 0.3]))
+    for joint, name in enumerate(("slide", "turn")):
+        kind = pin.JointModelPY() if joint == 0 else pin.JointModelRX()
+        body = model.addJoint(joint, kind, placement, name)
+        model.appendBodyToJoint(body, pin.Inertia.Random(), pin.SE3.Identity())
+    regressor = DifferentiableTorqueRegressor(model)
+    rng = np.random.default_rng(3)
+    states = [rng.normal(size=(4, 2)) for _ in range(3)]
+    expected = TorqueRegressor(model).evaluate(*states, direction=np.tanh(states[1] / 0.02))
+    np.testing.assert_allclose(regressor.evaluate(*states), expected, atol=1e-12)
+    weight = rng.normal(size=expected.shape)
+    regressor.evaluate(*states)
+    dq = regressor.pull_back(weight)[0]
+    moved = [(weight * regressor.evaluate(states[0] + sign * 1e-6, *states[1:])).sum() for sign in (1, -1)]
+    assert dq.sum() == pytest.approx((moved[0] - moved[1]) / 2e-6, rel=1e-5)
+
+
+def test_branches_are_refused():
+    model = pin.Model()
+    for name in ("left", "right"):
+        model.addJoint(0, pin.JointModelRZ(), pin.SE3.Identity(), name)
+    with pytest.raises(ModelError, match="without branches"):
+        DifferentiableTorqueRegressor(model)
