@@ -1,0 +1,110 @@
+"""Excitation of whole arms: condition number of the base regressor of proven motions, and the time to find them.
+
+``python bench/bench_whole_arm.py [robot ...] [--duration S] [--starts N] [--bare] [--shortest]``. Arms carry nothing,
+or a tool of 0.8 kg known within a tenth, in a scene with the ground and the tool's spheres. Each motion keeps a
+clearance of 2 cm in the search and is certified with its own tracking bound. Time is processor time of one core, because
+other processes only ever add time. The paper's motion for a Med7 with a tool has the condition number 51 and took 10
+minutes for three starts, unproven (EXCITE section V-B).
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import argparse
+import time
+
+import numpy as np
+from _table import describe_machine, print_table
+
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.stop_model import LimitKind
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.excitation.criteria import BaseParameters
+from sysid_ros.core.excitation.forecast import base_regressor, condition_number
+from sysid_ros.core.excitation.settings import ExcitationSettings
+from sysid_ros.core.excitation.tool_points import reduce_tool
+from sysid_ros.core.excitation.whole_arm import find_shortest_motion, plan_arm_excitation
+from sysid_ros.core.model.inertia import from_com_form, transform_parameters
+from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.robot import RobotModel, tool_transform
+
+TOOL_SIZE = np.array([0.03, 0.03, 0.15])
+"""Edges of the tool's box [m], the long one along the tool frame's z."""
+TOOL_MASS = 0.8
+KNOWN = 0.1
+"""Share of its parameters within which the tool is known."""
+PAPER = ["EXCITE, LBR Med7", "tool", 600.0, 51.0, "-", "-", "not proven"]
+
+
+def assumptions_of(robot: RobotModel, has_tool: bool) -> Assumptions:
+    """Assume an empty hand, or the tool."""
+    scene, nominal = Scene(ground_height=0.0, payload_spheres=()), np.zeros(10)
+    radius = np.zeros(10)
+    if has_tool:
+        rotation, origin = placement = tool_transform(robot)
+        center = np.array([0.0, 0.0, 0.5 * TOOL_SIZE[2]])
+        inertia = TOOL_MASS / 12.0 * np.diag(np.sum(TOOL_SIZE**2) - TOOL_SIZE**2)
+        nominal = transform_parameters(from_com_form(TOOL_MASS, center, inertia), rotation, origin)
+        radius = KNOWN * np.abs(nominal) + np.repeat([0.0, 1e-3, 1e-4], [1, 3, 6])
+        corners = np.array(np.meshgrid(*[[-0.5, 0.5]] * 3)).reshape(3, -1).T * TOOL_SIZE + center
+        scene = Scene(ground_height=0.0, payload_spheres=reduce_tool(corners, most=4).spheres(robot, placement))
+    return Assumptions(robot, (robot.theta_box, Box(nominal - radius, nominal + radius)), nominal, scene)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("robots", nargs="*", default=available_robots())
+    parser.add_argument("--duration", type=float, default=24.0, help="of a motion [s]")
+    parser.add_argument("--starts", type=int, default=2, help="starts of a search")
+    parser.add_argument("--bare", action="store_true", help="without the tool only")
+    parser.add_argument("--shortest", action="store_true", help="also find the shortest motion for a width")
+    arguments = parser.parse_args()
+    print(describe_machine())
+    rows = []
+    for name in arguments.robots:
+        robot = load_robot(name)
+        for has_tool in (False,) if arguments.bare else (False, True):
+            settings = ExcitationSettings.for_arm(
+                arguments.duration, parameters="inertial", starts=arguments.starts, time_budget=3600.0
+            )
+            assumptions = assumptions_of(robot, has_tool)
+            begin = time.process_time()
+            found = plan_arm_excitation(assumptions, robot.home, settings)
+            seconds = time.process_time() - begin
+            paths = [plan.trajectory for plan in found.plans]
+            seen = base_regressor(robot, BaseParameters.of(robot), paths)
+            distance = min(
+                margin.value
+                for margin in found.plans[0].certificate.margins
+                if margin.limit in (LimitKind.SELF_COLLISION, LimitKind.GROUND)
+            )
+            rows.append(
+                [
+                    name,
+                    "tool" if has_tool else "empty",
+                    seconds,
+                    found.condition_number,
+                    condition_number(seen.T @ seen),
+                    1e3 * distance,
+                    f"{found.duration:.1f} s",
+                ]
+            )
+    header = ["arm", "hand", "CPU time [s]", "cond Y_b", "with friction", "distance left [mm]", "proven motion"]
+    print_table(header, [PAPER, *rows], f"{arguments.starts} start(s), motions of {arguments.duration:g} s, one core")
+    if arguments.shortest:
+        robot = load_robot(arguments.robots[0])
+        settings = ExcitationSettings.for_arm(arguments.duration, criterion="bounds", starts=1, time_budget=3600.0)
+        longest = plan_arm_excitation(assumptions_of(robot, False), robot.home, settings).relative_width
+        for share in (0.5, 0.25):
+            wanted = 1.0 - share * (1.0 - longest)
+            found = find_shortest_motion(assumptions_of(robot, False), robot.home, wanted, settings, rounds=4)
+            tried = ", ".join(f"{duration:.1f} s: {width:.4f}" for duration, width in found.tried)
+            print(f"width {wanted:.4f} of the prior: {found.excitation.duration:.1f} s ({tried})")
+
+
+if __name__ == "__main__":
+    main()
