@@ -2,7 +2,7 @@
 
 ``python bench/bench_whole_arm.py [robot ...] [--duration S] [--starts N] [--bare] [--shortest]``. Arms carry nothing,
 or a tool of 0.8 kg known within a tenth, in a scene with the ground and the tool's spheres. Each motion keeps a
-clearance of 2 cm in the search and is certified with its own tracking bound. Time is processor time of one core, because
+clearance of 2 cm in the search and is certified with its own tracking bound. Time is processor time of one core, as
 other processes only ever add time. The paper's motion for a Med7 with a tool has the condition number 51 and took 10
 minutes for three starts, unproven (EXCITE section V-B).
 """
