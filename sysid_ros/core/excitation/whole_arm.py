@@ -11,8 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.certification.settings import VerifierSettings
-from sysid_ros.core.certification.stop_model import STOP_ERRORS, PlanRejected, TrackingErrors, stop_velocity_errors
+from sysid_ros.core.certification.stop_model import (
+    STOP_ERRORS,
+    PlanRejected,
+    TrackingErrors,
+    VerifierSettings,
+    stop_velocity_errors,
+)
 from sysid_ros.core.certification.verify import Beginning, certify
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
