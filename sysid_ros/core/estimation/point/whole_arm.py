@@ -35,7 +35,7 @@ _SMALLEST_MASS, _SMALLEST_LENGTH = 1.0, 0.1
 
 
 @dataclass(frozen=True)
-class WholeArmSettings(Settings):
+class WholeArmSettings(Settings, library_only=True):
     """Settings of the fit of a whole arm."""
 
     prior_shares: tuple[float, ...] = setting((0.01, 0.03, 0.1, 0.3, 1.0, 3.0), "-", lower=1e-4, upper=1e3)
