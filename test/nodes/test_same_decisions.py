@@ -191,7 +191,9 @@ def lockstep_ports(world):
     )
     settings = LockstepSettings(estimate_period=ESTIMATE_PERIOD, batch=10)
     backend = LockstepBackend(FakeLoop(world), planner, estimator, settings=settings)
-    backend._guard = SimpleNamespace(admit=lambda certificate: None)
+    backend._guard = SimpleNamespace(
+        admit=lambda certificate, now: None, find_conflict=lambda source, now: None, update=lambda scene: None
+    )
     catch_up = backend.catch_up
     backend.catch_up = lambda: (world.publish(), catch_up())
     return backend.ports
@@ -224,6 +226,7 @@ class FakeMonitor:
     information = property(lambda self: np.eye(10))
     estimate_stamp_ns = property(lambda self: round(1e9 * self._world._published))
     is_moving = property(lambda self: self._world.followed is not None)
+    source_conflict = None
 
     def forget_plan(self, plan_id):
         self.followed.pop(plan_id, None)

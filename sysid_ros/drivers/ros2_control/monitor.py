@@ -7,6 +7,7 @@ process of the loop and its ROS side call, and refuses those that would move the
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.guiding import GuidingSettings, Wall
 from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.serialization import Trajectory
@@ -208,6 +210,14 @@ class MonitorLoop:
     def boxes_of(self, model: LoopModel | None) -> tuple[Box, Box]:
         """See :meth:`ControlLoop.boxes_of`."""
         return self._model.theta_box, self._model.payload_box
+
+    def guide(self, settings: GuidingSettings | None = None, walls: Sequence[Wall] = ()) -> None:
+        """Is refused.
+
+        Raises:
+            LoopRefusal: Always.
+        """
+        raise LoopRefusal("guiding", ONLY_MONITORED)
 
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
         """Do nothing: what moves the arm has to be stopped where it is moved."""

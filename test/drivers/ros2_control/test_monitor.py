@@ -116,6 +116,7 @@ def test_all_that_would_move_the_arm_is_refused(robot):
     for call in (
         lambda: loop.execute(None, None),
         lambda: loop.begin(None, None),
+        loop.guide,
         lambda: loop.arm.command(np.zeros(7)),
     ):
         with pytest.raises(LoopRefusal, match="the arm is only monitored: this driver commands nothing"):
