@@ -364,7 +364,11 @@ class ControlLoop:
 
     def _follow_hand(self, guide: HandGuide, effort: Array | None) -> None:
         """Lead the reference for one cycle, with the efforts measured in it, (n,) [Nm]."""
-        led = guide.step(self._measured.q, self._measured.v, effort)
+        try:
+            led = guide.step(self._measured.q, self._measured.v, effort)
+        except Exception as error:  # as with a controller: whatever fails must not take the loop down with the arm
+            self._enter_fault(f"guiding failed: {error!r}", LoopCode.INTERNAL)
+            return
         self._reference.lead(led.q, led.v, led.a)
         if guide.is_over:
             self._come_to_rest()

@@ -324,6 +324,9 @@ class HandGuide:
         walls: Virtual walls.
         gain: Rate at which the estimate of external torques follows [1/s].
 
+    Raises:
+        ParameterOutOfRange: The settings ask for a proof of the wrench, which this estimate has not.
+
     Attributes:
         law: The guiding law.
         wrench: Estimated wrench of the last cycle at the origin of the tool frame, world axes, (6,) [N, Nm].
@@ -338,6 +341,9 @@ class HandGuide:
         gain: float = 30.0,
     ):
         self.law = GuidingLaw(robot, settings, walls)
+        if self.law.settings.needs_proof:
+            allowed = "no: an estimate without bounds proves nothing"
+            raise ParameterOutOfRange("needs_proof of guiding from measurements", "yes", allowed)
         self._observer = MomentumObserver(robot, theta, self.law.settings.period, gain)
         self._is_ending = False
         self.wrench = np.zeros(6)
