@@ -45,7 +45,6 @@ LATEST = 2.4
 HELD_AFTER = 0.5
 """For so long after the end of a plan its bounds are proven too [s]."""
 ROUNDING = 1e-9
-LATE, CANNOT_START = "too late to take over", "cannot start"
 
 
 @dataclass(frozen=True)
@@ -92,18 +91,63 @@ NO_START = "NO_START_POSTURE"
 """No posture was found in which the arm can be held whatever it carries."""
 ERROR = "ERROR"
 """The trial itself could not be run."""
+TOO_LATE, REFUSED = "TOO_LATE", "REFUSED"
+"""The loop did not follow a plan: it came too late, or for another reason."""
+
+
+@dataclass
+class Violation:
+    """Something that must not happen.
+
+    Attributes:
+        kind: The limit, bound or rule that was broken.
+        text: By how much, where and when, for people.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass
+class Refusal:
+    """A plan that was not found, or was refused.
+
+    Attributes:
+        code: Name of the planner's code; :data:`TOO_LATE` or :data:`REFUSED` where the loop did not follow it.
+        text: Why, for people.
+    """
+
+    code: str
+    text: str
+
+
+@dataclass
+class Stop:
+    """A transition of the loop that was not planned.
+
+    Attributes:
+        time: When [s].
+        target: Name of the mode it went to.
+        code: Name of the code that says why.
+        text: Why, for people.
+    """
+
+    time: float
+    target: str
+    code: str
+    text: str
 
 
 @dataclass
 class Outcome:
-    """What came of a trial; plain numbers and texts.
+    """What came of a trial, as it is kept in files of results.
 
     Attributes:
         seed: Which one.
         labels: What kind of trial.
         ratios: Largest use of each bound or limit, by kind [-]; above 1 it is broken.
         margins: Smallest distances by kind [m, rad]; below 0 they are collisions or left limits.
-        violations: Sentences.
+        violations: What must not happen, and did.
         ended: How the procedure ended, for people.
         failure: Why no stop rule ended it: the name of an error code, :data:`NO_START` or :data:`ERROR`; None if one
             did.
@@ -124,13 +168,13 @@ class Outcome:
     labels: dict[str, str]
     ratios: dict[str, float] = field(default_factory=dict)
     margins: dict[str, float] = field(default_factory=dict)
-    violations: list[str] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
     ended: str = ""
     failure: str | None = None
-    stops: list[str] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
     plans: int = 0
     asked: int = 0
-    refused: list[str] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
     motion: float = 0.0
     conditions: list[float] = field(default_factory=list)
     widths: list[float] = field(default_factory=list)
@@ -138,6 +182,18 @@ class Outcome:
     event: str = ""
     alarm: float | None = None
     seconds: float = 0.0
+
+    @classmethod
+    def of_entry(cls, entry: dict) -> Outcome:
+        """Return the outcome that an entry of a file of results holds."""
+        parts = {"violations": Violation, "refused": Refusal, "stops": Stop}
+        return cls(
+            **{name: [parts[name](**one) for one in value] if name in parts else value for name, value in entry.items()}
+        )
+
+    def complain(self, kind: str, text: str) -> None:
+        """Note a violation."""
+        self.violations.append(Violation(kind, text))
 
 
 # What is drawn
@@ -391,14 +447,16 @@ def run_trial(
     note_alarm()
     status = loop.status()
     outcome.stops = [
-        f"{1e-9 * t.stamp_ns:.3f} s {t.target.name} {t.code.name}: {t.reason}"
+        Stop(1e-9 * t.stamp_ns, t.target.name, t.code.name, t.reason)
         for t in status.transitions
         if t.code is not LoopCode.OK and t.target in (LoopMode.BRAKE, LoopMode.FAULT)
     ]
     records = backend.records
     outcome.asked = len(records.attempts)
     outcome.plans = len(records.executed)
-    outcome.refused = [str(a.failure) for a in records.attempts if a.failure is not None] + records.refusals
+    outcome.refused = [
+        Refusal(a.failure.code.name, str(a.failure)) for a in records.attempts if a.failure is not None
+    ] + [Refusal(TOO_LATE if r.late is not None else REFUSED, str(r)) for r in records.refusals]
     outcome.conditions = [float(a.plan.condition_number) for a in records.attempts if a.plan is not None]
     outcome.planning = [float(a.plan.statistics.seconds["total"]) for a in records.attempts if a.plan is not None]
     if final is not None:
@@ -406,17 +464,16 @@ def run_trial(
     check_motion(running)
     check_estimates(running)
     if not is_broken:
-        texts = [f"alarm: {one.alarm_text[:200]}" for _, one in backend.records.estimates if not one.is_consistent][:1]
-        outcome.violations += [
-            f"seed {trial.seed}: {text}" for text in (*texts, *(f"stop: {s}" for s in outcome.stops))
-        ]
+        alarms = [one.alarm_text for _, one in backend.records.estimates if not one.is_consistent]
+        outcome.violations += [Violation("alarm", text) for text in alarms[:1]]
+        outcome.violations += [Violation("stop", f"{s.code} after {s.time:.3f} s: {s.text}") for s in outcome.stops]
     outcome.seconds = time.process_time() - begin
     return outcome
 
 
 def check_motion(running: Running) -> None:
     """Compares the true motion with limits, surroundings and the bounds of the certificates."""
-    robot, trial, log, outcome = running.robot, running.trial, running.log, running.outcome
+    robot, log, outcome = running.robot, running.log, running.outcome
     q, v, tau, mode = (np.array(values) for values in (log.q, log.v, log.tau, log.mode))
     q_d, v_d, a_d = np.array(log.desired).transpose(1, 0, 2)
     moving = (mode == LoopMode.TRACK) | (mode == LoopMode.BRAKE)
@@ -429,7 +486,7 @@ def check_motion(running: Running) -> None:
     _note_ratio(running, "torque limit", np.abs(commanded) / limits.tau_max, "Nm", commanded)
     saturated = running.loop.status().saturated_cycles
     if saturated:
-        outcome.violations.append(f"seed {trial.seed}: a torque limit cut the command in {saturated} cycles")
+        outcome.complain("torque saturation", f"a torque limit cut the command in {saturated} cycles")
     # An arm that rests is looked at every 20 ms.
     looked, found, tell = np.flatnonzero(moving | (np.arange(len(q)) % 20 == 0)), [], {}
     for part, change in running.stretches():
@@ -525,10 +582,10 @@ def check_estimates(running: Running) -> None:
             name = estimate.names[int(share.argmax())]
             first = f"{name}: {share.max():.6g} half widths from the middle, {1e-9 * stamp:.3f} s"
     if first:
-        outcome.violations.append(f"seed {outcome.seed}: truth in payload bounds: {first}")
+        outcome.complain("truth in payload bounds", first)
     wrong = [stamp for stamp, model in records.models if not model.payload_box.contains(running.true_payload(stamp))]
     if wrong:
-        outcome.violations.append(f"seed {outcome.seed}: truth in the model: given at {1e-9 * wrong[0]:.3f} s")
+        outcome.complain("truth in the model", f"given at {1e-9 * wrong[0]:.3f} s")
     outcome.ratios["truth in payload bounds"] = largest
 
 
@@ -568,4 +625,4 @@ def _keep_smallest(margins: dict[str, float], kind: str, value: float) -> None:
 def _complain(running: Running, kind: str, cycle: int, text: str) -> None:
     mode, plan = LoopMode(running.log.mode[cycle]).name, running.log.plan[cycle][:12]
     where = f"{cycle * running.arm.period:.3f} s, {mode} {plan}"
-    running.outcome.violations.append(f"seed {running.trial.seed}: {kind}: {text} ({where})")
+    running.outcome.complain(kind, f"{text} ({where})")

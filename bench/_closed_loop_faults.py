@@ -15,7 +15,7 @@ from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.drivers.arm import ArmState
-from sysid_ros.drivers.loop_types import LoopMode
+from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.mujoco.arm import MujocoArm
 
 _GAP = 0.005
@@ -240,14 +240,14 @@ def run_broken(
     noticed = []
     if outcome.alarm is not None:
         noticed.append(("estimator", outcome.alarm, "alarm"))
-    for text in outcome.stops:
-        when, code = float(text.split()[0]), text.split(":")[0].split()[-1]
+    for stop in outcome.stops:
         # What is requested after an alarm is what the alarm was for.
-        if not (noticed and code == "BRAKE_REQUESTED"):
-            noticed.append(("loop", when, code))
+        if not (noticed and stop.code == LoopCode.BRAKE_REQUESTED.name):
+            noticed.append(("loop", stop.time, stop.code))
     noticed = [entry for entry in noticed if entry[1] >= began - _TICK]
     who, when, what = min(noticed, key=lambda entry: entry[1], default=("", 0.0, ""))
-    if not who and "commanded were" in outcome.ended:
+    # At rest the loop refuses to move where efforts are not what was commanded.
+    if not who and outcome.failure == "EXECUTION_FAILED":
         who, when, what = "loop", began, "refuses to move"
     if not who and outcome.failure == "INCONSISTENT":
         who, when, what = "procedure", began, "contradiction"

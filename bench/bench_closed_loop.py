@@ -4,7 +4,7 @@
 Every trial draws an arm in its box, a payload of the prior (a quarter at the corners, a quarter none), the kind of
 sensor errors, up to eight turned boxes, a posture in which the arm can be held whatever it carries, and the simulated
 time that planning takes (some plans come too late). The procedure of the nodes runs in lock-step with MuJoCo. In every
-period the *true* state is compared with limits, surroundings (coal), the bounds of the certificate in force and its
+period the *true* state is compared with limits, obstacles (coal), the bounds of the certificate in force and its
 margins, and every estimate with the true payload. N counts the trials in which the arm moved; where no first plan is
 found it does not. Any violation is printed with its seed; ``--seed K`` repeats one trial. With ``--results`` every
 trial is noted in a file as soon as it is done, and those that are there already are not run again: with as many trials
@@ -31,7 +31,7 @@ from pathlib import Path
 from traceback import extract_tb
 
 import numpy as np
-from _closed_loop import ERROR, NO_START, ROUNDING, Outcome, draw_trial, run_trial
+from _closed_loop import ERROR, NO_START, REFUSED, ROUNDING, TOO_LATE, Outcome, Violation, draw_trial, run_trial
 from _closed_loop_faults import BRAKE, FAULTS, OBSTACLE, run_broken
 from _table import describe_machine, print_table
 from _trials import describe_results, open_workers, read_results, write_result
@@ -39,6 +39,7 @@ from _trials import describe_results, open_workers, read_results, write_result
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.drivers.loop_types import LoopCode
 
 _TOOLS: dict[str, tuple] = {}
 
@@ -65,8 +66,8 @@ def run_one(name: str, seed: int, plans: int, fault: str, time_limit: float) -> 
     except Exception as error:  # noqa: BLE001 - a trial that cannot be run is a finding, not the end of the others
         frames = extract_tb(error.__traceback__)[:-6:-1]
         where = " < ".join(f"{frame.name} {Path(frame.filename).name}:{frame.lineno}" for frame in frames)
-        text = f"seed {seed}: {type(error).__name__}: {error}, in {where}"
-        return Outcome(seed, trial.labels, violations=[text], failure=ERROR)
+        crash = Violation("error", f"{type(error).__name__}: {error}, in {where}")
+        return Outcome(seed, trial.labels, violations=[crash], failure=ERROR)
 
 
 def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outcome]:
@@ -87,8 +88,8 @@ def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outc
         outcomes.append(outcome)
         moved += counts(outcome)
         write_result(arguments.results, {"fault": fault, "outcome": asdict(outcome)})
-        for line in outcome.violations if fault in ("", BRAKE) else ():
-            print(f"VIOLATION {line}", flush=True)
+        for violation in outcome.violations if fault in ("", BRAKE) else ():
+            print(f"VIOLATION seed {outcome.seed}: {violation.kind}: {violation.text}", flush=True)
         if sys.stderr.isatty():
             print(f"\r{fault} {moved} of {wanted}, {time.monotonic() - begin:.0f} s", end="", file=sys.stderr)
 
@@ -109,7 +110,7 @@ def iter_from(first: int) -> Iterator[int]:
 
 def read_outcomes(path: str, fault: str) -> dict[int, Outcome]:
     entries = (entry for entry in read_results(path) if entry["fault"] == fault)
-    return {entry["outcome"]["seed"]: Outcome(**entry["outcome"]) for entry in entries}
+    return {entry["outcome"]["seed"]: Outcome.of_entry(entry["outcome"]) for entry in entries}
 
 
 # Tables
@@ -121,7 +122,7 @@ def summarise(outcomes: list[Outcome], title: str) -> None:
     asked, found = sum(o.asked for o in outcomes), sum(len(o.conditions) for o in outcomes)
     planning = np.array([value for o in outcomes for value in o.planning])
     first = sum(1 for o in outcomes if o.asked)
-    refused = [reason for o in outcomes for reason in o.refused]
+    refused = Counter(refusal.code for o in outcomes for refusal in o.refused)
     rows = [
         ["trials", len(outcomes)],
         ["with motion", len(moved)],
@@ -130,8 +131,8 @@ def summarise(outcomes: list[Outcome], title: str) -> None:
         ["plans followed", sum(o.plans for o in moved)],
         ["plans asked for", asked],
         ["of these found [%]", 100.0 * found / max(1, asked)],
-        ["plans refused by the loop: too late", sum("too late" in reason for reason in refused)],
-        ["plans refused by the loop: else", sum("refused" in r and "too late" not in r for r in refused)],
+        ["plans refused by the loop: too late", refused[TOO_LATE]],
+        ["plans refused by the loop: else", refused[REFUSED]],
         ["motion [s]", sum(o.motion for o in moved)],
         ["planning, median [s]", np.median(planning) if planning.size else np.nan],
         ["planning, 99 % [s]", np.percentile(planning, 99) if planning.size else np.nan],
@@ -188,7 +189,7 @@ def summarise(outcomes: list[Outcome], title: str) -> None:
         print_table(["drawn", "value", "trials", "moved", "plans", "with a violation"], rows)
     ends = Counter(shorten(o.ended) if o.failure is None else o.failure for o in outcomes)
     print_table(["how it ended", "trials"], [[text, count] for text, count in ends.most_common()])
-    reasons = Counter(shorten(reason) for o in outcomes for reason in o.refused)
+    reasons = Counter(f"{one.code}: {shorten(one.text)}" for o in outcomes for one in o.refused)
     print_table(["why there was no plan, or it was refused", "times"], [list(pair) for pair in reasons.most_common(12)])
 
 
@@ -213,15 +214,13 @@ def summarise_broken(results: dict[str, list[Outcome]]) -> None:
             fault, len(moved), sum(o.plans == 0 for o in moved), noticed,
             np.median(delays) if delays else np.nan, max(reactions, default=np.nan), worst, len(broken), len(silent),
         ])  # fmt: skip
-        kinds = Counter(
-            kind for o in moved for kind in {line.split(": ")[1].split(" of the")[0] for line in o.violations}
-        )
+        kinds = Counter(kind for o in moved for kind in {violation.kind for violation in o.violations})
         for kind, count in kinds.most_common():
-            without = sum(any(f": {kind}" in line for line in o.violations) and not o.labels["noticed"] for o in moved)
+            without = sum(breaks(o, kind) and not o.labels["noticed"] for o in moved)
             tale.append([fault, kind, count, without])
     for avoidable, where in (("yes", "far enough for a stop"), ("no", "nearer than a stop is long")):
         group = [o for o in results.get(OBSTACLE, ()) if o.labels.get("avoidable") == avoidable]
-        touched = sum(any(": obstacle: " in line for line in o.violations) for o in group)
+        touched = sum(breaks(o, "obstacle") for o in group)
         if group:
             tale.append([OBSTACLE, f"contact with a box that is {where} ({len(group)} trials)", touched, 0])
     columns = [
@@ -239,9 +238,14 @@ def summarise_broken(results: dict[str, list[Outcome]]) -> None:
     print_table(["broken on purpose", "what was broken", "trials", "of these not noticed"], tale)
 
 
+def breaks(outcome: Outcome, kind: str) -> bool:
+    """Return whether a kind of limit or bound was broken."""
+    return any(violation.kind == kind for violation in outcome.violations)
+
+
 def reaction(outcome: Outcome) -> float:
     """Time from an alarm in motion to the brake [s]; not a number where there was none."""
-    brakes = [float(text.split()[0]) for text in outcome.stops if "BRAKE_REQUESTED" in text]
+    brakes = [stop.time for stop in outcome.stops if stop.code == LoopCode.BRAKE_REQUESTED.name]
     return max(0.0, brakes[0] - outcome.alarm) if brakes and outcome.alarm is not None else np.nan
 
 

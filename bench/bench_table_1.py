@@ -78,7 +78,7 @@ def main() -> int:
     print(describe_machine(), flush=True)
     names = {one.name for one in fields(Outcome)}  # entries have date and commit, too
     entries = read_results(arguments.results)
-    outcomes = [Outcome(**{name: entry[name] for name in names}) for entry in entries]
+    outcomes = [Outcome.of_entry({name: entry[name] for name in names}) for entry in entries]
     done = {(one.labels["payload"], one.seed, one.labels["plans"]) for one in outcomes}
     jobs = [
         (payload, seed, arguments.plans)
@@ -90,8 +90,8 @@ def main() -> int:
         for outcome in run(run_one, jobs):
             outcomes.append(outcome)
             write_result(arguments.results, asdict(outcome))
-            for text in (*outcome.violations, *outcome.refused):
-                print(f"seed {outcome.seed}, {outcome.labels['payload']}: {text}", flush=True)
+            for one in (*outcome.violations, *outcome.refused):
+                print(f"seed {outcome.seed}, {outcome.labels['payload']}: {one.text}", flush=True)
     summarise(outcomes, arguments.payloads, arguments.plans)
     return int(any(outcome.violations for outcome in outcomes))
 

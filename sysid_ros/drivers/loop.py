@@ -456,12 +456,12 @@ class ControlLoop:
             raise LoopRefusal("trajectory", f"plan {waiting[:12]} already waits to take over")
         present = motion.present
         admit_takeover(self.robot, segment.trajectory, certificate, present.trajectory, present.certificate.plan_id)
-        late = reference.time - certificate.takeover_time
-        if late > -self.arm.period:
+        late = reference.time - certificate.takeover_time + self.arm.period
+        if late > 0.0:
             raise LoopRefusal(
                 "trajectory",
-                f"it comes {late + self.arm.period:.3f} s too late to take over; the arm follows the present plan, "
-                "which ends at rest",
+                f"it comes {late:.3f} s too late to take over; the arm follows the present plan, which ends at rest",
+                late,
             )
         if model is not None:
             model.require_fits(self.robot)

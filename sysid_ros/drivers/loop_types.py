@@ -50,11 +50,13 @@ class LoopRefusal(SysidError):
     Args:
         what: What was asked.
         reason: Why not: which joint, by how much, what to do.
+        late: By how much it came too late [s]; None where time is not why.
     """
 
-    def __init__(self, what: str, reason: str):
+    def __init__(self, what: str, reason: str, late: float | None = None):
         self.what = what
         self.reason = reason
+        self.late = late
         super().__init__(f"{what} refused: {reason}")
 
 

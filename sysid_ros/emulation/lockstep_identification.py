@@ -89,7 +89,7 @@ class LockstepRecords:
     Attributes:
         attempts: All requests for plans.
         executed: ``plan_id`` of the plans that were accepted by the loop, in order.
-        refusals: What the loop or the scene guard refused, in sentences.
+        refusals: What the loop refused.
         notices: What the estimator said.
         estimates: Estimates that the others got to know, and when [ns].
         models: Models the loop was given, with the time of the request [ns]; those of plans that take over included.
@@ -97,7 +97,7 @@ class LockstepRecords:
 
     attempts: list[PlanAttempt] = field(default_factory=list)
     executed: list[str] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
+    refusals: list[LoopRefusal] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     estimates: list[tuple[int, ParameterEstimate]] = field(default_factory=list)
     models: list[tuple[int, LoopModel]] = field(default_factory=list)
@@ -217,7 +217,7 @@ class LockstepBackend:
         try:
             self._loop.set_model(loop_model, is_reset)
         except LoopRefusal as refusal:
-            self.records.refusals.append(str(refusal))
+            self.records.refusals.append(refusal)
             raise ModelRefused(str(refusal)) from refusal
         self.records.models.append((self._loop.now_ns, loop_model))
 
@@ -238,7 +238,7 @@ class LockstepBackend:
             self._guard.admit(certificate, now)
             self._loop.execute(plan.trajectory, certificate, loop_model)
         except LoopRefusal as refusal:
-            self.records.refusals.append(str(refusal))
+            self.records.refusals.append(refusal)
             raise IdentificationFailed(IdentificationErrorCode.EXECUTION_FAILED, str(refusal)) from refusal
         self.records.executed.append(plan.plan_id)
         begin_ns = self._loop.now_ns

@@ -255,8 +255,9 @@ def test_what_may_not_take_over(loop):
 def test_a_late_plan_is_refused_and_the_present_one_ends_at_rest(loop):
     first, second, takeover = start_chain(loop)
     run(loop, 0.605)
-    with pytest.raises(LoopRefusal, match="0.006 s too late to take over; the arm follows the present plan"):
+    with pytest.raises(LoopRefusal, match="0.006 s too late to take over; the arm follows the present plan") as refused:
         continue_move(loop, second, takeover)
+    assert refused.value.late == pytest.approx(0.006)
     run(loop, 1.0)
     assert loop.mode is LoopMode.HOLD
     np.testing.assert_allclose(loop.status().reference, first.end, atol=1e-12)
