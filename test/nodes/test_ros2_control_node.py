@@ -189,14 +189,19 @@ def test_an_arm_that_moves_by_itself_is_weighed_and_never_commanded(robot, tmp_p
 
         goal = GoalProbe(bench).send(max_motion_time=4.0, results_directory=str(tmp_path))
         result = goal.wait()
-        # At this rate, in this time, the mass is known better than before, CoM and inertia are not.
-        assert result.error_code == Identify.Result.RESULTS_NOT_WRITTEN, result.error_text
-        assert "identified in part" in result.error_text
-        assert {path.name for path in tmp_path.iterdir()} == {"estimate.yaml", "report.html", "recording.mcap"}
         assert any("watching the arm" in feedback.text for feedback in goal.feedback)
         estimate, prior = estimate_from_message(result.estimate), robot.payload_prior.box
         assert estimate.is_consistent, estimate.alarm
-        assert estimate.status is EstimateStatus.PARTIAL and Quantity.MASS in estimate.narrower
+        assert Quantity.MASS in estimate.narrower
+        # At this rate, in this time, the watched motion decides whether CoM and inertia are known, too.
+        files = {path.name for path in tmp_path.iterdir()}
+        if estimate.status is EstimateStatus.PARTIAL:
+            assert result.error_code == Identify.Result.RESULTS_NOT_WRITTEN, result.error_text
+            assert "identified in part" in result.error_text
+            assert files == {"estimate.yaml", "report.html", "recording.mcap"}
+        else:
+            assert result.error_code == Identify.Result.NONE, result.error_text
+            assert files > {"estimate.yaml", "report.html", "recording.mcap"}
         truth = load_payload(robot, PAYLOAD)
         assert np.all((estimate.lower <= truth) & (truth <= estimate.upper))
         assert estimate.upper[0] - estimate.lower[0] < 0.8 * (prior.upper[0] - prior.lower[0])
