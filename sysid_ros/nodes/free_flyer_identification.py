@@ -23,7 +23,7 @@ from sysid_ros.core.free_floating.excitation import ExcitationSettings
 from sysid_ros.core.free_floating.procedure import FreeFlyerIdentification, ProcedureSettings
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.ros import qos
-from sysid_ros.ros.node import run_in_thread, spin_main, spin_while
+from sysid_ros.ros.node import end_goal, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter, parameters_from
 
 CLOSE_TIMEOUT = 15.0
@@ -111,13 +111,7 @@ class FreeFlyerIdentificationNode(Node):
         result = self._goal.run(handle.request, root, values.record, lambda: self._truth)
         if self._goal.identification is not None:
             self._publish(self._goal.identification)
-        if result.error_code == Identify.Result.NONE:
-            handle.succeed()
-        elif result.error_code == Identify.Result.CANCELED and handle.is_cancel_requested:
-            handle.canceled()
-        else:
-            handle.abort()
-        return result
+        return end_goal(handle, result)
 
     def _reporter(self, handle: ServerGoalHandle, started: float) -> Callable[[float, str, int], None]:
         said = ""

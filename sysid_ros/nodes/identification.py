@@ -20,7 +20,7 @@ from sysid_ros.adapters.identification.goals import GoalRun, MoveRun
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.identification.session import IdentificationParameters, Suite, SuiteClients
 from sysid_ros.core.procedure import PayloadModel, Phase, Progress
-from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
+from sysid_ros.ros.node import create_long_service, end_goal, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer
 
 R = TypeVar("R", Identify.Result, MoveTo.Result)
@@ -89,19 +89,9 @@ class IdentificationNode(Node):
             text = f"another goal is running ({self._phase}); cancel it or wait for its end"
             return result_type(error_code=Identify.Result.BUSY, error_text=text)
         try:
-            return await run_in_thread(self, lambda: self._end(handle, run(handle)))
+            return await run_in_thread(self, lambda: end_goal(handle, run(handle)))
         finally:
             self._busy.release()
-
-    @staticmethod
-    def _end(handle: ServerGoalHandle, result: R) -> R:
-        if result.error_code == Identify.Result.NONE:
-            handle.succeed()
-        elif result.error_code == Identify.Result.CANCELED and handle.is_cancel_requested:
-            handle.canceled()
-        else:
-            handle.abort()
-        return result
 
     def _run_goal(self, handle: ServerGoalHandle) -> Identify.Result:
         started = time.monotonic()

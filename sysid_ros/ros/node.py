@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, TypeVar, cast
 
 import rclpy
+from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
@@ -23,6 +24,7 @@ from rclpy.service import Service
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 
+from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import SysidError
 
 T = TypeVar("T")
@@ -191,6 +193,23 @@ class Interfaces:
     def _keep(self, destroy: Callable[[Any], object], thing: T) -> T:
         self._made.append((destroy, thing))
         return thing
+
+
+def end_goal(handle: ServerGoalHandle, result: T) -> T:
+    """End a goal of an action as its result says, and return the result.
+
+    Args:
+        handle: The goal.
+        result: Its result, with an ``error_code`` by the numbers of ``Identify``.
+    """
+    code = cast(Any, result).error_code
+    if code == Identify.Result.NONE:
+        handle.succeed()
+    elif code == Identify.Result.CANCELED and handle.is_cancel_requested:
+        handle.canceled()
+    else:
+        handle.abort()
+    return result
 
 
 def spin_while(node: Node, condition: Callable[[], bool], seconds: float) -> None:
