@@ -18,6 +18,7 @@ from rclpy.utilities import remove_ros_args
 from sysid_msgs.action import Identify
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.ros.node import StopRequest
+from sysid_ros.ros.waiting import ServerProbe
 
 _SERVER_TIMEOUT = 60.0
 _CANCEL_TIMEOUT = 15.0
@@ -52,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(node: Node, executor: SingleThreadedExecutor, goal: Identify.Goal, stop: StopRequest) -> int:
     client: Any = ActionClient(node, Identify, "free_flyer_identification/identify")
-    said = [""]
+    probe, said = ServerProbe(client), [""]
 
     def show(message: Any) -> None:
         feedback = message.feedback
@@ -67,7 +68,8 @@ def _run(node: Node, executor: SingleThreadedExecutor, goal: Identify.Goal, stop
             executor.spin_once(timeout_sec=0.1)
         return condition()
 
-    if not spin(lambda: client.server_is_ready() or stop.is_set, _SERVER_TIMEOUT):
+    # A goal that is sent before the server knows where to send its answer runs, and nobody here learns of it.
+    if not spin(lambda: probe.is_answered() or stop.is_set, _SERVER_TIMEOUT):
         print("nobody offers the action free_flyer_identification/identify; see the logs of the nodes")
         return ExitStatus.FAILED
     sent = client.send_goal_async(goal, feedback_callback=show)

@@ -113,18 +113,17 @@ class FreeFlyerIdentificationNode(Node):
             self._publish(self._goal.identification)
         return end_goal(handle, result)
 
-    def _reporter(self, handle: ServerGoalHandle, started: float) -> Callable[[float, str, int], None]:
-        said = ""
+    def _reporter(self, handle: ServerGoalHandle, started: float) -> Callable[[Identify.Feedback], None]:
+        said = None
 
-        def report(share: float, text: str, phase: int) -> None:
+        def report(feedback: Identify.Feedback) -> None:
             nonlocal said
-            head = text.split(":")[0]
-            if head != said:
-                self.get_logger().info(text)
-                said = head
-            handle.publish_feedback(
-                Identify.Feedback(phase=phase, text=text, progress=share, elapsed=time.monotonic() - started)
-            )
+            stage = feedback.phase, feedback.trajectory_number
+            if stage != said:
+                self.get_logger().info(feedback.text)
+                said = stage
+            feedback.elapsed = time.monotonic() - started
+            handle.publish_feedback(feedback)
 
         return report
 

@@ -15,6 +15,8 @@ from sysid_ros.core.free_floating.excitation import ExcitationSettings
 from sysid_ros.core.free_floating.procedure import (
     FreeFlyerIdentification,
     ProcedureSettings,
+    Progress,
+    Stage,
     identify_free_flyer,
 )
 from sysid_ros.core.free_floating.regression import NotIdentifiable
@@ -39,6 +41,12 @@ _CODES: tuple[tuple[type[SysidError], int], ...] = (
 )
 """Codes of errors; the first class that fits counts."""
 
+_PHASES = {
+    Stage.PLANNING: Identify.Feedback.PHASE_PLANNING,
+    Stage.MOVING: Identify.Feedback.PHASE_MOVING,
+    Stage.ESTIMATING: Identify.Feedback.PHASE_ESTIMATING,
+}
+
 
 class _InvalidGoal(SysidError):
     """A goal that cannot be carried out."""
@@ -53,7 +61,7 @@ class FreeFlyerGoal:
         procedure: Settings of the procedure.
         excitation: Settings of the searches.
         is_cancelled: Whether it is to end.
-        report: Called with progress 0..1, a sentence and the phase of the action's feedback.
+        report: Called with every change; the feedback lacks only the time that has passed.
 
     Attributes:
         identification: What was identified; None until then.
@@ -66,7 +74,7 @@ class FreeFlyerGoal:
         procedure: ProcedureSettings,
         excitation: ExcitationSettings,
         is_cancelled: Callable[[], bool],
-        report: Callable[[float, str, int], None],
+        report: Callable[[Identify.Feedback], None],
     ):
         self._robot, self._link, self._procedure, self._excitation = robot, link, procedure, excitation
         self._is_cancelled, self._report = is_cancelled, report
@@ -96,7 +104,7 @@ class FreeFlyerGoal:
             folder = _folder(goal, root)
             if folder is not None and is_recorded:
                 self._recording = RecordingWriter(folder / RECORDING, {"robot": self._robot.name})
-            self._report(0.0, "waiting for the driver", Identify.Feedback.PHASE_WAITING)
+            self._report(Identify.Feedback(phase=Identify.Feedback.PHASE_WAITING, text="waiting for the driver"))
             self._link.forget()
             self._link.wait_until_ready()
             self.identification = identify_free_flyer(
@@ -130,11 +138,16 @@ class FreeFlyerGoal:
             raise _InvalidGoal(str(error)) from error
         return settings
 
-    def _tell(self, share: float, text: str) -> None:
-        phases = Identify.Feedback
-        # The link knows whether it moves the robot; no text is asked.
-        phase = phases.PHASE_MOVING if self._link.planned is not None else phases.PHASE_PLANNING
-        self._report(share, text, phases.PHASE_ESTIMATING if share >= 1.0 else phase)
+    def _tell(self, progress: Progress) -> None:
+        self._report(
+            Identify.Feedback(
+                phase=_PHASES[progress.stage],
+                text=progress.text,
+                progress=progress.share,
+                trajectory_number=progress.part,
+                number_of_trajectories=progress.parts,
+            )
+        )
 
     def _close_recording(self, result: Identify.Result) -> None:
         if self._recording is None:

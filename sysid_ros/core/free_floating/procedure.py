@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from enum import Enum
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +26,9 @@ Array = NDArray[np.float64]
 
 _FIRST_SHARE = 0.25
 """Share of the intervals, and of the time for planning, that the first part gets; the others share the rest."""
+
+_PLANNING_SHARE = 0.4
+"""Share of a part's progress that planning counts for; the motion is the rest."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,39 @@ class Samples:
     twist: Array
     q: Array
     v: Array
+
+
+class Stage(Enum):
+    """What is being done."""
+
+    PLANNING = "planning"
+    MOVING = "moving"
+    ESTIMATING = "estimating"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an identification is.
+
+    Attributes:
+        share: Share that is done, 0..1.
+        stage: What is being done.
+        part: Number of the part, from 1; 0 after the last.
+        parts: How many there are.
+        detail: What was found so far, in words; empty for nothing.
+    """
+
+    share: float
+    stage: Stage
+    part: int
+    parts: int
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        head = f"{self.stage.value}, part {self.part} of {self.parts}" if self.part else self.stage.value
+        return f"{head}: {self.detail}" if self.detail else head
 
 
 class FreeFlyerPort(Protocol):
@@ -136,7 +172,7 @@ def identify_free_flyer(
     settings: ProcedureSettings,
     excitation: ExcitationSettings,
     is_cancelled: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[float, str], None] = lambda share, text: None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> FreeFlyerIdentification:
     """Identify a free-flying robot from where it is.
 
@@ -146,7 +182,7 @@ def identify_free_flyer(
         settings: Settings of the procedure.
         excitation: Settings of the searches; their time limit is shared by all of them.
         is_cancelled: Looked at while planning; the port ends a motion by itself.
-        on_progress: Called with the share that is done, 0..1, and what is being done.
+        on_progress: Called with every change.
 
     Raises:
         PlanningCancelled: ``is_cancelled`` said so while planning.
@@ -161,7 +197,7 @@ def identify_free_flyer(
     done = 0.0
     for number, count in enumerate(counts, start=1):
         share = count / settings.intervals
-        tell = partial(_tell, on_progress, done, share)
+        teller = _PartTeller(on_progress, number, len(counts), (done, share))
         place = port.reference()
         plan = plan_with_free_knots(
             robot,
@@ -171,11 +207,10 @@ def identify_free_flyer(
             start=np.clip(place[: robot.n], robot.q_lower, robot.q_upper),
             before=before,
             is_cancelled=is_cancelled,
-            on_progress=partial(tell, 0.0, 0.4, f"planning part {number} of {len(counts)}"),
+            on_progress=teller.tell_planning,
         )
         begin = _last_time(port)
-        moving = partial(tell, 0.4, 0.6, f"moving, part {number} of {len(counts)}")
-        port.follow(axes_trajectory(plan.motion, place), moving)
+        port.follow(axes_trajectory(plan.motion, place), teller.tell_moving)
         before = plan.motion if before is None else _joined(before, plan.motion)
         data = select_motion(robot, port.samples(), [(p.begin, p.end) for p in parts] + [(begin, np.inf)])
         end, reached = float(data.times[-1]), data_condition_number(robot, minimal, data)
@@ -183,7 +218,7 @@ def identify_free_flyer(
         done += share
         if number < len(counts):
             parameters = _updated(robot, minimal, data, settings, parameters)
-    on_progress(1.0, "estimating")
+    on_progress(Progress(1.0, Stage.ESTIMATING, 0, len(counts)))
     windows = [(part.begin, part.end) for part in parts]
     return estimate_free_flyer(robot, select_motion(robot, port.samples(), windows), settings, tuple(parts))
 
@@ -292,18 +327,24 @@ def require_usable(robot: FreeFlyer, parameters: Array) -> None:
     compute_base_twist(robot.tree, parameters, robot.home[None], np.zeros((1, robot.n)))
 
 
-def _tell(
-    on_progress: Callable[[float, str], None],
-    done: float,
-    span: float,
-    begin: float,
-    part: float,
-    text: str,
-    share: float,
-    detail: str = "",
-) -> None:
-    """Tell the progress of the whole from that of a stage."""
-    on_progress(min(done + span * (begin + part * share), 1.0), f"{text}: {detail}" if detail else text)
+@dataclass(frozen=True)
+class _PartTeller:
+    """Tells the progress of the whole from that of one part, which begins at a share of it and has another."""
+
+    on_progress: Callable[[Progress], None]
+    number: int
+    parts: int
+    begin_and_span: tuple[float, float]
+
+    def tell_planning(self, share: float, detail: str) -> None:
+        self._tell(Stage.PLANNING, _PLANNING_SHARE * share, detail)
+
+    def tell_moving(self, share: float) -> None:
+        self._tell(Stage.MOVING, _PLANNING_SHARE + (1.0 - _PLANNING_SHARE) * share)
+
+    def _tell(self, stage: Stage, share: float, detail: str = "") -> None:
+        begin, span = self.begin_and_span
+        self.on_progress(Progress(min(begin + span * share, 1.0), stage, self.number, self.parts, detail))
 
 
 def _split(intervals: int, parts: int) -> list[int]:

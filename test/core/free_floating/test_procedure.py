@@ -59,7 +59,7 @@ def robot():
 def identified(robot):
     port, told = Port(robot), []
     settings = ProcedureSettings(intervals=32)
-    result = identify_free_flyer(robot, port, settings, FAST, on_progress=lambda *what: told.append(what))
+    result = identify_free_flyer(robot, port, settings, FAST, on_progress=told.append)
     return result, port, told
 
 
@@ -74,10 +74,11 @@ def test_all_minimal_parameters_are_found(robot, identified):
     assert result.parts[1].reached < result.parts[0].reached
     assert result.parts[1].reached == pytest.approx(result.parts[1].planned, rel=0.35)
     assert result.residual.max() < 0.05
-    shares = [share for share, _ in told]
+    shares = [progress.share for progress in told]
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    assert any("part 2 of 2" in text for _, text in told)
+    assert [(one.stage, one.part) for one in told if one.part == 2] and {one.parts for one in told} == {2}
+    assert told[-1].text == "estimating" and any("moving, part 2 of 2" in one.text for one in told)
     # Offline, without knowing when it moved, the same samples say the same.
     offline = estimate_free_flyer(robot, select_motion(robot, port.samples()), result.settings)
     np.testing.assert_allclose(offline.estimate.values, result.estimate.values, atol=0.05 * np.abs(truth).max())
