@@ -7,44 +7,19 @@
 from __future__ import annotations
 
 from launch import LaunchContext, LaunchDescription
-from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
-from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from sysid_ros.launching import describe_launch, make_nodes, make_rviz, read_arguments
 from sysid_ros.processes import SPACE_ARGUMENTS, resolve_space
-from sysid_ros.resources import PACKAGE, resource
 
 
 def generate_launch_description() -> LaunchDescription:
     """Return the launch arguments, and the nodes once their values are known."""
-    arguments = [
-        DeclareLaunchArgument(
-            argument.name,
-            default_value=argument.default,
-            description=argument.description,
-            choices=list(argument.choices) or None,
-        )
-        for argument in SPACE_ARGUMENTS
-    ]
-    return LaunchDescription([*arguments, OpaqueFunction(function=start_nodes)])
+    return describe_launch(SPACE_ARGUMENTS, start_nodes)
 
 
 def start_nodes(context: LaunchContext) -> list[Node]:
     """Return the nodes for the given launch arguments; when one of ours ends, all do."""
-    values = {argument.name: LaunchConfiguration(argument.name).perform(context) for argument in SPACE_ARGUMENTS}
-    nodes = [
-        Node(
-            package=PACKAGE,
-            executable=started.process.executable,
-            namespace=started.namespace,
-            parameters=[*map(str, started.parameter_files), dict(started.parameters)],
-            output="both",
-            on_exit=Shutdown(reason=f"{started.process.executable} ended"),
-        )
-        for started in resolve_space(values)
-    ]
-    if values["launch_rviz"] == "true":
-        configuration = values["rviz_config_file"] or str(resource("rviz/space_robot.rviz"))
-        nodes.append(Node(package="rviz2", executable="rviz2", namespace=values["robot_name"],
-                          arguments=["-d", configuration]))  # fmt: skip
-    return nodes
+    values = read_arguments(context, SPACE_ARGUMENTS)
+    rviz = [make_rviz(values, "rviz/space_robot.rviz")] if values["launch_rviz"] == "true" else []
+    return make_nodes(resolve_space(values)) + rviz

@@ -150,6 +150,8 @@ def launch_packages(monkeypatch):
         monkeypatch.setitem(sys.modules, name, module)
     configuration = sys.modules["launch.substitutions"].LaunchConfiguration
     configuration.perform = lambda self, context: context[self.args[0]]
+    yield
+    sys.modules.pop("sysid_ros.launching", None)  # it holds on to these stand-ins
 
 
 @pytest.fixture

@@ -1,0 +1,70 @@
+"""What the launch files share. Only they import it: ``launch`` comes with ROS and not as a wheel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+
+from sysid_ros.processes import Argument, StartedProcess
+from sysid_ros.resources import PACKAGE, resource
+
+
+def describe_launch(
+    arguments: Sequence[Argument], start_nodes: Callable[[LaunchContext], list[Node]]
+) -> LaunchDescription:
+    """Return a description of launch arguments, and of the nodes once their values are known.
+
+    Args:
+        arguments: The arguments.
+        start_nodes: Returns the nodes for the values in a context.
+    """
+    declared = [
+        DeclareLaunchArgument(
+            argument.name,
+            default_value=argument.default,
+            description=argument.description,
+            choices=list(argument.choices) or None,
+        )
+        for argument in arguments
+    ]
+    return LaunchDescription([*declared, OpaqueFunction(function=start_nodes)])
+
+
+def read_arguments(context: LaunchContext, arguments: Iterable[Argument]) -> dict[str, str]:
+    """Return the values of launch arguments as texts."""
+    return {argument.name: LaunchConfiguration(argument.name).perform(context) for argument in arguments}
+
+
+def make_nodes(processes: Iterable[StartedProcess]) -> list[Node]:
+    """Make the nodes of processes; when one of them ends, all do."""
+    return [
+        Node(
+            package=PACKAGE,
+            executable=started.process.executable,
+            namespace=started.namespace,
+            parameters=[*map(str, started.parameter_files), dict(started.parameters)],
+            output="both",
+            on_exit=Shutdown(reason=f"{started.process.executable} ended"),
+        )
+        for started in processes
+    ]
+
+
+def make_rviz(values: Mapping[str, str], configuration: str) -> Node:
+    """Make the node of RViz.
+
+    Args:
+        values: Launch arguments as texts.
+        configuration: File of this package that is used where no other is given.
+    """
+    return Node(
+        package="rviz2",
+        executable="rviz2",
+        namespace=values["robot_name"],
+        arguments=["-d", values["rviz_config_file"] or str(resource(configuration))],
+        parameters=[{"use_sim_time": values["use_sim_time"] == "true"}],
+    )
