@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.offline import parse_settings, with_velocity_error
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.calibration import (
     CalibrationInconsistent,
     KnownLoad,
@@ -262,16 +262,8 @@ def describe_sensors(robot: RobotModel, found: SensorStatistics) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
     options = build_parser().parse_args(argv)
-    try:
-        return run_arm(options) if options.command == "arm" else run_sensors(options)
-    except CalibrationInconsistent as error:
-        print(f"error: {error}", file=sys.stderr)
-        return ExitStatus.FAILED
-    except SysidError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return ExitStatus.BAD_INPUT
-    except KeyboardInterrupt:
-        return ExitStatus.STOPPED
+    work = run_arm if options.command == "arm" else run_sensors
+    return run_command(lambda: work(options), failures=(CalibrationInconsistent,))
 
 
 if __name__ == "__main__":

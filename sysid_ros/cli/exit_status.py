@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from enum import IntEnum
+
+from sysid_ros.core.common.errors import SysidError
 
 
 class ExitStatus(IntEnum):
@@ -23,3 +27,19 @@ class ExitStatus(IntEnum):
     NODE_DIED = 3
     NOT_IDENTIFIED = 4
     STOPPED = 130
+
+
+def run_command(work: Callable[[], int], failures: tuple[type[SysidError], ...] = ()) -> int:
+    """Run a command and return its exit status; tell an error in one sentence.
+
+    Args:
+        work: The command.
+        failures: Errors that say that there is no result; all others are about the input.
+    """
+    try:
+        return work()
+    except SysidError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return ExitStatus.FAILED if isinstance(error, failures) else ExitStatus.BAD_INPUT
+    except KeyboardInterrupt:
+        return ExitStatus.STOPPED

@@ -13,7 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.suite import Suite, say, suite_environment
+from sysid_ros.cli.suite import (
+    Suite,
+    add_launch_options,
+    client_of,
+    launch_values,
+    say,
+    say_where,
+    suite_environment,
+)
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, resolve
 from sysid_ros.reports.writer import make_results_directory
@@ -28,13 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sysid_identify", description="Identifies what an arm holds, with guaranteed bounds.", allow_abbrev=False
     )
-    for argument in ARGUMENTS:
-        if argument.name not in ("launch_rviz", "rviz_config_file", "use_sim_time"):
-            option = "--" + argument.name.replace("_", "-")
-            parser.add_argument(
-                option, dest=argument.name, default=argument.default, choices=argument.choices or None,
-                help=f"{argument.description} (default: {argument.default or 'empty'})",
-            )  # fmt: skip
+    add_launch_options(parser, ARGUMENTS)
     parser.add_argument(
         "--payload",
         default="dumbbell_4lb",
@@ -42,34 +44,27 @@ def build_parser() -> argparse.ArgumentParser:
         "'none' (default: dumbbell_4lb)",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder for the folder of this run")
     parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion of the arm [s]; 0: default")
     parser.add_argument("--trajectories", type=int, default=0, help="number of exciting motions; 0: default")
     parser.add_argument(
         "--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never"
     )
-    parser.add_argument("--domain-id", type=int, default=None, help="ROS domain, 0 to 101 (default: a free one)")
-    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
     return parser
 
 
 def client_command(options: argparse.Namespace, results: Path) -> list[str]:
     """Return the command of the client for the given options."""
-    command = [sys.executable, "-m", CLIENT_MODULE, "--results", str(results), "--seed", str(options.seed)]
-    command += ["--max-motion-time", str(options.max_motion_time), "--trajectories", str(options.trajectories)]
-    command += ["--target-mass-width", str(options.target_mass_width), "--model", options.model]
-    namespace = options.robot_name.strip("/")
-    return command + (["--ros-args", "-r", f"__ns:=/{namespace}"] if namespace else [])
+    words = ["--results", str(results), "--seed", str(options.seed)]
+    words += ["--max-motion-time", str(options.max_motion_time), "--trajectories", str(options.trajectories)]
+    words += ["--target-mass-width", str(options.target_mass_width), "--model", options.model]
+    return client_of(CLIENT_MODULE, words, options.robot_name)
 
 
 def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENTIFY) -> int:
     """Run the command ``sysid_identify`` and return its exit status."""
     options = build_parser().parse_args(argv)
-    values = {
-        argument.name: getattr(options, argument.name) for argument in ARGUMENTS if hasattr(options, argument.name)
-    }
     try:
-        started = resolve(values, processes)
+        started = resolve(launch_values(options, ARGUMENTS), processes)
         results = make_results_directory(options.results)
         environment = suite_environment(results / "log", options.domain_id)
     except SysidError as error:
@@ -79,7 +74,7 @@ def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENT
     is_simulated = options.mode == "mock" or is_emulated(options.mode)
     simulation = {"payload": options.payload, "seed": options.seed} if is_simulated else {}
     simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
-    say(f"ROS_DOMAIN_ID={environment['ROS_DOMAIN_ID']}, on this machine only; logs in {results / 'log'}")
+    say_where(environment, results / "log")
     if options.nodes_only:
         say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")
     return Suite(started, client, results / "log", environment, {simulated: simulation}).run()

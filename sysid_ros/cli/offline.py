@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.terminal import ProgressDisplay, result_table
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import METHODS, PAYLOAD, TARGETS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.target import Target
@@ -288,13 +288,7 @@ def _run_bodies(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    try:
-        return run(build_parser().parse_args(argv))
-    except SysidError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return ExitStatus.BAD_INPUT
-    except KeyboardInterrupt:
-        return ExitStatus.STOPPED
+    return run_command(lambda: run(build_parser().parse_args(argv)))
 
 
 if __name__ == "__main__":

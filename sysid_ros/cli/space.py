@@ -14,7 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.suite import Suite, say, suite_environment
+from sysid_ros.cli.suite import (
+    Suite,
+    add_launch_options,
+    client_of,
+    launch_values,
+    say,
+    say_where,
+    suite_environment,
+)
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.procedure import (
     FreeFlyerIdentification,
@@ -38,15 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sysid_space", description="Identifies the minimal parameters of a free-flying robot.", allow_abbrev=False
     )
-    for argument in SPACE_ARGUMENTS:
-        if argument.name not in ("launch_rviz", "rviz_config_file", "use_sim_time"):
-            parser.add_argument(
-                "--" + argument.name.replace("_", "-"),
-                dest=argument.name,
-                default=argument.default,
-                choices=argument.choices or None,
-                help=f"{argument.description} (default: {argument.default or 'empty'})",
-            )
+    add_launch_options(parser, SPACE_ARGUMENTS)
     parser.add_argument("--recording", type=Path, help="estimate from this recording.mcap, without nodes")
     parser.add_argument(
         "--method", choices=[method.value for method in Method], default=Method.TOTAL.value, help="offline: the method"
@@ -56,9 +56,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--parts", type=int, default=0, help="parts of the motion; 0: default")
     parser.add_argument("--planning-time", type=float, default=30.0, help="time for planning [s] (default: 30)")
     parser.add_argument("--seed", type=int, default=0, help="seed of simulation and search")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder for the folder of this run")
-    parser.add_argument("--domain-id", type=int, default=None, help="ROS domain, 0 to 101 (default: a free one)")
-    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
     return parser
 
 
@@ -68,8 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.recording is not None:
             return _offline(options)
-        values = {a.name: getattr(options, a.name) for a in SPACE_ARGUMENTS if hasattr(options, a.name)}
-        started = resolve_space(values)
+        started = resolve_space(launch_values(options, SPACE_ARGUMENTS))
         load_free_flyer(options.model)
         results = make_results_directory(options.results)
         environment = suite_environment(results / "log", options.domain_id)
@@ -78,11 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitStatus.BAD_INPUT
     client = None
     if not options.nodes_only:
-        client = [sys.executable, "-m", CLIENT_MODULE, "--results", str(results), "--seed", str(options.seed)]
-        client += ["--max-motion-time", str(options.max_motion_time), "--parts", str(options.parts)]
-        namespace = options.robot_name.strip("/")
-        client += ["--ros-args", "-r", f"__ns:=/{namespace}"] if namespace else []
-    say(f"ROS_DOMAIN_ID={environment['ROS_DOMAIN_ID']}, on this machine only; logs in {results / 'log'}")
+        words = ["--results", str(results), "--seed", str(options.seed)]
+        words += ["--max-motion-time", str(options.max_motion_time), "--parts", str(options.parts)]
+        client = client_of(CLIENT_MODULE, words, options.robot_name)
+    say_where(environment, results / "log")
     parameters = {
         "free_flyer_driver": {"seed": options.seed},
         "free_flyer_identification": {"excitation_time_limit": options.planning_time},

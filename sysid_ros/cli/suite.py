@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -15,12 +16,14 @@ from typing import Any
 
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.process_group import ProcessGroup, kill_groups, stop_groups, wait_for_end
-from sysid_ros.processes import ParameterValue, StartedProcess
+from sysid_ros.processes import Argument, ParameterValue, StartedProcess
 from sysid_ros.ros.environment import existing_files, files_in_use, files_of_domain, loopback_environment, remove_unused
 
 _POLL_SECONDS = 0.1
 _SCAN_SECONDS, _LONGEST_SCAN_SECONDS = 2.0, 10.0
 """Time between two looks at the shared memory in use [s]: a node makes its own at its start, so it grows."""
+_ONLY_LAUNCHED = ("launch_rviz", "rviz_config_file", "use_sim_time")
+"""Launch arguments that the runner has no use for."""
 _CLIENT_STOP_SECONDS = 20.0
 """How long the client gets to bring the arm to rest after Ctrl-C [s]."""
 
@@ -161,6 +164,39 @@ class Suite:
     def _clean(self) -> None:
         domain = int(self._environment["ROS_DOMAIN_ID"])
         remove_unused((self._shared | files_of_domain(domain)) - self._before)
+
+
+def add_launch_options(parser: argparse.ArgumentParser, arguments: Sequence[Argument]) -> None:
+    """Add launch arguments to a command line, and what every runner has: ``--domain-id`` and ``--nodes-only``."""
+    for argument in arguments:
+        if argument.name not in _ONLY_LAUNCHED:
+            parser.add_argument(
+                "--" + argument.name.replace("_", "-"),
+                dest=argument.name,
+                default=argument.default,
+                choices=argument.choices or None,
+                help=f"{argument.description} (default: {argument.default or 'empty'})",
+            )
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder for the folder of this run")
+    parser.add_argument("--domain-id", type=int, default=None, help="ROS domain, 0 to 101 (default: a free one)")
+    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
+
+
+def launch_values(options: argparse.Namespace, arguments: Sequence[Argument]) -> dict[str, str]:
+    """Return the launch arguments given on a command line."""
+    return {one.name: getattr(options, one.name) for one in arguments if hasattr(options, one.name)}
+
+
+def client_of(module: str, words: Sequence[str], robot_name: str) -> list[str]:
+    """Return the command of a client: its module, its options and the namespace of the nodes, empty for none."""
+    namespace = robot_name.strip("/")
+    names = ["--ros-args", "-r", f"__ns:=/{namespace}"] if namespace else []
+    return [sys.executable, "-m", module, *words, *names]
+
+
+def say_where(environment: Mapping[str, str], log_directory: Path) -> None:
+    """Tell in which ROS domain the nodes run, and where their output goes."""
+    say(f"ROS_DOMAIN_ID={environment['ROS_DOMAIN_ID']}, on this machine only; logs in {log_directory}")
 
 
 def node_command(started: StartedProcess, own_parameters: Path) -> list[str]:
