@@ -10,15 +10,14 @@ from _synthetic import EPOCH_NS, TrueArm, measure
 from _unproven import unproven_certificate
 
 from sysid_ros.core.control import build_controller
-from sysid_ros.core.estimation.bounds.left_inverse import bound_with, choose_inverse
-from sysid_ros.core.estimation.bounds.methods import compute_bounds
+from sysid_ros.core.estimation.bounds.closed_form import bound_with, choose_inverse
+from sysid_ros.core.estimation.bounds.state import compute_bounds
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import hull, report_combinations
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.estimation.parameters.target import object_within
-from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns
-from sysid_ros.core.estimation.point.log_cholesky import from_parameters
+from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns, object_within
+from sysid_ros.core.estimation.point.coordinates import from_parameters
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock

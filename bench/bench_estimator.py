@@ -26,14 +26,13 @@ import scipy.sparse
 from _table import describe_machine, print_table
 from scipy.optimize import linprog
 
-from sysid_ros.core.estimation.bounds.methods import compute_bounds
+from sysid_ros.core.estimation.bounds.state import compute_bounds
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
-from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
-from sysid_ros.core.estimation.point.estimator import PointEstimator
-from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.point.fit import PointEstimator
+from sysid_ros.core.estimation.streaming import StreamingEstimator, estimate_from_samples
 from sysid_ros.core.estimation.windows.model import WindowModel
 from sysid_ros.core.estimation.windows.rows import Rows, build_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock

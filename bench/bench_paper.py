@@ -31,9 +31,9 @@ from _paper import draw_plans, paper_robot, record
 from _table import describe_machine, print_table
 from _trials import read_results, write_result
 
-from sysid_ros.core.estimation.bounds.methods import compute_bounds
+from sysid_ros.core.estimation.bounds.state import compute_bounds
 from sysid_ros.core.estimation.parameters.settings import QUADRATURES, EstimatorSettings
-from sysid_ros.core.estimation.point.log_cholesky import from_parameters
+from sysid_ros.core.estimation.point.coordinates import from_parameters
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.momentum import MomentumRegressor

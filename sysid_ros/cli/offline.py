@@ -19,7 +19,7 @@ from sysid_ros.cli.terminal import ProgressDisplay, result_table
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import METHODS, PAYLOAD, TARGETS, EstimatorSettings
-from sysid_ros.core.estimation.parameters.target import Target
+from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock

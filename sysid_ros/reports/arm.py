@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.estimation.arm import ArmIdentification, describe_arm
-from sysid_ros.core.estimation.calibration import KnownLoad
+from sysid_ros.core.estimation.calibration import ArmIdentification, KnownLoad, describe_arm
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import apply_calibration

@@ -14,7 +14,7 @@ from sysid_ros.core.estimation.parameters.estimate import (
     ParameterEstimate,
     Quantity,
 )
-from sysid_ros.core.estimation.parameters.target import Target
+from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, payload_parameters, summarize_payload
 from sysid_ros.reports.result import IdentificationResult

@@ -9,7 +9,7 @@ import yaml
 from sysid_ros.cli import calibrate, offline
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.arm import describe_arm
+from sysid_ros.core.estimation.calibration import describe_arm
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import load_calibration

@@ -18,10 +18,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sysid_ros.core.estimation.offline import WindowResiduals, estimate_from_samples
     from sysid_ros.core.estimation.parameters.estimate import CombinationEstimate, ParameterEstimate
     from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-    from sysid_ros.core.estimation.streaming import StreamingEstimator
+    from sysid_ros.core.estimation.streaming import StreamingEstimator, WindowResiduals, estimate_from_samples
     from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock, split_into_blocks
 
 __all__ = [

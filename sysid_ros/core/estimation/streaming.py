@@ -2,20 +2,19 @@
 
 Samples become windows and rows (:class:`~.windows.stream.RowStream`); every window is checked for consistency
 (:class:`ConsistencyMonitor`) before its rows enter the bounds (:class:`~.bounds.state.BoundState`); the point estimate
-(:mod:`~.point.estimator`) lies within the bounds.
+(:class:`~.point.fit.PointEstimator`) lies within the bounds. :func:`estimate_from_samples` feeds it a recording.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.bounds.cone_cuts import add_cuts
 from sysid_ros.core.estimation.bounds.consistency import (
     JointConsistency,
     RowLabels,
@@ -24,16 +23,22 @@ from sysid_ros.core.estimation.bounds.consistency import (
     find_inconsistent_rows,
     with_causes,
 )
-from sysid_ros.core.estimation.bounds.methods import describe_guarantee, is_guaranteed
+from sysid_ros.core.estimation.bounds.set_membership import add_cuts
 from sysid_ros.core.estimation.bounds.state import BoundState, BoundUpdate
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import ParameterBounds, find_narrower, without_data
-from sysid_ros.core.estimation.parameters.estimate import NARROWER, Alarm, AlarmCode, ParameterEstimate, Quantity
+from sysid_ros.core.estimation.parameters.estimate import (
+    NARROWER,
+    Alarm,
+    AlarmCode,
+    ParameterEstimate,
+    Quantity,
+    describe_guarantee,
+    is_guaranteed,
+)
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
-from sysid_ros.core.estimation.parameters.target import Target
-from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns
-from sysid_ros.core.estimation.point.estimator import LinearEstimator, PointEstimator
-from sysid_ros.core.estimation.point.fit import FitNotConverged, NoBodyInBox
+from sysid_ros.core.estimation.parameters.unknowns import Target, Unknowns, describe_unknowns
+from sysid_ros.core.estimation.point.fit import FitNotConverged, LinearEstimator, NoBodyInBox, PointEstimator
 from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import RowStream, Window
@@ -341,3 +346,78 @@ def _make_point_estimator(unknowns: Unknowns, settings: EstimatorSettings) -> Po
     if not unknowns.target.body:
         return LinearEstimator()
     return PointEstimator(unknowns.nominal, unknowns.prior, settings.prior_weight, unknowns.shape)
+
+
+@dataclass(frozen=True)
+class WindowResiduals:
+    """Mean torques of W windows, measured and explained, and how far apart they are.
+
+    Attributes:
+        times: Middle of each window since the first sample, (W,) [s].
+        measured: Measured mean torque, less what the nominal arm needs, (W, n) [Nm].
+        explained: What the estimated payload adds, (W, n) [Nm]; NaN without an estimate.
+        allowed: What errors and the uncertain arm can explain of the difference, (W, n) [Nm].
+    """
+
+    times: Array
+    measured: Array
+    explained: Array
+    allowed: Array
+
+    @property
+    def rms(self) -> Array:
+        """Root mean square of measured minus explained per joint, (n,) [Nm]."""
+        return np.asarray(np.sqrt(np.mean((self.measured - self.explained) ** 2, axis=0)))
+
+
+def estimate_from_samples(
+    robot: RobotModel,
+    blocks: Iterable[SampleBlock],
+    settings: EstimatorSettings | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> tuple[ParameterEstimate, list[ParameterEstimate], WindowResiduals]:
+    """Estimates a payload from recorded samples; the same numbers as the streaming estimator gives online.
+
+    Args:
+        robot: The arm and what is known of it and of the payload.
+        blocks: The samples, in the order they were taken, in blocks of any length.
+        settings: Method and assumptions.
+        on_notice: Called with every notice (gaps, restarts, alarms).
+
+    Returns:
+        The final estimate, the estimates after each renewal of the bounds, and the residuals of the windows.
+
+    Raises:
+        InvalidSamples: The blocks have another number of joints than the robot.
+    """
+    history: list[ParameterEstimate] = []
+    windows: list[Rows] = []
+    origin: int | None = None
+    estimator = StreamingEstimator(robot, settings, on_rows=windows.append, on_update=history.append)
+    for block in blocks:
+        if origin is None and len(block):
+            origin = int(block.stamps[0])
+        for notice in estimator.add(block):
+            if on_notice:
+                on_notice(notice)
+    estimate = estimator.estimate()
+    return estimate, history, _residuals(robot, windows, estimate, estimator.nuisance_radius, origin or 0)
+
+
+def _residuals(
+    robot: RobotModel, windows: list[Rows], estimate: ParameterEstimate, delta_radius: Array, origin: int
+) -> WindowResiduals:
+    if not windows:
+        none = np.zeros((0, robot.n))
+        return WindowResiduals(np.zeros(0), none, none, none)
+    rows = Rows.stack(windows)
+    seconds = rows.duration
+    shape = (-1, robot.n)
+    allowed = np.abs(rows.b) @ delta_radius + rows.error
+    middle = (0.5 * ((rows.start - origin) + (rows.stop - origin)) * 1e-9).reshape(shape)[:, 0]
+    return WindowResiduals(
+        times=np.asarray(middle, dtype=np.float64),
+        measured=(rows.u / seconds).reshape(shape),
+        explained=(rows.y @ estimate.values / seconds).reshape(shape),
+        allowed=(allowed / seconds).reshape(shape),
+    )

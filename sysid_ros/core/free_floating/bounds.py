@@ -13,14 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.bounds.cone_cuts import seed_cuts
+from sysid_ros.core.estimation.bounds.closed_form import LinearBounds
 from sysid_ros.core.estimation.bounds.consistency import find_inconsistent_rows
-from sysid_ros.core.estimation.bounds.left_inverse import LinearBounds
-from sysid_ros.core.estimation.bounds.set_membership import SidedBounds, WarmStart, bound_by_membership
+from sysid_ros.core.estimation.bounds.set_membership import SidedBounds, WarmStart, bound_by_membership, seed_cuts
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import tighten
-from sysid_ros.core.estimation.parameters.target import object_within
-from sysid_ros.core.estimation.point.estimator import PointEstimator
+from sysid_ros.core.estimation.parameters.unknowns import object_within
+from sysid_ros.core.estimation.point.fit import PointEstimator
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters
 from sysid_ros.core.free_floating.momentum import PARAMETERS
 from sysid_ros.core.free_floating.momentum_rows import ERROR_TERMS, ROWS, Recording, Unknowns, build_problem

@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation import arm
-from sysid_ros.core.estimation.arm import bound_linear
+from sysid_ros.core.estimation.calibration import bound_linear
 
 
 def problem(seed, rows=6, size=9):

@@ -11,12 +11,10 @@ from scipy.optimize import linprog
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.bounds.set_membership import bound_by_membership
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.bounds import hull
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
-from sysid_ros.core.estimation.parameters.target import find_body
-from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
-from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns, find_body
+from sysid_ros.core.estimation.streaming import StreamingEstimator, estimate_from_samples
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.loader import load_robot

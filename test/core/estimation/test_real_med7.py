@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.point.whole_arm import Motion, WholeArmSettings, fit_whole_arm
+from sysid_ros.core.estimation.streaming import estimate_from_samples
 from sysid_ros.core.estimation.windows.samples import SampleBlock, differentiate_positions
 from sysid_ros.core.model.loader import load_robot
 

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.point.fit import has_shape
-from sysid_ros.core.estimation.streaming import EstimatorSettings, StreamingEstimator
+from sysid_ros.core.estimation.streaming import StreamingEstimator, estimate_from_samples
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
@@ -17,6 +17,7 @@ from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 FAST = EstimatorSettings(update_windows=8, max_windows=150, bound_tolerance=1e-3)
 SENSORS = AlarmCode.SENSOR_MISMATCH
 LIGHT = from_com_form(0.5, [0.01, 0.0, -0.2], 0.002 * np.eye(3))
+QUICK = EstimatorSettings(update_windows=5, bound_tolerance=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -322,3 +323,29 @@ def test_rows_are_made_with_the_bounds_found_so_far(robot, tools, dumbbell, monk
     estimator.add(block.slice(2600))
     StreamingEstimator(robot, on_rows=fresh.append).add(block.slice(2600))
     np.testing.assert_array_equal(after[count].errors, fresh[0].errors)
+
+
+def test_residuals_of_perfect_data(robot, tools, dumbbell):
+    block = tools.record(robot, robot.theta_nominal, dumbbell, tools.FourierMotion(robot, 1), 1.0)
+    estimate, history, residuals = estimate_from_samples(robot, [block], QUICK)
+    assert estimate.number_of_windows == 10 and len(history) == 2
+    np.testing.assert_allclose(residuals.times, np.arange(0.05, 1.0, 0.1))
+    assert residuals.measured.shape == residuals.explained.shape == residuals.allowed.shape == (10, 7)
+    assert np.all(residuals.rms < 0.1) and np.abs(residuals.measured).max() > 3.0
+    assert np.all(np.abs(residuals.measured - residuals.explained) < residuals.allowed)
+
+
+def test_no_data_give_the_prior(robot):
+    estimate, history, residuals = estimate_from_samples(robot, [SampleBlock.empty(7)], QUICK)
+    assert estimate.number_of_windows == 0 and history == [] and residuals.times.size == 0
+
+
+def test_an_alarm_leaves_the_measured_torques_for_the_plot(robot, tools, dumbbell):
+    block = tools.record(robot, robot.theta_nominal, dumbbell, tools.FourierMotion(robot, 1), 1.0)
+    tau = block.tau.copy()
+    tau[501:] += 30.0  # a sample is the mean torque since the one before
+    notices = []
+    broken = SampleBlock(block.stamps, block.sequence, block.q, block.v, tau)
+    estimate, _, residuals = estimate_from_samples(robot, [broken], QUICK, on_notice=notices.append)
+    assert not estimate.is_consistent and len(notices) == 1
+    assert residuals.measured.shape == (5, 7) and np.all(np.isnan(residuals.explained))

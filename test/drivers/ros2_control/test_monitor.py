@@ -7,8 +7,8 @@ import pytest
 from arm_double import PlantLink, connection, run
 
 from sysid_ros.core.control.law import ControlLaw
-from sysid_ros.core.estimation.offline import estimate_from_samples
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.streaming import estimate_from_samples
 from sysid_ros.drivers.channel import collect_samples
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefusal
 from sysid_ros.drivers.mujoco.simulation import Noise, load_payload

@@ -1,4 +1,8 @@
-"""State of the bounds between updates: rows, bounds that only shrink, active objectives and warm start."""
+"""Bounds by the method of the settings, and their state between updates.
+
+The state is the rows, bounds that only shrink, the active objectives and what the next bounds start from. Compaction
+combines old rows to few with almost the same bounds, so that memory and time stay bounded.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,195 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.bounds.compaction import compact
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.bounds.closed_form import LinearBounds, bound_by_sensitivity, bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.consistency import find_inconsistent_rows
-from sysid_ros.core.estimation.bounds.methods import Bounds, compute_bounds
-from sysid_ros.core.estimation.bounds.set_membership import WarmStart
+from sysid_ros.core.estimation.bounds.set_membership import SidedBounds, WarmStart, bound_by_membership, seed_cuts
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import ParameterBounds
-from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, METHODS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
-from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, COMPACTED, Rows
 
 Array = NDArray[np.float64]
 
+_VELOCITY, _ENCODER = ERROR_TERMS.index("velocity"), ERROR_TERMS.index("encoder")
+_ROUNDING = ERROR_TERMS.index("rounding")
+_EMPTY = 1e-9
+"""Combinations with an error below this part of the largest belong to bounds that do not need these rows."""
 SOLVED_WITHIN = 3
 """Every objective is solved at least once in this many updates."""
 _SETTLED = 5e-3
 """An objective whose range lost less than this share of its width when it was last solved is not always active."""
 _LARGE_CHANGE = 0.05
 """A range that loses more than this share makes all objectives active."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds of the objectives of a problem from the data.
+
+    Attributes:
+        lower: Lower bounds, (K,).
+        upper: Upper bounds, (K,). Below ``lower`` only where the data are infeasible.
+        shares: Share of each source of error in the radius, name -> (K,).
+        is_rigorous: Whether they contain the truth whenever the assumptions hold.
+        values: The point estimate of a method that is not rigorous, (10,), or None.
+        warm_start: What bounds of more rows start from.
+        infeasibility: A combination of the rows that proves them infeasible, (R,), or None.
+        notice: What failed on the way, or None.
+    """
+
+    lower: Array
+    upper: Array
+    shares: dict[str, Array]
+    is_rigorous: bool
+    values: Array | None = None
+    warm_start: WarmStart = WarmStart()
+    infeasibility: Array | None = None
+    notice: str | None = None
+
+    @property
+    def radius(self) -> Array:
+        """Radii of the bounds, half their widths, (K,)."""
+        return 0.5 * (self.upper - self.lower)
+
+
+def compute_bounds(
+    problem: Problem,
+    unknowns: Unknowns,
+    settings: EstimatorSettings,
+    start: Array,
+    warm_start: WarmStart | None = None,
+    active: NDArray[np.bool_] | None = None,
+) -> Bounds:
+    """Compute bounds of the objectives by the method of the settings.
+
+    Args:
+        problem: The rows, centred on a box that holds the target.
+        unknowns: Names of the entries of the shared nuisance parameters.
+        settings: Method and its settings.
+        start: Log-Cholesky coordinates of a plausible target, (10,), for methods that need a fit.
+        warm_start: From earlier bounds of the first of the rows, or None.
+        active: Objectives that ``set_membership`` solves again, (K,); the others keep the bounds that the warm start
+            proves. None: all.
+
+    Raises:
+        FitNotConverged: The method needs a fit and it did not converge.
+        ParameterOutOfRange: The method is unknown.
+    """
+    if settings.method == "set_membership":
+        if warm_start is None and settings.use_cone:
+            warm_start = WarmStart(cuts=seed_cuts(unknowns.nominal, problem.bodies))
+        sided = bound_by_membership(problem, settings.bound_tolerance, warm_start, settings.reweightings, active)
+        return Bounds(
+            lower=sided.lower,
+            upper=sided.upper,
+            shares=_sided_shares(sided, unknowns),
+            is_rigorous=True,
+            warm_start=sided.warm_start,
+            infeasibility=None if sided.infeasibility is None else sided.infeasibility[-len(problem.r) :],
+            notice=sided.notice,
+        )
+    if settings.method == "left_inverse":
+        previous = None if warm_start is None else warm_start.multipliers
+        inverse = choose_inverse(problem, settings.reweightings, previous)
+        linear = bound_with(problem, inverse)
+        lower = np.nextafter(linear.center - linear.radius, -np.inf)
+        upper = np.nextafter(linear.center + linear.radius, np.inf)
+        return Bounds(lower, upper, _linear_shares(linear, unknowns), is_rigorous=True, warm_start=WarmStart(inverse))
+    if settings.method == "sensitivity":
+        local = bound_by_sensitivity(problem, start)
+        shares = _shares(local.by_rows, local.by_delta, unknowns)
+        theta, radius = local.fit.theta, local.radius
+        return Bounds(theta - radius, theta + radius, shares, is_rigorous=False, values=theta)
+    raise ParameterOutOfRange("method", settings.method, "one of " + ", ".join(METHODS))
+
+
+def _sided_shares(sided: SidedBounds, unknowns: Unknowns) -> dict[str, Array]:
+    """Compute the effect of a small change of each source of error on the radii, scaled so that the sum is the radius.
+
+    By the envelope theorem the derivative of a bound in the size of an error is that error's part for the optimal
+    multipliers. The parts add up to more than the radius, because the measured data rule out that all errors reach
+    their limits.
+    """
+    below, above = (_linear_shares(side, unknowns) for side in (sided.below, sided.above))
+    total = 0.5 * (sided.below.radius + sided.above.radius)
+    scale = np.maximum(0.5 * (sided.upper - sided.lower), 0.0) / np.maximum(total, 1e-300)
+    return {name: 0.5 * scale * (below[name] + above[name]) for name in below}
+
+
+def _linear_shares(linear: LinearBounds, unknowns: Unknowns) -> dict[str, Array]:
+    shares = _shares(linear.by_rows, linear.by_delta, unknowns)
+    shares["velocity"] = shares["velocity"] + linear.by_ends[:, 0]
+    shares["encoder"] = shares["encoder"] + linear.by_ends[:, 1]
+    shares["rounding"] = shares["rounding"] + linear.by_rounding
+    shares["prior"] = linear.by_prior
+    return shares
+
+
+def _shares(by_rows: Array, by_delta: Array, unknowns: Unknowns) -> dict[str, Array]:
+    shares = {name: by_rows[:, k] for k, name in enumerate(ERROR_TERMS)}
+    for name, entries in unknowns.groups.items():
+        shares[name] = by_delta[:, entries].sum(axis=1)
+    return shares
+
+
+def compact(rows: Rows, problem: Problem, reweightings: int, multipliers: Array) -> tuple[Rows, Array]:
+    """Combine rows to few that bound each objective about as well.
+
+    One row for each objective is that of a left inverse. For every multiplier row there are up to two more, with which
+    bounds from these and more rows can form the same combination of the given rows as before.
+
+    Args:
+        rows: The rows.
+        problem: The same rows, centred on a box that holds the target.
+        reweightings: Steps towards the narrowest bounds.
+        multipliers: Combinations of the rows in bounds from these and more rows, (J, R).
+
+    Returns:
+        The r new rows, and the same combinations in terms of them, (J, r).
+    """
+    parts = [combine(rows, problem, choose_inverse(problem, reweightings))]
+    weights = [np.zeros((len(multipliers), len(parts[0])))]
+    # Rows compacted before and new ones are combined apart, so that their weights can still change.
+    for is_part in (rows.window < 0, rows.window >= 0):
+        matrix = np.where(is_part, multipliers, 0.0)
+        sizes = np.abs(matrix) @ problem.error
+        kept = sizes > _EMPTY * max(float(sizes.max(initial=0.0)), 1e-300)
+        more = combine(rows, problem, matrix[kept])
+        parts.append(replace(more, window=np.full(len(more), BOUNDS_ONLY)))
+        weights.append(np.eye(len(multipliers))[:, kept])
+    return Rows.stack(parts), np.concatenate(weights, axis=1)
+
+
+def combine(rows: Rows, problem: Problem, matrix: Array) -> Rows:
+    """Combine rows to ``matrix @ rows``, which hold whenever the rows do, for any matrix (S, R).
+
+    The nuisance parameters ``delta`` stay shared with other rows. The errors that rows of windows share become
+    independent, and the rounding of the products goes to the term ``rounding``.
+    """
+    size = matrix.shape[0]
+    magnitude = np.abs(matrix)
+    unit = 4.0 * (matrix.shape[1] + 64) * np.finfo(float).eps
+    errors = magnitude @ problem.errors * (1.0 + unit)
+    errors[:, [_VELOCITY, _ENCODER]] += problem.shared_error(matrix) * (1.0 + unit)
+    content = np.abs(rows.y) @ problem.theta_size + np.abs(rows.u)
+    content += np.abs(problem.b) @ problem.delta_radius + np.abs(rows.b) @ problem.delta_radius[: rows.b.shape[1]]
+    content += np.abs(problem.ends).sum(axis=1) @ problem.end_radius
+    errors[:, _ROUNDING] += unit * (magnitude @ content)
+    return Rows(
+        y=matrix @ rows.y,
+        b=matrix @ rows.b,
+        u=matrix @ rows.u,
+        errors=errors,
+        tilt=np.einsum("sr,rak->sak", matrix, rows.tilt),
+        ends=np.zeros((size, *rows.ends.shape[1:])),
+        window=np.full(size, COMPACTED, dtype=np.int64),
+        joint=np.full(size, -1, dtype=np.int64),
+        start=np.full(size, rows.start.min()),
+        stop=np.full(size, rows.stop.max()),
+    )
 
 
 class ActiveObjectives:

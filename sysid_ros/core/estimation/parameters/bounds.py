@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import NARROWER, CombinationEstimate, ParameterEstimate, Quantity
-from sysid_ros.core.estimation.parameters.target import Target
+from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.identifiability.report import Report, report_bounds
 from sysid_ros.core.model.robot import INERTIAL, PayloadShape
 

@@ -10,9 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.settings import ALL_BODIES, PAYLOAD, EstimatorSettings
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 
 Array = NDArray[np.float64]
+
+_ASSUMPTIONS = (
+    "Contains the true parameters if the robot's kinematics and gravity are as modelled, its parameters and friction "
+    "lie in their box, the sensors keep their error bounds, the acceleration stays within its assumed bounds, "
+)
+_CARRIED = "the payload lies in its prior box and has not changed during the data"
+_NAMED = "the object on the body lies in its prior box, {hand}, and nothing has changed during the data"
+_ALL = "{hand}, and nothing has changed during the data"
+_EMPTY_HAND, _IN_HAND = "the hand is empty", "what the hand holds lies in the payload prior"
+_SMALLEST = (
+    "Each bound is that of the smallest box around all parameters consistent with all windows, up to this update or at "
+    "most two before it; compaction of old windows and the tolerance of the solver can only widen it"
+)
 
 
 class AlarmCode(IntEnum):
@@ -232,6 +246,31 @@ class ParameterEstimate:
         """Return whether parameters (P,) lie inside the bounds; false where there is no estimate."""
         values = np.asarray(theta, dtype=float)
         return bool(np.all((self.lower <= values) & (values <= self.upper)))
+
+
+def is_guaranteed(settings: EstimatorSettings) -> bool:
+    """Return whether the bounds are guaranteed: by a rigorous method, with all error terms."""
+    return settings.method != "sensitivity" and not settings.left_out_terms
+
+
+def describe_guarantee(settings: EstimatorSettings) -> str:
+    """Say in one sentence what the bounds guarantee."""
+    if settings.method == "sensitivity":
+        return (
+            "Not guaranteed: SAFE-ID Theorem 13 evaluated at the nominal point, for torque and robot parameter errors "
+            "only; the truth can lie outside."
+        )
+    hand = _IN_HAND if settings.payload_in_hand else _EMPTY_HAND
+    special = {PAYLOAD: _CARRIED, ALL_BODIES: _ALL}.get(settings.body, _NAMED)
+    text = _ASSUMPTIONS + special.format(hand=hand)
+    if settings.method == "set_membership":
+        text += f". {_SMALLEST}"
+        if settings.use_cone:
+            text += "; bodies that are not physically consistent are cut off in part"
+    if settings.left_out_terms:
+        left_out = ", ".join(settings.left_out_terms)
+        text += f"; NOT guaranteed where these errors are present, which were left out: {left_out}"
+    return text + "."
 
 
 def _frozen(values: ArrayLike, size: int | None = None) -> Array:

@@ -11,7 +11,6 @@ guaranteed and can be measured.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -19,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.estimation.point.log_cholesky import PARAMETER_MAP, factor, from_factor
+from sysid_ros.core.estimation.lp.problem import Covariance, Problem, RowBands
+from sysid_ros.core.estimation.point.coordinates import BARRIER_GRADIENT, ConePoint, factor, from_parameters
 from sysid_ros.core.model.robot import PayloadShape
 
 Array = NDArray[np.float64]
@@ -28,59 +28,7 @@ _MU_FACTOR = 0.05
 _MAX_STEPS = 300
 _CENTERED = 1e-3
 """Newton decrement below which a barrier problem counts as solved; its objective is then exact to 1e-6 mu."""
-
-
-def _symmetric_basis() -> Array:
-    """Return an orthonormal basis (10, 4, 4) of the symmetric matrices."""
-    basis = []
-    for row in range(4):
-        for column in range(row, 4):
-            unit = np.zeros((4, 4))
-            unit[row, column] = unit[column, row] = 1.0 if row == column else np.sqrt(0.5)
-            basis.append(unit)
-    return np.stack(basis)
-
-
-_BASIS = _symmetric_basis()
-BARRIER_GRADIENT = -np.trace(_BASIS, axis1=1, axis2=2)
-"""Gradient (10,) of ``-log det`` in z at z = 0; its Hessian is the identity."""
-
-
-@dataclass(frozen=True)
-class ConePoint:
-    """A physically consistent body with local coordinates z (10,): its pseudo-inertia is ``L (I + Z) L^T``.
-
-    Attributes:
-        factor: Lower triangular L with the pseudo-inertia ``L L^T``, (4, 4).
-    """
-
-    factor: Array
-
-    @cached_property
-    def theta(self) -> Array:
-        """Inertial parameters, (10,)."""
-        return np.asarray(PARAMETER_MAP.reshape(10, 16) @ (self.factor @ self.factor.T).ravel())
-
-    @cached_property
-    def tangent(self) -> Array:
-        """``d theta / d z``, (10, 10); constant, since theta is affine in z."""
-        moved = self.factor @ _BASIS @ self.factor.T
-        return np.asarray(PARAMETER_MAP.reshape(10, 16) @ moved.reshape(10, 16).T)
-
-    @property
-    def eta(self) -> Array:
-        """Log-Cholesky coordinates, (10,)."""
-        return from_factor(self.factor)
-
-    def longest_step(self, z: Array) -> float:
-        """Return the largest s for which ``s z`` stays in the cone; infinite if all do."""
-        lowest = float(np.linalg.eigvalsh(np.tensordot(z, _BASIS, axes=1))[0])
-        return -1.0 / lowest if lowest < 0.0 else np.inf
-
-    def moved(self, z: Array) -> ConePoint:
-        """Return the body at z (10,), which must be inside the cone."""
-        inner = np.eye(4) + np.tensordot(z, _BASIS, axes=1)
-        return ConePoint(self.factor @ np.linalg.cholesky(inner))
+_SHAPE_ROUNDS = 2
 
 
 class FitNotConverged(SysidError):
@@ -362,3 +310,83 @@ def _enter(sides: _Sides, point: ConePoint) -> tuple[ConePoint, int]:
                 raise NoBodyInBox(size - 1.0)
             weight *= 5.0
     raise FitNotConverged(_MAX_STEPS, decrement, 1.0 / weight)
+
+
+class PointEstimator:
+    """Fits one body, starting from the previous fit.
+
+    Args:
+        nominal: Physically consistent target, (10,): start of the first fit, and the estimate where data say nothing.
+        prior: Box of the target before any data.
+        prior_weight: Weight of the nominal target, relative to one prior radius as standard deviation.
+        shape: Shape of the target as an object; None if unknown.
+    """
+
+    def __init__(self, nominal: Array, prior: Box, prior_weight: float, shape: PayloadShape | None = None):
+        self._nominal, self._shape = nominal, shape
+        self._information = prior_weight**2 / np.maximum(prior.radius, 1e-9) ** 2
+        self._start = from_parameters(nominal)
+
+    @property
+    def start(self) -> Array:
+        """Log-Cholesky coordinates the next fit starts from, (10,)."""
+        return self._start
+
+    def estimate(self, problem: Problem, box: Box | None) -> Array:
+        """Fit a physically consistent target (10,) to the rows, inside a box and of the known shape if one is given.
+
+        Where no fit of the known shape is found inside the box, the estimate is that of the box alone.
+
+        Raises:
+            FitNotConverged: The solver found no solution of the required accuracy.
+            NoBodyInBox: No physically consistent target lies in the box.
+        """
+        objective = self.build(problem)
+        solution = fit(objective, self._start)
+        if box is not None and not box.contains(solution.theta):
+            solution = fit(objective, solution.eta, box)
+        if box is not None and self._shape is not None and not has_shape(solution.theta, self._shape):
+            solution = self._fit_shape(objective, solution, box, self._shape)
+        self._start = solution.eta
+        return solution.theta
+
+    def _fit_shape(self, objective: FitObjective, solution: Fit, box: Box, shape: PayloadShape) -> Fit:
+        """Fit again with the shape, the second time about the CoM found the first time."""
+        try:
+            for _ in range(_SHAPE_ROUNDS):
+                solution = fit(objective, solution.eta, box, shape=shape)
+        except (NoBodyInBox, FitNotConverged):
+            pass
+        return solution
+
+    def build(self, problem: Problem) -> FitObjective:
+        """Build the least-squares problem with every radius as a standard deviation."""
+        covariance = _covariance(problem, problem.y)
+        return FitObjective(
+            gram=covariance.gram + np.diag(self._information),
+            linear=covariance.solve(np.eye(10)).T @ problem.r + self._information * (self._nominal - problem.center),
+            center=problem.center,
+        )
+
+
+class LinearEstimator:
+    """Estimates all bodies at once; the interface of :class:`PointEstimator`.
+
+    What the rows do not determine stays in the middle of its box. The result need not be physically consistent.
+    """
+
+    start = np.zeros(10)
+
+    def estimate(self, problem: Problem, box: Box) -> Array:
+        """Fit the target (P,) to the rows with every radius as a standard deviation, clipped to a box."""
+        count = problem.radius.size
+        covariance = _covariance(problem, problem.y * problem.radius)
+        x = np.linalg.solve(np.eye(count) + covariance.gram, covariance.solve(np.eye(count)).T @ problem.r)
+        return np.clip(problem.center + problem.radius * x, box.lower, box.upper)
+
+
+def _covariance(problem: Problem, y: Array) -> Covariance:
+    """Factorise the covariance of the rows with every radius as a standard deviation, for gains y (R, k)."""
+    floor = max(1e-9 * float(problem.error.max(initial=0.0)), 1e-15)
+    variances = np.maximum(problem.error, floor) ** 2, problem.delta_radius**2, problem.end_radii**2
+    return Covariance(RowBands(problem, problem.joints), y, problem.b, *variances)

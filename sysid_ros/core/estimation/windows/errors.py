@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
-from sysid_ros.core.estimation.windows.model import WindowModel
-from sysid_ros.core.estimation.windows.signals import WindowSignals
+from sysid_ros.core.estimation.windows.model import WindowModel, WindowSignals
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, SensorModel
 
 Array = NDArray[np.float64]

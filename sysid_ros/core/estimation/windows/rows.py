@@ -19,9 +19,8 @@ from sysid_ros.core.estimation.windows.errors import (
     shared_gains,
     velocity_integral,
 )
-from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.model import WindowModel, WindowSignals
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.estimation.windows.signals import WindowSignals
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
 
 Array = NDArray[np.float64]

@@ -8,17 +8,19 @@ from scipy.optimize import linprog
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.bounds import consistency
 from sysid_ros.core.estimation.bounds import set_membership as module
-from sysid_ros.core.estimation.bounds.cone_cuts import add_cuts, find_cuts, seed_cuts
+from sysid_ros.core.estimation.bounds.closed_form import bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.consistency import (
     find_inconsistent_rows,
     find_infeasibility_proof,
     infeasibility_margin,
 )
-from sysid_ros.core.estimation.bounds.left_inverse import bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.set_membership import (
     SidedBounds,
     WarmStart,
+    add_cuts,
     bound_by_membership,
+    find_cuts,
+    seed_cuts,
     solve_programmes,
 )
 from sysid_ros.core.estimation.lp import interior_point

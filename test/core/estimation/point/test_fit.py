@@ -4,8 +4,8 @@ from scipy.optimize import minimize
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.point import fit as fit_module
+from sysid_ros.core.estimation.point.coordinates import from_parameters
 from sysid_ros.core.estimation.point.fit import FitNotConverged, FitObjective, NoBodyInBox, fit, has_shape
-from sysid_ros.core.estimation.point.log_cholesky import from_parameters
 from sysid_ros.core.model.inertia import from_com_form, from_pseudo_inertia, is_physically_consistent, pseudo_inertia
 from sysid_ros.core.model.robot import PayloadShape
 

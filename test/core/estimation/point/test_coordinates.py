@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent
+from sysid_ros.core.estimation.point.coordinates import derivatives, factor, from_parameters, to_parameters
 from sysid_ros.core.estimation.point.fit import BARRIER_GRADIENT, ConePoint
-from sysid_ros.core.estimation.point.log_cholesky import derivatives, factor, from_parameters, to_parameters
 from sysid_ros.core.model.inertia import SAFE_ID_ORDER, is_physically_consistent, pseudo_inertia
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.estimation.parameters.target import find_body, object_within
+from sysid_ros.core.estimation.parameters.unknowns import find_body, object_within
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 
 

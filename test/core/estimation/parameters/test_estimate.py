@@ -7,7 +7,7 @@ import pytest
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.bounds import find_narrower, tighten, tighten_to_shape
-from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, Quantity
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.model.inertia import from_com_form
@@ -84,3 +84,16 @@ def test_status_follows_from_the_other_fields(robot, tools):
     assert dataclasses.replace(blank, is_consistent=False).status is EstimateStatus.INCONSISTENT
     known = dataclasses.replace(blank, narrower=frozenset(Quantity), number_of_windows=0)
     assert known.status is EstimateStatus.NO_DATA
+
+
+@pytest.mark.parametrize("values", [np.zeros(10), np.arange(10.0)])
+def test_an_estimate_is_frozen_and_answers_questions(robot, values):
+    facts = ("left_inverse", "", True, True, None, "payload", "joint_7")
+    shares = {"velocity": np.ones(10)}
+    estimate = ParameterEstimate(values, values - 1, values + 2, *facts, 1, 0.1, 2.0, shares)
+    np.testing.assert_array_equal(estimate.radius, np.full(10, 1.5))
+    assert estimate.contains(values + 2) and not estimate.contains(values + 2.1)
+    with pytest.raises(ValueError, match="read-only"):
+        estimate.lower[0] = 3.0
+    with pytest.raises(ValueError, match="read-only"):
+        estimate.error_budget["velocity"][0] = 3.0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.estimation.lp.block_chain import BlockChain
+from sysid_ros.core.estimation.lp.row_chain import BlockChain
 
 
 def random_chain(rng, count, windows, n):

@@ -1,11 +1,15 @@
-"""Log-Cholesky coordinates of a rigid body: every point of R^10 is a physically consistent body.
+"""Coordinates of physically consistent bodies: log-Cholesky ones, and local ones of the cone.
 
+Every point of R^10 is such a body in log-Cholesky coordinates:
 ``eta = [alpha, d1, d2, d3, s12, s13, s23, s14, s24, s34]`` gives a lower triangular factor L of the pseudo-inertia
 ``L L^T``, which is the transpose of the matrix M of SAFE-ID (34): the paper's formula (16) is ``M^T M``, not ``M
 M^T`` as (33) has it. The parameters come out in this package's order, not the paper's.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,3 +99,56 @@ def derivatives(eta: ArrayLike) -> tuple[Array, Array, Array]:
     jacobian = 2.0 * turned @ flat.T
     curvature = 2.0 * ((turned @ second.reshape(100, 16).T).reshape(10, 10, 10) + products @ flat.T)
     return theta, jacobian, curvature
+
+
+def _symmetric_basis() -> Array:
+    """Return an orthonormal basis (10, 4, 4) of the symmetric matrices."""
+    basis = []
+    for row in range(4):
+        for column in range(row, 4):
+            unit = np.zeros((4, 4))
+            unit[row, column] = unit[column, row] = 1.0 if row == column else np.sqrt(0.5)
+            basis.append(unit)
+    return np.stack(basis)
+
+
+_BASIS = _symmetric_basis()
+BARRIER_GRADIENT = -np.trace(_BASIS, axis1=1, axis2=2)
+"""Gradient (10,) of ``-log det`` in z at z = 0; its Hessian is the identity."""
+
+
+@dataclass(frozen=True)
+class ConePoint:
+    """A physically consistent body with local coordinates z (10,): its pseudo-inertia is ``L (I + Z) L^T``.
+
+    Attributes:
+        factor: Lower triangular L with the pseudo-inertia ``L L^T``, (4, 4).
+    """
+
+    factor: Array
+
+    @cached_property
+    def theta(self) -> Array:
+        """Inertial parameters, (10,)."""
+        return np.asarray(PARAMETER_MAP.reshape(10, 16) @ (self.factor @ self.factor.T).ravel())
+
+    @cached_property
+    def tangent(self) -> Array:
+        """``d theta / d z``, (10, 10); constant, since theta is affine in z."""
+        moved = self.factor @ _BASIS @ self.factor.T
+        return np.asarray(PARAMETER_MAP.reshape(10, 16) @ moved.reshape(10, 16).T)
+
+    @property
+    def eta(self) -> Array:
+        """Log-Cholesky coordinates, (10,)."""
+        return from_factor(self.factor)
+
+    def longest_step(self, z: Array) -> float:
+        """Return the largest s for which ``s z`` stays in the cone; infinite if all do."""
+        lowest = float(np.linalg.eigvalsh(np.tensordot(z, _BASIS, axes=1))[0])
+        return -1.0 / lowest if lowest < 0.0 else np.inf
+
+    def moved(self, z: Array) -> ConePoint:
+        """Return the body at z (10,), which must be inside the cone."""
+        inner = np.eye(4) + np.tensordot(z, _BASIS, axes=1)
+        return ConePoint(self.factor @ np.linalg.cholesky(inner))
