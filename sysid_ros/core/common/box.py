@@ -89,6 +89,10 @@ class Box:
         """Return the box of all sums of a point of this and a point of the other, rounded outwards."""
         return Box(np.nextafter(self.lower + other.lower, -np.inf), np.nextafter(self.upper + other.upper, np.inf))
 
+    def select(self, part: slice | NDArray[np.intp] | NDArray[np.bool_]) -> Box:
+        """Return the box of some entries."""
+        return Box(self.lower[part], self.upper[part])
+
     def intersect(self, other: Box) -> Box | None:
         """Return the intersection with another box, or None where it is empty."""
         lower, upper = np.maximum(self.lower, other.lower), np.minimum(self.upper, other.upper)

@@ -10,26 +10,30 @@ posture, where ``F_max`` counts, a solver is asked, and an inexact one only wide
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.contact.external_torque import ExternalTorque
+from sysid_ros.core.estimation.bounds.closed_form import bound_with
+from sysid_ros.core.estimation.bounds.set_membership import solve_exactly
+from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
-_ROUNDING = 1e-12
 _ROUNDS = 2
 _MOST_JOINTS = 8
 """With more joints there are too many sets of six."""
 _WORST_CONDITION = 1e3
 """Above this condition number of the best six rows a posture counts as singular."""
+_SINGULAR = 1e12
+"""Six rows of a worse condition number have no inverse."""
 _SMALLEST = 1e-3
 """Smallest bound on a component of the wrench that the second round scales by [N, Nm]."""
 
@@ -178,18 +182,17 @@ def bound_wrench(matrix: ArrayLike, lower: ArrayLike, upper: ArrayLike, largest:
         largest: (6,) [N, Nm], positive.
     """
     a, low, high, size = (np.asarray(value, dtype=float) for value in (matrix, lower, upper, largest))
+    problem = Problem.of_rows(a, Box(low, high), Box(-size, size), np.eye(6))
     inverses, condition = _inverses(a)
     if condition > _WORST_CONDITION:
-        inverses += [np.array([_dual(a, low, high, size, sign * unit) for unit in np.eye(6)]) for sign in (1.0, -1.0)]
-    center, radius = 0.5 * (low + high), 0.5 * (high - low)
-    below, above = [-size], [size]
-    for inverse in inverses:
-        rest = np.abs(np.eye(6) - inverse @ a) @ size
-        rounding = _ROUNDING * (np.abs(inverse) @ (np.abs(center) + radius + np.abs(a) @ size) + size)
-        spread = np.abs(inverse) @ radius + rest + rounding
-        below.append(inverse @ center - spread)
-        above.append(inverse @ center + spread)
-    lowest, highest = np.max(below, axis=0), np.min(above, axis=0)
+        inverses += solve_exactly(problem)
+    lowest, highest = -size, size
+    if inverses:
+        every = replace(problem, objectives=np.tile(np.eye(6), (len(inverses), 1)))
+        bounds = bound_with(every, np.concatenate(inverses))
+        below, above = bounds.center - bounds.radius, bounds.center + bounds.radius
+        lowest = np.maximum(lowest, np.nextafter(np.max(below.reshape(-1, 6), axis=0), -np.inf))
+        highest = np.minimum(highest, np.nextafter(np.min(above.reshape(-1, 6), axis=0), np.inf))
     if np.any(lowest > highest):
         nothing = np.full(6, np.nan)
         return ToolWrench(nothing, nothing, is_elsewhere=True)
@@ -206,26 +209,11 @@ def _inverses(a: Array) -> tuple[list[Array], float]:
         chosen = list(rows)
         condition = float(np.linalg.cond(a[chosen]))
         best = min(best, condition)
-        if condition < 1.0 / _ROUNDING:
+        if condition < _SINGULAR:
             inverse = np.zeros((6, n))
             inverse[:, chosen] = np.linalg.inv(a[chosen])
             result.append(inverse)
     return result, best
-
-
-def _dual(a: Array, low: Array, high: Array, size: Array, cost: Array) -> Array:
-    """Return weights (n,) of the rows in the best bound of ``cost F`` from below, up to the sign of the cost."""
-    solved = linprog(
-        cost * size,
-        A_ub=np.concatenate([a * size, -a * size]),
-        b_ub=np.concatenate([high, -low]),
-        bounds=(-1.0, 1.0),
-        method="highs-ds",
-    )
-    if solved.status != 0:
-        return np.zeros(len(low))
-    multipliers = np.asarray(solved.ineqlin.marginals, dtype=float)
-    return np.asarray(np.sign(np.sum(cost)) * (multipliers[: len(low)] - multipliers[len(low) :]))
 
 
 def smallest_detectable(jacobian: ArrayLike, width: ArrayLike, directions: ArrayLike) -> Array:

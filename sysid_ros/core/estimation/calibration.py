@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
@@ -25,9 +24,9 @@ from sysid_ros.core.estimation.bounds.consistency import (
     describe_inconsistency,
     find_inconsistent_rows,
 )
-from sysid_ros.core.estimation.bounds.set_membership import bound_by_membership
-from sysid_ros.core.estimation.lp.problem import Covariance, Problem, RowBands
-from sysid_ros.core.estimation.parameters.bounds import tighten
+from sysid_ros.core.estimation.bounds.set_membership import SidedBounds, bound_by_membership, solve_exactly
+from sysid_ros.core.estimation.lp.problem import Covariance, Problem
+from sysid_ros.core.estimation.parameters.bounds import hull, tighten
 from sysid_ros.core.estimation.parameters.estimate import Alarm, CombinationEstimate
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Combinations, Unknowns, describe_unknowns, shared_center
@@ -57,8 +56,6 @@ _JITTER = ERROR_TERMS.index("jitter")
 _PASSES = 2
 """Times the budgets of the rows are made, the second time with the box the first pass proved."""
 _BODIES = MechanismOptions(massless="unknown")
-_PAD = 1e-12
-"""Rounding of a bound, as a share of the terms it is a sum of."""
 
 
 class CalibrationInconsistent(SysidError):
@@ -214,7 +211,7 @@ def _solve(
 ) -> ArmCalibration:
     """Bound what the recordings share, from rows made with the present box of the arm; directions in the last pass."""
     used = np.flatnonzero(unknowns.radius > 0.0)
-    covariance = _covariance(problem)
+    covariance = Covariance.of(problem, problem.y * problem.radius)
     gram = covariance.gram
     values, vectors = np.linalg.eigh(gram)
     directions = vectors[:, (values > _KNOWN_ENOUGH) & is_last].T / problem.radius
@@ -296,7 +293,8 @@ def _join(parts: Sequence[tuple[Rows, Unknowns, Box]], offset_change: Array) -> 
         scaled[..., :products] *= np.tile(np.append(1.0, box.radius), n)
         ends.append(scaled)
         index.append(problem.end_index + 1 + max((int(part.max()) for part in index), default=-1))
-    first = problems[0]
+    first, nuisance_radius = problems[0], np.concatenate(radii)
+    is_open = nuisance_radius > 0.0
     end_radius = first.end_radius.copy()
     end_radius[:products] = np.repeat(end_radius[: products : 1 + INERTIAL], 1 + INERTIAL)
     return replace(
@@ -304,8 +302,8 @@ def _join(parts: Sequence[tuple[Rows, Unknowns, Box]], offset_change: Array) -> 
         center=np.zeros(used.size),
         radius=radius[used],
         y=np.concatenate([problem.b[:, used] for problem in problems]),
-        b=scipy.linalg.block_diag(*nuisances),
-        delta_radius=np.concatenate(radii),
+        b=scipy.linalg.block_diag(*nuisances)[:, is_open],
+        delta_radius=nuisance_radius[is_open],
         ends=np.concatenate(ends),
         end_index=np.concatenate(index),
         end_radius=end_radius,
@@ -314,15 +312,6 @@ def _join(parts: Sequence[tuple[Rows, Unknowns, Box]], offset_change: Array) -> 
         theta_size=radius[used],
         objectives=np.eye(used.size),
     )
-
-
-def _covariance(problem: Problem) -> Covariance:
-    """Factorise the covariance of the rows, all radii as standard deviations and the unknowns in units of theirs."""
-    floor = max(1e-9 * float(problem.error.max()), 1e-15)
-    is_there = problem.delta_radius > 0.0
-    variances = np.maximum(problem.error, floor) ** 2, problem.delta_radius[is_there] ** 2, problem.end_radii**2
-    bands = RowBands(problem, problem.joints)
-    return Covariance(bands, problem.y * problem.radius, problem.b[:, is_there], *variances)
 
 
 def _bound(problem: Problem, objectives: Array, on_progress: Callable[[float], None]) -> tuple[Array, Array]:
@@ -415,80 +404,22 @@ def describe_arm(
     settings = settings or EstimatorSettings()
     unknowns = describe_unknowns(robot, settings)
     center, radius = shared_center(unknowns, settings), unknowns.radius
-    shared = Box(center - radius, center + radius)
-    size = len(names)
-    old = _interval(calibration.matrix, shared)
-    shares = np.minimum((calibration.upper - calibration.lower) / np.maximum(old[1] - old[0], 1e-300), 1.0)
+    shared, rows = Box(center - radius, center + radius), Box(calibration.lower, calibration.upper)
+    old = hull(calibration.matrix, shared)
+    shares = np.minimum(rows.width / np.maximum(old.width, 1e-300), 1.0)
+    size, padded = len(names), np.zeros((len(combinations), center.size))
+    padded[:, :size] = combinations.matrix
     low, high = shared.lower.copy(), shared.upper.copy()
     low[:size], high[:size] = calibration.box.lower, calibration.box.upper
-    padded = np.zeros((len(combinations), low.size))
-    padded[:, :size] = combinations.matrix
-    lower, upper = bound_linear(padded, Box(low, high), calibration.matrix, calibration.lower, calibration.upper)
-    before = Box(*_interval(combinations.matrix, robot.theta_box))
-    lower, upper = np.maximum(lower, before.lower), np.minimum(upper, before.upper)
+    box = Box(low, high)
+    found: Box | SidedBounds = hull(padded, box)
+    if len(calibration.matrix):
+        problem = Problem.of_rows(calibration.matrix, rows, box, padded)
+        found = SidedBounds.best_of(problem, [solve_exactly(problem)])
+    before = hull(combinations.matrix, robot.theta_box)
+    lower, upper = np.maximum(found.lower, before.lower), np.minimum(found.upper, before.upper)
     values = np.clip(combinations.matrix @ calibration.nominal, lower, upper)
     base = CombinationEstimate(
         combinations.names, combinations.formulas, combinations.units, combinations.matrix, values, lower, upper, before
     )
     return ArmIdentification(calibration, base, np.sort(shares))
-
-
-def bound_linear(objectives: Array, box: Box, matrix: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Bound linear functions over a box and rows ``lower <= matrix x <= upper``, by weak duality.
-
-    For any multipliers ``mu``, ``c x = (c - mu matrix) x + mu (matrix x)``, and both terms are bounded by the box and
-    by the rows. The multipliers come from a linear program; they need not be optimal for the bound to hold.
-
-    Args:
-        objectives: The functions, (K, M).
-        box: Box of x, (M,).
-        matrix: Rows, (R, M).
-        lower: Their lower bounds, (R,).
-        upper: Their upper bounds, (R,).
-
-    Returns:
-        Lower and upper bounds, (K,) each, rounded outwards.
-    """
-    if not len(matrix):
-        return _interval(objectives, box)
-    is_open = box.radius > 0.0
-    scale = np.where(is_open, box.radius, 1.0)
-    fixed = matrix @ box.center
-    scaled = matrix[:, is_open] * scale[is_open]
-    size = np.maximum(np.abs(scaled).max(axis=1), 1e-300)
-    a = np.concatenate([scaled, -scaled]) / np.tile(size, 2)[:, None]
-    b = np.concatenate([upper - fixed, fixed - lower]) / np.tile(size, 2)
-    results = []
-    for row in objectives:
-        cost = row[is_open] * scale[is_open]
-        unit = float(np.abs(cost).max(initial=0.0)) or 1.0
-        sides = []
-        for sign in (1.0, -1.0):
-            solution = linprog(sign * cost / unit, a, b, bounds=(-1.0, 1.0), method="highs")
-            multipliers = np.zeros(len(matrix))
-            if solution.status == 0:
-                both = unit * np.minimum(solution.ineqlin.marginals, 0.0) / np.tile(size, 2)
-                multipliers = both[: len(matrix)] - both[len(matrix) :]
-            sides.append(sign * _proven_lower(sign * row, multipliers, box, matrix, lower, upper))
-        results.append(sides)
-    found = np.array(results).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
-
-
-def _proven_lower(row: Array, multipliers: Array, box: Box, matrix: Array, lower: Array, upper: Array) -> float:
-    rest = row - multipliers @ matrix
-    terms = np.concatenate(
-        [
-            np.where(rest > 0.0, rest * box.lower, rest * box.upper),
-            np.where(multipliers > 0.0, multipliers * lower, multipliers * upper),
-        ]
-    )
-    # What rounding of ``rest`` can change counts with the sizes of all that was added up.
-    largest = (np.abs(row) + np.abs(multipliers) @ np.abs(matrix)) @ np.maximum(np.abs(box.lower), np.abs(box.upper))
-    return float(terms.sum() - _PAD * (np.abs(terms).sum() + largest))
-
-
-def _interval(matrix: Array, box: Box) -> tuple[Array, Array]:
-    middle, half = matrix @ box.center, np.abs(matrix) @ box.radius
-    pad = _PAD * (np.abs(matrix) @ (np.abs(box.center) + box.radius))
-    return middle - half - pad, middle + half + pad

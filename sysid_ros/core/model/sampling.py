@@ -42,8 +42,8 @@ def sample_parameters(robot: RobotModel, rng: np.random.Generator, corner: bool 
     split = INERTIAL * robot.n
     for body in range(1, robot.n + 1):
         part = robot.inertial_slice(body)
-        theta[part] = _sample_body(_part(robot.theta_box, part), robot.theta_nominal[part], rng, corner)
-    friction = _part(robot.theta_box, slice(split, None))
+        theta[part] = _sample_body(robot.theta_box.select(part), robot.theta_nominal[part], rng, corner)
+    friction = robot.theta_box.select(slice(split, None))
     theta[split:] = _corner(friction, rng) if corner else rng.uniform(friction.lower, friction.upper)
     return theta
 
@@ -74,10 +74,6 @@ def _sample_object(prior: PayloadPrior, shape: PayloadShape, rng: np.random.Gene
     axes = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     spread = axes @ np.diag(moments) @ axes.T
     return from_com_form(mass, com, mass * (np.trace(spread) * np.eye(3) - spread))
-
-
-def _part(box: Box, part: slice) -> Box:
-    return Box(box.lower[part], box.upper[part])
 
 
 def _corner(box: Box, rng: np.random.Generator) -> Array:

@@ -286,7 +286,7 @@ class InertialUncertainty:
 def inertial_uncertainties(robot: RobotModel, model: ControlModel) -> list[InertialUncertainty]:
     """List enclosures of the true inertial parameters; each of them is valid."""
     last = robot.inertial_slice(robot.n)
-    body = Box(model.theta_box.lower[last], model.theta_box.upper[last])
+    body = model.theta_box.select(last)
     return [InertialUncertainty.of(robot, model, payloads) for payloads in candidate_sets(model, body)]
 
 

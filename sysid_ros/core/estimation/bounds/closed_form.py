@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.estimation.lp.problem import Covariance, Problem, RowBands
+from sysid_ros.core.estimation.lp.problem import Covariance, Problem, RowBands, floored
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.point.coordinates import derivatives
 from sysid_ros.core.estimation.point.fit import Fit, FitObjective, fit
@@ -108,8 +108,8 @@ class _Search:
         problem = problem.without_negligible(_NEGLIGIBLE)
         self._y, self._b, self._v = problem.y, problem.b, problem.end_matrix
         self._delta, self._ends = problem.delta_radius, problem.end_radii
-        self._error = _floored(problem.error)
-        self._radius, self._objectives = _floored(problem.radius), problem.objectives
+        self._error = floored(problem.error)
+        self._radius, self._objectives = floored(problem.radius), problem.objectives
         self._bands = RowBands(problem, problem.joints)
 
     def start(self) -> Array:
@@ -135,11 +135,6 @@ class _Search:
         error, delta, ends, radius = (size**2 / (part + floor) for part, size in zip(parts, sizes, strict=True))
         covariance = Covariance(self._bands, self._y, self._b, error, delta, ends)
         return covariance.solve(np.linalg.solve(np.diag(1.0 / radius) + covariance.gram, unit)[:, None])[:, 0]
-
-
-def _floored(sizes: Array) -> Array:
-    """Return the sizes, (k,), with zeros replaced by something negligible."""
-    return np.maximum(sizes, max(1e-9 * float(sizes.max(initial=0.0)), 1e-15))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linprog
 
 from sysid_ros.core.estimation.bounds.closed_form import LinearBounds, bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.consistency import find_infeasibility_proof
@@ -258,6 +259,26 @@ def solve_programmes(
     multipliers = (solution.dual / chain.error[:, None]).T * np.tile(scale, 2)[:, None]
     multipliers[count:] *= -1.0
     return solution, multipliers
+
+
+def solve_exactly(problem: Problem) -> tuple[Array, Array]:
+    """Compute multipliers of lower and upper bounds, (K, R) each, of a small problem without shared errors by HiGHS.
+
+    They are those of a vertex, where the interior-point method only comes close. Where HiGHS fails they are zero.
+    """
+    scaled = problem.y * problem.radius
+    size = np.tile(np.maximum(np.abs(scaled).max(axis=1), 1e-300), 2)
+    a = np.concatenate([scaled, -scaled]) / size[:, None]
+    b = np.concatenate([problem.error + problem.r, problem.error - problem.r]) / size
+    result = np.zeros((2, len(problem.objectives), len(scaled)))
+    for k, cost in enumerate(problem.objectives * problem.radius):
+        unit = float(np.abs(cost).max()) or 1.0
+        for side, sign in enumerate((1.0, -1.0)):
+            solution = linprog(sign * cost / unit, a, b, bounds=(-1.0, 1.0), method="highs-ds")
+            if solution.status == 0:
+                below, above = np.split(unit * np.minimum(solution.ineqlin.marginals, 0.0) / size, 2)
+                result[side, k] = sign * (below - above)
+    return result[0], result[1]
 
 
 def _scale(problem: Problem) -> Array:

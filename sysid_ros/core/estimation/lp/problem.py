@@ -17,6 +17,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.model.robot import INERTIAL
@@ -124,6 +125,35 @@ class Problem:
             end_is_position=np.concatenate([np.zeros((1 + coupled) * joints, dtype=bool), is_position[joints:]]),
         )
 
+    @classmethod
+    def of_rows(cls, matrix: Array, rows: Box, box: Box, objectives: Array) -> Problem:
+        """Build the problem of rows without shared errors: ``rows.lower <= matrix x <= rows.upper`` for x in a box.
+
+        Args:
+            matrix: (R, P).
+            rows: Bounds of the R rows.
+            box: Box of x, (P,).
+            objectives: Combinations to bound, (K, P).
+        """
+        count, none = len(matrix), np.zeros(0)
+        center, radius = box.center, box.radius
+        return cls(
+            center=center,
+            radius=radius,
+            y=matrix,
+            b=np.zeros((count, 0)),
+            delta_radius=none,
+            ends=np.zeros((count, 2, 0)),
+            end_index=np.full((count, 2), -1),
+            end_radius=none,
+            r=rows.center - matrix @ center,
+            errors=rows.radius[:, None],
+            theta_size=np.abs(center) + radius,
+            joints=1,
+            objectives=objectives,
+            end_is_position=np.zeros(0, dtype=bool),
+        )
+
     def without_negligible(self, share: float) -> Problem:
         """Leave out shared errors that never reach this share of the independent error of a row.
 
@@ -192,6 +222,28 @@ class Problem:
         return np.stack([parts @ ~self.end_is_position, parts @ self.end_is_position], axis=1)
 
 
+def gains_by_instant(problem: Problem, ends: Array, n: int) -> tuple[int, NDArray[np.int64], Array]:
+    """Sort the gains of the errors that rows share by instants; windows come one by one, compacted rows before them.
+
+    Args:
+        problem: The problem.
+        ends: Its ``ends``, or some of them, in any unit, (R, 2, m).
+        n: Rows per window.
+
+    Returns:
+        The number of rows before the windows, the instants at start and stop of each window, (W, 2), and the gains of
+        each instant: first on the rows of the window that stops there, then of the one that starts, (instants, 2 n, m).
+    """
+    first = int(np.count_nonzero(problem.end_index[:, 0] < 0))
+    windows = (len(problem.r) - first) // n
+    gains = ends[first:].reshape(windows, n, 2, ends.shape[2])
+    instant = problem.end_index[first:].reshape(windows, n, 2)[:, 0]
+    result = np.zeros((int(instant.max(initial=-1)) + 1, 2 * n, ends.shape[2]))
+    result[instant[:, 1], :n] = gains[:, :, 1]
+    result[instant[:, 0], n:] = gains[:, :, 0]
+    return first, instant, result
+
+
 class RowBands:
     """Where the banded part of the covariance of a problem has its entries.
 
@@ -204,15 +256,7 @@ class RowBands:
 
     def __init__(self, problem: Problem, n: int):
         self._size, self._n = len(problem.r), n
-        self._first = int(np.count_nonzero(problem.end_index[:, 0] < 0))
-        windows = (self._size - self._first) // n
-        gains = problem.ends[self._first :].reshape(windows, n, 2, problem.ends.shape[2])
-        instant = problem.end_index[self._first :].reshape(windows, n, 2)[:, 0]
-        # The gains of each instant: first on the rows of the window that stops there, then of the one that starts.
-        self._gains = np.zeros((int(instant.max(initial=-1)) + 1, 2 * n, gains.shape[3]))
-        self._gains[instant[:, 1], :n] = gains[:, :, 1]
-        self._gains[instant[:, 0], n:] = gains[:, :, 0]
-        self._instant = instant
+        self._first, self._instant, self._gains = gains_by_instant(problem, problem.ends, n)
 
     def assemble(self, error: Array, ends: Array) -> Array:
         """Return the lower bands (2 n, R) for variances ``error`` (R,) of rows and ``ends`` (instants x m,)."""
@@ -258,6 +302,17 @@ class Covariance:
         """``y^T S^-1 y``, (k, k)."""
         self._y = y
 
+    @classmethod
+    def of(cls, problem: Problem, y: Array) -> Covariance:
+        """Factorise the covariance with every radius as a standard deviation, for gains y (R, k) of the unknowns."""
+        variances = floored(problem.error) ** 2, problem.delta_radius**2, problem.end_radii**2
+        return cls(RowBands(problem, problem.joints), y, problem.b, *variances)
+
     def solve(self, combination: Array) -> Array:
         """Return ``S^-1 y combination``, (R, j), for a combination (k, j)."""
         return np.asarray(lapack.dtbtrs(self._bands, self._y @ combination, uplo="L", trans="T")[0])
+
+
+def floored(sizes: Array) -> Array:
+    """Return the sizes, (k,), with zeros replaced by something negligible."""
+    return np.maximum(sizes, max(1e-9 * float(sizes.max(initial=0.0)), 1e-15))

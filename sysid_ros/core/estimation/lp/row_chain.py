@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.lp.problem import Problem, floored, gains_by_instant
 
 Array = NDArray[np.float64]
 
@@ -45,31 +45,24 @@ class RowChain:
 
     def __init__(self, problem: Problem, extra: Array | None = None, negligible: float = 0.0):
         n = self._n = problem.joints
-        inverse = 1.0 / _floored(problem.error)
+        inverse = 1.0 / floored(problem.error)
         used = _noticeable(np.max(np.abs(problem.b) * inverse[:, None], axis=0) * problem.delta_radius, negligible)
         gains = np.max(np.abs(problem.ends) * inverse[:, None, None], axis=(0, 1))
         moving = _noticeable(2.0 * gains * problem.end_radius, negligible)
         self._problem, self._used, self._moving = problem, used, moving
-        self.error = _floored(problem.error)
-        columns = [problem.y * _floored(problem.radius), problem.b[:, used] * problem.delta_radius[used]]
+        self.error = floored(problem.error)
+        columns = [problem.y * floored(problem.radius), problem.b[:, used] * problem.delta_radius[used]]
         columns += [] if extra is None else [extra]
         self.shared = np.concatenate(columns, axis=1) / self.error[:, None]
-        first = self._first = int(np.count_nonzero(problem.end_index[:, 0] < 0))
-        windows = self._windows = (len(problem.r) - first) // n
-        gains = problem.ends[first:][..., moving] * problem.end_radius[moving] / self.error[first:, None, None]
-        gains = gains.reshape(windows, n, 2, gains.shape[2])
-        instant = problem.end_index[first:].reshape(windows, n, 2)[:, 0]
+        ends = problem.ends[..., moving] * problem.end_radius[moving] / self.error[:, None, None]
+        self._first, instant, self._gains = gains_by_instant(problem, ends, n)
+        self._windows, self._instants = len(instant), len(self._gains)
         self._start, self._stop = instant[:, 0], instant[:, 1]
         self._next = np.flatnonzero(self._stop[:-1] == self._start[1:]) + 1
-        # Gains of each instant: first on the rows of the window that stops there, then of the one that starts.
-        self._instants = int(instant.max(initial=-1)) + 1
-        self._gains = np.zeros((self._instants, 2 * n, gains.shape[3]))
-        self._gains[self._stop, :n] = gains[:, :, 1]
-        self._gains[self._start, n:] = gains[:, :, 0]
         self._transposed = np.ascontiguousarray(self._gains.transpose(0, 2, 1))
         self._low, self._high = np.tril_indices(2 * n)
         self._products = self._gains[:, self._low] * self._gains[:, self._high]
-        self._ends = self._instants * gains.shape[3]
+        self._ends = self._instants * ends.shape[2]
         self.size = self.shared.shape[1] + self._ends + len(problem.r)
 
     def values(self, z: Array) -> tuple[Array, Array, Array, Array]:
@@ -243,11 +236,6 @@ def _noticeable(shares: Array, negligible: float) -> NDArray[np.bool_]:
     result = np.ones(shares.size, dtype=bool)
     result[order[np.cumsum(shares[order]) <= negligible]] = False
     return result
-
-
-def _floored(sizes: Array) -> Array:
-    """Return the sizes, (k,), with zeros replaced by something negligible."""
-    return np.maximum(sizes, max(1e-9 * float(sizes.max(initial=0.0)), 1e-15))
 
 
 @dataclass(frozen=True)

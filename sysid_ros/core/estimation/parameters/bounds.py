@@ -68,7 +68,7 @@ class ParameterBounds:
     def _narrow_box(self, ranges: Box) -> Box | None:
         """Narrow the box by the ranges of the objectives, and by physical consistency where the target is one body."""
         if self.target.body:
-            box = Box(ranges.lower[:INERTIAL], ranges.upper[:INERTIAL]).intersect(self.box)
+            box = ranges.select(slice(INERTIAL)).intersect(self.box)
             box = None if box is None else tighten(box)
             return box if box is None or self.target.shape is None else tighten_to_shape(box, self.target.shape)
         combinations = self.target.combinations

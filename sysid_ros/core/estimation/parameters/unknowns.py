@@ -192,7 +192,7 @@ def describe_target(robot: RobotModel, settings: EstimatorSettings, arm: Box, no
         prior, point = object_within(settings.body_mass, settings.body_reach)
         label = f"object on {joint}"
         if settings.target == "end_effector":
-            prior, point = prior + _part(arm, part), point + nominal[part]
+            prior, point = prior + arm.select(part), point + nominal[part]
             label = f"body of {joint} with what it carries"
     known = tuple(name for name in robot.joint_names if name != joint)
     structure = compare_robot(robot, AnalysisSettings(known=known), _BODIES).snapped
@@ -228,7 +228,7 @@ def _all_bodies(robot: RobotModel, settings: EstimatorSettings, arm: Box, nomina
         frame="",
         columns=np.arange(count),
         is_added=False,
-        prior=_part(arm, slice(count)),
+        prior=arm.select(slice(count)),
         nominal=nominal[:count],
         names=names,
         units=parameter_units(robot)[:count],
@@ -247,11 +247,7 @@ def _payload_prior(robot: RobotModel, settings: EstimatorSettings) -> tuple[Box,
             "target", settings.target, f"end_effector, since the prior '{prior.name}' describes the whole end effector"
         )
     last = robot.inertial_slice(robot.n)
-    return prior.box + _part(robot.theta_box, last), prior.nominal + robot.theta_nominal[last]
-
-
-def _part(box: Box, part: slice) -> Box:
-    return Box(box.lower[part], box.upper[part])
+    return prior.box + robot.theta_box.select(last), prior.nominal + robot.theta_nominal[last]
 
 
 @dataclass(frozen=True)

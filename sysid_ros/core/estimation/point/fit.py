@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.estimation.lp.problem import Covariance, Problem, RowBands
+from sysid_ros.core.estimation.lp.problem import Covariance, Problem
 from sysid_ros.core.estimation.point.coordinates import BARRIER_GRADIENT, ConePoint, factor, from_parameters
 from sysid_ros.core.model.robot import PayloadShape
 
@@ -361,7 +361,7 @@ class PointEstimator:
 
     def build(self, problem: Problem) -> FitObjective:
         """Build the least-squares problem with every radius as a standard deviation."""
-        covariance = _covariance(problem, problem.y)
+        covariance = Covariance.of(problem, problem.y)
         return FitObjective(
             gram=covariance.gram + np.diag(self._information),
             linear=covariance.solve(np.eye(10)).T @ problem.r + self._information * (self._nominal - problem.center),
@@ -380,13 +380,6 @@ class LinearEstimator:
     def estimate(self, problem: Problem, box: Box) -> Array:
         """Fit the target (P,) to the rows with every radius as a standard deviation, clipped to a box."""
         count = problem.radius.size
-        covariance = _covariance(problem, problem.y * problem.radius)
+        covariance = Covariance.of(problem, problem.y * problem.radius)
         x = np.linalg.solve(np.eye(count) + covariance.gram, covariance.solve(np.eye(count)).T @ problem.r)
         return np.clip(problem.center + problem.radius * x, box.lower, box.upper)
-
-
-def _covariance(problem: Problem, y: Array) -> Covariance:
-    """Factorise the covariance of the rows with every radius as a standard deviation, for gains y (R, k)."""
-    floor = max(1e-9 * float(problem.error.max(initial=0.0)), 1e-15)
-    variances = np.maximum(problem.error, floor) ** 2, problem.delta_radius**2, problem.end_radii**2
-    return Covariance(RowBands(problem, problem.joints), y, problem.b, *variances)
