@@ -13,7 +13,6 @@ from rclpy.node import Node
 from sysid_msgs.msg import IdentifiabilityReport, SampleBatch
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import ResetEstimator
-from sysid_ros.adapters.arm_driver.outputs import Level, diagnostic_message
 from sysid_ros.adapters.estimator.contact import ContactTopics
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.contact.monitor import ContactMonitor
@@ -24,6 +23,7 @@ from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSett
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_message, samples_from_message
+from sysid_ros.ros.diagnostics import Level, diagnostic_message
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter, parameters_from
 from sysid_ros.ros.robot import RobotParameters

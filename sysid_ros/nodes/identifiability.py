@@ -21,7 +21,6 @@ from sysid_msgs.msg import IdentifiabilityReport
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import AnalyzeIdentifiability
 from sysid_ros.adapters.identifiability import Answer, PayloadAnswers, answer_structure, compare_description
-from sysid_ros.cli import identifiability as command
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
@@ -211,7 +210,11 @@ class IdentifiabilityNode(Node):
 def main(argv: list[str] | None = None) -> int:
     """Run the node until it is stopped, or the command if there are options for it; return the exit status."""
     words = remove_ros_args(sys.argv if argv is None else argv)[1:]
-    return command.main(words) if words else spin_main(IdentifiabilityNode, argv)
+    if not words:
+        return spin_main(IdentifiabilityNode, argv)
+    from sysid_ros.cli import identifiability as command  # takes a second to load
+
+    return command.main(words)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.signal import savgol_filter
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
@@ -40,6 +39,8 @@ def differentiate(stamps: ArrayLike, values: Array, filter_time: float = FILTER_
     Returns:
         Derivatives, (N, n) [unit of values / s]; zero in pieces too short for a derivative.
     """
+    from scipy.signal import savgol_filter  # takes a second to load
+
     times = np.asarray(stamps, dtype=np.int64)
     result = np.zeros_like(values, dtype=float)
     if times.size < 2:

@@ -14,7 +14,7 @@ from std_srvs.srv import SetBool, Trigger
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
-from sysid_ros.adapters.arm_driver.outputs import ArmOutputs, Level
+from sysid_ros.adapters.arm_driver.outputs import ArmOutputs
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
@@ -26,6 +26,7 @@ from sysid_ros.drivers.pacing import Scheduling
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message, estimate_to_message, scene_to_message
+from sysid_ros.ros.diagnostics import Level
 from sysid_ros.ros.waiting import wait_until
 
 HOLD, TRACK, FAULT, IDLE = (getattr(DriverStatus, f"MODE_{name}") for name in ("HOLD", "TRACK", "FAULT", "IDLE"))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import numpy as np
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticArray
 from numpy.typing import NDArray
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
@@ -31,39 +29,9 @@ from sysid_ros.ros.conversions import (
     truth_to_message,
 )
 from sysid_ros.ros.conversions.common import to_array
+from sysid_ros.ros.diagnostics import Level, diagnostic_message
 from sysid_ros.ros.node import Interfaces
 from sysid_ros.ros.parameters import ParameterServer
-
-
-class Level(Enum):
-    """How good or bad it is."""
-
-    OK = DiagnosticStatus.OK
-    WARN = DiagnosticStatus.WARN
-    ERROR = DiagnosticStatus.ERROR
-    STALE = DiagnosticStatus.STALE
-
-
-def diagnostic_message(
-    stamp_ns: int, name: str, hardware_id: str, state: tuple[Level, str], values: Mapping[str, object]
-) -> DiagnosticArray:
-    """Make one status for ``/diagnostics``.
-
-    Args:
-        stamp_ns: When [ns].
-        name: What it is about, as in 'arm_driver: control loop'.
-        hardware_id: Which arm.
-        state: How good or bad it is, and the same in one sentence.
-        values: Numbers and texts beside it, the unit in the name.
-    """
-    pairs = [KeyValue(key=key, value=_text(value)) for key, value in values.items()]
-    level, text = state
-    status = DiagnosticStatus(level=level.value, name=name, message=text, hardware_id=hardware_id, values=pairs)
-    return DiagnosticArray(header=Header(stamp=stamp_to_message(stamp_ns)), status=[status])
-
-
-def _text(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 class PayloadEpochs:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import cont2discrete, lfilter
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 
@@ -132,6 +131,8 @@ def _ripple_columns(ripple: Ripple, pieces: Sequence[slice], seconds: Array, q: 
 
 def _resonate(ripple: Ripple, seconds: Array, drive: Array) -> tuple[Array, Array]:
     """Return the output of a resonance and its rate, relative to its frequency, (N, n) each."""
+    from scipy.signal import cont2discrete, lfilter  # takes a second to load
+
     omega = 2.0 * np.pi * ripple.frequency
     period = float(np.median(np.diff(seconds)))
     state = np.array([[0.0, 1.0], [-omega * omega, -2.0 * ripple.damping * omega]])

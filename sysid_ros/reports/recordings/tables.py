@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.signal import savgol_coeffs
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
@@ -58,6 +57,8 @@ def estimate_velocity(stamps: ArrayLike, q: Array, resolution: ArrayLike) -> tup
     Raises:
         SysidError: There are too few samples to differentiate.
     """
+    from scipy.signal import savgol_coeffs  # takes a second to load
+
     times = np.asarray(stamps, dtype=np.int64)
     period = 1e-9 * float(np.median(np.diff(times)))
     length = 2 * int(round(0.5 * SHORT / period)) + 1

@@ -1,0 +1,42 @@
+"""How good or bad a part of a node is, for ``/diagnostics``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from std_msgs.msg import Header
+
+from sysid_ros.ros.conversions import stamp_to_message
+
+
+class Level(Enum):
+    """How good or bad it is."""
+
+    OK = DiagnosticStatus.OK
+    WARN = DiagnosticStatus.WARN
+    ERROR = DiagnosticStatus.ERROR
+    STALE = DiagnosticStatus.STALE
+
+
+def diagnostic_message(
+    stamp_ns: int, name: str, hardware_id: str, state: tuple[Level, str], values: Mapping[str, object]
+) -> DiagnosticArray:
+    """Make one status for ``/diagnostics``.
+
+    Args:
+        stamp_ns: When [ns].
+        name: What it is about, as in 'arm_driver: control loop'.
+        hardware_id: Which arm.
+        state: How good or bad it is, and the same in one sentence.
+        values: Numbers and texts beside it, the unit in the name.
+    """
+    pairs = [KeyValue(key=key, value=_text(value)) for key, value in values.items()]
+    level, text = state
+    status = DiagnosticStatus(level=level.value, name=name, message=text, hardware_id=hardware_id, values=pairs)
+    return DiagnosticArray(header=Header(stamp=stamp_to_message(stamp_ns)), status=[status])
+
+
+def _text(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
