@@ -24,12 +24,12 @@ unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
 MESSAGES := $(shell find sysid_msgs -type f)
 
-.PHONY: help demo space check test format lint types docs install clean
+.PHONY: help demo space check test quick-tests all-tests format lint types docs install clean
 
 help:
 	@echo "make demo     identify an unknown payload on a simulated arm"
 	@echo "make space    identify a simulated robot that floats"
-	@echo "make check    check format, style and types, and run the tests that need no processes"
+	@echo "make check    check format, style and types, and run the quick tests"
 	@echo "make test     check and run everything"
 	@echo "make format   format all Python files"
 	@echo "make docs     build the documentation in site/"
@@ -42,14 +42,21 @@ demo: install
 space: install
 	@$(BIN)/python -m sysid_ros.cli.space --speed 5
 
-PARALLEL := $(BIN)/python -m pytest -q -n auto --maxprocesses 8
+# A worker for each core gets one file after the other, in the order of conftest.py: what waits first, what computes last.
+PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-check: lint types
-	@$(PARALLEL) -m "not processes and not realtime"
+check: install
+	@$(MAKE) --no-print-directory -j3 lint types quick-tests
 
-# Tests that measure time run one by one, after all others.
-test: lint types
-	@$(PARALLEL) -m "not realtime"; parallel=$$?; $(BIN)/python -m pytest -q -m realtime && exit $$parallel
+# The types are checked in the time that the tests with processes leave.
+test: install
+	@$(MAKE) --no-print-directory -j3 NICE=nice lint types all-tests
+
+quick-tests: install
+	@$(PYTEST) -m "not processes and not realtime and not slow"
+
+all-tests: install
+	@$(PYTEST)
 
 format: install
 	@$(BIN)/ruff format .
@@ -60,7 +67,7 @@ lint: install
 	@$(BIN)/ruff check .
 
 types: install
-	@$(BIN)/mypy
+	@$(NICE) $(BIN)/mypy
 
 docs: install
 	@$(BIN)/python docs/make_nodes.py

@@ -28,6 +28,7 @@ MARKERS = {
     "test/nodes/test_node_parameters.py": "pure",
     "test/nodes/test_nodes_page.py": "pure",
     "test/nodes/test_plan_cache.py": "pure",
+    "test/nodes/test_same_decisions.py": "pure",
     "test/nodes/test_scene_store.py": "pure",
     "test/nodes/test_estimator_*": "processes",
     "test/nodes/test_identifiability_*": "processes",
@@ -38,8 +39,8 @@ MARKERS = {
     "test/nodes/test_planner_*": "processes",
     "test/nodes/*": "realtime",
     "test/test_processes.py": "pure",
-    "test/test_suite.py": "realtime",
-    "test/emulation/relays/*": "realtime",
+    "test/test_suite.py": "processes",
+    "test/emulation/relays/*": "processes",
     "test/drivers/test_loop_process.py": "realtime",
     "test/drivers/*/test_*_process.py": "realtime",
     "test/drivers/kinova_kortex/test_kortex_arm.py": "processes",
@@ -58,6 +59,9 @@ MARKERS = {
     "test/ros/test_waiting.py": "processes",
 }
 
+ORDER = ("realtime", "processes", "slow")
+"""Files with such tests come first, in this order; see :func:`pytest_collection_modifyitems`."""
+
 
 def _choose_domain():
     """Return a free ROS domain that no other worker of this test run can choose."""
@@ -75,14 +79,23 @@ os.environ.update(loopback_environment(_choose_domain()))
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the tests that need processes or real time."""
+    """Mark the tests that need processes or real time, and put files first that wait, then those that compute long.
+
+    Workers get whole files in this order: what is left at the end is short, so all workers end together.
+    """
+    ranks = {}
     for item in items:
-        if _is_marked(item):
-            continue
         path = item.path.relative_to(ROOT).as_posix()
-        marker = next((marker for pattern, marker in MARKERS.items() if fnmatch(path, pattern)), "pure")
-        if marker != "pure":
-            item.add_marker(marker)
+        if not _is_marked(item):
+            marker = next((marker for pattern, marker in MARKERS.items() if fnmatch(path, pattern)), "pure")
+            if marker != "pure":
+                item.add_marker(marker)
+        ranks[path] = min(ranks.get(path, len(ORDER)), *(_rank(item, name) for name in ORDER))
+    items.sort(key=lambda item: ranks[item.path.relative_to(ROOT).as_posix()])
+
+
+def _rank(item, name):
+    return ORDER.index(name) if item.get_closest_marker(name) else len(ORDER)
 
 
 def _is_marked(item):

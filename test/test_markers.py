@@ -20,6 +20,40 @@ def test_every_pattern_is_about_a_file(conftest):
     assert set(conftest.MARKERS.values()) == {"pure", "processes", "realtime"}
 
 
+def test_every_folder_has_quick_tests(request, conftest):
+    """`make check` looks into every room."""
+    items = request.session.items
+    if len(items) < 1000:
+        pytest.skip("only some of the tests are run")
+    names = (*conftest.ORDER, "skipif")
+    quick = {item.path.parent for item in items if not any(map(item.get_closest_marker, names))}
+    folders = {(ROOT / path).parent for path in FILES}
+    needs_processes = {ROOT / "test" / "emulation" / "relays"}
+    assert folders - quick == needs_processes
+
+
+def test_files_that_wait_come_first(conftest):
+    class Item:
+        def __init__(self, name, marker=None):
+            self.path, self.markers = ROOT / "test" / name, {marker}
+
+        def get_closest_marker(self, name):
+            return name if name in self.markers else None
+
+        def add_marker(self, name):
+            self.markers.add(name)
+
+    given = [
+        ("test_a.py", None), ("test_b.py", None), ("test_b.py", "slow"), ("ros/test_talk.py", None),
+        ("nodes/test_any.py", None), ("test_b.py", None),
+    ]  # fmt: skip
+    items = [Item(*one) for one in given]
+    conftest.pytest_collection_modifyitems(items)
+    names = [item.path.relative_to(ROOT / "test").as_posix() for item in items]
+    assert names == ["nodes/test_any.py", "ros/test_talk.py", "test_b.py", "test_b.py", "test_b.py", "test_a.py"]
+    assert items[3].markers == {"slow"}  # within a file the order stays
+
+
 @pytest.mark.parametrize("worker", range(3))
 def test_workers_choose_different_domains(conftest, monkeypatch, worker):
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "3")

@@ -41,6 +41,7 @@ def test_links_lead_somewhere(page):
         assert not part or part in headings(file), f"{file.name} has no heading #{part}"
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     if importlib.util.find_spec("mkdocs") is None:
         pytest.skip("mkdocs is not installed (requirements-docs.txt; needs Python 3.11)")

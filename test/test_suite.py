@@ -13,7 +13,7 @@ import pytest
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.suite import Suite, suite_environment
 from sysid_ros.processes import Process, StartedProcess
-from sysid_ros.ros.environment import existing_files, files_in_use, files_of_domain, loopback_environment
+from sysid_ros.ros.environment import existing_files, files_in_use, files_of_domain
 
 STANDINS = Path(__file__).parent / "standins"
 
@@ -32,8 +32,9 @@ def started(*names):
 
 
 @pytest.fixture
-def environment(tmp_path):
-    environment = suite_environment(tmp_path / "log", int(loopback_environment()["ROS_DOMAIN_ID"]))
+def environment(tmp_path, request):
+    conftest = request.config.pluginmanager.get_plugin(str(Path(__file__).parents[1] / "conftest.py"))
+    environment = suite_environment(tmp_path / "log", conftest._choose_domain())
     environment["PYTHONPATH"] += os.pathsep + str(STANDINS)
     environment["STANDIN_FOLDER"] = str(tmp_path)
     return environment

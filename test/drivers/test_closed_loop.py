@@ -25,6 +25,7 @@ def planner(robot):
     return CertifiedPlanner(robot)
 
 
+@pytest.mark.slow
 def test_nothing_is_violated_while_all_assumptions_hold(robot, planner, monkeypatch):
     kept = []
     monkeypatch.setattr(
@@ -68,6 +69,7 @@ def tool_place(robot, q):
     return sphere_centers(robot, robot.payload_prior.spheres, q[None])[0, 0]
 
 
+@pytest.mark.slow
 def test_a_lost_payload_is_noticed(robot, planner):
     trial = replace(draw_trial(robot, planner, 2), planning_times=(0.0,))
     outcome = run_broken(robot, planner, trial, 2, "payload lost in motion", PATIENCE)

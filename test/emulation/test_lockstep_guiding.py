@@ -35,6 +35,7 @@ def build(robot, payload=PAYLOAD, allows_guiding=True):
     return loop, LockstepGuiding(loop, arm)
 
 
+@pytest.mark.slow
 def test_the_arm_goes_where_the_hand_wants_it_and_stops_when_told(robot):
     loop, run = build(robot)
     hand = Hand()
@@ -65,6 +66,7 @@ def test_the_arm_goes_where_the_hand_wants_it_and_stops_when_told(robot):
     assert np.linalg.norm(run.tool()[0].translation - before) < 2e-3
 
 
+@pytest.mark.slow
 def test_without_a_hand_the_true_model_stands_still_and_a_missing_tool_drifts(robot):
     drifts = {}
     for name, payload in (("true", PAYLOAD), ("no tool", np.zeros(10))):

@@ -1,7 +1,6 @@
 """The whole suite as separate processes in a namespace: goals, cancelling, wrong goals, alarms, killed nodes."""
 
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from sysid_ros.core.certification.certificate import box_hash
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.ros import qos
 from sysid_ros.ros.environment import existing_files, files_in_use, remove_unused
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.waiting import ServerProbe, wait_until
 
 HOLD, TRACK = DriverStatus.MODE_HOLD, DriverStatus.MODE_TRACK
 NAMESPACE = "left"
@@ -39,6 +38,7 @@ PARAMETERS = {
         "late_limit": 10.0,
     },  # fmt: skip
     "excitation_planner": {"time_budget": 0.5, "starts": 1, "max_iterations": 5},
+    "estimator": {"publish_rate": 10.0},
     "identification": {"weighing_time": 0.3},
 }
 
@@ -115,32 +115,37 @@ def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
     assert status.model_box_hash != box_hash(robot.theta_box, robot.payload_prior.box)
 
 
-def move_to(bench, robot, goal, **fields):
+@pytest.fixture(scope="module")
+def move_to(bench, robot):
+    """Sends a goal of ``~/move_to`` and returns its result."""
     client = bench.action_client(MoveTo, f"{NAMESPACE}/identification/move_to")
-    assert client.wait_for_server(PATIENCE)
-    time.sleep(1.0)
-    goal = MoveTo.Goal(joint_names=robot.joint_names, goal_position=list(goal), **fields)
-    result = send_goal(bench, client, goal).get_result_async()
-    assert wait_until(result.done, 2 * PATIENCE)
-    return result.result().result
+    assert client.wait_for_server(PATIENCE) and wait_until(ServerProbe(client).is_answered, PATIENCE)
+
+    def move(goal, **fields):
+        goal = MoveTo.Goal(joint_names=robot.joint_names, goal_position=list(goal), **fields)
+        result = send_goal(bench, client, goal).get_result_async()
+        assert wait_until(result.done, 2 * PATIENCE)
+        return result.result().result
+
+    return move
 
 
-def test_the_identified_payload_is_moved_to_a_goal(bench, driver, robot):
+def test_the_identified_payload_is_moved_to_a_goal(move_to, driver, robot):
     identified = driver.status.latest.model_box_hash
     goal = robot.home + [0.3, -0.2, 0.1, -0.2, 0.1, 0.2, -0.1]
-    result = move_to(bench, robot, goal)
+    result = move_to(goal)
     assert result.error_code == Result.NONE, result.error_text
     status = require_rest(driver)
     np.testing.assert_allclose(status.reference_position, goal, atol=0.0101)
     np.testing.assert_allclose(result.position, status.reference_position, atol=1e-9)
     assert status.model_box_hash == identified  # planned with what was identified
     assert result.plans >= 1 and 3.0 <= result.motion_time < 30.0 and 0.0 < result.smallest_torque_margin < 1.0
-    refused = move_to(bench, robot, [*goal[:3], 3.0, *goal[4:]])  # beyond the limit of joint 4
+    refused = move_to([*goal[:3], 3.0, *goal[4:]])  # beyond the limit of joint 4
     assert refused.error_code == Result.INVALID_GOAL and refused.motion_time == 0.0
     assert "goal_position of joint_4 [rad] is 3.0; allowed: -2.57 to 2.57" in refused.error_text, refused.error_text
-    refused = move_to(bench, robot, goal[:6])
+    refused = move_to(goal[:6])
     assert refused.error_code == Result.INVALID_GOAL and "goal_position" in refused.error_text
-    back = move_to(bench, robot, robot.home, tolerance=0.02)
+    back = move_to(robot.home, tolerance=0.02)
     assert back.error_code == Result.NONE, back.error_text
 
 
@@ -179,10 +184,10 @@ def test_cancelled_while_planning_nothing_moves(goals, bench, driver, suite):
     assert result.error_code == Result.CANCELED and result.motion_time == 0.0, result.error_text
     assert goal.phases[-1] == Feedback.PHASE_STOPPING
     require_rest(driver)
-    assert goals.send(**SHORT).wait().error_code == Result.NONE  # nothing is left of the search
 
 
 def test_cancelled_while_moving_the_arm_brakes_first(goals, bench, driver, folder):
+    """That it moves shows that nothing is left of the search that the test before has cancelled."""
     goal = goals.send(max_motion_time=3.0, number_of_trajectories=1, results_directory=str(folder / "cancelled"))
     goal.wait_for_phase(Feedback.PHASE_MOVING)
     driver.wait_for(TRACK)
@@ -207,26 +212,26 @@ def test_the_trigger_identifies_again_after_a_cancelled_goal(bench, driver):
     require_rest(driver)
 
 
-def test_another_payload_than_the_identified_one_ends_the_move(bench, driver, robot):
+def test_another_payload_than_the_identified_one_ends_the_move(move_to, bench, driver, robot):
     identified = driver.wait_for(HOLD).model_box_hash
     nothing = SetPayload.Request(operation=SetPayload.Request.DETACH)
     estimates = bench.listen(ParameterEstimate, f"{NAMESPACE}/estimator/estimate", qos.LATCHED)
     assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", nothing).success
     estimates.wait(lambda estimate: not estimate.is_consistent)  # it hangs no more
     goal = np.array(driver.wait_for(HOLD).reference_position) + [0.3, -0.2, 0.1, -0.2, 0.1, 0.2, -0.1]
-    result = move_to(bench, robot, goal)
+    result = move_to(goal)
     assert result.error_code == Result.INCONSISTENT and result.motion_time == 0.0, result.error_text
     assert "The payload has changed" in result.error_text and "planned with the prior" in result.error_text
     assert require_rest(driver).model_box_hash == identified
     # With the prior bounds are so wide that not every goal can be reached to the hundredth of a rad.
-    result = move_to(bench, robot, robot.home, tolerance=0.2)
+    result = move_to(robot.home, tolerance=0.2)
     assert result.error_code == Result.NONE, result.error_text
     assert require_rest(driver).model_box_hash == box_hash(robot.theta_box, robot.payload_prior.box)
     # With the prior any of its payloads may be taken up between moves.
     taken = SetPayload.Request(operation=SetPayload.Request.ATTACH, payload=load_payload(robot, "dumbbell_4lb"))
     assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", taken).success
     estimates.wait(lambda estimate: not estimate.is_consistent, after=len(estimates.messages))
-    result = move_to(bench, robot, robot.home + 0.02, tolerance=0.2)
+    result = move_to(robot.home + 0.02, tolerance=0.2)
     assert result.error_code == Result.NONE, result.error_text
 
 
@@ -275,11 +280,10 @@ def test_killed_planner_lets_the_arm_come_to_rest_on_its_plan(goals, bench, driv
     assert "safe_planner/plan_next" in result.error_text
     status = require_rest(driver)
     assert status.code == DriverStatus.CODE_OK and status.text == "trajectory done"  # not even a brake was needed
-    suite.restart("safe_planner", READY["safe_planner"])
-    assert goals.send(**SHORT).wait().error_code == Result.NONE
 
 
 def test_plans_that_take_over_move_without_a_stop(goals, driver):
+    """With a planner that was started again."""
     goal = goals.send(max_motion_time=6.0, number_of_trajectories=3)
     result = goal.wait()
     assert result.error_code == Result.NONE, result.error_text

@@ -70,6 +70,7 @@ def test_sensors_from_the_command_line(robot, tmp_path, capsys):
     assert len(values["error_windows"]) == len(values["joints"]["joint_7"]["velocity_error"])
 
 
+@pytest.mark.slow
 def test_an_arm_from_the_command_line(robot, samples, record, tmp_path, capsys):
     path = save(tmp_path / "empty.npz", robot, record(np.zeros(10)))
     output = tmp_path / "arm.yaml"

@@ -129,6 +129,7 @@ def test_the_command_prints_writes_and_succeeds(robot, samples, tmp_path, capsys
     assert {"report.html", "robot_with_payload.urdf", "payload_ur.script"} <= {file.name for file in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_a_payload_outside_its_prior_is_an_alarm_that_names_joint_and_window(robot, samples, motion, tmp_path, capsys):
     heavy = inertia.from_com_form(8.0, [0.0, 0.0, -0.3], 0.05 * np.eye(3))
     q, v, a = motion.trajectory.sample(samples.seconds)
@@ -183,6 +184,7 @@ def test_every_setting_of_the_estimator_can_be_given():
         offline.read_settings(parser.parse_args(["f", "--model", MODEL, "--set", "detect_payload_change=maybe"]))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL_DATA.is_file(), reason="the recording of a real arm is not here")
 @pytest.mark.parametrize(("effort_sign", "is_usable"), [("1", True), ("-1", False)])
 def test_a_real_arm_gives_bounds_or_an_alarm_that_names_joints(effort_sign, is_usable, tmp_path):

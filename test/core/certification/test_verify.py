@@ -53,6 +53,7 @@ def simulate(robot, plan, errors, scene, arms, rng, count=60):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_iiwa14"])
 def test_margins_are_never_above_what_simulation_finds(
     arms, make_plan, make_boxes_around, make_errors, small_payload, true_arm, name

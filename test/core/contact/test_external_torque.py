@@ -49,6 +49,7 @@ def test_the_reference_narrows_every_interval(robot, pushed):
     assert np.all(learned < 0.6 * boxes)
 
 
+@pytest.mark.slow
 def test_a_force_of_the_stated_size_is_detected_in_its_first_whole_window(robot, pushed):
     quiet = pushed(robot, 2, np.zeros(6))
     _, after, _ = observe(robot, quiet.record(4.0), 3.0)
@@ -61,6 +62,7 @@ def test_a_force_of_the_stated_size_is_detected_in_its_first_whole_window(robot,
         assert not any(w.is_proven.any() for w in found if 1e-9 * w.stop <= 3.2)
 
 
+@pytest.mark.slow
 def test_intervals_hold_those_of_the_linear_programme_and_are_not_much_wider(robot, pushed):
     """The smallest interval of external impulses over everything that is consistent with the reference, by HiGHS."""
     arm = pushed(robot, 1, np.array([5.0, 0, 0, 0, 0, 0]), since=3.0)

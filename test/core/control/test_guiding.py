@@ -52,6 +52,7 @@ def test_the_tool_takes_the_speed_of_force_times_admittance(robot):
     np.testing.assert_allclose(turn, 0.0, atol=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("push", PUSH)
 def test_no_limit_is_left_however_long_a_hand_pushes(robot, push):
     settings, limits = GuidingSettings(), robot.limits

@@ -90,6 +90,7 @@ def run_arm(robot, controller, payload, duration):
     return np.array(errors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observation", Observation)
 def test_a_wrong_model_is_replaced_and_the_bias_falls(robot, observation):
     payload = from_com_form(2.0, [0.0, 0.02, 0.1], np.diag([0.005, 0.005, 0.003]))

@@ -112,6 +112,7 @@ def holds(calibration, world):
     return inside and calibration.box.contains(world.theta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "adversarial", "change"), [(1, True, 0.0), (2, False, 0.0), (3, True, 1.0)])
 def test_rows_box_and_payload_bounds_hold_the_truth(arm, tools, dumbbell, seed, adversarial, change):
     """The truth of every shared unknown, and of the payload that is identified with them."""

@@ -68,6 +68,7 @@ def test_without_tilt_and_lag_the_alarm_names_the_heavy_joints(recording):
     assert "direction of gravity" in estimate.alarm.text
 
 
+@pytest.mark.slow
 def test_with_tilt_and_lag_the_payload_has_bounds(recording):
     robot, block = recording
     widths = []

@@ -18,6 +18,7 @@ from sysid_ros.core.excitation.whole_arm import NoProvenMotion, find_shortest_mo
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.trajectories.base import PlanningCancelled
 
+pytestmark = pytest.mark.slow
 EMPTY = Box(np.zeros(10), np.zeros(10))
 FAST = {"starts": 1, "max_iterations": 40, "time_budget": 600.0}
 

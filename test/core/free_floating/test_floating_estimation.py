@@ -155,6 +155,7 @@ def test_without_noise_every_method_finds_the_truth(robot, minimal, truth, metho
     assert relative_errors(estimate.values, minimal.values(robot.truth)).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_unknown_momentum_is_estimated_too(robot, minimal, motion):
     start = np.array([2.0, -3.0, 1.0, 0.5, 4.0, -2.0])
     data = simulate(robot, robot.truth, motion, np.arange(0.0, 67.0, 0.1), lambda t: np.tile(start, (t.size, 1)))
@@ -166,6 +167,7 @@ def test_unknown_momentum_is_estimated_too(robot, minimal, motion):
     assert np.median(relative_errors(wrong.values, expected)) > 0.1
 
 
+@pytest.mark.slow
 def test_total_least_squares_remove_the_bias(robot, minimal, truth):
     """Medians over noise; and the errors are those its standard deviations say."""
     expected = minimal.values(robot.truth)

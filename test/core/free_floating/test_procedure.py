@@ -20,7 +20,7 @@ from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
 from sysid_ros.drivers.free_flyer import ConservationSimulation
 
-FAST = ExcitationSettings(time_limit=12.0, starts=4, samples=3)
+FAST = ExcitationSettings(time_limit=5.0, starts=4, samples=3)
 
 
 class Port:
@@ -63,6 +63,7 @@ def identified(robot):
     return result, port, told
 
 
+@pytest.mark.slow
 def test_all_minimal_parameters_are_found(robot, identified):
     result, port, told = identified
     truth = result.minimal.values(robot.truth)

@@ -55,6 +55,7 @@ def test_uniform_where_everything_is_possible():
     assert (draws.std(axis=0) * np.sqrt(3.0)) == pytest.approx(np.full(10, 0.1), rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_walk_is_uniform_where_little_is_possible():
     """Mean of the walk against that of brute-force rejection, in a box of which few per cent are possible."""
     nominal = np.array([1.0, 0.0, 0.0, 0.0, 0.2, 0.0, 0.2, 0.0, 0.0, 0.2])

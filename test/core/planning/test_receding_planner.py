@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from itertools import product
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.planning import candidates
 from sysid_ros.core.planning.margins import AssumedErrors, Margins
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest
@@ -198,6 +198,7 @@ def test_forget_makes_a_planner_as_new(plan, gen3, moving_start):
     assert plan(planner, start=moving_start).trajectory.hash() == fresh.trajectory.hash() != again.trajectory.hash()
 
 
+@pytest.mark.slow
 def test_search_beats_the_best_of_many_random_motions(plan, make_problem, gen3, rest):
     outcome = plan()
     problem = make_problem(start=rest)
@@ -296,6 +297,7 @@ class Growing:
         return found
 
 
+@pytest.mark.slow
 def test_steps_never_make_a_plan_worse_and_each_is_proven_with_its_own_errors(plan, gen3, errors, boxes, scene):
     """And mostly better by more than the least gain; which motions the search comes to depends on rounding."""
     gains = []
@@ -400,26 +402,44 @@ def test_every_candidate_rejected_gives_the_last_reason(plan):
 
 
 @dataclass
+class Clock:
+    """The planner's time, which passes only in callables that take time: not on how fast the machine is."""
+
+    now: float = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(candidates, "time", clock)
+    return clock
+
+
+@dataclass
 class Slow:
     """A callable that takes its time."""
 
+    clock: Clock
     seconds: float
     calls: int = 0
 
     def __call__(self, *arguments):
         self.calls += 1
-        time.sleep(self.seconds)
+        self.clock.now += self.seconds
         raise rejection()
 
 
-def test_deadline_holds_with_slow_callables(plan, gen3):
-    """Calls are begun only while there is time for the longest of late; a second for a busy machine."""
+def test_deadline_holds_with_slow_callables(plan, gen3, clock):
+    """Calls are begun only while there is time for the longest of late."""
     planner = CertifiedPlanner(gen3)
-    check = Slow(0.3)
+    check = Slow(clock, 0.3)
     for within in (1.5, 1.0, 0.7):
-        begin = time.monotonic()
+        begin = clock.now
         outcome = plan(planner, check=check, within=within)
-        assert time.monotonic() - begin < within + 1.0
+        assert within - 0.6 < clock.now - begin <= within + 1e-9
         assert not outcome.is_found
     assert check.calls >= 1
     before = check.calls
@@ -428,20 +448,20 @@ def test_deadline_holds_with_slow_callables(plan, gen3):
     assert outcome.failure.code is PlanFailureCode.NO_TIME and "the time was up before a candidate" in outcome.reason
 
 
-def test_no_call_is_begun_that_may_end_too_late(plan, gen3):
+def test_no_call_is_begun_that_may_end_too_late(plan, gen3, clock):
     """Before the first call, the settings say how long one may take."""
-    check = Slow(0.0)
+    check = Slow(clock, 0.0)
     outcome = plan(CertifiedPlanner(gen3, RecedingSettings(call_time=10.0)), check=check, within=9.0)
     assert not outcome.is_found and outcome.statistics.was_cut
     assert check.calls == outcome.statistics.bounds == 0
 
 
-def test_a_call_that_was_slow_once_does_not_end_planning_for_ever(plan, gen3, errors):
+def test_a_call_that_was_slow_once_does_not_end_planning_for_ever(plan, gen3, errors, clock):
     """A machine that was busy for a moment: later plans are tried again, though their time limit is shorter."""
     planner, delays = CertifiedPlanner(gen3), [3.0]
 
     def bound(trajectory):
-        time.sleep(delays.pop() if delays else 0.0)
+        clock.now += delays.pop() if delays else 0.0
         return errors
 
     plan(planner, bound=bound)

@@ -82,7 +82,13 @@ def fast(robot, tools):
 
 
 @pytest.mark.parametrize(
-    ("noise", "delay", "seed"), [("uniform", 1, 1), ("pushing", 1, 2), ("undamping", 1, 3), ("uniform", 0, 4)]
+    ("noise", "delay", "seed"),
+    [
+        ("uniform", 1, 1),
+        pytest.param("pushing", 1, 2, marks=pytest.mark.slow),
+        pytest.param("undamping", 1, 3, marks=pytest.mark.slow),
+        pytest.param("uniform", 0, 4, marks=pytest.mark.slow),
+    ],
 )
 def test_fast_motion_stays_inside(robot, tools, fast, noise, delay, seed):
     model, motion, settings, bound = fast
@@ -183,6 +189,7 @@ def test_velocity_errors_that_do_not_cancel_leave_no_bound(weighed):
         tracking_bound(arbitrary, model, motion, settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_an_arm_that_sends_no_velocities_stays_inside(tools, weighed, seed):
     """The velocity is the difference of two positions."""
@@ -276,6 +283,7 @@ def still(q, duration):
     return BezierTrajectory(q, zero, zero, q, duration)
 
 
+@pytest.mark.slow
 def test_payload_outside_the_box_breaks_the_bound(robot, tools, fast):
     model, motion, settings, bound = fast
     heavy = 7.0 * model.payload

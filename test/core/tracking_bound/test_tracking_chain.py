@@ -93,6 +93,7 @@ def narrowed(robot, payload, share):
     return ControlModel.of_boxes(robot, (robot.theta_box, box), choose_payload(robot, (robot.theta_box, box), payload))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "delay", "seed"), [("uniform", 1, 0), ("pushing", 1, 1), ("undamping", 0, 2)])
 def test_chain_stays_inside_while_the_boxes_shrink(robot, tools, noise, delay, seed):
     rng = np.random.default_rng(seed)

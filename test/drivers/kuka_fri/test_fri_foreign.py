@@ -42,6 +42,7 @@ def changed(data, rng):
     return bytes(data)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_random_datagrams_do_not_disturb_a_held_arm(monkeypatch):
     rng, held = np.random.default_rng(0), Held(FriVersion.V1_15, monkeypatch)
     pool = rng.bytes(100_000)

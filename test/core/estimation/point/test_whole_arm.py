@@ -125,6 +125,7 @@ def test_the_simple_law_suffices_where_friction_is_simple(robot):
     assert np.count_nonzero(fit.terms[:, 3:]) <= 1
 
 
+@pytest.mark.slow
 def test_a_ripple_is_found_in_the_joint_that_has_it(robot):
     def ripple(q, _):
         return np.eye(robot.n)[1] * 0.5 * np.sin(30.0 * q)

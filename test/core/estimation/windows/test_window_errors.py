@@ -154,6 +154,7 @@ def test_acceleration_jumps_between_slow_samples(setup, tools, rate):
     assert np.max(np.abs(residual) / allowed) > 0.005
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_held", [True, False])
 @pytest.mark.parametrize("rate", [30.0, 50.0, 100.0])
 def test_slow_samples_of_random_motions_stay_within_the_budget(robot, tools, rate, is_held):
