@@ -90,9 +90,7 @@ class DoubleFriction(Once):
     """Coulomb and viscous friction double."""
 
     def act(self, running: Running) -> str:
-        model = running.arm._model  # noqa: SLF001 - nothing else changes the friction of a simulated arm
-        model.dof_frictionloss *= 2.0
-        model.dof_damping *= 2.0
+        running.arm.physics.scale_friction(2.0)
         running.change(theta=with_double_friction(running.robot, running.trial.theta))
         return "friction doubled"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import mujoco
 import numpy as np
 import pinocchio as pin
 
@@ -13,7 +12,8 @@ from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation, build_mujoco_model, set_inertial_parameters
+from sysid_ros.drivers.mujoco.physics import ArmPhysics
+from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
 PERIOD = 0.001
 """Period of an emulated controller's own loop [s]."""
@@ -36,6 +36,8 @@ class PlantSettings(Settings, library_only=True):
     """Sign of the torque that is reported; -1 is the reaction, as KUKA and Kinova report it."""
     command_sign: float = setting(1.0, "-", choices=(-1.0, 1.0))
     """Sign with which torques are applied."""
+    stiffness_share: float = setting(0.0, "-", lower=-1.0, upper=1.0)
+    """Where the true stiffness of elastic joints is, from the softest to the stiffest that the robot file allows."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,13 @@ class EmulatedArm:
         self._start_ns, self._periods = stamp_ns, 0
         self._sensors = SensorSimulation(robot.sensors, settings.noise, settings.seed)
         self.is_link_side = robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
-        self.friction = robot.friction(self.theta)
         self._armature = robot.friction(robot.theta_nominal)[:, 2]
-        self._model = build_mujoco_model(robot, self.theta, payload, PERIOD / _SUBSTEPS)
-        self._model.jnt_range[:] += _STOP_MARGIN * np.array([-1.0, 1.0])
-        self._data = mujoco.MjData(self._model)
-        self._data.qpos[:] = robot.home
+        self._physics = ArmPhysics(robot, self.theta, payload, PERIOD, _SUBSTEPS, settings.stiffness_share)
+        self.friction = self._physics.friction
+        self._physics.widen_stops(_STOP_MARGIN)
         self._pin_data = robot.pin_model.createData()
         self.set_payload(payload)
+        self.place(robot.home)
 
     def set_payload(self, payload: Array | None) -> None:
         """Attach, change or (None) detach what the arm holds; the controller is not told.
@@ -94,9 +95,8 @@ class EmulatedArm:
         Raises:
             NotPhysicallyConsistent: The last body cannot have such a payload.
         """
-        set_inertial_parameters(self._model, self.robot, self.theta, payload)
+        self._physics.set_payload(payload)
         self.payload = None if payload is None else np.array(payload, dtype=float)
-        self.dynamics = ArmDynamics(self.robot, self.theta, payload)
 
     def place(self, q: Array) -> None:
         """Put the arm somewhere at rest: where brakes held it while its controller was off.
@@ -104,17 +104,22 @@ class EmulatedArm:
         Args:
             q: Positions, (n,) [rad].
         """
-        self._data.qpos[:], self._data.qvel[:] = q, 0.0
+        self._physics.place(q)
+
+    @property
+    def dynamics(self) -> ArmDynamics:
+        """Torques of the links with their true parameters."""
+        return self._physics.dynamics
 
     @property
     def q(self) -> Array:
-        """True positions, (n,) [rad]."""
-        return np.array(self._data.qpos)
+        """True positions where they are measured, (n,) [rad]: of the links, or of elastic joints' motors."""
+        return self._physics.measured[0]
 
     @property
     def v(self) -> Array:
-        """True velocities, (n,) [rad/s]."""
-        return np.array(self._data.qvel)
+        """True velocities there, (n,) [rad/s]."""
+        return self._physics.measured[1]
 
     @property
     def stamp_ns(self) -> int:
@@ -125,22 +130,21 @@ class EmulatedArm:
         """Simulate some periods of a controller's inner loop.
 
         Args:
-            torque: Motor torque of positions and velocities, (n,), (n,) -> (n,) [Nm]; asked once per period.
+            torque: Motor torque of positions and velocities where they are measured, (n,), (n,) -> (n,) [Nm]; asked
+                once per period.
             periods: Number of periods.
 
         Returns:
             Mean of what the torque sensors would measure without error, in joint direction, (n,) [Nm].
         """
-        before, applied = (self.q, self.v), np.zeros(self.robot.n)
+        physics, applied = self._physics, np.zeros(self.robot.n)
+        before = (physics.q, physics.v)
         for _ in range(periods):
-            one = torque(self.q, self.v)
-            self._data.qfrc_applied[:] = one - self.friction[:, 3]
-            mujoco.mj_step(self._model, self._data, _SUBSTEPS)
-            applied += one / periods
+            applied += physics.advance(torque(*physics.measured)) / periods
         self._periods += periods
         if not self.is_link_side:
             return applied
-        return self.dynamics.mean_torque(before, (self.q, self.v), periods * PERIOD)
+        return physics.dynamics.mean_torque(before, (physics.q, physics.v), periods * PERIOD)
 
     def clip(self, tau: Array) -> Array:
         """Return torques within the limits of the robot file, (n,) [Nm]."""
@@ -149,7 +153,7 @@ class EmulatedArm:
 
     def measure(self, tau: Array) -> Measured:
         """Measure now; ``tau`` (n,) [Nm] is what :meth:`advance` has returned last."""
-        stamp, q, v, measured = self._sensors.measure(self.stamp_ns, self.q, self.v, tau)
+        stamp, q, v, measured = self._sensors.measure(self.stamp_ns, *self._physics.measured, tau)
         return Measured(stamp, q, v, self.settings.measured_sign * measured)
 
     def holding_torque(self, q: Array, v: Array, q_hold: Array) -> Array:

@@ -88,6 +88,6 @@ def test_a_wrong_parameter_would_be_noticed(robot):
     arm.read()
     heavier = payload * 1.0001
     arm.set_payload(heavier)
-    before = arm._static_torque()
+    before = arm.physics.static_torque()
     arm.set_payload(payload)
-    assert np.abs(before - arm._static_torque()).max() * WINDOW > 2e-5
+    assert np.abs(before - arm.physics.static_torque()).max() * WINDOW > 2e-5

@@ -128,7 +128,8 @@ def robot_hash(robot: RobotModel) -> str:
     shape = [] if prior.shape is None else [*prior.shape.com.lower, *prior.shape.com.upper, prior.shape.gyration]
     known = (robot.theta_nominal, prior.box.lower, prior.box.upper, shape)
     # The posture at home tells which spheres overlap by their making, and so are not compared.
-    arrays = (base.homogeneous, placements, axes, robot.gravity, rows, robot.home, *known, *measured)
+    elastic = () if robot.elasticity is None else robot.elasticity.numbers
+    arrays = (base.homogeneous, placements, axes, robot.gravity, rows, robot.home, *known, *measured, *elastic)
     pairs = [f"{one}/{other}" for one, other in robot.never_touch]
     links = [robot.base_frame, robot.flange_frame, *(sphere.link for sphere in spheres), *pairs]
     kind = "robot:" + ",".join([*robot.joint_names, *links])

@@ -18,8 +18,10 @@ from sysid_ros.core.model.payload import read_prior
 from sysid_ros.core.model.robot import (
     PROTOCOLS,
     EffortMeaning,
+    JointElasticity,
     JointLimits,
     PayloadPrior,
+    PositionSide,
     RobotModel,
     SensorModel,
     Sphere,
@@ -149,6 +151,7 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
         never_touch=_read_pairs(settings, model),
         assumptions=_read_assumptions(settings),
         protocol=settings.text("protocol", "", ("", *PROTOCOLS)),
+        elasticity=_read_elasticity(settings.section("elasticity", {}), theta[-4 * len(joint_names) :].reshape(-1, 4)),
     )
     settings.finish()
     for array in (theta, home, *vars(limits).values()):
@@ -219,6 +222,27 @@ def _read_parameters(settings: Section, model: pin.Model, joint_names: Sequence[
             raise ParameterOutOfRange(f"{entry.path}.radius", friction_radius[i].tolist(), allowed)
     theta = np.concatenate([inertial.ravel(), friction.ravel()])
     return theta, Box.around(theta, np.concatenate([radius.ravel(), friction_radius.ravel()]))
+
+
+def _read_elasticity(settings: Section, friction: Array) -> JointElasticity | None:
+    """Read the elasticity of the joints; None without the section, or where it says that joints are rigid."""
+    if not settings.keys:
+        return None
+    n, sides = len(friction), [side.value for side in PositionSide]
+    is_elastic = settings.flag("is_elastic")
+    elasticity = JointElasticity(
+        stiffness=settings.per_joint("stiffness", n, "Nm/rad", 1.0, 1e7),
+        stiffness_error=settings.number("stiffness_error", "-", 0.0, 0.9),
+        damping=settings.per_joint("damping", n, "Nm s/rad", 0.0, _TORQUE_MAX),
+        position_side=PositionSide(settings.text("position_side", choices=sides)),
+        torque_damping=settings.per_joint("torque_damping", n, "s", 0.0, 0.1, 0.0),
+        actuator_lag=settings.number("actuator_lag", "s", 0.0, 0.1, 0.0),
+        deflection_rate=settings.per_joint("deflection_rate", n, "rad/s", 0.0, _VELOCITY_MAX),
+    )
+    settings.finish()
+    if is_elastic and not np.all(friction[:, 2] > 0.0):
+        raise ParameterOutOfRange(f"{settings.path}.is_elastic", True, "false where a motor has no armature I_a")
+    return elasticity if is_elastic else None
 
 
 def _read_sensors(settings: Section, n: int) -> SensorModel:

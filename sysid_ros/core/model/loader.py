@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.builder import build_robot
 from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import load_calibration
@@ -42,6 +42,7 @@ def load_robot(
     *,
     snap_angles: bool = True,
     calibration: str | Path | None = None,
+    is_elastic: bool | None = None,
 ) -> RobotModel:
     """Load a robot by name or from its settings file.
 
@@ -52,6 +53,7 @@ def load_robot(
         snap_angles: See :func:`sysid_ros.core.model.urdf.read_urdf`.
         calibration: File of ``sysid_calibrate`` for this arm, in place of the one that the setting ``calibration``
             names.
+        is_elastic: Whether joints are elastic, in place of what the setting ``elasticity.is_elastic`` says.
 
     Returns:
         The robot.
@@ -68,6 +70,8 @@ def load_robot(
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, yaml.YAMLError) as error:
         raise ModelError(f"cannot read the robot settings {path}: {error}") from error
+    if is_elastic is not None:
+        values = _with_elasticity(values, is_elastic, path.name)
     settings = Section(values, path.name)
     urdf_path = path.parent / settings.text("urdf")
     if urdf_text is None:
@@ -82,6 +86,12 @@ def load_robot(
     if calibration is None:
         return robot_model
     return apply_calibration(load_calibration(calibration), robot_model, Path(calibration).name)
+
+
+def _with_elasticity(values: Any, is_elastic: bool, name: str) -> Any:
+    if not isinstance(values, Mapping) or not isinstance(values.get("elasticity"), Mapping):
+        raise ParameterOutOfRange(f"{name}.elasticity", None, "a mapping that says how elastic the joints are")
+    return {**values, "elasticity": {**values["elasticity"], "is_elastic": is_elastic}}
 
 
 def load_robot_from_urdf(

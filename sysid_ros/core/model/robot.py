@@ -128,6 +128,61 @@ class SensorModel:
         return np.asarray(whole * np.minimum(mean, sample) + max(seconds - whole, 0.0) * sample)
 
 
+class PositionSide(Enum):
+    """Side of an elastic gear at which positions and velocities are measured."""
+
+    MOTOR = "motor"
+    LINK = "link"
+
+
+@dataclass(frozen=True)
+class JointElasticity:
+    """Elastic gears: motor and link of a joint are two bodies with a spring between them.
+
+    ``I_a dv_m + F_c sign(v_m) + F_v v_m + beta + tau_J = tau - torque_damping k (v_m - v)`` for the motor at ``q_m``,
+    ``H a + C v + g = tau_J`` without armature for the link at q, and ``tau_J = k (q_m - q) + d (v_m - v)``. The last
+    term of the first equation is the inner torque loop of arms with joint torque sensors; friction and armature of the
+    robot file are what it leaves of those of the motor.
+
+    Attributes:
+        stiffness: k, (n,) [Nm/rad].
+        stiffness_error: Largest relative error of the stiffness [-].
+        damping: d, (n,) [Nm s/rad].
+        position_side: Where positions and velocities are measured.
+        torque_damping: Gain of the rate of the joint torque in the inner torque loop, (n,) [s].
+        actuator_lag: Time constant with which torques follow commands [s].
+        deflection_rate: Largest ``|v_m - v|`` while the arm moves, (n,) [rad/s]; the estimator counts on it.
+
+    Source: M. W. Spong, Modeling and Control of Elastic Joint Robots, 1987, eq. (9).
+    """
+
+    stiffness: Array
+    stiffness_error: float
+    damping: Array
+    position_side: PositionSide
+    torque_damping: Array
+    actuator_lag: float
+    deflection_rate: Array
+
+    @property
+    def numbers(self) -> tuple[Array, ...]:
+        """All of it as arrays, for hashes."""
+        scalars = [self.stiffness_error, self.actuator_lag, float(self.position_side is PositionSide.LINK)]
+        return self.stiffness, self.damping, self.torque_damping, self.deflection_rate, np.array(scalars)
+
+    def natural_frequencies(self, inertia: Array, armature: Array) -> Array:
+        """Return those of the free arm without damping, (n,) [rad/s]; the lowest first.
+
+        Args:
+            inertia: Inertia of the links, (n, n) [kg m^2], without armature.
+            armature: Of the motors, (n,) [kg m^2].
+        """
+        # tau_J / k = deflection: its acceleration is -(H^-1 + I_a^-1) tau_J.
+        root = np.sqrt(self.stiffness)
+        compliance = np.linalg.inv(inertia) + np.diag(1.0 / armature)
+        return np.sqrt(np.linalg.eigvalsh(root[:, None] * compliance * root))
+
+
 @dataclass(frozen=True)
 class Sphere:
     """A collision sphere fixed to a moving body (0 = base, i = body moved by joint i).
@@ -212,6 +267,7 @@ class RobotModel:
         protocol: Protocol of the arm's own controller, one of :data:`PROTOCOLS`; empty where there is no driver for it.
         calibration: What recordings have proven about this arm, already part of box and nominal parameters; None
             where it was not calibrated.
+        elasticity: Elasticity of the joints; None where they are taken as rigid.
     """
 
     name: str
@@ -235,6 +291,7 @@ class RobotModel:
     assumptions: tuple[str, ...] = ()
     protocol: str = ""
     calibration: ArmCalibration | None = field(repr=False, default=None)
+    elasticity: JointElasticity | None = None
 
     @property
     def n(self) -> int:

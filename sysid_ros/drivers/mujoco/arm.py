@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import mujoco
 import numpy as np
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -29,15 +28,8 @@ from sysid_ros.drivers.arm import (
     Truth,
     require_finite_command,
 )
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
-from sysid_ros.drivers.mujoco.simulation import (
-    Noise,
-    SensorSimulation,
-    build_mujoco_model,
-    draw_truth,
-    load_payload,
-    set_inertial_parameters,
-)
+from sysid_ros.drivers.mujoco.physics import ArmPhysics
+from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation, draw_truth, load_payload
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, plan_velocity
 
 
@@ -55,6 +47,8 @@ class MujocoSettings(Settings, library_only=True):
     """Seed of the sensor errors and dropped cycles."""
     brake_torque_factor: float = setting(2.0, "-", lower=0.0)
     """Torque of the holding brakes over the torque limit."""
+    stiffness_share: float = setting(0.0, "-", lower=-1.0, upper=1.0)
+    """Where the true stiffness of elastic joints is, from the softest to the stiffest that the robot file allows."""
 
 
 class MujocoArm(SimulatedArm):
@@ -70,6 +64,9 @@ class MujocoArm(SimulatedArm):
         start: Start position, (n,) [rad]; home if None.
         settings: How it is simulated.
         wait: If given, the arm paces the loop: ``read`` calls this before it returns, as FRI blocks for a packet.
+
+    Attributes:
+        physics: What moves.
 
     Raises:
         NotPhysicallyConsistent: A body cannot have its parameters.
@@ -92,11 +89,11 @@ class MujocoArm(SimulatedArm):
         self._robot = robot
         self._theta = np.array(robot.theta_nominal if theta is None else theta, dtype=float)
         self._payload = None if payload is None else np.array(payload, dtype=float)
-        self._friction = robot.friction(self._theta)
-        self._model = build_mujoco_model(robot, self._theta, self._payload, self.period / self.settings.substeps)
-        self._data = mujoco.MjData(self._model)
-        self._data.qpos[:] = robot.home if start is None else start
-        self._dynamics = ArmDynamics(robot, self._theta, self._payload)
+        self.physics = ArmPhysics(
+            robot, self._theta, self._payload, self.period, self.settings.substeps, self.settings.stiffness_share
+        )
+        self._friction = self.physics.friction
+        self.physics.place(robot.home if start is None else np.asarray(start))
         self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
         is_difference = robot.sensors.velocity_is_difference
         self._velocity = VelocityEstimate(plan_velocity(robot, self.period), self.period) if is_difference else None
@@ -117,10 +114,10 @@ class MujocoArm(SimulatedArm):
         """See :meth:`Arm.connect`. Also restores lost power."""
         if self._faults.power_loss:
             self.inject(replace(self._faults, power_loss=False))
-        self._data.qvel[:] = 0.0
-        self._model.dof_frictionloss[:] = self._friction[:, 0]
+        self.physics.halt()
+        self.physics.set_friction_loss(self._friction[:, 0])
         self._are_brakes_closed = False
-        self._held = self._clip(self._static_torque())
+        self._held = self._clip(self.physics.static_torque())
         self._queue.clear()
         if self._velocity is not None:
             self._velocity.reset()
@@ -162,16 +159,15 @@ class MujocoArm(SimulatedArm):
     def set_payload(self, payload: Array | None) -> None:
         """See :meth:`SimulatedArm.set_payload`."""
         values = None if payload is None else np.array(payload, dtype=float)
-        set_inertial_parameters(self._model, self._robot, self._theta, values)
+        self.physics.set_payload(values)
         self._payload = values
-        self._dynamics = ArmDynamics(self._robot, self._theta, values)
 
     def inject(self, faults: InjectedFaults) -> None:
         """See :meth:`SimulatedArm.inject`."""
         faults.require_joints(self.joint_names)
         self._faults = faults
         stuck = {self.joint_names.index(name) for name in faults.stuck_encoders}
-        measured = self._data.qpos if self._last is None else self._last.q
+        measured = self.physics.measured[0] if self._last is None else self._last.q
         self._frozen = {joint: self._frozen.get(joint, float(measured[joint])) for joint in stuck}
         if faults.power_loss:
             self._close_brakes()
@@ -192,7 +188,7 @@ class MujocoArm(SimulatedArm):
     def truth(self) -> Truth:
         """See :meth:`SimulatedArm.truth`."""
         payload = None if self._payload is None else self._payload.copy()
-        return Truth(self._theta.copy(), payload, self._stamp_ns, np.array(self._data.qpos), np.array(self._data.qvel))
+        return Truth(self._theta.copy(), payload, self._stamp_ns, self.physics.q, self.physics.v)
 
     @property
     def _stamp_ns(self) -> int:
@@ -200,23 +196,18 @@ class MujocoArm(SimulatedArm):
 
     def _advance(self) -> Array:
         """Simulate one period and return the true effort of its sensor, (n,) [Nm]."""
-        data, sensors = self._data, self._robot.sensors
-        is_link_side = sensors.effort_meaning is EffortMeaning.LINK_SIDE
-        before = (np.array(data.qpos), np.array(data.qvel)) if is_link_side else None
-        data.qfrc_applied[:] = self._held - (0.0 if self._are_brakes_closed else self._friction[:, 3]) + self._push
-        mujoco.mj_step(self._model, data, self.settings.substeps)
+        physics, sensors = self.physics, self._robot.sensors
+        before = (physics.q, physics.v)
         self._cycle += 1
-        if before is None:
-            return self._held
+        motor = physics.advance(self._held, self._push, not self._are_brakes_closed)
+        if sensors.effort_meaning is not EffortMeaning.LINK_SIDE:
+            return motor
         if sensors.effort_is_held:
-            after = (np.array(data.qpos), np.array(data.qvel))
-            return self._dynamics.mean_torque(before, after, self.period) - self._push
-        mujoco.mj_forward(self._model, data)
-        return self._dynamics.torque(np.array(data.qpos), np.array(data.qvel), np.array(data.qacc)) - self._push
+            return physics.dynamics.mean_torque(before, (physics.q, physics.v), self.period) - self._push
+        return physics.dynamics.torque(physics.q, physics.v, physics.acceleration()) - self._push
 
     def _measure(self, effort: Array) -> ArmState:
-        data = self._data
-        stamp, q, v, tau = self._sensors.measure(self._stamp_ns, np.array(data.qpos), np.array(data.qvel), effort)
+        stamp, q, v, tau = self._sensors.measure(self._stamp_ns, *self.physics.measured, effort)
         for joint, position in self._frozen.items():
             q[joint], v[joint] = position, 0.0
         is_exact = True
@@ -241,11 +232,7 @@ class MujocoArm(SimulatedArm):
         self._held = np.zeros(self.n)
         self._queue.clear()
         brake = self.settings.brake_torque_factor * self._robot.limits.tau_max
-        self._model.dof_frictionloss[:] = np.maximum(brake, self._friction[:, 0])
-
-    def _static_torque(self) -> Array:
-        """Motor torque that balances gravity and offset, (n,) [Nm]."""
-        return self._dynamics.gravity(np.array(self._data.qpos)) + self._friction[:, 3]
+        self.physics.set_friction_loss(np.maximum(brake, self._friction[:, 0]))
 
     def _static_effort(self) -> Array:
         is_link_side = self._robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE

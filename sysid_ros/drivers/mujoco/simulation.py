@@ -5,6 +5,9 @@ without a transformation. The simulated equation of motion is SAFE-ID (5), (6):
 ``H a + C v + g + F_c sign(v) + F_v v + I_a a + beta = tau``. The offset beta is not part of the MuJoCo model; the user
 of the model subtracts it from the torque applied.
 
+Elastic joints have a motor of their own, a body without mass that turns about its own axis with the joint's armature
+and friction; a tendon whose length is the deflection couples it to the link.
+
 MuJoCo's friction loss is a constraint: it applies exactly F_c against the motion, except in the step in which the joint
 comes to rest or reverses; at rest it applies what holds the joint, at most F_c. There is no stiction band to tune.
 """
@@ -23,7 +26,7 @@ import yaml
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.model.inertia import from_com_form, require_physically_consistent, to_com_form, transform_parameters
 from sysid_ros.core.model.loader import config_directories
-from sysid_ros.core.model.robot import RobotModel, SensorModel, tool_transform
+from sysid_ros.core.model.robot import JointElasticity, RobotModel, SensorModel, tool_transform
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.drivers.arm import Array
 
@@ -43,7 +46,17 @@ _UNUSED = (
 )
 
 
-def build_mujoco_model(robot: RobotModel, theta: Array, payload: Array | None, timestep: float) -> mujoco.MjModel:
+_ROTOR_INERTIA = 1e-9
+"""Inertia of a motor's body beside its armature, which MuJoCo demands [kg m^2]."""
+
+
+def build_mujoco_model(
+    robot: RobotModel,
+    theta: Array,
+    payload: Array | None,
+    timestep: float,
+    elasticity: JointElasticity | None = None,
+) -> mujoco.MjModel:
     """Build the simulation model of an arm.
 
     Args:
@@ -51,10 +64,11 @@ def build_mujoco_model(robot: RobotModel, theta: Array, payload: Array | None, t
         theta: True parameters of the arm, (14 n,).
         payload: True parameters of the payload about the frame of the last joint, (10,); None for no payload.
         timestep: Integration step [s].
+        elasticity: Stiffness and damping of the gears; None for rigid ones.
 
     Returns:
         A compiled model without contacts whose n hinges have the order of ``robot.joint_names``; classical Runge-Kutta
-        integration.
+        integration. With elastic joints n hinges of the motors follow, which have friction and armature.
 
     Raises:
         ModelError: A joint is not a plain revolute one, or the arm branches.
@@ -70,9 +84,14 @@ def build_mujoco_model(robot: RobotModel, theta: Array, payload: Array | None, t
     body = spec.worldbody
     for index in range(1, robot.n + 1):
         body = _add_body(body, robot, index)
+    if elasticity is not None:
+        _add_motors(spec, robot)
     model = spec.compile()
+    if elasticity is not None:
+        model.tendon_stiffness[:], model.tendon_damping[:] = elasticity.stiffness, elasticity.damping
+    motors = slice(None if elasticity is None else robot.n, None)
     friction = robot.friction(theta)
-    model.dof_frictionloss[:], model.dof_damping[:], model.dof_armature[:] = friction[:, :3].T
+    model.dof_frictionloss[motors], model.dof_damping[motors], model.dof_armature[motors] = friction[:, :3].T
     model.dof_solref[:] = (_FRICTION_TIME_STEPS * timestep, 1.0)
     model.dof_solimp[:, :2] = _FRICTION_IMPEDANCE
     set_inertial_parameters(model, robot, theta, payload)
@@ -124,6 +143,16 @@ def _add_body(parent: mujoco.MjsBody, robot: RobotModel, index: int) -> mujoco.M
     if np.isfinite(lower) and np.isfinite(upper):
         joint.limited, joint.range = True, (lower, upper)
     return body
+
+
+def _add_motors(spec: mujoco.MjSpec, robot: RobotModel) -> None:
+    for name in robot.joint_names:
+        rotor = spec.worldbody.add_body(name=f"motor_of_{name}")
+        rotor.mass, rotor.inertia, rotor.explicitinertial = _ROTOR_INERTIA, (_ROTOR_INERTIA,) * 3, True
+        rotor.add_joint(name=f"motor_of_{name}", type=mujoco.mjtJoint.mjJNT_HINGE, axis=(0.0, 0.0, 1.0))
+        gear = spec.add_tendon(name=f"deflection_of_{name}")
+        gear.wrap_joint(f"motor_of_{name}", 1.0)
+        gear.wrap_joint(name, -1.0)
 
 
 def _revolute_axis(pin_model: pin.Model, index: int) -> Array:

@@ -209,3 +209,25 @@ def test_an_lbr_is_known_by_its_short_names(name):
     assert load_robot(name).name == "kuka_lbr_iiwa14"
     with pytest.raises(ModelError, match="'lbr_iiwa15' is unknown; known are"):
         load_robot("lbr_iiwa15")
+
+
+def test_joints_are_elastic_where_the_file_says_so(load):
+    assert load("elasticity.is_elastic", True).elasticity.stiffness.shape == (7,)
+    assert load("elasticity.is_elastic", False).elasticity is None
+    assert load("elasticity", ...).elasticity is None
+    for key, value in (("position_side", "gear"), ("stiffness", 0.0), ("stiffness", [1e4] * 6), ("play", 0.1)):
+        with pytest.raises(ParameterOutOfRange, match=f"elasticity.{key}"):
+            load(f"elasticity.{key}", value)
+
+
+def test_a_motor_of_an_elastic_joint_has_inertia(load, tmp_path):
+    massless = copy.deepcopy(GOOD)
+    massless["friction"]["joint_3"] = {"nominal": [0.5, 1.0, 0.0, 0.0], "radius": [0.0] * 4}
+    file = tmp_path / "massless.yaml"
+    file.write_text(yaml.safe_dump(massless))
+    with pytest.raises(ParameterOutOfRange, match="is_elastic is True; allowed: false where a motor has no armature"):
+        load_robot(file, URDF, is_elastic=True)
+    del massless["elasticity"]
+    file.write_text(yaml.safe_dump(massless))
+    with pytest.raises(ParameterOutOfRange, match="elasticity is None; allowed: a mapping"):
+        load_robot(file, URDF, is_elastic=True)

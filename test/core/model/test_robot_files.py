@@ -226,3 +226,10 @@ def test_closing_the_gripper_stays_inside_the_box():
         box, part = robot.theta_box, robot.inertial_slice(7)
         assert np.all(box.lower[part] <= theta - 0.05 * np.abs(theta) + 1e-12)
         assert np.all(theta + 0.05 * np.abs(theta) - 1e-12 <= box.upper[part])
+
+
+def test_joints_of_every_shipped_arm_can_be_made_elastic(robot):
+    assert robot.elasticity is None
+    elasticity = load_robot(robot.name, is_elastic=True).elasticity
+    assert np.all((elasticity.stiffness >= 2500.0) & (elasticity.stiffness <= 40000.0))
+    assert np.all(elasticity.damping > 0.0)

@@ -188,7 +188,7 @@ def test_a_moving_arm_is_accepted_and_a_resting_one_that_contradicts_its_model_i
 def test_a_posture_that_tells_no_sign_is_no_reason_to_refuse(robot):
     link = link_to(robot)
     upright = np.zeros(7)
-    link.hardware.arm._data.qpos[:] = upright
+    link.hardware.arm.place(upright)
     link.hardware._held = upright
     link.hardware._effort = np.zeros(7)
     loop = monitor(robot, link)

@@ -361,7 +361,7 @@ def test_a_hold_pulls_an_arm_that_was_moved_back_slowly(robot):
     arm = make_arm(robot, link)
     arm.connect()
     arm.stop("enough")
-    link.hardware.arm._data.qpos[:] += 0.4
+    link.hardware.arm.place(link.hardware.arm.q + 0.4)
     fastest = 0.0
     for _ in range(3000):
         arm.read()

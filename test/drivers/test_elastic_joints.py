@@ -1,0 +1,171 @@
+"""Elastic joints of simulated arms, against an integrator and a model of the dynamics of our own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from scipy.integrate import solve_ivp
+
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import EffortMeaning, PositionSide
+from sysid_ros.drivers.arm import InjectedFaults
+from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
+from sysid_ros.drivers.mujoco.physics import ArmPhysics
+from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
+
+IDEAL = MujocoSettings(noise=Noise.NONE)
+
+
+@pytest.fixture(scope="module")
+def elastic():
+    return load_robot("kinova_gen3", is_elastic=True)
+
+
+def changed(robot, **values):
+    return replace(robot, elasticity=replace(robot.elasticity, **values))
+
+
+def without_coulomb_friction(robot):
+    theta = np.array(robot.theta_nominal)
+    theta[70::4] = 0.0
+    return theta
+
+
+def torque_at(robot, t):
+    return np.array([4.0, 3.0, 3.0, 3.0, 0.6, 0.5, 0.4]) * np.sin(9.0 * t + np.arange(robot.n))
+
+
+def simulate_independently(robot, theta, start, seconds):
+    """Links by Pinocchio's articulated-body algorithm, motors and springs by hand, an adaptive integrator."""
+    model, elasticity, n = robot.pin_model.copy(), robot.elasticity, robot.n
+    for body in range(1, n + 1):
+        model.inertias[body] = pin.Inertia.FromDynamicParameters(theta[robot.inertial_slice(body)])
+    model.armature = np.zeros(n)
+    data = model.createData()
+    _, viscous, armature, offset = robot.friction(theta).T
+    gravity = pin.computeGeneralizedGravity(model, data, start).copy()
+    k, d, active = elasticity.stiffness, elasticity.damping, elasticity.torque_damping * elasticity.stiffness
+
+    def rate(t, state, held):
+        q, motor, v, w, applied = state.reshape(5, n)
+        torque = k * (motor - q) + d * (w - v)
+        lag = np.zeros(n) if elasticity.actuator_lag == 0.0 else (held - applied) / elasticity.actuator_lag
+        acting = (held if elasticity.actuator_lag == 0.0 else applied) - active * (w - v)
+        acceleration = (acting - offset - viscous * w - torque) / armature
+        return np.concatenate([v, w, pin.aba(model, data, q, v, torque), acceleration, lag])
+
+    state = np.concatenate([start, start + gravity / k, np.zeros(2 * n), gravity + offset])
+    for cycle in range(round(seconds / 1e-3)):
+        held = gravity + offset + torque_at(robot, cycle * 1e-3)
+        step = solve_ivp(rate, (0.0, 1e-3), state, args=(held,), method="DOP853", rtol=1e-9, atol=1e-11)
+        state = step.y[:, -1]
+    return state.reshape(5, n)
+
+
+@pytest.mark.parametrize(("lag", "active", "tolerance"), [(0.0, 0.0, 2e-6), (0.003, 0.004, 2e-4)])
+def test_motors_and_links_move_as_an_independent_integrator_says(elastic, lag, active, tolerance):
+    robot = changed(elastic, actuator_lag=lag, torque_damping=np.full(7, active))
+    theta, seconds = without_coulomb_friction(robot), 0.3
+    physics = ArmPhysics(robot, theta, None, 1e-3)
+    physics.place(robot.home)
+    hold = physics.static_torque()
+    for cycle in range(round(seconds / 1e-3)):
+        physics.advance(hold + torque_at(robot, cycle * 1e-3))
+    q, motor, v, w, _ = simulate_independently(robot, theta, robot.home, seconds)
+    deflection, rate = physics.deflection
+    assert np.abs(v).max() > 0.3 and np.abs(motor - q).max() > 2e-4  # it has moved
+    # Between its steps the inner torque loop of the simulation holds its torque; that of the integrator does not.
+    np.testing.assert_allclose(physics.q, q, atol=tolerance)
+    np.testing.assert_allclose(physics.v, v, atol=30.0 * tolerance)
+    np.testing.assert_allclose(deflection, motor - q, atol=tolerance)
+    np.testing.assert_allclose(rate, w - v, atol=30.0 * tolerance)
+
+
+def test_stiff_joints_move_as_rigid_ones(elastic):
+    final = []
+    for robot in (replace(elastic, elasticity=None), changed(elastic, stiffness=np.full(7, 3e5))):
+        physics = ArmPhysics(robot, robot.theta_nominal, None, 1e-3)
+        physics.place(robot.home)
+        hold = physics.static_torque()
+        for cycle in range(300):
+            physics.advance(hold + 2.0 * torque_at(robot, cycle * 1e-3))
+        final.append(physics.q)
+    assert np.abs(final[0] - elastic.home).max() > 0.05
+    np.testing.assert_allclose(final[1], final[0], atol=1e-3)
+
+
+def test_a_link_side_sensor_measures_the_torque_of_the_spring(elastic):
+    robot = replace(elastic, sensors=replace(elastic.sensors, effort_meaning=EffortMeaning.LINK_SIDE))
+    arm = MujocoArm(robot, without_coulomb_friction(robot), settings=IDEAL)
+    arm.connect()
+    hold = arm.read().tau
+    for cycle in range(200):
+        before = np.sum(
+            [robot.elasticity.stiffness, robot.elasticity.damping] * np.array(arm.physics.deflection), axis=0
+        )
+        arm.command(hold + torque_at(robot, cycle * 1e-3))
+        measured = arm.read().tau
+        after = np.sum(
+            [robot.elasticity.stiffness, robot.elasticity.damping] * np.array(arm.physics.deflection), axis=0
+        )
+        assert np.all(np.abs(measured - 0.5 * (before + after)) < 0.05)  # curvature within a period
+
+
+def test_positions_are_those_of_the_side_the_robot_file_names(elastic):
+    for side in PositionSide:
+        arm = MujocoArm(changed(elastic, position_side=side), settings=IDEAL)
+        arm.connect()
+        state = arm.read()
+        deflection = arm.physics.deflection[0]
+        assert np.abs(deflection).max() > 2e-4  # gravity
+        expected = arm.truth().q + (deflection if side is PositionSide.MOTOR else 0.0)
+        np.testing.assert_allclose(state.q, expected, atol=1e-12)
+        np.testing.assert_allclose(arm.truth().q, elastic.home, atol=1e-9)
+
+
+def ring(robot):
+    """Largest speed of the deflection 0.1 s after a blow."""
+    physics = ArmPhysics(robot, without_coulomb_friction(robot), None, 1e-3)
+    physics.place(robot.home)
+    hold, largest = physics.static_torque(), 0.0
+    for cycle in range(130):
+        physics.advance(hold, np.full(7, 3.0) if cycle < 5 else None)
+        largest = max(largest, float(np.abs(physics.deflection[1][:4]).max())) if cycle > 100 else 0.0
+    return largest
+
+
+def test_the_inner_torque_loop_damps_oscillations(elastic):
+    soft = changed(elastic, damping=np.full(7, 0.2))
+    assert ring(changed(soft, torque_damping=np.full(7, 0.004))) < 0.2 * ring(soft)
+
+
+def test_brakes_hold_the_motors_and_the_links_hang_on_their_springs(elastic):
+    arm = MujocoArm(elastic, settings=IDEAL)
+    arm.connect()
+    arm.read()
+    arm.inject(InjectedFaults(power_loss=True))
+    motor = arm.physics.q + arm.physics.deflection[0]
+    for _ in range(300):
+        arm.physics.advance(np.zeros(7), is_powered=False)
+    np.testing.assert_allclose(arm.physics.q + arm.physics.deflection[0], motor, atol=1e-5)
+    np.testing.assert_allclose(arm.physics.q, elastic.home, atol=2e-4)
+
+
+def test_the_true_stiffness_lies_where_the_settings_put_it(elastic):
+    gravity = ArmPhysics(elastic, elastic.theta_nominal, None, 1e-3).dynamics.gravity(elastic.home)
+    for share in (-1.0, 0.5):
+        arm = EmulatedArm(elastic, elastic.theta_nominal, settings=PlantSettings(Noise.NONE, stiffness_share=share))
+        stiffness = elastic.elasticity.stiffness * (1.0 + share * elastic.elasticity.stiffness_error)
+        np.testing.assert_allclose(arm.q - elastic.home, gravity / stiffness, atol=1e-12)  # measured by the motors
+
+
+@pytest.mark.parametrize("name", ["kinova_gen3", "kuka_lbr_iiwa14"])
+def test_the_position_controller_of_an_emulated_arm_holds_it(name):
+    robot = load_robot(name, is_elastic=True)
+    arm = EmulatedArm(robot, robot.theta_nominal, settings=PlantSettings(Noise.NONE))
+    place = arm.q
+    arm.advance(lambda q, v: arm.clip(arm.holding_torque(q, v, place + 0.02)), periods=1500)
+    np.testing.assert_allclose(arm.q, place + 0.02, atol=4e-3)
+    assert np.abs(arm.v).max() < 2e-3
