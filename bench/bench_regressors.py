@@ -21,6 +21,7 @@ from _table import describe_machine, print_table
 
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.regressors import MomentumDerivatives, MomentumRegressor, SlotineLiRegressor, TorqueRegressor
+from sysid_ros.core.regressors.torque_gradient import DifferentiableTorqueRegressor
 
 WINDOW = 400
 STEP = 1e-6
@@ -66,6 +67,12 @@ class PinocchioLoop:
         )
         return first + 0.5 * (both - own - reference)
 
+    def torque_derivatives(self, q: np.ndarray, v: np.ndarray, a: np.ndarray) -> None:
+        """Derivatives of the torque for one set of parameters."""
+        result = np.empty((3, len(q), self.n, self.n))
+        for k in range(len(q)):
+            result[:, k] = pin.computeRNEADerivatives(self.model, self.data, q[k], v[k], a[k])
+
     def derivatives(self, q: np.ndarray, v: np.ndarray) -> None:
         """Only ``dp/dq`` and ``dp/dv``: Pinocchio's Python interface has no second derivatives of the energy."""
         result = np.empty((2, len(q), self.n, self.n))
@@ -107,9 +114,13 @@ def main() -> None:
     loop = PinocchioLoop(robot.pin_model)
     momentum, torque, slotine_li = MomentumRegressor(robot), TorqueRegressor(robot), SlotineLiRegressor(robot)
     last = MomentumRegressor(robot, bodies=(robot.n,))
+    reverse = DifferentiableTorqueRegressor(robot)
     derivatives, theta = MomentumDerivatives(robot), robot.theta_nominal
     shape = (count, robot.n, momentum.columns.count)
     out, weights = (np.empty(shape), np.empty(shape)), np.full(WINDOW, 1e-3)
+
+    def differentiate() -> None:
+        reverse.pull_back(reverse.evaluate(q, v, a))
 
     def windows() -> None:
         for start in range(0, count - WINDOW + 1, WINDOW):
@@ -121,7 +132,8 @@ def main() -> None:
         "W_m and W_c, all columns": ("momentum", (lambda: momentum.evaluate(q, v, out=out), count)),
         "W_m and W_c, payload and friction columns": ("momentum", (lambda: last.evaluate(q, v), count)),
         f"windows of {WINDOW}: integral of W_c, W_m at the ends": ("momentum", (windows, count // WINDOW * WINDOW)),
-        "torque regressor W": ("torque", (lambda: torque.evaluate(q, v, a), count)),
+        "torque regressor W, all columns": ("torque", (lambda: torque.evaluate(q, v, a, out=out[0]), count)),
+        "W and sum(G dW) by q, v, a for any G (N, n, 14 n)": ("reverse", (differentiate, count)),
         "Slotine-Li Y, batch": ("slotine", (lambda: slotine_li.evaluate(q, v, v_a, a), count)),
         "Slotine-Li Y, one sample at a time": (
             "slotine",
@@ -132,6 +144,7 @@ def main() -> None:
     baselines = {
         "momentum": (lambda: loop.momentum_and_rate(q[:few], v[:few]), few),
         "torque": (lambda: loop.torque(q[:few], v[:few], a[:few]), few),
+        "reverse": (lambda: loop.torque_derivatives(q[:few], v[:few], a[:few]), few),
         "slotine": (repeat(lambda: loop.slotine_li(q[0], v[0], v_a[0], a[0]), few), few),
         "derivatives": (lambda: loop.derivatives(q[:few], v[:few]), few),
     }
@@ -148,7 +161,8 @@ def main() -> None:
     )
     print(
         "Pinocchio loops: W_c with one finite difference (3 calls); W without friction columns and checks (1 call); "
-        "Y by textbook polarisation, likewise (4 calls); derivatives dp/dq and dp/dv only (1 call)."
+        "sum(G dW) only for G = 1 theta^T, one theta (1 call); Y by textbook polarisation, likewise (4 calls); "
+        "derivatives dp/dq and dp/dv only (1 call)."
     )
 
 

@@ -239,10 +239,16 @@ class Columns:
             armature: Factor of I_a, likewise.
             offset: Factor of beta.
         """
-        block = regressor[..., self.inertial :]
-        block[...] = 0.0
+        regressor[..., self.inertial :] = 0.0
+        self.fill_friction(regressor, coulomb, viscous, armature, offset)
+
+    def fill_friction(
+        self, regressor: Array, coulomb: Array | float, viscous: Array | float, armature: Array | float, offset: float
+    ) -> None:
+        """Do what :meth:`write_friction` does, where all friction columns are zero already."""
         if not self.has_friction:
             return
+        block = regressor[..., self.inertial :]
         joints = np.einsum("...jjk->...jk", block.reshape(*block.shape[:-1], self.n, FRICTION))  # a view: (..., n, 4)
         for k, factor in enumerate((coulomb, viscous, armature, offset)):
             joints[..., k] = factor

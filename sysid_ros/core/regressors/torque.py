@@ -1,7 +1,7 @@
 """Torque regressor: the equation of motion with accelerations.
 
-Source: SAFE-ID (5), (6), (10). The inertial columns are Pinocchio's, sample by sample. Batched numpy was measured to be
-twice as slow here, where a sample needs one regressor and not, as for the momentum, two that share their parts.
+Source: SAFE-ID (5), (6), (10). For few samples the inertial columns are Pinocchio's, sample by sample; many are
+computed in batches.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.body_columns import Columns
+from sysid_ros.core.regressors.body_frames import LARGEST_CHUNK, BodyFrameSweep
 from sysid_ros.core.regressors.joint_tree import JointTree, pinocchio_model
 
 Array = NDArray[np.float64]
+
+_FEW = 100
+"""Up to so many samples, calls of Pinocchio take less time than a batch."""
+_WRITTEN = 260
+"""Samples that are written at a time, so that they stay in the cache until all their columns are."""
 
 
 class InvalidSamples(SysidError):
@@ -114,7 +120,9 @@ class TorqueRegressor:
         bodies: Sequence[int] | None = None,
     ):
         self.columns = Columns.select(robot, meaning, bodies)
-        self._n = JointTree.of(robot).n
+        tree = JointTree.of(robot)
+        self._n = tree.n
+        self._sweep = BodyFrameSweep(tree, [body - 1 for body in self.columns.bodies])
         self._model = pinocchio_model(robot).copy()
         self._data = self._model.createData()
         self._selected = self.columns.indices[: self.columns.inertial]
@@ -151,9 +159,19 @@ class TorqueRegressor:
         else:
             q, v, a, direction = as_samples(self._n, q=q, v=v, a=a, direction=direction)
         regressor = as_output((len(q), self._n, self.columns.count), out)
-        inertial = regressor[:, :, : self.columns.inertial]
-        for k in range(len(q)):
-            columns = pin.computeJointTorqueRegressor(self._model, self._data, q[k], v[k], a[k])
-            inertial[k] = columns if self._is_whole else columns[:, self._selected]
-        self.columns.write_friction(regressor, direction, v, a, 1.0)
+        if len(q) <= _FEW:
+            inertial = regressor[:, :, : self.columns.inertial]
+            for k in range(len(q)):
+                columns = pin.computeJointTorqueRegressor(self._model, self._data, q[k], v[k], a[k])
+                inertial[k] = columns if self._is_whole else columns[:, self._selected]
+            self.columns.write_friction(regressor, direction, v, a, 1.0)
+            return regressor
+        for first in range(0, len(q), LARGEST_CHUNK):
+            stop = min(first + LARGEST_CHUNK, len(q))
+            self._sweep.evaluate(q[first:stop], v[first:stop], a[first:stop])
+            for start in range(first, stop, _WRITTEN):
+                part = slice(start, min(start + _WRITTEN, stop))
+                regressor[part] = 0.0
+                self._sweep.write(regressor[part], slice(part.start - first, part.stop - first))
+                self.columns.fill_friction(regressor[part], direction[part], v[part], a[part], 1.0)
         return regressor

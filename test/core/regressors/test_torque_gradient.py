@@ -6,10 +6,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors import TorqueRegressor
+from sysid_ros.core.regressors import JointTree, TorqueRegressor
+from sysid_ros.core.regressors.body_frames import BodyFrameSweep
 from sysid_ros.core.regressors.torque_gradient import DifferentiableTorqueRegressor
 
 SAMPLES = 9
@@ -69,9 +69,24 @@ def test_prismatic_joints_count_too():
     assert dq.sum() == pytest.approx((moved[0] - moved[1]) / 2e-6, rel=1e-5)
 
 
-def test_branches_are_refused():
-    model = pin.Model()
-    for name in ("left", "right"):
-        model.addJoint(0, pin.JointModelRZ(), pin.SE3.Identity(), name)
-    with pytest.raises(ModelError, match="without branches"):
-        DifferentiableTorqueRegressor(model)
+@pytest.mark.parametrize("few", [False, True])
+def test_trees_of_any_joints(case, few):
+    """Branches, prismatic and helical joints, axes in any direction: values and reverse derivative."""
+    regressor, rng = DifferentiableTorqueRegressor(case.model), np.random.default_rng(4)
+    states = [np.tile(part, (1 if few else 100, 1)) for part in (case.q, case.v, case.a)]
+    expected = TorqueRegressor(case.model).evaluate(case.q, case.v, case.a, direction=np.tanh(case.v / 0.02))
+    found = regressor.evaluate(*states)
+    np.testing.assert_allclose(found, np.tile(expected, (1 if few else 100, 1, 1)), atol=1e-9)
+    weight = rng.normal(size=found.shape)
+    slopes, step = regressor.pull_back(weight), 1e-6
+    for which, slope in enumerate(slopes):
+        away, values = rng.normal(size=states[0].shape), []
+        for sign in (1.0, -1.0):
+            moved = [part + (sign * step * away if k == which else 0.0) for k, part in enumerate(states)]
+            values.append((weight * regressor.evaluate(*moved)).sum())
+        assert (slope * away).sum() == pytest.approx((values[0] - values[1]) / (2.0 * step), rel=1e-5)
+
+
+def test_a_derivative_needs_an_evaluation():
+    with pytest.raises(RuntimeError, match="before its derivative"):
+        BodyFrameSweep(JointTree.of(load_robot("kuka_lbr_med7"))).pull_back(np.zeros((1, 7, 98)))

@@ -26,6 +26,20 @@ def test_torque_is_inverse_dynamics_plus_the_friction_model(case):
         np.testing.assert_allclose(torque[k], expected, atol=1e-10)
 
 
+@pytest.mark.parametrize("count", [101, 1300])
+def test_batches_are_pinocchio_sample_by_sample(case, count):
+    q, v, a = np.random.default_rng(9).uniform(-2.5, 2.5, size=(3, count, case.n))
+    found = TorqueRegressor(case.model).evaluate(q, v, a, out=np.full((count, case.n, 14 * case.n), np.nan))
+    data = case.model.createData()
+    expected = np.array(
+        [pin.computeJointTorqueRegressor(case.model, data, *state) for state in zip(q, v, a, strict=True)]
+    )
+    np.testing.assert_allclose(found[:, :, : 10 * case.n], expected, rtol=1e-10, atol=1e-10)
+    some = TorqueRegressor(case.model, bodies=(case.n, 2))
+    chosen = some.evaluate(q, v, a)
+    np.testing.assert_allclose(chosen, found[:, :, some.columns.indices], rtol=1e-12, atol=1e-12)
+
+
 def test_selected_bodies_direction_and_output(chain):
     whole = TorqueRegressor(chain.model).evaluate(chain.q, chain.v, chain.a)
     part = TorqueRegressor(chain.model, bodies=(5, 2))
