@@ -75,6 +75,7 @@ setup(
         "pin>=3.0",
         "protobuf>=3.20",
         "PyYAML>=6.0",
+        "rosbags>=0.10",
         "scipy>=1.11",
         "urdf-parser-py>=0.0.4",
     ],

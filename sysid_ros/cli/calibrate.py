@@ -17,7 +17,7 @@ import numpy as np
 import yaml
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.cli.offline import parse_settings, with_velocity_error
+from sysid_ros.cli.offline import add_recording_options, parse_settings, recording_options, with_velocity_error
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.calibration import (
     CalibrationInconsistent,
@@ -51,7 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
         "files",
         nargs="+",
         metavar="FILE[=MASS[+-TOLERANCE]]",
-        help="a recording (.mcap, .csv, .npz): of the empty hand, or of a reference weight of this mass [kg]",
+        help="a recording (a bag, .csv, .npz): of the empty hand, or of a reference weight of this mass [kg]",
     )
     arm.add_argument("--serial", required=True, help="serial number of the arm")
     arm.add_argument("--date", default=None, help="day of the recordings (default: today)")
@@ -83,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     for command in (arm, sensors):
         known = ", ".join(available_robots())
         command.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
-        command.add_argument("--topic", default=None, help="topic of the sample batches, where a recording has several")
+        add_recording_options(command)
     return parser
 
 
@@ -125,7 +125,7 @@ def run_arm(options: argparse.Namespace) -> int:
 
     def read(text: str) -> tuple[LoadedRecording, Recording]:
         path, load = read_load(text, robot)
-        recording = read_recording(path, robot, options.topic)
+        recording = read_recording(path, robot, recording_options(options))
         for sentence in [*recording.notices, *recording.caveats]:
             warnings.append(f"{path.name}: {sentence}")
             print(f"warning: {warnings[-1]}")
@@ -211,7 +211,7 @@ def run_sensors(options: argparse.Namespace) -> int:
         SysidError: The input cannot be used.
     """
     robot = load_robot(options.model)
-    recording = read_recording(options.file, robot, options.topic)
+    recording = read_recording(options.file, robot, recording_options(options))
     found = measure_sensors(robot, recording.batches)
     print(describe_sensors(robot, found))
     values = {

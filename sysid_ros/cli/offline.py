@@ -27,7 +27,7 @@ from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.estimate_yaml import body_table, body_text
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import Recording
+from sysid_ros.reports.recordings.readers import ReadOptions, Recording
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, check_windows, collect_rows
 from sysid_ros.reports.torque_fit import with_torque_fit
 from sysid_ros.reports.writer import make_results_directory, software_versions, write_results
@@ -159,7 +159,9 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     defaults = EstimatorSettings()
     parser = argparse.ArgumentParser(
-        prog="sysid_offline", description="Identifies a payload from a recording (.mcap of this suite, .csv or .npz)."
+        prog="sysid_offline",
+        description="Identifies a payload from a recording: of this suite (.mcap), a bag with joint states (a folder "
+        "of rosbag2, .mcap, .db3, .bag), or a table (.csv, .npz).",
     )
     parser.add_argument("file", help="the recording; forms are described in docs/reference/files.md")
     parser.add_argument(
@@ -184,9 +186,53 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="any other setting of the estimator, for instance torque_lag=0.02 or gravity_cone=0.035; repeatable",
     )
-    parser.add_argument("--topic", default=None, help="topic of the sample batches, where a recording has several")
+    add_recording_options(parser)
     parser.add_argument("--output", default="results", help="folder for a new folder with the files; '' writes none")
     return parser
+
+
+def add_recording_options(parser: argparse.ArgumentParser) -> None:
+    """Add what a file of samples may leave open; :func:`recording_options` reads it."""
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        help="topic of the samples or joint states, where a recording has several; repeatable where joints are split",
+    )
+    parser.add_argument(
+        "--map", action="append", default=[], metavar="NAME=JOINT", help="joint of the arm for another name; repeatable"
+    )
+    parser.add_argument("--units", default="", help="units of a bag that are not SI, for instance 'q=deg, tau=mNm'")
+    parser.add_argument(
+        "--effort-sign",
+        type=float,
+        default=None,
+        choices=(1.0, -1.0),
+        help="1: efforts are in joint direction, -1: against it (default: what the file says, or gravity shows)",
+    )
+
+
+def recording_options(options: argparse.Namespace) -> ReadOptions:
+    """Return what the command line says of a file of samples.
+
+    Raises:
+        ParameterOutOfRange: A pair lacks its sign of equality, or a unit is unknown.
+    """
+
+    def pairs(option: str, words: Sequence[str], example: str) -> dict[str, str]:
+        split = [word.partition("=") for word in words]
+        for name, separator, value in split:
+            if not (name and separator and value):
+                raise ParameterOutOfRange(option, name + separator + value, example)
+        return {name: value for name, _, value in split}
+
+    units = options.units.replace(",", " ").split()
+    return ReadOptions(
+        tuple(options.topic),
+        pairs("--map", options.map, "NAME=JOINT, for instance ur5_elbow_joint=elbow_joint"),
+        pairs("--units", units, "for instance 'q=deg, tau=mNm'"),
+        options.effort_sign,
+    )
 
 
 def read_settings(options: argparse.Namespace) -> EstimatorSettings:
@@ -244,7 +290,7 @@ def run(options: argparse.Namespace) -> int:
     settings = read_settings(options)
     robot = load_robot(options.model, calibration=options.calibration)
     robot = dataclasses.replace(robot, payload_prior=robot.prior(options.prior))
-    recording = read_recording(options.file, robot, options.topic)
+    recording = read_recording(options.file, robot, recording_options(options))
     if settings.body != PAYLOAD:
         return _run_bodies(options, robot, settings, recording)
     prior = robot.payload_prior.box

@@ -125,3 +125,8 @@ def result(robot, motion, samples, estimate, half_width):
         warnings=("the certificate was checked at sampled instants only",),
         created=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
     )
+
+
+@pytest.fixture(scope="module")
+def short(samples):
+    return samples.slice(0, 300)

@@ -10,13 +10,8 @@ from recording_files import ROOT, batches_of, write_csv, write_mcap, write_npz
 from sysid_ros.core.common.errors import JointNotFound, SysidError
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.mcap import SAMPLES
-from sysid_ros.reports.recordings.readers import InvalidRecording
+from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.recording import RecordingWriter, message_definition, share_directories
-
-
-@pytest.fixture(scope="module")
-def short(samples):
-    return samples.slice(0, 300)
 
 
 def _same(recording, samples):
@@ -126,9 +121,9 @@ def test_a_recording_with_two_arms_asks_for_the_topic(robot, short, tmp_path):
         InvalidRecording, match="topic of the samples is not given; allowed: one of /left/samples, /right"
     ):
         read_recording(path, robot)
-    _same(read_recording(path, robot, "/right/samples"), short)
+    _same(read_recording(path, robot, ReadOptions(topics=("/right/samples",))), short)
     with pytest.raises(InvalidRecording, match="none on /middle; allowed: /left/samples, /right/samples"):
-        read_recording(path, robot, "/middle")
+        read_recording(path, robot, ReadOptions(topics=("/middle",)))
 
 
 def _nothing(path, robot, samples):
@@ -144,9 +139,12 @@ def _csv(**changes):
 
 
 def _bad_stamps(path, robot, samples):
-    stamps = samples.stamps.copy()
-    stamps[7] = stamps[6]
+    stamps = np.concatenate([samples.stamps[150:], samples.stamps[:150]])
     return write_npz(path.with_suffix(".npz"), robot, samples, t=stamps)
+
+
+def _turned(path, robot, samples):
+    return write_npz(path.with_suffix(".npz"), robot, samples, tau=-samples.tau)
 
 
 def _bad_value(path, robot, samples):
@@ -182,14 +180,20 @@ def _mcap(**changes):
 
 SEVEN = [f"joint_{i}" for i in range(1, 8)]
 BAD = {
-    "ending": (_text("a.bag", b""), "the ending is '.bag'; allowed: one of .mcap, .csv, .npz"),
+    "ending": (
+        _text("a.txt", b""),
+        "the ending is '.txt'; allowed: a folder of rosbag2 or .mcap, .db3, .bag, .csv, .npz",
+    ),
     "missing file": (lambda path, robot, samples: path.with_name("no.npz"), "the file is missing"),
     "not an npz": (_text("a.npz", b"hello"), "the file is unreadable"),
     "not an mcap": (
         _text("a.mcap", b"hello world, hello world"),
-        "a.mcap is not a complete MCAP file: not a valid MCAP",
+        "a.mcap: the bag is unreadable .not a valid MCAP",
     ),
-    "empty mcap": (lambda p, r, s: write_mcap(p.with_suffix(".mcap"), []), "SampleBatch is none on any topic"),
+    "empty mcap": (
+        lambda p, r, s: write_mcap(p.with_suffix(".mcap"), []),
+        "of this suite's samples is none on any topic",
+    ),
     "not text": (_text("a.csv", b"\xff\xfe\x00"), "the text is unreadable"),
     "array missing": (
         _npz(tau=None),
@@ -216,7 +220,8 @@ BAD = {
     ),
     "wrong unit of tau": (_milli, r"the torque of joint_\d in sample \d+ is .* Nm; allowed: .*'tau=mNm'"),
     "wrong unit of t": (_npz(units="t=s, q=rad, v=rad/s, tau=Nm"), "the usual time between samples is .*'t=ms'"),
-    "repeated stamp": (_bad_stamps, r"t in sample 7 is \d+ after \d+; allowed: rising stamps"),
+    "falling stamps": (_bad_stamps, r"the time is not rising in 150 of 300 samples, first .* s after the first sample"),
+    "sign of the torques": (_turned, "the agreement of tau with the torques against gravity is -.*'effort_sign: -1'"),
     "infinite torque": (_bad_value, "tau of joint_3 in sample 11 is inf; allowed: a finite number"),
     "one sample": (
         lambda p, r, s: write_npz(p.with_suffix(".npz"), r, s.slice(0, 1)),

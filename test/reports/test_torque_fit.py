@@ -7,7 +7,7 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.reports.recordings.tables import estimate_velocity
+from sysid_ros.reports.recordings.readers import estimate_velocity
 from sysid_ros.reports.torque_fit import differentiate, predict_torque, with_torque_fit
 
 

@@ -13,31 +13,38 @@ from sysid_ros.core.certification.certificate import CertificateMismatch, requir
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.reports.recordings.mcap import read_mcap, read_messages
-from sysid_ros.reports.recordings.readers import SUFFIXES, InvalidRecording, Recording
+from sysid_ros.reports.recordings.bags import read_bag
+from sysid_ros.reports.recordings.mcap import SAMPLES, holds, read_mcap, read_messages
+from sysid_ros.reports.recordings.readers import BAGS, SUFFIXES, InvalidRecording, ReadOptions, Recording
 from sysid_ros.reports.recordings.tables import read_csv, read_npz
 
 
-def read_recording(path: Path | str, robot: RobotModel, topic: str | None = None) -> Recording:
+def read_recording(path: Path | str, robot: RobotModel, options: ReadOptions | None = None) -> Recording:
     """Read samples from a file, by its ending.
 
     Args:
-        path: ``.mcap``, ``.csv`` or ``.npz``.
+        path: A recording of this suite (``.mcap``), a bag with joint states (a folder of rosbag2, ``.mcap``, ``.db3``,
+            ``.bag``), or a table (``.csv``, ``.npz``).
         robot: The arm that was recorded.
-        topic: Topic of the sample batches in an MCAP file; None takes the only one.
+        options: What the file may leave open.
 
     Raises:
         InvalidRecording: The file is missing or cannot be used; says what, where and what is allowed.
         JointNotFound: It names a joint the robot does not have.
     """
-    file = Path(path)
-    if file.suffix.lower() not in SUFFIXES:
-        raise InvalidRecording(file, "the ending", f"'{file.suffix}'", "one of " + ", ".join(SUFFIXES))
+    file, options = Path(path), options or ReadOptions()
+    suffix = file.suffix.lower()
+    if file.is_dir():
+        return read_bag(file, robot, options)
+    if suffix not in SUFFIXES:
+        raise InvalidRecording(file, "the ending", f"'{file.suffix}'", "a folder of rosbag2 or " + ", ".join(SUFFIXES))
     if not file.is_file():
         raise InvalidRecording(file, "the file", "missing" if not file.exists() else "not a file", "a readable file")
-    if file.suffix.lower() == ".mcap":
-        return read_mcap(file, robot, topic)
-    return read_csv(file, robot) if file.suffix.lower() == ".csv" else read_npz(file, robot)
+    if suffix == ".mcap" and holds(file, SAMPLES):
+        return read_mcap(file, robot, options)
+    if suffix in BAGS:
+        return read_bag(file, robot, options)
+    return (read_csv if suffix == ".csv" else read_npz)(file, robot, options)
 
 
 PLAN = "sysid_msgs/msg/CertifiedTrajectory"
@@ -149,9 +156,7 @@ def _read_text(file: Path) -> list[Mapping[str, object]]:
 
 def _read_recording(file: Path) -> list[Mapping[str, object]]:
     entries: dict[tuple[str, float], Mapping[str, object]] = {}
-    for entry in read_messages(file):
-        if entry.type_name != PLAN:
-            continue
+    for entry in read_messages(file, {PLAN}):
         if not entry.message.robot_name:
             stamp = 1e-9 * entry.stamp_ns
             raise InvalidRecording(file, f"a plan at {stamp:.3f} s on {entry.topic}", "without boxes and scene", "both")

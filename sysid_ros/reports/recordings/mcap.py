@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mcap.reader import NonSeekingReader
-from mcap.records import Metadata
+from mcap.records import Metadata, Schema
 from mcap.stream_reader import StreamReader
 from mcap_ros2.decoder import DecoderFactory
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.windows.samples import SampleBlock, split_into_blocks
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.reports.recordings.readers import InvalidRecording, Recording, describe_gaps, joint_columns
+from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions, Recording, describe_gaps, joint_columns
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, METADATA
 
 Array = NDArray[np.float64]
@@ -85,13 +85,13 @@ class McapMessage:
     message: Any
 
 
-def read_mcap(path: Path, robot: RobotModel, topic: str | None = None) -> Recording:
+def read_mcap(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
     """Read all sample batches of one topic.
 
     Args:
         path: The file; one that was cut off by a crash is read as far as it goes.
         robot: The arm; joints are matched by name.
-        topic: Topic of the batches; None takes the only one.
+        options: Names the topic of the batches where there are several; the rest such a file says itself.
 
     Raises:
         DamagedRecording: Not an MCAP file, or nothing in it can be read.
@@ -102,21 +102,21 @@ def read_mcap(path: Path, robot: RobotModel, topic: str | None = None) -> Record
     first, last = _described_stamp(path, metadata, FIRST_STAMP, 0), _described_stamp(path, metadata, LAST_STAMP, _END)
     collected, topics, damage = _Collected(first, last), set(), ""
     try:
-        for entry in read_messages(path):
-            if entry.type_name == SAMPLES and topic in (None, entry.topic):
-                topics.add(entry.topic)
+        for entry in read_messages(path, {SAMPLES}):
+            topics.add(entry.topic)
+            if not options.topics or entry.topic in options.topics:
                 _add(path, robot, entry.message, collected)
-            elif entry.type_name == SAMPLES:
-                topics.add(entry.topic)
     except DamagedRecording as error:
         if not collected.batches:
             raise
         damage = error.reason
-    if topic is None and len(topics) > 1:
+    if not options.topics and len(topics) > 1:
         raise InvalidRecording(path, "the topic of the samples", "not given", "one of " + ", ".join(sorted(topics)))
     if not collected.batches:
         found = ", ".join(sorted(topics)) or "no topic"
-        raise InvalidRecording(path, f"the messages of type {SAMPLES}", f"none on {topic or 'any topic'}", found)
+        raise InvalidRecording(
+            path, f"the messages of type {SAMPLES}", f"none on {' or '.join(options.topics) or 'any topic'}", found
+        )
     notices = [text if count == 1 else f"{text} ({count} batches)" for text, count in collected.notices.items()]
     if damage:
         notices.append(f"the recording is cut off or damaged ({damage}); what comes before was read")
@@ -135,17 +135,41 @@ def read_mcap(path: Path, robot: RobotModel, topic: str | None = None) -> Record
     )
 
 
-def read_messages(path: Path) -> Iterator[McapMessage]:
-    """All ROS 2 messages of a file in the order they were written; no index is needed.
+def holds(path: Path, type_name: str) -> bool:
+    """Return whether a file, or what is left of it, says that it holds messages of a type."""
+    try:
+        with open(path, "rb") as file:
+            return any(isinstance(record, Schema) and record.name == type_name for record in StreamReader(file).records)
+    except Exception:  # cut off or damaged before the type came; reading the samples says what is wrong
+        return False
+
+
+def read_messages(path: Path, types: Collection[str] | None = None) -> Iterator[McapMessage]:
+    """Yield ROS 2 messages of a file in the order they were written; no index is needed.
+
+    Args:
+        path: The file.
+        types: Only messages of these types; None takes all.
 
     Raises:
         DamagedRecording: The file is cut off or damaged; what comes before has been delivered.
     """
     with open(path, "rb") as file:
-        reader = NonSeekingReader(file, validate_crcs=True, decoder_factories=[DecoderFactory()])
+        reader, factory = NonSeekingReader(file, validate_crcs=True), DecoderFactory()
+        decoders: dict[int, Callable[[bytes], Any]] = {}
         try:
-            for schema, channel, message, decoded in reader.iter_decoded_messages(log_time_order=False):
-                yield McapMessage(channel.topic, schema.name if schema else "", message.log_time, decoded)
+            for schema, channel, message in reader.iter_messages(log_time_order=False):
+                type_name = schema.name if schema else ""
+                if types is not None and type_name not in types:
+                    continue
+                if channel.id not in decoders:
+                    decoder = factory.decoder_for(channel.message_encoding, schema)
+                    if decoder is None:
+                        raise DamagedRecording(path, f"messages of {channel.topic} are not in CDR")
+                    decoders[channel.id] = decoder
+                yield McapMessage(channel.topic, type_name, message.log_time, decoders[channel.id](message.data))
+        except DamagedRecording:
+            raise
         except Exception as error:  # the reader has no common error for what a damaged file makes it do
             raise DamagedRecording(path, f"{error}" or type(error).__name__) from error
 

@@ -1,4 +1,4 @@
-"""Reads recorded samples: recordings of this suite (MCAP), and CSV or NPZ files with a small header.
+"""What all readers of recorded samples share: the recording itself, and how raw samples become one.
 
 docs/reference/files.md describes the file forms. Whatever a file holds, it leaves here in SI units, in the robot's
 joint order and with every fault named.
@@ -6,20 +6,25 @@ joint order and with every fault named.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+import pinocchio as pin
+from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import JointNotFound, SysidError
-from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.reports.torque_fit import differentiate
 
 Array = NDArray[np.float64]
 
-SUFFIXES = (".mcap", ".csv", ".npz")
+BAGS = (".mcap", ".db3", ".bag")
+"""Endings of bags; a folder of rosbag2 is one, too."""
+SUFFIXES = (*BAGS, ".csv", ".npz")
 UNITS: Mapping[str, Mapping[str, float]] = {
     "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
     "q": {"rad": 1.0, "deg": np.pi / 180.0},
@@ -45,6 +50,35 @@ class InvalidRecording(SysidError):
         self.value = value
         self.allowed = allowed
         super().__init__(f"{self.path.name}: {what} is {value}; allowed: {allowed}")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a file of samples may leave open.
+
+    Attributes:
+        topics: Topics to read from a recording or a bag; without any all that are needed.
+        joint_names: Joint of the robot for names in a bag that are others.
+        units: Unit of ``q``, ``v`` or ``tau`` in a bag, where it is not SI; one of :data:`UNITS`.
+        effort_sign: 1 where efforts are in joint direction, -1 where they are against it; None asks the file and, for a
+            bag, gravity.
+
+    Raises:
+        ParameterOutOfRange: A unit or the sign is not one of those.
+    """
+
+    topics: tuple[str, ...] = ()
+    joint_names: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    effort_sign: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.effort_sign not in (None, 1.0, -1.0):
+            raise ParameterOutOfRange("effort_sign", self.effort_sign, "1 or -1")
+        for name, unit in self.units.items():
+            if name not in ("q", "v", "tau") or unit not in UNITS[name]:
+                allowed = "; ".join(f"{one}={' or '.join(UNITS[one])}" for one in ("q", "v", "tau"))
+                raise ParameterOutOfRange("units", f"{name}={unit}", allowed)
 
 
 @dataclass(frozen=True)
@@ -146,3 +180,186 @@ def describe_gaps(samples: SampleBlock) -> list[str]:
         f"{samples.seconds[worst]:.4g} s after the first sample (usual period {1e-9 * period:.4g} s); "
         "windows are cut there"
     ]
+
+
+SHORT, LONG = 0.05, 0.08
+"""Lengths of the filter windows whose difference shows the truncation error [s]."""
+OUTLIER = 6.0
+"""A difference of the filters of so many times the one that 10 % of the samples exceed is an outlier."""
+MOST_CUT = 0.05
+"""A larger share of outliers is no exception but the signal."""
+CLEAR = 0.7
+"""A cosine between torques and gravity from which on their sign is clear."""
+
+
+def estimate_velocity(stamps: ArrayLike, q: Array, resolution: ArrayLike) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Velocity from positions, and how good it probably is.
+
+    The error has two parts: encoder steps passed through the filter (a bound), and the curvature the filter smooths
+    away (an estimate: twice the largest difference between two filter lengths). So the sum is no guarantee.
+
+    A lost sample that the stamps do not show is a jump of the positions: both filters go wrong around it, and differ by
+    far more than elsewhere. Such samples, with the reach of the filters, are outliers that do not count in the error.
+
+    Args:
+        stamps: (N,) [ns], rising.
+        q: Positions, (N, n) [rad].
+        resolution: Encoder step, (n,) [rad].
+
+    Returns:
+        Velocities (N, n) [rad/s], their estimated largest errors (n,) [rad/s] apart from outliers, and which samples
+        are outliers, (N,).
+
+    Raises:
+        SysidError: There are too few samples to differentiate.
+    """
+    from scipy.signal import savgol_coeffs  # takes a second to load
+
+    times = np.asarray(stamps, dtype=np.int64)
+    period = 1e-9 * float(np.median(np.diff(times)))
+    length = 2 * int(round(0.5 * SHORT / period)) + 1
+    if length < 5:
+        raise SysidError(
+            f"velocities cannot be computed from positions sampled every {period:.4g} s; at most {SHORT / 4:.4g} s "
+            "are needed, or a velocity column"
+        )
+    if times.size < length:
+        raise SysidError(f"velocities cannot be computed from {times.size} samples; {length} are needed")
+    short, long = differentiate(times, q, SHORT), differentiate(times, q, LONG)
+    gain = np.abs(savgol_coeffs(length, 3, deriv=1, delta=period)).sum()
+    steps = 0.5 * np.asarray(resolution, dtype=float) * gain
+    difference = np.abs(short - long)
+    is_outlier = _find_outliers(difference, steps, math.ceil(0.5 * LONG / period))
+    return short, steps + 2.0 * difference[~is_outlier].max(axis=0), is_outlier
+
+
+def _find_outliers(difference: Array, floor: Array, reach: int) -> NDArray[np.bool_]:
+    """Return the samples near differences (N, n) far above the others, (N,); none if there are too many."""
+    usual = np.quantile(difference, 0.9, axis=0) + floor
+    places = np.flatnonzero(np.any(difference > OUTLIER * usual, axis=1))
+    result = np.zeros(len(difference), dtype=bool)
+    for place in places:
+        result[max(0, place - reach) : place + reach + 1] = True
+    return result if result.mean() <= MOST_CUT else np.zeros_like(result)
+
+
+@dataclass(frozen=True)
+class RawSamples:
+    """N samples as a file gives them, in SI units and the robot's joint order; :func:`make_recording` judges them.
+
+    Attributes:
+        stamps: Rising, (N,) int64 [ns].
+        q: Measured positions, (N, n) [rad].
+        v: Measured velocities, (N, n) [rad/s]; None where the file has none.
+        tau: Torques in joint direction, (N, n) [Nm].
+        notices: What was found and mended, a sentence each.
+        caveats: Why no bounds from these samples are guaranteed, a sentence each.
+    """
+
+    stamps: NDArray[np.int64]
+    q: Array
+    v: Array | None
+    tau: Array
+    notices: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+
+def cut_repeats(path: Path, stamps: NDArray[np.int64]) -> tuple[NDArray[np.bool_], list[str]]:
+    """Find the samples that are not later than all before them.
+
+    Args:
+        path: The file, for errors.
+        stamps: (N,) [ns].
+
+    Returns:
+        Which samples to keep, (N,), and a sentence about the others, if there are any.
+
+    Raises:
+        InvalidRecording: They are no exception: more than a tenth of all.
+    """
+    latest = np.maximum.accumulate(stamps)
+    kept = np.concatenate([[True], stamps[1:] > latest[:-1]])
+    cut = np.flatnonzero(~kept)
+    if cut.size == 0:
+        return kept, []
+    seconds = 1e-9 * float(latest[cut[0]] - stamps[0])
+    if cut.size > 0.1 * stamps.size:
+        found = f"not rising in {cut.size} of {stamps.size} samples, first {seconds:.4g} s after the first sample"
+        raise InvalidRecording(path, "the time", found, "rising stamps, but for a few repeated or late samples")
+    return kept, [f"{cut.size} repeated or late samples left out, the first {seconds:.4g} s after the first sample"]
+
+
+def make_recording(path: Path, robot: RobotModel, raw: RawSamples) -> Recording:
+    """Make a recording of raw samples: velocities where there are none, pieces where samples were lost.
+
+    Raises:
+        InvalidRecording: A number is not finite, or not one that this arm can have.
+    """
+    for name, values in (("q", raw.q), ("tau", raw.tau), ("v", raw.q if raw.v is None else raw.v)):
+        bad = np.argwhere(~np.isfinite(values))
+        if bad.size:
+            sample, joint = bad[0]
+            what = f"{name} of {robot.joint_names[joint]} in sample {sample}"
+            raise InvalidRecording(path, what, values[sample, joint], "a finite number")
+    caveats, velocity_error, is_outlier = list(raw.caveats), None, np.zeros(raw.stamps.size, dtype=bool)
+    v = raw.v
+    if v is None:
+        try:
+            v, velocity_error, is_outlier = estimate_velocity(raw.stamps, raw.q, robot.sensors.position_resolution)
+        except SysidError as error:
+            raise InvalidRecording(path, "the velocity", "missing", f"columns of velocities; {error}") from error
+        worst = int(np.argmax(velocity_error))
+        caveats.append(
+            "the velocities were computed from the positions and are taken as good to "
+            f"{velocity_error[worst]:.3g} rad/s ({robot.joint_names[worst]}, the others better), which the data "
+            "suggest but nothing proves"
+        )
+    try:
+        kept = ~is_outlier
+        # The counter jumps where samples are cut out, so no window spans the place.
+        samples = SampleBlock(raw.stamps[kept], np.flatnonzero(kept), raw.q[kept], v[kept], raw.tau[kept])
+    except InvalidSamples as error:
+        raise InvalidRecording(path, error.field, error.reason, "finite numbers in rising order of time") from error
+    require_plausible(path, robot, samples)
+    return Recording(
+        path.name,
+        (samples,),
+        (0,),
+        velocity_error=velocity_error,
+        metadata={},
+        notices=(*raw.notices, *describe_gaps(samples), *_describe_cuts(raw.stamps, is_outlier)),
+        caveats=tuple(caveats),
+    )
+
+
+def _describe_cuts(stamps: NDArray[np.int64], is_outlier: NDArray[np.bool_]) -> list[str]:
+    """Say where samples were cut out, if there are any."""
+    starts = np.flatnonzero(np.diff(np.concatenate([[0], is_outlier.astype(np.int8)])) == 1)
+    if not starts.size:
+        return []
+    seconds = 1e-9 * float(stamps[starts[0]] - stamps[0])
+    return [
+        f"{np.count_nonzero(is_outlier)} samples cut out at {starts.size} places, the first {seconds:.4g} s after the "
+        "first sample: the positions jump there as after lost samples, and velocities from them are outliers; the "
+        "error of the velocities is that of the other samples"
+    ]
+
+
+def gravity_agreement(robot: RobotModel, q: Array, tau: Array) -> float:
+    """Return how well torques agree with those that hold the nominal arm and payload against gravity.
+
+    Args:
+        robot: The arm.
+        q: Positions, (N, n) [rad].
+        tau: Torques, (N, n) [Nm].
+
+    Returns:
+        Cosine of the angle between both, over all joints and at most 500 samples, -1 to 1; 0 where either vanishes.
+        Near 1 the torques are in joint direction, near -1 against it.
+    """
+    model = robot.pin_model.copy()
+    model.inertias[robot.n] = model.inertias[robot.n] + pin.Inertia.FromDynamicParameters(robot.payload_prior.nominal)
+    data, chosen = model.createData(), np.linspace(0, len(q) - 1, min(len(q), 500)).astype(int)
+    gravity = np.array([pin.computeGeneralizedGravity(model, data, row).copy() for row in q[chosen]])
+    scale = float(np.linalg.norm(gravity) * np.linalg.norm(tau[chosen]))
+    return float(np.sum(gravity * tau[chosen])) / scale if scale > 0.0 else 0.0

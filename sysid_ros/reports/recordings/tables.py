@@ -1,98 +1,47 @@
-"""Velocities of recordings that hold positions only."""
+"""Reads tables of samples: CSV files with a small header, and NPZ files."""
 
 from __future__ import annotations
 
-import math
 import re
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.readers import (
+    CLEAR,
     UNITS,
     InvalidRecording,
+    RawSamples,
+    ReadOptions,
     Recording,
-    describe_gaps,
+    cut_repeats,
+    gravity_agreement,
     joint_columns,
-    require_plausible,
+    make_recording,
 )
-from sysid_ros.reports.torque_fit import differentiate
 
 Array = NDArray[np.float64]
-
-SHORT, LONG = 0.05, 0.08
-"""Lengths of the filter windows whose difference shows the truncation error [s]."""
-
-
-OUTLIER = 6.0
-"""A difference of the filters of so many times the one that 10 % of the samples exceed is an outlier."""
-MOST_CUT = 0.05
-"""A larger share of outliers is no exception but the signal."""
-
-
-def estimate_velocity(stamps: ArrayLike, q: Array, resolution: ArrayLike) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Velocity from positions, and how good it probably is.
-
-    The error has two parts: encoder steps passed through the filter (a bound), and the curvature the filter smooths
-    away (an estimate: twice the largest difference between two filter lengths). So the sum is no guarantee.
-
-    A lost sample that the stamps do not show is a jump of the positions: both filters go wrong around it, and differ by
-    far more than elsewhere. Such samples, with the reach of the filters, are outliers that do not count in the error.
-
-    Args:
-        stamps: (N,) [ns], rising.
-        q: Positions, (N, n) [rad].
-        resolution: Encoder step, (n,) [rad].
-
-    Returns:
-        Velocities (N, n) [rad/s], their estimated largest errors (n,) [rad/s] apart from outliers, and which samples
-        are outliers, (N,).
-
-    Raises:
-        SysidError: There are too few samples to differentiate.
-    """
-    from scipy.signal import savgol_coeffs  # takes a second to load
-
-    times = np.asarray(stamps, dtype=np.int64)
-    period = 1e-9 * float(np.median(np.diff(times)))
-    length = 2 * int(round(0.5 * SHORT / period)) + 1
-    if length < 5:
-        raise SysidError(
-            f"velocities cannot be computed from positions sampled every {period:.4g} s; at most {SHORT / 4:.4g} s "
-            "are needed, or a velocity column"
-        )
-    if times.size < length:
-        raise SysidError(f"velocities cannot be computed from {times.size} samples; {length} are needed")
-    short, long = differentiate(times, q, SHORT), differentiate(times, q, LONG)
-    gain = np.abs(savgol_coeffs(length, 3, deriv=1, delta=period)).sum()
-    steps = 0.5 * np.asarray(resolution, dtype=float) * gain
-    difference = np.abs(short - long)
-    is_outlier = _find_outliers(difference, steps, math.ceil(0.5 * LONG / period))
-    return short, steps + 2.0 * difference[~is_outlier].max(axis=0), is_outlier
-
-
-def _find_outliers(difference: Array, floor: Array, reach: int) -> NDArray[np.bool_]:
-    """Return the samples near differences (N, n) far above the others, (N,); none if there are too many."""
-    usual = np.quantile(difference, 0.9, axis=0) + floor
-    places = np.flatnonzero(np.any(difference > OUTLIER * usual, axis=1))
-    result = np.zeros(len(difference), dtype=bool)
-    for place in places:
-        result[max(0, place - reach) : place + reach + 1] = True
-    return result if result.mean() <= MOST_CUT else np.zeros_like(result)
-
 
 _REQUIRED = ("t", "q", "tau")
 _QUANTITIES = ("t", "q", "v", "tau")
 _HEADER_KEYS = ("joints", "units", "effort_sign")
 
 
-def read_csv(path: Path, robot: RobotModel) -> Recording:
+@dataclass(frozen=True)
+class _Table:
+    """What a table holds: texts by key, the joints in the order of the columns, and arrays by quantity."""
+
+    header: Mapping[str, str]
+    joints: list[str]
+    arrays: Mapping[str, NDArray]
+
+
+def read_csv(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
     """Read a CSV file: ``# key: value`` lines, one line of column names, then one line per sample.
 
     Raises:
@@ -106,8 +55,9 @@ def read_csv(path: Path, robot: RobotModel) -> Recording:
     header, rest = _split_header(path, lines)
     if not rest:
         raise InvalidRecording(path, "the number of data lines", 0, "a line of column names and one line per sample")
-    names = [name.strip() for name in rest[0][1].split(",")]
-    values = _parse_rows(path, rest[1:], names)
+    separator = ";" if ";" in rest[0][1] else ","
+    names = [name.strip() for name in rest[0][1].split(separator)]
+    values = _parse_rows(path, rest[1:], names, separator)
     joints = _listed(path, header, "joints")
     arrays: dict[str, Array] = {}
     for quantity in _QUANTITIES:
@@ -119,11 +69,12 @@ def read_csv(path: Path, robot: RobotModel) -> Recording:
                 found = "missing" if name not in names else "there more than once"
                 raise InvalidRecording(path, f"column '{name}'", found, f"once; the file has {', '.join(names)}")
         columns = values[:, [names.index(name) for name in wanted]]
-        arrays[quantity] = _times(rest[1:], names.index("t"), columns[:, 0]) if quantity == "t" else columns
-    return _to_recording(path, robot, header, joints, arrays)
+        arrays[quantity] = columns
+    arrays["t"] = _times([text.split(separator)[names.index("t")] for _, text in rest[1:]], arrays["t"][:, 0])
+    return _to_recording(path, robot, _Table(header, joints, arrays), options)
 
 
-def read_npz(path: Path, robot: RobotModel) -> Recording:
+def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
     """Read an NPZ file with arrays ``t``, ``q``, ``tau``, optionally ``v``, and texts ``joints``, ``units``.
 
     Raises:
@@ -152,63 +103,7 @@ def read_npz(path: Path, robot: RobotModel) -> Recording:
         expected = (arrays["t"].size,) if name == "t" else (arrays["t"].size, len(joints))
         if array.shape != expected:
             raise InvalidRecording(path, f"the shape of array '{name}'", array.shape, f"{expected} (samples, joints)")
-    return _to_recording(path, robot, header, joints, arrays)
-
-
-def _to_recording(
-    path: Path, robot: RobotModel, header: Mapping[str, str], joints: list[str], arrays: Mapping[str, NDArray]
-) -> Recording:
-    order = joint_columns(path, joints, robot)
-    units = _units(path, header, arrays)
-    sign = _effort_sign(path, header)
-    stamps = _stamps(path, arrays["t"], units["t"])
-    q = units["q"] * np.asarray(arrays["q"], dtype=float)[:, order]
-    tau = sign * units["tau"] * np.asarray(arrays["tau"], dtype=float)[:, order]
-    for name, values in (("q", q), ("tau", tau), ("v", arrays.get("v", q))):
-        _require_finite(path, name, np.asarray(values, dtype=float), joints, order)
-    caveats, velocity_error, is_outlier = [], None, np.zeros(stamps.size, dtype=bool)
-    if "v" in arrays:
-        v = units["v"] * np.asarray(arrays["v"], dtype=float)[:, order]
-    else:
-        try:
-            v, velocity_error, is_outlier = estimate_velocity(stamps, q, robot.sensors.position_resolution)
-        except SysidError as error:
-            raise InvalidRecording(path, "the velocity", "missing", f"columns of velocities; {error}") from error
-        worst = int(np.argmax(velocity_error))
-        caveats.append(
-            "the velocities were computed from the positions and are taken as good to "
-            f"{velocity_error[worst]:.3g} rad/s ({robot.joint_names[worst]}, the others better), which the data "
-            "suggest but nothing proves"
-        )
-    try:
-        kept = ~is_outlier
-        # The counter jumps where samples are cut out, so no window spans the place.
-        samples = SampleBlock(stamps[kept], np.flatnonzero(kept), q[kept], v[kept], tau[kept])
-    except InvalidSamples as error:
-        raise InvalidRecording(path, error.field, error.reason, "finite numbers in rising order of time") from error
-    require_plausible(path, robot, samples)
-    return Recording(
-        path.name,
-        (samples,),
-        (0,),
-        velocity_error=velocity_error,
-        metadata={},
-        notices=(*describe_gaps(samples), *_describe_cuts(stamps, is_outlier)),
-        caveats=tuple(caveats),
-    )
-
-
-def _describe_cuts(stamps: NDArray[np.int64], is_outlier: NDArray[np.bool_]) -> list[str]:
-    """Say where samples were cut out, if there are any."""
-    starts = np.flatnonzero(np.diff(np.concatenate([[0], is_outlier.astype(np.int8)])) == 1)
-    if not starts.size:
-        return []
-    seconds = 1e-9 * float(stamps[starts[0]] - stamps[0])
-    return [
-        f"{np.count_nonzero(is_outlier)} samples cut out at {starts.size} places, the first {seconds:.4g} s after the "
-        "first sample: the positions jump there as after lost samples, and velocities from them are outliers; the "
-        "error of the velocities is that of the other samples"
-    ]
+    return _to_recording(path, robot, _Table(header, joints, arrays), options)
 
 
 def _split_header(path: Path, lines: list[str]) -> tuple[dict[str, str], list[tuple[int, str]]]:
@@ -233,30 +128,34 @@ def _header_example(key: str) -> str:
     return f"a line like '{examples[key]}' before the column names"
 
 
-def _parse_rows(path: Path, rows: list[tuple[int, str]], names: list[str]) -> Array:
+def _parse_rows(path: Path, rows: list[tuple[int, str]], names: list[str], separator: str) -> Array:
+    try:
+        values = np.loadtxt([text for _, text in rows], delimiter=separator, ndmin=2, comments=None)
+        if values.shape[1:] == (len(names),):
+            return values
+    except ValueError:
+        pass  # what is wrong, and where, is found line by line
     values = np.empty((len(rows), len(names)))
     for k, (number, text) in enumerate(rows):
-        words = text.split(",")
+        words = text.split(separator)
         if len(words) != len(names):
             raise InvalidRecording(
                 path, f"the number of values in line {number}", len(words), f"{len(names)}, one per column"
             )
-        try:
-            values[k] = [float(word) for word in words]
-        except ValueError:
-            bad = next(i for i, word in enumerate(words) if not _is_number(word))
-            raise InvalidRecording(
-                path, f"column '{names[bad]}' in line {number}", repr(words[bad].strip()), "a number"
-            ) from None
+        bad = next((i for i, word in enumerate(words) if not _is_number(word)), None)
+        if bad is not None:
+            what = f"column '{names[bad]}' in line {number}"
+            raise InvalidRecording(path, what, repr(words[bad].strip()), "a number, with a point for decimals")
+        values[k] = [float(word) for word in words]
     return values
 
 
-def _times(rows: list[tuple[int, str]], column: int, values: Array) -> NDArray:
-    """Return the time column; as integers where it was written without a decimal point."""
-    words = [text.split(",")[column].strip() for _, text in rows]
-    if all(re.fullmatch(r"[+-]?\d+", word) for word in words):
-        return np.array([int(word) for word in words], dtype=np.int64)
-    return values
+def _times(words: list[str], values: Array) -> NDArray:
+    """Return the time column (N,), as integers where it was written without a decimal point."""
+    try:
+        return np.array(words).astype(np.int64)
+    except ValueError:
+        return values
 
 
 def _is_number(word: str) -> bool:
@@ -312,24 +211,32 @@ def _stamps(path: Path, t: NDArray, unit: float) -> NDArray[np.int64]:
         # Counted from the first sample: differences are exact to far less than a nanosecond, sums are not.
         start = int(round(float(t[0]) * unit * 1e9))
         stamps = start + np.rint((t - t[0]) * (unit * 1e9)).astype(np.int64)
-    steps = np.diff(stamps)
-    bad = np.flatnonzero(steps <= 0)
-    if bad.size:
-        k = int(bad[0])
+    usual = np.median(np.abs(np.diff(stamps)))
+    if usual > 0.1e9:
         raise InvalidRecording(
-            path, f"t in sample {k + 1}", f"{t[k + 1]} after {t[k]}", "rising stamps, no repeated or late samples"
-        )
-    if np.median(steps) > 0.1e9:
-        raise InvalidRecording(
-            path, "the usual time between samples", f"{1e-9 * np.median(steps):.4g} s",
+            path, "the usual time between samples", f"{1e-9 * usual:.4g} s",
             "at most 0.1 s; t may be in another unit: say 't=ms' or 't=ns'",
         )  # fmt: skip
     return stamps
 
 
-def _require_finite(path: Path, name: str, values: Array, joints: list[str], order: list[int]) -> None:
-    bad = np.argwhere(~np.isfinite(values))
-    if bad.size:
-        sample, column = bad[0]
-        joint = joints[column] if name == "v" else joints[order[column]]
-        raise InvalidRecording(path, f"{name} of {joint} in sample {sample}", values[sample, column], "a finite number")
+def _to_recording(path: Path, robot: RobotModel, table: _Table, options: ReadOptions) -> Recording:
+    header, arrays = table.header, table.arrays
+    order = joint_columns(path, [options.joint_names.get(name, name) for name in table.joints], robot)
+    units = _units(path, header, arrays)
+    stamps = _stamps(path, arrays["t"], units["t"])
+    kept, notices = cut_repeats(path, stamps)
+    q, tau = (units[name] * np.asarray(arrays[name], dtype=float)[kept][:, order] for name in ("q", "tau"))
+    v = units["v"] * np.asarray(arrays["v"], dtype=float)[kept][:, order] if "v" in arrays else None
+    is_stated = "effort_sign" in header or options.effort_sign is not None
+    sign = _effort_sign(path, header) if options.effort_sign is None else options.effort_sign
+    raw = RawSamples(stamps[kept], q, v, sign * tau, tuple(notices))
+    if not is_stated and np.isfinite(q).all() and np.isfinite(tau).all():
+        agreement = gravity_agreement(robot, q, tau)
+        if agreement < -CLEAR:
+            raise InvalidRecording(
+                path, "the agreement of tau with the torques against gravity", f"{agreement:.2f}",
+                "positive; tau may be measured against the joint direction: say 'effort_sign: -1', or 'effort_sign: 1' "
+                "if it is as it should be",
+            )  # fmt: skip
+    return make_recording(path, robot, raw)

@@ -1,0 +1,300 @@
+"""Reads bags of ``sensor_msgs/JointState``, as ROS users have them: rosbag2 folders, ``.mcap``, ``.db3``, ``.bag``.
+
+A bag says neither what the efforts mean nor which joints belong together, so the joints of the robot are looked for in
+all streams of joint states (a topic on which two nodes publish has two), and the sign of the efforts is compared with
+gravity unless it is stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mcap.reader import NonSeekingReader
+from numpy.typing import NDArray
+from rosbags.highlevel import AnyReader
+from rosbags.typesys import Stores, get_typestore
+
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.reports.recordings.readers import (
+    BAGS,
+    CLEAR,
+    UNITS,
+    InvalidRecording,
+    RawSamples,
+    ReadOptions,
+    Recording,
+    cut_repeats,
+    gravity_agreement,
+    make_recording,
+)
+
+Array = NDArray[np.float64]
+
+JOINT_STATE = "sensor_msgs/msg/JointState"
+_QUANTITIES = {"q": "position", "v": "velocity", "tau": "effort"}
+_SAME_TIME = 1000
+"""Stamps of two streams that differ by less are one [ns]."""
+
+
+@dataclass
+class _Stream:
+    """Joint states of one topic with the same names; what is missing in a message is not a number.
+
+    Attributes:
+        topic: The topic.
+        names: Joints, after renaming.
+        stamps: Stamps of the headers [ns]; those of the recorder where a header has none.
+        values: Of each quantity one row per message.
+        unstamped: Messages without a stamp of their own.
+    """
+
+    topic: str
+    names: tuple[str, ...]
+    stamps: list[int] = field(default_factory=list)
+    values: dict[str, list[Array]] = field(default_factory=lambda: {name: [] for name in _QUANTITIES})
+    unstamped: int = 0
+
+    def add(self, message: Any, recorded_ns: int) -> None:
+        """Take a message in."""
+        stamp = message.header.stamp
+        own = int(stamp.sec) * 10**9 + int(stamp.nanosec)
+        self.unstamped += own == 0
+        self.stamps.append(own or recorded_ns)
+        for name, attribute in _QUANTITIES.items():
+            row = getattr(message, attribute)
+            self.values[name].append(row if len(row) == len(self.names) else np.full(len(self.names), np.nan))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Some joints over time: stamps (N,) [ns], and of each quantity (N, number of joints) in SI units."""
+
+    names: tuple[str, ...]
+    stamps: NDArray[np.int64]
+    values: Mapping[str, Array]
+
+    def take(self, names: Sequence[str]) -> dict[str, Array]:
+        """Return the columns of some joints, in that order."""
+        order = [self.names.index(name) for name in names]
+        return {quantity: rows[:, order] for quantity, rows in self.values.items()}
+
+
+def read_bag(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
+    """Read the joints of an arm from a bag.
+
+    Args:
+        path: A folder of rosbag2, or a file ``.mcap``, ``.db3`` or ``.bag``; one that was cut off is read as far as
+            it goes.
+        robot: The arm; joints are matched by name, other joints are ignored.
+        options: Topics, names, units and sign, where the bag leaves them open.
+
+    Raises:
+        InvalidRecording: No joint states, a joint is missing or is there twice, efforts are missing, their sign is
+            not clear, or numbers are not those of this arm.
+    """
+    streams, notices = _collect(path, options)
+    chosen = _choose(path, robot, streams, options)
+    caveats = []
+    unstamped = sum(stream.unstamped for stream in chosen)
+    if unstamped:
+        caveats.append(f"{unstamped} messages have no stamp: the time at which they were recorded is taken for it")
+    columns, told = zip(*(_tidy(path, stream, options) for stream in chosen), strict=True)
+    notices += [sentence for sentences in told for sentence in sentences]
+    stamps, values, joined = _join(path, robot, columns)
+    caveats += joined
+    q, v, tau = values["q"], values["v"], values["tau"]
+    is_whole = _has_all(q) & _has_all(tau)
+    v_or_none, told_v = _judge_velocity(robot, q, v)
+    notices += told_v
+    if v_or_none is not None:
+        is_whole &= _has_all(v)
+    _require_efforts(path, robot, tau, is_whole)
+    if not is_whole.all():
+        notices.append(f"{np.count_nonzero(~is_whole)} samples left out in which a number is missing")
+    kept = None if v_or_none is None else v_or_none[is_whole]
+    raw = RawSamples(stamps[is_whole], q[is_whole], kept, tau[is_whole], tuple(notices), tuple(caveats))
+    return _with_sign(path, robot, make_recording(path, robot, raw), options.effort_sign)
+
+
+# Messages
+
+
+def _collect(path: Path, options: ReadOptions) -> tuple[list[_Stream], list[str]]:
+    """Read all joint states; return their streams and what was noticed."""
+    streams: dict[tuple[str, tuple[str, ...]], _Stream] = {}
+    damage = None
+    try:
+        for topic, recorded_ns, message in _messages(path):
+            if options.topics and topic not in options.topics:
+                continue
+            key = (topic, tuple(message.name))
+            if key not in streams:
+                streams[key] = _Stream(topic, tuple(options.joint_names.get(name, name) for name in message.name))
+            streams[key].add(message, recorded_ns)
+    except Exception as error:  # neither reader has a common error for what a damaged file makes it do
+        damage = f"{error}" or type(error).__name__
+        if not streams:
+            raise InvalidRecording(path, "the bag", f"unreadable ({damage})", "a bag of ROS") from error
+    if not streams:
+        where = " or ".join(options.topics) or "any topic"
+        types = f"the messages of type {JOINT_STATE}, or of this suite's samples"
+        raise InvalidRecording(path, types, f"none on {where}", "at least two")
+    notices = [] if damage is None else [f"the bag is cut off or damaged ({damage}); what comes before was read"]
+    return list(streams.values()), notices
+
+
+def _messages(path: Path) -> Iterator[tuple[str, int, Any]]:
+    """Yield topic, time of recording [ns] and message of all joint states."""
+    for file in _files(path):
+        yield from _mcap_messages(file) if file.suffix == ".mcap" else _rosbags_messages(file)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return what one reader can open each; a folder whose recorder was killed has no metadata, only its files."""
+    if not path.is_dir() or (path / "metadata.yaml").is_file():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in BAGS)
+    if not files:
+        raise InvalidRecording(path, "the folder", "without a bag", "metadata.yaml, or files " + ", ".join(BAGS))
+    return files
+
+
+def _mcap_messages(path: Path) -> Iterator[tuple[str, int, Any]]:
+    """Yield the joint states of an MCAP file, which needs no end and no index."""
+    store = get_typestore(Stores.LATEST)
+    with open(path, "rb") as file:
+        reader = NonSeekingReader(file, validate_crcs=True)
+        for schema, channel, message in reader.iter_messages(log_time_order=False):
+            if schema is not None and schema.name == JOINT_STATE:
+                yield channel.topic, message.log_time, store.deserialize_cdr(message.data, JOINT_STATE)
+
+
+def _rosbags_messages(path: Path) -> Iterator[tuple[str, int, Any]]:
+    with AnyReader([path], default_typestore=get_typestore(Stores.LATEST)) as reader:
+        connections = [connection for connection in reader.connections if connection.msgtype == JOINT_STATE]
+        for connection, recorded_ns, data in reader.messages(connections) if connections else ():
+            yield connection.topic, recorded_ns, reader.deserialize(data, connection.msgtype)
+
+
+# From streams to samples
+
+
+def _choose(path: Path, robot: RobotModel, streams: list[_Stream], options: ReadOptions) -> list[_Stream]:
+    """Return the streams that have the joints of the robot: one with all of them, or several with some each."""
+    wanted = set(robot.joint_names)
+    streams = [stream for stream in streams if wanted & set(stream.names) and len(stream.stamps) > 1]
+    whole = [stream for stream in streams if wanted <= set(stream.names)]
+    if len(whole) == 1:
+        return whole
+    topics = ", ".join(sorted({stream.topic for stream in streams}))
+    if len(whole) > 1:
+        raise InvalidRecording(path, "the topic of the joint states", "not given", f"one of {topics} (--topic)")
+    names = [name for stream in streams for name in stream.names if name in wanted]
+    missing = [name for name in robot.joint_names if name not in names]
+    if missing:
+        known = sorted({name for stream in streams for name in stream.names})
+        given = f"without {', '.join(missing)}" + (f"; the bag has {', '.join(known)}" if known else "")
+        allowed = "all joints of the arm; other names are given as --map NAME_IN_BAG=JOINT"
+        raise InvalidRecording(path, "the list of joints", given, allowed)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        found = f"on several topics ({topics})"
+        raise InvalidRecording(path, f"joint {twice[0]}", found, "one topic for each joint: choose with --topic")
+    return streams
+
+
+def _tidy(path: Path, stream: _Stream, options: ReadOptions) -> tuple[_Columns, list[str]]:
+    """Make arrays of a stream, without messages that repeat others or come late."""
+    stamps = np.array(stream.stamps, dtype=np.int64)
+    kept, notices = cut_repeats(path, stamps)
+    values = {
+        name: UNITS[name].get(options.units.get(name, ""), 1.0) * np.array(rows, dtype=float)[kept]
+        for name, rows in stream.values.items()
+    }
+    return _Columns(stream.names, stamps[kept], values), [f"{stream.topic}: {sentence}" for sentence in notices]
+
+
+def _join(
+    path: Path, robot: RobotModel, columns: Sequence[_Columns]
+) -> tuple[NDArray[np.int64], dict[str, Array], list[str]]:
+    """Put the joints of several streams together, at the times of the stream with the fewest samples.
+
+    Returns:
+        Stamps (N,) [ns], quantities (N, n), and why bounds from them are not guaranteed, if they are not.
+    """
+    base = min(columns, key=lambda one: len(one.stamps))
+    start, end = max(one.stamps[0] for one in columns), min(one.stamps[-1] for one in columns)
+    stamps = base.stamps[(base.stamps >= start) & (base.stamps <= end)]
+    if len(stamps) < 2:
+        raise InvalidRecording(path, "the time that the topics have in common", "empty", "topics recorded together")
+    values = {name: np.full((len(stamps), robot.n), np.nan) for name in _QUANTITIES}
+    worst = 0
+    for one in columns:
+        joints = [name for name in robot.joint_names if name in one.names]
+        places = [robot.joint_names.index(name) for name in joints]
+        after = np.clip(np.searchsorted(one.stamps, stamps), 1, len(one.stamps) - 1)
+        nearest = after - (stamps - one.stamps[after - 1] < one.stamps[after] - stamps)
+        away = int(np.abs(one.stamps[nearest] - stamps).max())
+        worst = max(worst, away)
+        for name, rows in one.take(joints).items():
+            values[name][:, places] = rows[nearest] if away <= _SAME_TIME else _interpolate(stamps, one.stamps, rows)
+    if worst <= _SAME_TIME:
+        return stamps, values, []
+    return stamps, values, [
+        f"joints come on several topics whose stamps differ by up to {1e-6 * worst:.3g} ms: what lies between two "
+        "stamps was interpolated"
+    ]  # fmt: skip
+
+
+def _interpolate(at: NDArray[np.int64], stamps: NDArray[np.int64], rows: Array) -> Array:
+    seconds, places = 1e-9 * (stamps - stamps[0]), 1e-9 * (at - stamps[0])
+    return np.column_stack([np.interp(places, seconds, column) for column in rows.T])
+
+
+def _judge_velocity(robot: RobotModel, q: Array, v: Array) -> tuple[Array | None, list[str]]:
+    """Return the velocities, or None where they are missing or only zeros while the arm moves."""
+    has_none = np.asarray(~np.isfinite(v).any(axis=0))
+    moves = np.nanmax(q, axis=0) - np.nanmin(q, axis=0) > 100.0 * robot.sensors.position_resolution + 1e-3
+    is_zero = moves & ~has_none & (np.nan_to_num(v) == 0.0).all(axis=0)
+    if not (has_none | is_zero).any():
+        return v, []
+    joint = int(np.flatnonzero(has_none | is_zero)[0])
+    why = "missing" if has_none[joint] else "zero although it moves"
+    return None, [f"the velocity of {robot.joint_names[joint]} is {why}; all velocities are computed from positions"]
+
+
+def _has_all(rows: Array) -> NDArray[np.bool_]:
+    """Return in which rows (N, n) no number is missing, (N,)."""
+    return np.asarray(np.isfinite(rows).all(axis=1))
+
+
+def _require_efforts(path: Path, robot: RobotModel, tau: Array, is_whole: NDArray[np.bool_]) -> None:
+    has_none = np.asarray((np.nan_to_num(tau) == 0.0).all(axis=0))
+    if has_none.any():
+        joint = robot.joint_names[int(np.flatnonzero(has_none)[0])]
+        found, allowed = "missing, or zero throughout", "measured torques: without them no payload can be known"
+        raise InvalidRecording(path, f"the effort of {joint}", found, allowed)
+    if np.count_nonzero(is_whole) < 2:
+        raise InvalidRecording(path, "the number of samples with all joints", np.count_nonzero(is_whole), "at least 2")
+
+
+def _with_sign(path: Path, robot: RobotModel, recording: Recording, stated: float | None) -> Recording:
+    """Turn efforts into joint direction: as stated, or as gravity shows."""
+    samples, notices = recording.samples, recording.notices
+    sign = stated
+    if sign is None:
+        agreement = gravity_agreement(robot, samples.q, samples.tau)
+        if abs(agreement) < CLEAR:
+            raise InvalidRecording(
+                path, "the agreement of the efforts with the torques against gravity", f"{agreement:.2f}",
+                "clear, or a stated sign: --effort-sign 1 (efforts in joint direction) or -1 (against it)",
+            )  # fmt: skip
+        sign = float(np.sign(agreement))
+        if sign < 0.0:
+            shown = f"as gravity shows (cosine {agreement:.2f})"
+            notices = (*notices, f"efforts are against the joint direction, {shown}, and were turned round")
+    return replace(recording, batches=(replace(samples, tau=sign * samples.tau),), notices=notices)

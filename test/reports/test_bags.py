@@ -1,0 +1,213 @@
+"""Bags of joint states: every form, split and mixed topics, what they leave open, and what is refused."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions
+
+STORE = get_typestore(Stores.LATEST)
+STATE, HEADER, TIME = (
+    STORE.types[name] for name in ("sensor_msgs/msg/JointState", "std_msgs/msg/Header", "builtin_interfaces/msg/Time")
+)
+
+
+@dataclasses.dataclass
+class Topic:
+    """What is published on one topic: joints and their columns; changes are made to single messages."""
+
+    name: str
+    joints: list
+    columns: list
+    delay_ns: int = 0
+    sign: float = 1.0
+    has_velocity: bool = True
+    has_effort: bool = True
+    has_stamps: bool = True
+    factor: float = 1.0
+
+
+def write_bag(folder, samples, topics, plugin=StoragePlugin.MCAP, edit=lambda k, message: message):
+    with Writer(folder, version=9, storage_plugin=plugin) as writer:
+        names = {topic.name for topic in topics}
+        connections = {name: writer.add_connection(name, STATE.__msgtype__, typestore=STORE) for name in names}
+        for k, stamp in enumerate(samples.stamps):
+            for topic in topics:
+                own = int(stamp) + topic.delay_ns
+                seconds, rest = divmod(own, 10**9) if topic.has_stamps else (0, 0)
+                q, v, tau = (np.append(rows[k], 0.4)[topic.columns] for rows in (samples.q, samples.v, samples.tau))
+                message = STATE(
+                    HEADER(TIME(seconds, rest), ""),
+                    topic.joints,
+                    topic.factor * q,
+                    v if topic.has_velocity else np.zeros(0),
+                    topic.sign * tau if topic.has_effort else np.zeros(0),
+                )
+                data = STORE.serialize_cdr(edit(k, message), STATE.__msgtype__)
+                writer.write(connections[topic.name], own, data)
+    return folder
+
+
+def states(robot, name="/joint_states", **changes):
+    """All joints with a finger among them, in another order than the robot's."""
+    columns = [7, *reversed(range(robot.n))]
+    return Topic(name, [[*robot.joint_names, "finger"][k] for k in columns], columns, **changes)
+
+
+def part(robot, name, numbers, **changes):
+    return Topic(name, [robot.joint_names[k] for k in numbers], list(numbers), **changes)
+
+
+def same(recording, samples):
+    found = recording.samples
+    np.testing.assert_array_equal(found.stamps, samples.stamps)
+    for name in ("q", "v", "tau"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(samples, name))
+
+
+@pytest.mark.parametrize("plugin", StoragePlugin)
+@pytest.mark.parametrize("form", ["folder", "file", "folder of a killed recorder"])
+def test_every_form_gives_the_same_samples(plugin, form, robot, short, tmp_path):
+    folder = write_bag(tmp_path / "bag", short, [states(robot)], plugin)
+    if form == "folder of a killed recorder":
+        (folder / "metadata.yaml").unlink()
+    path = next(folder.glob("*.mcap" if plugin is StoragePlugin.MCAP else "*.db3")) if form == "file" else folder
+    recording = read_recording(path, robot)
+    same(recording, short)
+    assert recording.velocity_error is None and not recording.notices and not recording.caveats
+
+
+def test_a_cut_bag_is_read_up_to_the_cut(robot, short, tmp_path):
+    file = next(write_bag(tmp_path / "bag", short, [states(robot)]).glob("*.mcap"))
+    whole = file.read_bytes()
+    cut = tmp_path / "cut.mcap"
+    cut.write_bytes(whole[: len(whole) * 2 // 3])
+    with pytest.raises(InvalidRecording, match="the bag is unreadable"):
+        read_recording(cut, robot)  # this writer makes one chunk, and that is not whole
+    shutil.copytree(tmp_path / "bag", tmp_path / "two")
+    shutil.copy(cut, tmp_path / "two" / "later.mcap")
+    (tmp_path / "two" / "metadata.yaml").unlink()
+    recording = read_recording(tmp_path / "two", robot)
+    same(recording, short)
+    assert "cut off or damaged" in recording.notices[0]
+
+
+def test_joints_split_over_topics_are_put_together(robot, short, tmp_path):
+    topics = [part(robot, "/left", (4, 0, 1)), part(robot, "/right", (2, 3, 5, 6)), Topic("/hand", ["finger"], [7])]
+    recording = read_recording(write_bag(tmp_path / "bag", short, topics), robot)
+    same(recording, short)
+    assert not recording.caveats
+
+
+def test_publishers_that_share_a_topic_are_told_apart(robot, short, tmp_path):
+    arm, hand = states(robot), Topic("/joint_states", ["finger"], [7], delay_ns=300_000)
+    same(read_recording(write_bag(tmp_path / "bag", short, [arm, hand]), robot), short)
+
+
+def test_topics_with_stamps_of_their_own_are_interpolated_and_that_is_said(robot, short, tmp_path):
+    topics = [part(robot, "/left", range(3)), part(robot, "/right", range(3, 7), delay_ns=200_000)]
+    recording = read_recording(write_bag(tmp_path / "bag", short, topics), robot)
+    found = recording.samples
+    at = np.searchsorted(short.stamps, found.stamps)
+    np.testing.assert_allclose(found.q[5:-5], short.q[at][5:-5], atol=1e-3)
+    assert "was interpolated" in recording.caveats[0] and "0.2 ms" not in recording.notices
+
+
+def test_the_sign_of_efforts_is_what_gravity_shows(robot, short, tmp_path):
+    turned = write_bag(tmp_path / "bag", short, [states(robot, sign=-1.0)])
+    recording = read_recording(turned, robot)
+    same(recording, short)
+    assert "against the joint direction, as gravity shows" in recording.notices[0]
+    stated = read_recording(turned, robot, ReadOptions(effort_sign=1.0))
+    np.testing.assert_array_equal(stated.samples.tau, -short.tau)
+
+
+def test_velocities_that_nobody_measured_are_computed(robot, short, tmp_path):
+    def still(k, message):
+        return dataclasses.replace(message, velocity=np.zeros(len(message.name)))
+
+    for name, topic, edit in (
+        ("none", states(robot, has_velocity=False), lambda k, message: message),
+        ("zero", states(robot), still),
+    ):
+        recording = read_recording(write_bag(tmp_path / name, short, [topic], edit=edit), robot)
+        assert recording.velocity_error is not None and "computed from the positions" in recording.caveats[0]
+        assert "all velocities are computed from positions" in recording.notices[0]
+
+
+def test_single_bad_messages_are_left_out(robot, short, tmp_path):
+    def edit(k, message):
+        if k == 20:
+            return dataclasses.replace(message, effort=np.full(len(message.name), np.nan))
+        if k == 30:  # the same message again, as it were
+            previous = divmod(int(short.stamps[29]), 10**9)
+            return dataclasses.replace(message, header=HEADER(TIME(*previous), ""))
+        return message
+
+    recording = read_recording(write_bag(tmp_path / "bag", short, [states(robot)], edit=edit), robot)
+    kept = np.delete(short.stamps, [20, 30])
+    np.testing.assert_array_equal(recording.samples.stamps, kept)
+    assert "/joint_states: 1 repeated or late samples left out" in recording.notices[0]
+    assert "1 samples left out in which a number is missing" in recording.notices[1]
+
+
+def test_names_units_and_missing_stamps(robot, short, tmp_path):
+    topic = states(robot, factor=180.0 / np.pi, has_stamps=False)
+    topic.joints = [f"ur_{name}" for name in topic.joints]
+    options = ReadOptions(joint_names={f"ur_{name}": name for name in robot.joint_names}, units={"q": "deg"})
+    recording = read_recording(write_bag(tmp_path / "bag", short, [topic]), robot, options)
+    np.testing.assert_array_equal(recording.samples.stamps, short.stamps)
+    np.testing.assert_allclose(recording.samples.q, short.q, rtol=1e-12)
+    assert "300 messages have no stamp" in recording.caveats[0]
+
+
+def degrees(robot):
+    return [states(robot, factor=180.0 / np.pi)], "q=deg"
+
+
+REFUSED = {
+    "degrees": (degrees, "the position of joint_. in sample .*they may be in degrees: say 'q=deg'"),
+    "no efforts": (
+        lambda r: ([states(r, has_effort=False)], ""),
+        "the effort of joint_1 is missing, or zero throughout",
+    ),
+    "a joint is missing": (
+        lambda r: ([part(r, "/arm", range(6))], ""),
+        "the list of joints is without joint_7; the bag has joint_1.*--map NAME_IN_BAG=JOINT",
+    ),
+    "two arms": (lambda r: ([states(r, "/a"), states(r, "/b")], ""), "the topic of .* one of /a, /b .--topic."),
+    "a joint twice": (
+        lambda r: ([part(r, "/a", range(4)), part(r, "/b", range(3, 7))], ""),
+        "joint joint_4 is on several topics ./a, /b.",
+    ),
+    "no arm": (lambda r: ([Topic("/hand", ["finger"], [7])], ""), "the list of joints is without joint_1"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_used_is_refused_by_name(case, robot, short, tmp_path):
+    make, message = REFUSED[case]
+    with pytest.raises(InvalidRecording, match=message):
+        read_recording(write_bag(tmp_path / "bag", short, make(robot)[0]), robot)
+
+
+def test_a_topic_may_be_chosen(robot, short, tmp_path):
+    bag = write_bag(tmp_path / "bag", short, [states(robot, "/a"), states(robot, "/b", factor=2.0)])
+    same(read_recording(bag, robot, ReadOptions(topics=("/a",))), short)
+    with pytest.raises(InvalidRecording, match="JointState, or of this suite's samples is none on /c"):
+        read_recording(bag, robot, ReadOptions(topics=("/c",)))
+
+
+def test_folders_that_are_no_bags_and_wrong_options_are_refused(robot, tmp_path):
+    with pytest.raises(InvalidRecording, match="the folder is without a bag; allowed: metadata.yaml, or files .mcap"):
+        read_recording(tmp_path, robot)
+    with pytest.raises(ParameterOutOfRange, match="q=grad.*q=rad or deg"):
+        ReadOptions(units={"q": "grad"})
+    with pytest.raises(ParameterOutOfRange, match="1 or -1"):
+        ReadOptions(effort_sign=2.0)
