@@ -28,7 +28,7 @@ MESSAGES := $(shell find sysid_msgs -type f)
 
 help:
 	@echo "make demo     identify an unknown payload on a simulated arm"
-	@echo "make space    identify a simulated robot that floats"
+	@echo "make space    identify a simulated robot that floats, and what it catches"
 	@echo "make check    check format, style and types, and run the quick tests"
 	@echo "make test     check and run everything"
 	@echo "make format   format all Python files"
@@ -40,7 +40,7 @@ demo: install
 	@$(BIN)/python -m sysid_ros.cli.identify --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD)
 
 space: install
-	@$(BIN)/python -m sysid_ros.cli.space --speed 5
+	@$(BIN)/python -m sysid_ros.cli.space --speed 5 --object
 
 # A worker for each core gets one file after the other, in the order of conftest.py: what waits first, what computes last.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder

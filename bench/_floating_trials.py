@@ -8,13 +8,13 @@ import numpy as np
 import pinocchio as pin
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.free_floating.assumptions import MomentumRange, Recording, SensorBounds
 from sysid_ros.core.free_floating.bounds import bound_minimal, estimate_object, known_minimal
 from sysid_ros.core.free_floating.dynamics import simulate
 from sysid_ros.core.free_floating.intervals import FloatingMotion
 from sysid_ros.core.free_floating.kinematics import FloatingTree
 from sysid_ros.core.free_floating.measurements import FloatingData
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters, build_minimal_parameters
-from sysid_ros.core.free_floating.momentum_rows import MomentumRange, Recording, SensorBounds
 from sysid_ros.core.free_floating.regression import unit_momenta
 from sysid_ros.core.free_floating.robot import FreeFlyer, ReactionWheels
 from sysid_ros.core.model.inertia import from_com_form

@@ -18,6 +18,7 @@ from _floating_trials import KINDS, minimal_trial, object_trial
 from bench_free_floating import first_intervals, sample_times
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.free_floating.assumptions import MomentumRange, Recording, SensorBounds
 from sysid_ros.core.free_floating.bounds import (
     bound_minimal,
     estimate_object,
@@ -28,7 +29,6 @@ from sysid_ros.core.free_floating.bounds import (
 from sysid_ros.core.free_floating.dynamics import simulate
 from sysid_ros.core.free_floating.excitation import ExcitationSettings, plan_with_free_knots
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
-from sysid_ros.core.free_floating.momentum_rows import MomentumRange, Recording, SensorBounds
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.model.inertia import from_com_form
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,16 +25,22 @@ from sysid_ros.cli.suite import (
     suite_environment,
 )
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.procedure import (
     FreeFlyerIdentification,
+    ObjectIdentification,
+    ObjectSettings,
     ProcedureSettings,
+    Task,
     estimate_free_flyer,
+    estimate_held,
+    known_before,
     select_motion,
 )
 from sysid_ros.core.free_floating.regression import Method
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.processes import SPACE_ARGUMENTS, resolve_space
-from sysid_ros.reports.free_flyer import write_free_flyer
+from sysid_ros.reports.free_flyer import read_knowledge, write_free_flyer, write_held_object
 from sysid_ros.reports.recordings.free_flyer import read_free_flyer_recording
 from sysid_ros.reports.writer import make_results_directory
 
@@ -51,7 +58,28 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--method", choices=[method.value for method in Method], default=Method.TOTAL.value, help="offline: the method"
     )
-    parser.add_argument("--unknown-momentum", action="store_true", help="offline: estimate the momentum too")
+    parser.add_argument(
+        "--momentum",
+        type=float,
+        nargs=2,
+        metavar=("LINEAR", "ANGULAR"),
+        default=(0.0, 0.0),
+        help="largest component of the momentum at the first sample [kg m/s, kg m^2/s]; 0 0: none",
+    )
+    parser.add_argument(
+        "--object",
+        nargs="?",
+        const="",
+        metavar="FRAME",
+        help="identify what is in the hand, in this frame (default: the robot's tool); with nodes, after the robot "
+        "itself: a simulated one then catches something",
+    )
+    parser.add_argument(
+        "--known", type=Path, metavar="YAML", help="with --object: estimate.yaml of the robot without the object"
+    )
+    parser.add_argument(
+        "--before", type=Path, nargs="+", default=(), metavar="MCAP", help="offline: recordings made before the catch"
+    )
     parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: default")
     parser.add_argument("--parts", type=int, default=0, help="parts of the motion; 0: default")
     parser.add_argument("--planning-time", type=float, default=30.0, help="time for planning [s] (default: 30)")
@@ -76,40 +104,78 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not options.nodes_only:
         words = ["--results", str(results), "--seed", str(options.seed)]
         words += ["--max-motion-time", str(options.max_motion_time), "--parts", str(options.parts)]
+        words += ["--object"] if options.object is not None else []
         client = client_of(CLIENT_MODULE, words, options.robot_name)
     say_where(environment, results / "log")
     parameters = {
         "free_flyer_driver": {"seed": options.seed},
-        "free_flyer_identification": {"excitation_time_limit": options.planning_time},
+        "free_flyer_identification": {
+            "excitation_time_limit": options.planning_time,
+            "linear_momentum": options.momentum[0],
+            "angular_momentum": options.momentum[1],
+            "object_frame": options.object or "",
+            "known_robot": str(options.known or ""),
+        },
     }
     return Suite(started, client, results / "log", environment, parameters).run()
 
 
 def summarize(identification: FreeFlyerIdentification) -> str:
-    """Return what was found in a few lines."""
-    estimate, before = identification.estimate, identification.believed
+    """Return what was found of a robot in a few lines."""
+    estimate, before, bounds = identification.estimate, identification.believed, identification.bounds
     scale = np.maximum(np.abs(estimate.values), 1e-12)
     change, deviation = np.abs(estimate.values - before) / scale, estimate.deviations / scale
-    return "\n".join(
-        (
-            f"{identification.minimal.count} minimal parameters from {len(identification.data)} samples, "
-            f"condition number {identification.condition_number:.0f}",
-            f"median standard deviation {100 * np.median(deviation):.2g} %, largest {100 * deviation.max():.2g} %",
-            f"median change from what was believed before {100 * np.median(change):.2g} %",
+    lines = [
+        f"{identification.minimal.count} minimal parameters from {len(identification.data)} samples, "
+        f"condition number {identification.condition_number:.0f}",
+        f"median standard deviation {100 * np.median(deviation):.2g} %, largest {100 * deviation.max():.2g} %",
+        f"median change from what was believed before {100 * np.median(change):.2g} %",
+    ]
+    if bounds is not None:
+        mass, share = identification.minimal.names.index("base.m"), np.median(bounds.box.width / bounds.prior.width)
+        lines.append(
+            f"guaranteed bounds: {100 * share:.0f} % of the width of the prior (median), mass of the robot "
+            f"{bounds.box.lower[mass]:.1f} to {bounds.box.upper[mass]:.1f} kg"
         )
-    )
+    if identification.inconsistency is not None:
+        lines.append(f"no guaranteed bounds: {identification.inconsistency}")
+    return "\n".join(lines)
+
+
+def summarize_object(held: ObjectIdentification) -> str:
+    """Return what was found of an object in a few lines."""
+    if held.inconsistency is not None or held.estimate is None:
+        return f"nothing is certain: {held.inconsistency}"
+    box, com, frame = held.estimate.bounds.box, held.estimate.com_box, held.estimate.frame
+    lines = [f"mass {held.estimate.mass:.3f} kg, certainly {box.lower[0]:.3f} to {box.upper[0]:.3f} kg"]
+    for axis, value, lower, upper in zip("xyz", held.estimate.com, com.lower, com.upper, strict=True):
+        lines.append(f"CoM {axis} in {frame}: {value:.4f} m, certainly {lower:.4f} to {upper:.4f} m")
+    return "\n".join(lines)
 
 
 def _offline(options: argparse.Namespace) -> int:
     robot = load_free_flyer(options.model)
-    settings = ProcedureSettings(method=Method(options.method), is_momentum_zero=not options.unknown_momentum)
-    samples = read_free_flyer_recording(options.recording, robot)
-    identification = estimate_free_flyer(robot, select_motion(robot, samples), settings)
-    results = make_results_directory(options.results)
-    write_free_flyer(identification, results)
-    print(summarize(identification))
+    linear, angular = options.momentum
+    assumptions = Assumptions(linear_momentum=linear, angular_momentum=angular)
+    task = Task(robot, ProcedureSettings(method=Method(options.method)), assumptions=assumptions)
+    data = select_motion(robot, read_free_flyer_recording(options.recording, robot))
+    if options.object is None:
+        identification = estimate_free_flyer(task, data)
+        results = make_results_directory(options.results)
+        write_free_flyer(identification, results)
+        print(summarize(identification))
+        is_consistent = identification.inconsistency is None
+    else:
+        known = known_before(robot) if options.known is None else read_knowledge(options.known, robot)
+        before = (select_motion(robot, read_free_flyer_recording(path, robot)) for path in options.before)
+        recordings = tuple(assumptions.recording(robot, one, holds_object=False) for one in before)
+        held = estimate_held(task, ObjectSettings(frame=options.object), replace(known, recordings=recordings), data)
+        results = make_results_directory(options.results)
+        write_held_object(held, results)
+        print(summarize_object(held))
+        is_consistent = held.inconsistency is None
     print(f"Files: {results}")
-    return ExitStatus.OK
+    return ExitStatus.OK if is_consistent else ExitStatus.NOT_IDENTIFIED
 
 
 if __name__ == "__main__":

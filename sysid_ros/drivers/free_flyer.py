@@ -28,6 +28,8 @@ _TRANSVERSE = 0.55
 """Their inertia across their axis, as a share of that about it; half of it is a disc without thickness."""
 _BANDWIDTH = 100.0
 """Bandwidth of the joints' servos [rad/s]."""
+_POSE_STEPS = 4
+"""Iterations of pose and twist of a step with momentum; each gains a factor of the length of the step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,19 +54,37 @@ class FloatingState:
 
 
 class SimulatedFreeFlyer(ABC):
-    """A free-flying robot that starts at rest in its home posture.
+    """A free-flying robot that starts in its home posture, with joints and wheels at rest.
 
     Args:
         robot: The robot.
         parameters: True inertial parameters, (10 B,).
         timestep: Length of a step [s].
+        momentum: Momentum at the start, about the origin of the base, (6,) [kg m/s, kg m^2/s].
     """
 
-    def __init__(self, robot: FreeFlyer, parameters: ArrayLike, timestep: float):
+    def __init__(self, robot: FreeFlyer, parameters: ArrayLike, timestep: float, momentum: ArrayLike = (0.0,) * 6):
         if not 1e-5 <= timestep <= 0.1:
             raise ParameterOutOfRange("timestep [s]", timestep, "1e-5 to 0.1")
         self.robot, self.timestep = robot, timestep
         self.parameters = np.asarray(parameters, dtype=float)
+        self.initial_momentum = np.asarray(momentum, dtype=float)
+
+    def twist_with(self, momentum: ArrayLike, q: Array, v: Array) -> Array:
+        """Compute the twist of the base at joints and wheels (n + W,) that gives a momentum in its axes, (6,)."""
+        n = self.robot.n
+        wheels = self.robot.wheels.momentum(v[None, n:])
+        left = np.asarray(momentum, dtype=float) - wheels
+        twist: Array = compute_base_twist(self.robot.tree, self.parameters, q[None, :n], v[None, :n], left)[0]
+        return twist
+
+    @abstractmethod
+    def change(self, parameters: ArrayLike) -> None:
+        """Give the robot other inertial parameters, (10 B,): all goes on as fast as it was.
+
+        Raises:
+            NotPhysicallyConsistent: A body cannot have them.
+        """
 
     @property
     @abstractmethod
@@ -78,7 +98,7 @@ class SimulatedFreeFlyer(ABC):
     def momentum(self) -> Array:
         """Compute the momentum of robot and wheels in inertial axes, about the inertial origin, (6,).
 
-        It is zero at the start, so whatever it is later has come from the integration.
+        Whatever of it is not there at the start has come from the integration, or with other parameters.
         """
         state, n = self.state, self.robot.n
         matrix = system_kinematic_matrix(self.robot.tree, state.q[None, :n], state.v[None, :n], state.twist[None])[0]
@@ -90,33 +110,47 @@ class SimulatedFreeFlyer(ABC):
 
 
 class ConservationSimulation(SimulatedFreeFlyer):
-    """Joints and wheels are where they are told to be; the base moves so that there is no momentum.
+    """Joints and wheels are where they are told to be; the base moves so that the momentum stays.
 
     Masses enter by their momentum only, so they need not be those of rigid bodies: the paper's robot is of this kind.
     """
 
-    def __init__(self, robot: FreeFlyer, parameters: ArrayLike, timestep: float = 0.01):
-        super().__init__(robot, parameters, timestep)
+    def __init__(
+        self,
+        robot: FreeFlyer,
+        parameters: ArrayLike,
+        timestep: float = 0.01,
+        momentum: ArrayLike = (0.0,) * 6,
+    ):
+        super().__init__(robot, parameters, timestep, momentum)
         rest = np.zeros(robot.n + robot.wheels.count)
         angles = np.concatenate([robot.home, np.zeros(robot.wheels.count)])
-        self._state = FloatingState(0.0, np.eye(3), np.zeros(3), np.zeros(6), angles, rest)
+        twist = self.twist_with(self.initial_momentum, angles, rest)
+        self._total = self.initial_momentum
+        self._state = FloatingState(0.0, np.eye(3), np.zeros(3), twist, angles, rest)
 
     @property
     def state(self) -> FloatingState:
         """See :attr:`SimulatedFreeFlyer.state`."""
         return self._state
 
+    def change(self, parameters: ArrayLike) -> None:
+        """See :meth:`SimulatedFreeFlyer.change`."""
+        self.parameters = np.asarray(parameters, dtype=float)
+        self._total = self.momentum()
+
     def step(self, q: Array, v: Array, a: Array) -> None:
         """See :meth:`SimulatedFreeFlyer.step`; the pose by the trapezoidal rule."""
-        n, before = self.robot.n, self._state
-        wheels = self.robot.wheels.momentum(v[None, n:])
-        twist = compute_base_twist(self.robot.tree, self.parameters, q[None, :n], v[None, :n], -wheels)[0]
+        before = self._state
+        rotation, position = before.rotation, before.position
         times = np.array([0.0, self.timestep])
-        rotation = before.rotation @ integrate_rotations(times, np.stack([before.twist[3:], twist[3:]]))[1]
-        shift = 0.5 * self.timestep * (before.rotation @ before.twist[:3] + rotation @ twist[:3])
-        self._state = FloatingState(
-            before.time + self.timestep, rotation, before.position + shift, twist, np.array(q), np.array(v)
-        )
+        for _ in range(_POSE_STEPS if np.any(self._total) else 1):
+            linear, angular = self._total[:3], self._total[3:] - np.cross(position, self._total[:3])
+            twist = self.twist_with(np.concatenate([rotation.T @ linear, rotation.T @ angular]), q, v)
+            rotation = before.rotation @ integrate_rotations(times, np.stack([before.twist[3:], twist[3:]]))[1]
+            shift = 0.5 * self.timestep * (before.rotation @ before.twist[:3] + rotation @ twist[:3])
+            position = before.position + shift
+        self._state = FloatingState(before.time + self.timestep, rotation, position, twist, np.array(q), np.array(v))
 
 
 class MujocoSimulation(SimulatedFreeFlyer):
@@ -126,13 +160,29 @@ class MujocoSimulation(SimulatedFreeFlyer):
         NotPhysicallyConsistent: A body cannot have its parameters.
     """
 
-    def __init__(self, robot: FreeFlyer, parameters: ArrayLike, timestep: float = 0.002):
-        super().__init__(robot, parameters, timestep)
+    def __init__(
+        self,
+        robot: FreeFlyer,
+        parameters: ArrayLike,
+        timestep: float = 0.002,
+        momentum: ArrayLike = (0.0,) * 6,
+    ):
+        super().__init__(robot, parameters, timestep, momentum)
         self._model = build_mujoco_free_flyer(robot, self.parameters, timestep)
         self._data = mujoco.MjData(self._model)
         self._data.qpos[7 : 7 + robot.n] = robot.home
+        # At the start inertial axes are those of the base.
+        self._data.qvel[:6] = self.twist_with(self.initial_momentum, self._data.qpos[7:], self._data.qvel[6:])
         mujoco.mj_forward(self._model, self._data)
         self._inertia, self._units = np.zeros((self._model.nv, self._model.nv)), np.eye(self._model.nv)
+
+    def change(self, parameters: ArrayLike) -> None:
+        """See :meth:`SimulatedFreeFlyer.change`."""
+        model = build_mujoco_free_flyer(self.robot, np.asarray(parameters, dtype=float), self.timestep)
+        data = mujoco.MjData(model)
+        data.time, data.qpos[:], data.qvel[:] = self._data.time, self._data.qpos, self._data.qvel
+        mujoco.mj_forward(model, data)
+        self.parameters, self._model, self._data = np.asarray(parameters, dtype=float), model, data
 
     @property
     def state(self) -> FloatingState:
@@ -210,12 +260,14 @@ def build_mujoco_free_flyer(robot: FreeFlyer, parameters: ArrayLike, timestep: f
     return spec.compile()
 
 
-def simulate_free_flyer(robot: FreeFlyer, parameters: ArrayLike) -> SimulatedFreeFlyer:
+def simulate_free_flyer(
+    robot: FreeFlyer, parameters: ArrayLike, momentum: ArrayLike = (0.0,) * 6
+) -> SimulatedFreeFlyer:
     """Return the simulation a robot can have: MuJoCo for rigid bodies, else conservation of momentum."""
     try:
-        return MujocoSimulation(robot, parameters)
+        return MujocoSimulation(robot, parameters, momentum=momentum)
     except NotPhysicallyConsistent:
-        return ConservationSimulation(robot, parameters)
+        return ConservationSimulation(robot, parameters, momentum=momentum)
 
 
 def _give_inertia(body: mujoco.MjsBody, parameters: Array) -> None:

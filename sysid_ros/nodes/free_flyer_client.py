@@ -1,4 +1,4 @@
-"""Sends one goal to ``free_flyer_identification`` and shows its progress; run by ``sysid_space``."""
+"""Sends goals to ``free_flyer_identification`` and shows their progress; run by ``sysid_space``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import rclpy
 from rclpy.action import ActionClient
 from rclpy.executors import SingleThreadedExecutor
@@ -16,81 +18,137 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
 from sysid_msgs.action import Identify
+from sysid_msgs.srv import SetPayload
 from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.ros.node import StopRequest
 from sysid_ros.ros.waiting import ServerProbe
 
 _SERVER_TIMEOUT = 60.0
 _CANCEL_TIMEOUT = 15.0
+_CATCH_TIMEOUT = 10.0
+
+
+CAUGHT = from_com_form(12.0, [0.62, 0.05, -0.03], np.diag([0.4, 0.7, 0.6]))
+"""What a simulated robot catches, about the last joint, (10,)."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Send the goal and show it to its end; returns the exit status."""
+    """Send the goal, or both, and show them to their ends; returns the exit status."""
     words = list(sys.argv if argv is None else argv)
-    parser = argparse.ArgumentParser(description="Identifies a free-flying robot.")
+    parser = argparse.ArgumentParser(description="Identifies a free-flying robot, and what it holds.")
     parser.add_argument("--results", default="", help="folder for the files; empty writes none")
     parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
     parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: the node's own")
     parser.add_argument("--parts", type=int, default=0, help="parts of the motion; 0: the node's own")
+    parser.add_argument("--object", action="store_true", help="let a simulated robot catch something, and identify it")
     options = parser.parse_args(remove_ros_args(words)[1:])
-    goal = Identify.Goal(
-        max_motion_time=options.max_motion_time,
-        number_of_trajectories=options.parts,
-        seed=options.seed,
-        results_directory=options.results,
-    )
     with StopRequest() as stop:
         rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
-        node, executor = Node("free_flyer_client"), SingleThreadedExecutor()
-        executor.add_node(node)
+        client = _Client(stop)
         try:
-            return _run(node, executor, goal, stop)
+            return client.run(options)
         finally:
-            executor.shutdown(timeout_sec=1.0)
-            node.destroy_node()
-            rclpy.try_shutdown()
+            client.close()
 
 
-def _run(node: Node, executor: SingleThreadedExecutor, goal: Identify.Goal, stop: StopRequest) -> int:
-    client: Any = ActionClient(node, Identify, "free_flyer_identification/identify")
-    probe, said = ServerProbe(client), [""]
+class _Client:
+    """Sends goals one after the other."""
 
-    def show(message: Any) -> None:
-        feedback = message.feedback
-        text = f"{100.0 * feedback.progress:3.0f} %  {feedback.text}"
-        if text != said[0]:
-            said[0] = text
-            print(text, flush=True)
+    def __init__(self, stop: StopRequest):
+        self._stop = stop
+        self._node, self._executor = Node("free_flyer_client"), SingleThreadedExecutor()
+        self._executor.add_node(self._node)
 
-    def spin(condition: Callable[[], bool], seconds: float) -> bool:
+    def run(self, options: argparse.Namespace) -> int:
+        """Carry out what the options ask for."""
+        goal = Identify.Goal(
+            max_motion_time=options.max_motion_time,
+            number_of_trajectories=options.parts,
+            seed=options.seed,
+            results_directory=options.results,
+        )
+        status, result = self._send("free_flyer_identification/identify", goal)
+        if result is None:
+            return status
+        print(f"Identified; motion of the robot: {result.motion_time:.1f} s")
+        self._say_files(result)
+        if not options.object:
+            return status
+        self._catch()
+        goal.results_directory = str(Path(options.results) / "object") if options.results else ""
+        status, result = self._send("free_flyer_identification/identify_object", goal)
+        if result is not None:
+            estimate, com = result.estimate, result.payload.com
+            certain = f"{estimate.lower[0]:.3f} to {estimate.upper[0]:.3f} kg"
+            print(f"In the hand: {estimate.values[0]:.3f} kg, certainly {certain}")
+            print(f"Its CoM in {estimate.header.frame_id}: {com.x:.4f}, {com.y:.4f}, {com.z:.4f} m")
+            self._say_files(result)
+        return status
+
+    def close(self) -> None:
+        """End the node."""
+        self._executor.shutdown(timeout_sec=1.0)
+        self._node.destroy_node()
+        rclpy.try_shutdown()
+
+    def _send(self, name: str, goal: Identify.Goal) -> tuple[int, Identify.Result | None]:
+        """Send a goal and show it to its end; the result is None where nothing was identified."""
+        client: Any = ActionClient(self._node, Identify, name)
+        probe, said = ServerProbe(client), [""]
+
+        def show(message: Any) -> None:
+            feedback = message.feedback
+            text = f"{100.0 * feedback.progress:3.0f} %  {feedback.text}"
+            if feedback.mass_upper > 0.0:
+                text += f" ({feedback.mass_lower:.2f} to {feedback.mass_upper:.2f} kg)"
+            if text != said[0]:
+                said[0] = text
+                print(text, flush=True)
+
+        # A goal that is sent before the server knows where to send its answer runs, and nobody here learns of it.
+        if not self._spin(lambda: probe.is_answered() or self._stop.is_set, _SERVER_TIMEOUT):
+            print(f"nobody offers the action {name}; see the logs of the nodes")
+            return ExitStatus.FAILED, None
+        sent = client.send_goal_async(goal, feedback_callback=show)
+        if self._stop.is_set or not self._spin(sent.done, _SERVER_TIMEOUT):
+            return ExitStatus.STOPPED if self._stop.is_set else ExitStatus.FAILED, None
+        outcome = sent.result().get_result_async()
+        self._spin(lambda: outcome.done() or self._stop.is_set, float("inf"))
+        if not outcome.done():
+            print("stopping: the robot is brought to rest first", flush=True)
+            sent.result().cancel_goal_async()
+            self._spin(outcome.done, _CANCEL_TIMEOUT)
+            return ExitStatus.STOPPED, None
+        result = outcome.result().result
+        if result.error_code != Identify.Result.NONE:
+            print(f"not identified (error {result.error_code}): {result.error_text}")
+            is_data = result.error_code in (Identify.Result.NOT_IDENTIFIED, Identify.Result.INCONSISTENT)
+            return ExitStatus.NOT_IDENTIFIED if is_data else ExitStatus.FAILED, None
+        return ExitStatus.OK, result
+
+    def _catch(self) -> None:
+        """Let a simulated robot catch something; a real one holds what it holds."""
+        service: Any = self._node.create_client(SetPayload, "free_flyer_driver/set_payload")
+        if not service.wait_for_service(timeout_sec=_CATCH_TIMEOUT):
+            print("this driver has no ~/set_payload: what is in the hand is identified", flush=True)
+            return
+        answer = service.call_async(SetPayload.Request(operation=SetPayload.Request.ATTACH, payload=CAUGHT))
+        if not self._spin(answer.done, _CATCH_TIMEOUT) or not answer.result().success:
+            print(f"the robot caught nothing: {answer.result().message if answer.done() else 'no answer'}", flush=True)
+            return
+        print("The robot has caught something.", flush=True)
+
+    def _spin(self, condition: Callable[[], bool], seconds: float) -> bool:
         end = time.monotonic() + seconds
         while not condition() and time.monotonic() < end:
-            executor.spin_once(timeout_sec=0.1)
+            self._executor.spin_once(timeout_sec=0.1)
         return condition()
 
-    # A goal that is sent before the server knows where to send its answer runs, and nobody here learns of it.
-    if not spin(lambda: probe.is_answered() or stop.is_set, _SERVER_TIMEOUT):
-        print("nobody offers the action free_flyer_identification/identify; see the logs of the nodes")
-        return ExitStatus.FAILED
-    sent = client.send_goal_async(goal, feedback_callback=show)
-    if stop.is_set or not spin(sent.done, _SERVER_TIMEOUT):
-        return ExitStatus.STOPPED if stop.is_set else ExitStatus.FAILED
-    outcome = sent.result().get_result_async()
-    spin(lambda: outcome.done() or stop.is_set, float("inf"))
-    if not outcome.done():
-        print("stopping: the robot is brought to rest first", flush=True)
-        sent.result().cancel_goal_async()
-        spin(outcome.done, _CANCEL_TIMEOUT)
-        return ExitStatus.STOPPED
-    result = outcome.result().result
-    if result.error_code != Identify.Result.NONE:
-        print(f"not identified (error {result.error_code}): {result.error_text}")
-        is_data = result.error_code == Identify.Result.NOT_IDENTIFIED
-        return ExitStatus.NOT_IDENTIFIED if is_data else ExitStatus.FAILED
-    print(f"Identified; motion of the robot: {result.motion_time:.1f} s")
-    if result.results_directory:
-        print(f"Files: {result.results_directory}")
-    return ExitStatus.OK
+    @staticmethod
+    def _say_files(result: Identify.Result) -> None:
+        if result.results_directory:
+            print(f"Files: {result.results_directory}")
 
 
 if __name__ == "__main__":

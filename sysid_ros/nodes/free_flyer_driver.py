@@ -15,8 +15,9 @@ from std_msgs.msg import Empty, Header, String
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, NamedArray, Trajectory
+from sysid_msgs.srv import SetPayload
 from sysid_ros.adapters.free_flyer.driver import FreeFlyerLoop, Measurement
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.drivers.free_flyer import FloatingState, simulate_free_flyer
 from sysid_ros.ros import qos
@@ -41,6 +42,8 @@ class FreeFlyerDriverParameters(NodeParameters):
     """Without a heartbeat for so long the robot comes to rest on its path; by the wall clock."""
     seed: int = parameter(0, "-", lower=0, read_only=True)
     """Seed of the sensor noise."""
+    momentum: tuple[float, ...] = parameter((0.0,) * 6, "kg m/s, kg m^2/s", read_only=True)
+    """Linear and angular momentum at the start, about the origin of the base and in its axes."""
 
 
 class FreeFlyerDriverNode(Node):
@@ -55,7 +58,10 @@ class FreeFlyerDriverNode(Node):
         values = self._config.values
         self._robot = load_free_flyer(values.model)
         truth = self._robot.tree.parameters if self._robot.truth is None else self._robot.truth
-        self._loop = FreeFlyerLoop(simulate_free_flyer(self._robot, truth), values.clearance, values.seed)
+        if len(values.momentum) != 6:
+            raise ParameterOutOfRange("parameter 'momentum'", values.momentum, "six numbers")
+        simulation = simulate_free_flyer(self._robot, truth, values.momentum)
+        self._loop = FreeFlyerLoop(simulation, values.clearance, values.seed)
         self._names = [*self._robot.joint_names, *self._robot.wheels.names]
         self._start_ns = self.get_clock().now().nanoseconds
         self._code, self._text = DriverStatus.CODE_OK, "holds its posture"
@@ -69,18 +75,23 @@ class FreeFlyerDriverNode(Node):
         description.publish(String(data=self._robot.urdf))
         self._truth_publisher = self.create_publisher(NamedArray, "~/truth", qos.LATCHED)
         self._truth_publisher.publish(NamedArray(name="parameters", shape=[truth.size], data=truth.tolist()))
+        self._held_publisher = self.create_publisher(NamedArray, "~/held", qos.LATCHED)
+        self._drift_publisher = self.create_publisher(NamedArray, "~/drift", qos.LATCHED)
+        self._publish_held()
         self.create_subscription(Trajectory, "~/trajectory", self._take_trajectory, 1)
         self.create_subscription(Empty, "~/heartbeat", self._take_heartbeat, 1)
         self.create_service(Trigger, "~/brake", self._brake)
+        self.create_service(SetPayload, "~/set_payload", self._set_payload)
         self.create_timer(1.0 / (values.sample_rate * values.speed), self._tick)
         self.create_timer(0.2, self._publish_status)
+        self.create_timer(1.0, self._publish_drift)
         kind = type(self._loop.simulation).__name__
         self.get_logger().info(f"ready: '{self._robot.name}' floats at rest ({kind}); send ~/trajectory")
 
     def close(self) -> None:
         """Say how well momentum was conserved."""
         drift = ", ".join(f"{value:.1e}" for value in self._loop.drift)
-        self.get_logger().info(f"largest momentum of the run, which began with none [kg m/s, kg m^2/s]: {drift}")
+        self.get_logger().info(f"largest change of momentum, which should stay [kg m/s, kg m^2/s]: {drift}")
 
     def _take_trajectory(self, message: Trajectory) -> None:
         self._heard = time.monotonic()
@@ -101,6 +112,25 @@ class FreeFlyerDriverNode(Node):
         if response.success:
             self._code, self._text = DriverStatus.CODE_BRAKE_REQUESTED, response.message
         return response
+
+    def _set_payload(self, request: SetPayload.Request, response: SetPayload.Response) -> SetPayload.Response:
+        """Let the last body catch, or let go, an object that has moved along with it; about the last joint's frame."""
+        is_detached = request.operation == SetPayload.Request.DETACH
+        try:
+            self._loop.hold(np.zeros(10) if is_detached else np.array(request.payload))
+            response.success = True
+            self._publish_held()
+        except SysidError as error:
+            response.message = str(error)
+        return response
+
+    def _publish_held(self) -> None:
+        held = np.zeros(10 * self._robot.tree.count)
+        held[-10:] = self._loop.held
+        self._held_publisher.publish(NamedArray(name="held", shape=[held.size], data=held.tolist()))
+
+    def _publish_drift(self) -> None:
+        self._drift_publisher.publish(NamedArray(name="drift", shape=[6], data=self._loop.drift.tolist()))
 
     def _tick(self) -> None:
         followed = self._loop.followed

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from rclpy.action import ActionServer, CancelResponse
@@ -16,13 +17,25 @@ from visualization_msgs.msg import MarkerArray
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import IdentifiabilityReport, NamedArray
-from sysid_ros.adapters.free_flyer.goal import FreeFlyerGoal
+from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_ros.adapters.free_flyer.goal import FreeFlyerGoal, GoalFiles
 from sysid_ros.adapters.free_flyer.link import FreeFlyerLink
 from sysid_ros.adapters.free_flyer.messages import draw_free_flyer, minimal_to_message
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.excitation import ExcitationSettings
-from sysid_ros.core.free_floating.procedure import FreeFlyerIdentification, ProcedureSettings
+from sysid_ros.core.free_floating.procedure import (
+    FreeFlyerIdentification,
+    Knowledge,
+    ObjectSettings,
+    ProcedureSettings,
+    Task,
+    known_before,
+)
 from sysid_ros.core.free_floating.robot import load_free_flyer
+from sysid_ros.reports.free_flyer import SimulationTruth, read_knowledge
 from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.node import end_goal, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter, parameters_from
 
@@ -37,6 +50,11 @@ class FreeFlyerIdentificationParameters(NodeParameters):
     model: str = parameter("servicer", read_only=True)
     """Robot: a name from config/space/ or the path of such a YAML file."""
     procedure: ProcedureSettings = parameters_from(ProcedureSettings)
+    assumptions: Assumptions = parameters_from(Assumptions)
+    held: ObjectSettings = parameters_from(ObjectSettings, prefix="object_")
+    known_robot: str = parameter("")
+    """What is known of the robot when it holds something: an ``estimate.yaml`` with bounds; empty: what this node has
+    identified last, and before that the ranges in the robot's settings."""
     excitation: ExcitationSettings = parameters_from(ExcitationSettings, prefix="excitation_")
     driver_timeout: float = parameter(30.0, "s", lower=0.1, upper=600.0)
     """How long the driver may be silent."""
@@ -47,10 +65,10 @@ class FreeFlyerIdentificationParameters(NodeParameters):
 
 
 class FreeFlyerIdentificationNode(Node):
-    """Offers the action ``~/identify``, one goal at a time; pictures are on ``~/markers``.
+    """Offers the actions ``~/identify``, of the robot, and ``~/identify_object``, of what it holds; one goal at a time.
 
-    ``~/estimate`` has names, combinations and standard deviations of the minimal parameters, ``~/values`` their values
-    in the same order.
+    ``~/estimate`` has names, combinations, standard deviations and guaranteed bounds of the minimal parameters,
+    ``~/values`` their values in the same order, ``~/object`` what is in the hand; pictures are on ``~/markers``.
     """
 
     def __init__(self) -> None:
@@ -58,16 +76,25 @@ class FreeFlyerIdentificationNode(Node):
         self._config = ParameterServer(self, FreeFlyerIdentificationParameters)
         self._robot = load_free_flyer(self._config.values.model)
         self._goal: FreeFlyerGoal | None = None
-        self._truth: np.ndarray | None = None
+        self._simulated: dict[str, np.ndarray] = {}
+        self._identification: FreeFlyerIdentification | None = None
+        self._held: ParameterEstimate | None = None
         self._busy, self._stop = threading.Lock(), threading.Event()
         self._link = FreeFlyerLink(self, self._robot, self._config.values.driver_timeout, self._record)
         self._estimate_publisher = self.create_publisher(IdentifiabilityReport, "~/estimate", qos.LATCHED)
         self._values_publisher = self.create_publisher(NamedArray, "~/values", qos.LATCHED)
+        self._object_publisher = self.create_publisher(EstimateMessage, "~/object", qos.LATCHED)
         self._marker_publisher = self.create_publisher(MarkerArray, "~/markers", qos.MARKERS)
         # What a simulated robot really is; only compared with at the end, in the files.
-        self.create_subscription(NamedArray, "free_flyer_driver/truth", self._take_truth, qos.LATCHED)
-        self._server = ActionServer(
-            self, Identify, "~/identify", execute_callback=self._execute,
+        self.create_subscription(NamedArray, "free_flyer_driver/truth", self._take_simulated, qos.LATCHED)
+        self.create_subscription(NamedArray, "free_flyer_driver/held", self._take_simulated, qos.LATCHED)
+        self.create_subscription(NamedArray, "free_flyer_driver/drift", self._take_simulated, qos.LATCHED)
+        self._server: Any = ActionServer(
+            self, Identify, "~/identify", execute_callback=self._execute_identify,
+            cancel_callback=lambda _: CancelResponse.ACCEPT,
+        )  # fmt: skip
+        self._object_server: Any = ActionServer(
+            self, Identify, "~/identify_object", execute_callback=self._execute_identify_object,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )  # fmt: skip
         self.create_timer(0.2, self._draw)
@@ -83,35 +110,71 @@ class FreeFlyerIdentificationNode(Node):
         if self._goal is not None:
             self._goal.record(topic, kind, message, stamp_ns)
 
-    def _take_truth(self, message: NamedArray) -> None:
-        self._truth = np.array(message.data)
+    def _take_simulated(self, message: NamedArray) -> None:
+        self._simulated[message.name] = np.array(message.data)
 
-    async def _execute(self, handle: ServerGoalHandle) -> Identify.Result:
+    def _truth(self) -> SimulationTruth | None:
+        parameters = self._simulated.get("parameters")
+        if parameters is None:
+            return None
+        held = self._simulated.get("held", np.zeros_like(parameters))
+        return SimulationTruth(parameters, held, self._simulated.get("drift"))
+
+    async def _execute_identify(self, handle: ServerGoalHandle) -> Identify.Result:
+        return await self._execute(handle, self._identify)
+
+    async def _execute_identify_object(self, handle: ServerGoalHandle) -> Identify.Result:
+        return await self._execute(handle, self._identify_object)
+
+    async def _execute(
+        self, handle: ServerGoalHandle, run: Callable[[ServerGoalHandle], Identify.Result]
+    ) -> Identify.Result:
         if not self._busy.acquire(blocking=False):
             handle.abort()
             return Identify.Result(error_code=Identify.Result.BUSY, error_text="another goal is running")
         try:
-            return await run_in_thread(self, lambda: self._run(handle))
+            return await run_in_thread(self, lambda: run(handle))
         finally:
             self._goal = None
             self._busy.release()
 
-    def _run(self, handle: ServerGoalHandle) -> Identify.Result:
+    def _identify(self, handle: ServerGoalHandle) -> Identify.Result:
+        goal = self._make_goal(handle)
+        result = goal.identify(handle.request)
+        if goal.identification is not None:
+            self._identification = goal.identification
+            self._publish(goal.identification)
+        return end_goal(handle, result)
+
+    def _identify_object(self, handle: ServerGoalHandle) -> Identify.Result:
+        goal = self._make_goal(handle)
+        result = goal.identify_object(handle.request, self._config.values.held, self._knowledge)
+        if goal.held is not None:
+            self._held = goal.held.as_estimate()
+            self._object_publisher.publish(estimate_to_message(self._held, self.get_clock().now().nanoseconds))
+        return end_goal(handle, result)
+
+    def _make_goal(self, handle: ServerGoalHandle) -> FreeFlyerGoal:
         values, started = self._config.values, time.monotonic()
         self._link.timeout = values.driver_timeout
+        excitation = replace(values.excitation, seed=int(handle.request.seed))
         self._goal = FreeFlyerGoal(
-            self._robot,
+            Task(self._robot, values.procedure, excitation, values.assumptions),
             self._link,
-            values.procedure,
-            replace(values.excitation, seed=int(handle.request.seed)),
+            GoalFiles("" if handle.request.results_directory else values.results_directory, values.record, self._truth),
             lambda: self._stop.is_set() or handle.is_cancel_requested,
             self._reporter(handle, started),
         )
-        root = values.results_directory if not handle.request.results_directory else ""
-        result = self._goal.run(handle.request, root, values.record, lambda: self._truth)
-        if self._goal.identification is not None:
-            self._publish(self._goal.identification)
-        return end_goal(handle, result)
+        return self._goal
+
+    def _knowledge(self) -> Knowledge:
+        """Return what is known of the robot without an object in its hand."""
+        path = self._config.values.known_robot
+        if path:
+            return read_knowledge(path, self._robot)
+        if self._identification is not None and self._identification.bounds is not None:
+            return self._identification.knowledge
+        return known_before(self._robot)
 
     def _reporter(self, handle: ServerGoalHandle, started: float) -> Callable[[Identify.Feedback], None]:
         said = None
@@ -137,7 +200,7 @@ class FreeFlyerIdentificationNode(Node):
         position = self._link.latest()
         if position is not None and self._marker_publisher.get_subscription_count():
             self._marker_publisher.publish(
-                draw_free_flyer(self._robot, position, self._link.planned, self.get_clock().now().to_msg())
+                draw_free_flyer(self._robot, position, self._link.planned, self.get_clock().now().to_msg(), self._held)
             )
 
 

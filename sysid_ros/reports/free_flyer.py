@@ -1,16 +1,24 @@
-"""Files of the identification of a free-flying robot: YAML and a page."""
+"""Files of the identification of a free-flying robot and of what it holds: YAML and a page."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.free_floating.procedure import FreeFlyerIdentification
+from sysid_ros.core.common.settings import settings_of
+from sysid_ros.core.free_floating.assumptions import Assumptions
+from sysid_ros.core.free_floating.bounds import ObjectEstimate
+from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
+from sysid_ros.core.free_floating.procedure import FreeFlyerIdentification, Knowledge, ObjectIdentification, Part
+from sysid_ros.core.free_floating.robot import FreeFlyer
+from sysid_ros.core.model.inertia import to_com_form, transform_parameters
 from sysid_ros.reports import pages
 from sysid_ros.reports.writer import software_versions
 
@@ -18,30 +26,95 @@ Array = NDArray[np.float64]
 
 ESTIMATE, REPORT, RECORDING = "estimate.yaml", "report.html", "recording.mcap"
 _WIDTH = 760.0
+_HEAD = "# Minimal parameters of a free-flying robot: what determines its momentum, see docs/howto/space_robot.md\n"
+_OBJECT_HEAD = "# What a free-flying robot holds, see docs/howto/space_robot.md\n"
 
 
-def write_free_flyer(result: FreeFlyerIdentification, directory: Path, truth: ArrayLike | None = None) -> None:
+@dataclass(frozen=True, eq=False)
+class SimulationTruth:
+    """What a simulated robot really is; only compared with.
+
+    Attributes:
+        parameters: Inertial parameters of the robot itself, (10 B,).
+        held: What an object in its hand adds to them, (10 B,); zeros without one.
+        drift: Largest change of momentum since the start or the last catch, (6,) [kg m/s, kg m^2/s]; None if unknown.
+    """
+
+    parameters: Array
+    held: Array
+    drift: Array | None = None
+
+    def held_in(self, robot: FreeFlyer, frame: str) -> Array | None:
+        """Return the parameters of the object in a frame, (10,); None where the body of the frame holds nothing."""
+        body, placement = robot.frame(frame)
+        part = self.held[10 * body : 10 * (body + 1)]
+        if not np.any(part):
+            return None
+        back = placement.inverse()
+        return transform_parameters(part, back.rotation, back.translation)
+
+
+class InvalidEstimate(SysidError):
+    """A file that is no estimate of this robot with bounds.
+
+    Args:
+        path: The file.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, path: Path, reason: str):
+        self.path = path
+        super().__init__(f"{path} is no estimate with guaranteed bounds of this robot: {reason}")
+
+
+def write_free_flyer(
+    result: FreeFlyerIdentification, directory: Path, simulation: SimulationTruth | None = None
+) -> None:
     """Write estimate and page of an identification.
 
     Args:
         result: What was identified.
         directory: An existing folder.
-        truth: True inertial parameters of a simulated robot, (10 B,), for comparison.
+        simulation: What a simulated robot really is, for comparison.
 
     Raises:
         SysidError: A file cannot be written.
     """
-    true = None if truth is None else result.minimal.values(truth)
-    for name, text in ((ESTIMATE, free_flyer_yaml(result, true)), (REPORT, free_flyer_html(result, true))):
-        try:
-            (directory / name).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise SysidError(f"cannot write {directory / name}: {error.strerror or error}") from error
+    _write(directory, free_flyer_yaml(result, simulation), free_flyer_html(result, simulation))
 
 
-def free_flyer_yaml(result: FreeFlyerIdentification, truth: Array | None) -> str:
+def write_held_object(result: ObjectIdentification, directory: Path, simulation: SimulationTruth | None = None) -> None:
+    """Write estimate and page of what a robot holds; the arguments are those of :func:`write_free_flyer`."""
+    _write(directory, held_object_yaml(result, simulation), held_object_html(result, simulation))
+
+
+def read_knowledge(path: Path | str, robot: FreeFlyer) -> Knowledge:
+    """Read what an earlier identification says of a robot from its ``estimate.yaml``.
+
+    Raises:
+        InvalidEstimate: It cannot be read, is of another robot, or has no bounds.
+    """
+    file, minimal = Path(path), build_minimal_parameters(robot.tree)
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        rows = {row["name"]: row for row in content["minimal_parameters"]}
+        values, lower, upper = (
+            np.array([float(rows[name][key]) for name in minimal.names]) for key in ("value", "lower", "upper")
+        )
+        return Knowledge(values, Box(lower, upper))
+    except OSError as error:
+        raise InvalidEstimate(file, error.strerror or str(error)) from error
+    except KeyError as error:
+        raise InvalidEstimate(file, f"{error} is missing; names needed are {', '.join(minimal.names[:3])}, ...") from (
+            error
+        )
+    except (TypeError, ValueError, UnicodeError, yaml.YAMLError) as error:
+        raise InvalidEstimate(file, str(error)) from error
+
+
+def free_flyer_yaml(result: FreeFlyerIdentification, simulation: SimulationTruth | None) -> str:
     """Return the estimate as YAML, each number with its unit."""
-    rows = []
+    truth, bounds, rows = _minimal_truth(result, simulation), result.bounds, []
     for k, name in enumerate(result.minimal.names):
         row: dict[str, Any] = {
             "name": name,
@@ -51,48 +124,86 @@ def free_flyer_yaml(result: FreeFlyerIdentification, truth: Array | None) -> str
             "standard_deviation": float(result.estimate.deviations[k]),
             "before": float(result.believed[k]),
         }
+        if bounds is not None:
+            row |= {"lower": float(bounds.box.lower[k]), "upper": float(bounds.box.upper[k])}
+            row |= {"prior_lower": float(bounds.prior.lower[k]), "prior_upper": float(bounds.prior.upper[k])}
         if truth is not None:
             row["truth"] = float(truth[k])
         rows.append(row)
     content = {
-        "robot": result.robot.name,
-        "method": result.settings.method.value,
-        "samples": len(result.data),
-        "seconds": round(float(sum(part.end - part.begin for part in result.parts)), 3),
-        "condition_number": float(result.condition_number),
+        "robot": result.task.robot.name,
+        "method": result.task.settings.method.value,
+        **_motion_facts(result.parts, len(result.data), result.condition_number),
         "residual": {
             "linear_momentum": {"unit": "kg m/s", "rms": float(result.residual[0])},
             "angular_momentum": {"unit": "kg m^2/s", "rms": float(result.residual[1])},
         },
         "momentum": {
-            "is_known_to_be_zero": result.settings.is_momentum_zero,
+            "is_known_to_be_zero": result.task.assumptions.is_momentum_zero,
             "units": "kg m/s, kg m^2/s",
             "values": result.estimate.momentum.tolist(),
         },
-        "parts": [
-            {
-                "intervals": part.intervals,
-                "condition_number_planned": float(part.planned),
-                "condition_number_reached": float(part.reached),
-            }
-            for part in result.parts
-        ],
+        "guarantee": "" if bounds is None else bounds.guarantee,
+        "alarm": "" if result.inconsistency is None else str(result.inconsistency),
+        "assumptions": _assumptions(result.task.assumptions),
+        **_simulation_facts(simulation),
         "minimal_parameters": rows,
         "versions": software_versions(),
     }
-    head = "# Minimal parameters of a free-flying robot: what determines its momentum, see docs/howto/space_robot.md\n"
-    return head + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
+    return _HEAD + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
 
 
-def free_flyer_html(result: FreeFlyerIdentification, truth: Array | None) -> str:
+def held_object_yaml(result: ObjectIdentification, simulation: SimulationTruth | None) -> str:
+    """Return what is known of an object as YAML, each number with its unit."""
+    found = result.estimate
+    content: dict[str, Any] = {
+        "robot": result.task.robot.name,
+        "frame": result.settings.frame or result.task.robot.tool,
+        "is_consistent": result.inconsistency is None,
+        "alarm": "" if result.inconsistency is None else str(result.inconsistency),
+        **_motion_facts(result.parts, len(result.data), result.condition_number),
+        "guarantee": "" if found is None else found.bounds.guarantee,
+        "assumptions": _assumptions(result.task.assumptions),
+        "prior": {
+            "mass": {"unit": "kg", "upper": result.settings.mass},
+            "reach": {"unit": "m", "upper": result.settings.reach},
+        },
+        "recordings_before_the_catch": len(result.knowledge.recordings),
+        **_simulation_facts(simulation),
+    }
+    if found is not None:
+        truth = None if simulation is None else simulation.held_in(result.task.robot, found.frame)
+        content |= {row["name"]: {key: row[key] for key in row if key != "name"} for row in _body_rows(found, truth)}
+        box, prior = found.bounds.box, found.bounds.prior
+        content["parameters"] = [
+            {
+                "name": name,
+                "unit": found.bounds.units[k],
+                "value": float(found.values[k]),
+                "lower": float(box.lower[k]),
+                "upper": float(box.upper[k]),
+                "prior_lower": float(prior.lower[k]),
+                "prior_upper": float(prior.upper[k]),
+                **({} if truth is None else {"truth": float(truth[k])}),
+            }
+            for k, name in enumerate(found.bounds.names)
+        ]
+    content["versions"] = software_versions()
+    return _OBJECT_HEAD + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
+
+
+def free_flyer_html(result: FreeFlyerIdentification, simulation: SimulationTruth | None) -> str:
     """Return the page as one text; it loads nothing from anywhere."""
-    estimate, minimal = result.estimate, result.minimal
+    estimate, minimal, bounds = result.estimate, result.minimal, result.bounds
+    truth = _minimal_truth(result, simulation)
     rows = [
         {
             "name": minimal.describe(k),
             "unit": minimal.units[k],
             "value": f"{estimate.values[k]:.4g}",
             "deviation": f"{estimate.deviations[k]:.2g}",
+            "bounds": "" if bounds is None else _interval(bounds.box.lower[k], bounds.box.upper[k]),
+            "narrowed": "" if bounds is None else f"{100.0 * bounds.box.width[k] / bounds.prior.width[k]:.0f} %",
             "before": f"{result.believed[k]:.4g}",
             "truth": "" if truth is None else f"{truth[k]:.4g}",
         }
@@ -104,27 +215,162 @@ def free_flyer_html(result: FreeFlyerIdentification, truth: Array | None) -> str
         ("Samples", str(len(result.data)), "", f"in {len(result.parts) or 'unknown'} parts of the motion"),
         ("Momentum left", f"{1e3 * result.residual[0]:.2g}", "g m/s", f"and {1e3 * result.residual[1]:.2g} g m²/s"),
     ]
+    if bounds is not None:
+        mass, share = minimal.names.index("base.m"), np.median(bounds.box.width / bounds.prior.width)
+        facts.append(
+            ("Mass of the robot", _interval(bounds.box.lower[mass], bounds.box.upper[mass]), "kg", "guaranteed")
+        )
+        facts.append(("Bounds", f"{100.0 * share:.0f}", "%", "of the width of the prior, median"))
     if truth is not None:
-        errors = np.abs(estimate.values - truth) / np.abs(truth)
+        errors = np.abs(estimate.values - truth) / np.maximum(np.abs(truth), 1e-12)
         facts.append(("Median error", f"{100 * np.median(errors):.2g}", "%", "against the simulated robot"))
     return pages.render(
         "free_flyer.html",
-        name=result.robot.name,
+        name=result.task.robot.name,
         facts=facts,
         rows=rows,
         has_truth=truth is not None,
-        parts=[
-            (k + 1, part.intervals, f"{part.planned:.0f}", f"{part.reached:.0f}", f"{part.gap:.3f}")
-            for k, part in enumerate(result.parts)
-        ],
+        guarantee="" if bounds is None else bounds.guarantee,
+        alarm="" if result.inconsistency is None else str(result.inconsistency),
+        parts=_part_rows(result.parts),
         figure=_figure(result, truth),
-        method=result.settings.method.value,
+        method=result.task.settings.method.value,
+        settings=_entries(result.task.assumptions, simulation),
+    )
+
+
+def held_object_html(result: ObjectIdentification, simulation: SimulationTruth | None) -> str:
+    """Return the page of an object as one text; it loads nothing from anywhere."""
+    found, truth = result.estimate, None
+    facts, rows, quantities = list[tuple[str, ...]](), list[dict[str, str]](), list[dict[str, Any]]()
+    if found is not None:
+        truth = None if simulation is None else simulation.held_in(result.task.robot, found.frame)
+        box, prior = found.bounds.box, found.bounds.prior
+        com = found.com_box
+        facts = [("Mass", f"{found.mass:.3g}", "kg", f"certainly {_interval(box.lower[0], box.upper[0])} kg")]
+        for k, axis in enumerate("xyz"):
+            certain = _interval(1e3 * com.lower[k], 1e3 * com.upper[k])
+            facts.append((f"CoM {axis}", f"{1e3 * found.com[k]:.0f}", "mm", f"certainly {certain} mm"))
+        quantities = _body_rows(found, truth)
+        rows = [
+            {
+                "name": name,
+                "unit": found.bounds.units[k],
+                "value": f"{found.values[k]:.4g}",
+                "bounds": _interval(box.lower[k], box.upper[k]),
+                "narrowed": f"{100.0 * box.width[k] / prior.width[k]:.1f} %",
+                "budget": ", ".join(
+                    f"{term} {100.0 * share[k] / max(box.radius[k], 1e-300):.0f} %"
+                    for term, share in found.bounds.error_budget.items()
+                    if share[k] > 0.05 * box.radius[k]
+                ),
+                "truth": "" if truth is None else f"{truth[k]:.4g}",
+            }
+            for k, name in enumerate(found.bounds.names)
+        ]
+    return pages.render(
+        "held_object.html",
+        name=result.task.robot.name,
+        frame=result.settings.frame or result.task.robot.tool,
+        facts=facts,
+        quantities=[row for row in quantities if row["name"] == "inertia_about_com"],
+        rows=rows,
+        has_truth=truth is not None,
+        guarantee="" if found is None else found.bounds.guarantee,
+        alarm="" if result.inconsistency is None else str(result.inconsistency),
+        parts=_part_rows(result.parts),
+        figure=_object_figure(result, truth),
         settings={
-            "intervals": result.settings.intervals,
-            "initial momentum": "known to be zero" if result.settings.is_momentum_zero else "estimated",
-            **software_versions(),
+            "largest mass": f"{result.settings.mass:g} kg",
+            "within": f"{result.settings.reach:g} m of the frame",
+            "recordings before the catch": len(result.knowledge.recordings),
+            **_entries(result.task.assumptions, simulation),
         },
     )
+
+
+def _write(directory: Path, estimate: str, page: str) -> None:
+    for name, text in ((ESTIMATE, estimate), (REPORT, page)):
+        try:
+            (directory / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise SysidError(f"cannot write {directory / name}: {error.strerror or error}") from error
+
+
+def _minimal_truth(result: FreeFlyerIdentification, simulation: SimulationTruth | None) -> Array | None:
+    return None if simulation is None else result.minimal.values(simulation.parameters + simulation.held)
+
+
+def _motion_facts(parts: tuple[Part, ...], samples: int, condition_number: float) -> dict[str, Any]:
+    return {
+        "samples": samples,
+        "seconds": round(float(sum(part.end - part.begin for part in parts)), 3),
+        "condition_number": float(condition_number),
+        "parts": [
+            {
+                "intervals": part.intervals,
+                "condition_number_planned": float(part.planned),
+                "condition_number_reached": float(part.reached),
+            }
+            for part in parts
+        ],
+    }
+
+
+def _assumptions(assumptions: Assumptions) -> dict[str, Any]:
+    units = settings_of(Assumptions)
+    return {name: {"unit": units[name].unit, "value": value} for name, value in asdict(assumptions).items()}
+
+
+def _simulation_facts(simulation: SimulationTruth | None) -> dict[str, Any]:
+    if simulation is None or simulation.drift is None:
+        return {}
+    return {"simulation": {"momentum_drift": {"units": "kg m/s, kg m^2/s", "values": simulation.drift.tolist()}}}
+
+
+def _body_rows(found: ObjectEstimate, truth: Array | None) -> list[dict[str, Any]]:
+    """Return mass, CoM and inertia about the CoM with what bounds them."""
+    box, rows = found.bounds.box, []
+    mass, com, inertia = to_com_form(found.values) if np.all(np.isfinite(found.values)) else (np.nan,) * 3
+    true = (None,) * 3 if truth is None else to_com_form(truth)
+    for name, unit, value, lower, upper, real in (
+        ("mass", "kg", mass, box.lower[0], box.upper[0], true[0]),
+        ("com", "m", com, found.com_box.lower, found.com_box.upper, true[1]),
+        ("inertia_about_com", "kg m^2", inertia, None, None, true[2]),
+    ):
+        row = {"name": name, "unit": unit, "value": np.asarray(value, dtype=float).tolist()}
+        if lower is not None and upper is not None:
+            row |= {"lower": np.asarray(lower).tolist(), "upper": np.asarray(upper).tolist()}
+        if real is not None:
+            row["truth"] = np.asarray(real).tolist()
+        rows.append(row)
+    return rows
+
+
+def _interval(lower: float, upper: float) -> str:
+    """Return an interval with the digits its width asks for, rounded outwards: what is printed is a bound too."""
+    if not np.isfinite(lower) or not np.isfinite(upper):
+        return f"{lower:g} to {upper:g}"
+    digits = max(0, int(np.ceil(1.0 - np.log10(max(upper - lower, 1e-9)))))
+    scale = 10.0**digits
+    return f"{np.floor(lower * scale) / scale:.{digits}f} to {np.ceil(upper * scale) / scale:.{digits}f}"
+
+
+def _part_rows(parts: tuple[Part, ...]) -> list[tuple[object, ...]]:
+    return [
+        (k + 1, part.intervals, f"{part.planned:.1f}", f"{part.reached:.1f}", f"{part.gap:.3f}")
+        for k, part in enumerate(parts)
+    ]
+
+
+def _entries(assumptions: Assumptions, simulation: SimulationTruth | None) -> dict[str, str]:
+    units = settings_of(Assumptions)
+    shown = {name.replace("_", " "): f"{value:g} {units[name].unit}".rstrip(" -")
+             for name, value in asdict(assumptions).items()}  # fmt: skip
+    if simulation is not None and simulation.drift is not None:
+        linear, angular = np.abs(simulation.drift).reshape(2, 3).max(axis=1)
+        shown["drift of the simulation's momentum"] = f"{linear:.1e} kg m/s, {angular:.1e} kg m²/s"
+    return {**shown, **software_versions()}
 
 
 def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
@@ -144,9 +390,36 @@ def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
         axes.semilogy(numbers, np.abs(result.believed - result.estimate.values) / scale, "o", color=pages.ACCENT,
                       markersize=3, label="change from before")  # fmt: skip
         axes.semilogy(numbers, result.estimate.deviations / scale, "_", color=pages.WARN, label="standard deviation")
+        if result.bounds is not None:
+            radii = result.bounds.box.radius / scale
+            axes.semilogy(numbers, radii, ".", color=pages.MUTED, markersize=4, label="radius of the guaranteed bounds")
         if truth is not None:
             wrong = np.abs(result.estimate.values - truth) / np.maximum(np.abs(truth), 1e-12)
             axes.semilogy(numbers, np.maximum(wrong, 1e-9), "x", color=pages.TRUTH, markersize=4, label="true error")
         axes.set(xlabel="minimal parameter", ylabel="relative [-]")
         pages.add_legend(figure, 3)
         return pages.inline_svg(figure, "motion", "motion of base and joints, and what was learnt")
+
+
+def _object_figure(result: ObjectIdentification, truth: Array | None) -> str:
+    """Draw the motion, and bounds, estimate and truth within the prior's width."""
+    data, found = result.data, result.estimate
+    with pages.styled():
+        figure, grid = pages.make_axes(1, 2, _WIDTH, 260.0)
+        first, second = np.ravel(grid)
+        times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
+        first.plot(times, data.q, linewidth=0.9)
+        first.set(xlabel="time in motion [s]", ylabel="joint positions [rad]")
+        if found is not None:
+            box, prior = found.bounds.box, found.bounds.prior
+            rows, radius = np.arange(10), 0.5 * prior.width
+            shown = [(part - prior.center) / radius for part in (box.lower, box.upper, found.values)]
+            second.barh(rows, shown[1] - shown[0], left=shown[0], height=0.6, color=pages.ACCENT, alpha=0.35,
+                        label="guaranteed bounds")  # fmt: skip
+            second.plot(shown[2], rows, "|", color=pages.ACCENT, markersize=9, label="estimate")
+            if truth is not None:
+                second.plot((truth - prior.center) / radius, rows, "x", color=pages.TRUTH, markersize=5, label="truth")
+            second.set(yticks=rows, yticklabels=found.bounds.names, xlim=(-1.02, 1.02), xlabel="share of the prior [-]")
+            second.invert_yaxis()
+            pages.add_legend(figure, 3)
+        return pages.inline_svg(figure, "object", "motion of the joints, and bounds of the object within its prior")

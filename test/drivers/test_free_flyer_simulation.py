@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from sysid_ros.adapters.free_flyer.driver import FreeFlyerLoop, ObjectRefused
 from sysid_ros.core.common.errors import NotPhysicallyConsistent, ParameterOutOfRange
 from sysid_ros.core.free_floating.robot import load_free_flyer
+from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
 from sysid_ros.drivers.free_flyer import (
     ConservationSimulation,
@@ -75,3 +77,41 @@ def test_the_simulation_fits_the_robot(robot):
         MujocoSimulation(paper, paper.truth)
     with pytest.raises(ParameterOutOfRange, match="timestep"):
         MujocoSimulation(robot, robot.truth, 1.0)
+
+
+def test_a_robot_with_momentum_keeps_it_and_both_simulations_agree(robot):
+    trajectory, momentum = motion(robot, 3), np.array([2.0, -3.0, 1.0, 0.5, 0.4, -0.6])
+    rigid = MujocoSimulation(robot, robot.truth, momentum=momentum)
+    ideal = ConservationSimulation(robot, robot.truth, 0.01, momentum)
+    np.testing.assert_allclose(rigid.momentum(), momentum, atol=1e-12)
+    one, _ = follow(rigid, trajectory, 3.0)
+    other, _ = follow(ideal, trajectory, 3.0)
+    np.testing.assert_allclose(rigid.momentum(), momentum, atol=1e-6)
+    np.testing.assert_allclose(ideal.momentum(), momentum, atol=1e-9)
+    np.testing.assert_allclose(one[-1].position, other[-1].position, atol=2e-4)
+    np.testing.assert_allclose(one[-1].rotation, other[-1].rotation, atol=2e-4)
+    assert np.abs(one[-1].position).max() > 0.01
+
+
+@pytest.mark.parametrize("simulation", [MujocoSimulation, ConservationSimulation])
+def test_what_is_caught_moves_along_and_belongs_to_the_robot(robot, simulation):
+    held = from_com_form(12.0, [0.6, 0.0, 0.0], 0.3 * np.eye(3))
+    loop = FreeFlyerLoop(simulation(robot, robot.truth, momentum=[1.0, 0.0, 0.0, 0.0, 0.0, 0.1]))
+    loop.advance(0.2)
+    before = loop.simulation.state
+    loop.hold(held)
+    after = loop.simulation.state
+    np.testing.assert_array_equal(before.twist, after.twist)
+    total = robot.truth.reshape(-1, 10)[:, 0].sum() + 12.0
+    assert loop.simulation.momentum()[0] > 1.0  # what was caught came with its own
+    assert loop.simulation.parameters.reshape(-1, 10)[:, 0].sum() == pytest.approx(total)
+    start = np.concatenate([robot.home, np.zeros(3)])
+    loop.admit(CycloidTrajectory(np.array([start, start + 0.1]), 1.0))
+    with pytest.raises(ObjectRefused, match="wait for its end"):
+        loop.hold(held)
+    loop.advance(1.1)
+    assert loop.drift.max() < 1e-6
+    with pytest.raises(NotPhysicallyConsistent, match="object"):
+        loop.hold(-held)
+    loop.hold(np.zeros(10))
+    assert not loop.held.any()

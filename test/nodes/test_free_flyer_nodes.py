@@ -13,6 +13,7 @@ from sysid_msgs.msg import DriverStatus, Trajectory
 from sysid_ros.cli.space import main
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.nodes.free_flyer_client import CAUGHT
 from sysid_ros.nodes.free_flyer_driver import FreeFlyerDriverNode
 from sysid_ros.nodes.free_flyer_identification import FreeFlyerIdentificationNode
 from sysid_ros.reports.recordings.free_flyer import read_free_flyer_recording
@@ -104,8 +105,10 @@ def test_a_cancelled_goal_rests_and_a_bad_one_is_refused(bench, driver, statuses
 
 def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
     words = ["--model", "servicer", "--speed", "10", "--planning-time", "12", "--max-motion-time", "30"]
-    assert main([*words, "--results", str(tmp_path / "run")]) == 0
-    assert "Identified" in capfd.readouterr().out
+    assert main([*words, "--object", "--results", str(tmp_path / "run")]) == 0
+    said = capfd.readouterr().out
+    assert "Identified" in said
+    assert "In the hand:" in said
     (folder,) = (tmp_path / "run").iterdir()
     content = yaml.safe_load((folder / "estimate.yaml").read_text())
     rows = content["minimal_parameters"]
@@ -115,7 +118,13 @@ def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
     assert np.median(np.abs([row["value"] - row["truth"] for row in rows])) < 0.1 * np.median(
         np.abs([row["before"] - row["truth"] for row in rows])
     )
+    assert all(row["lower"] <= row["truth"] <= row["upper"] for row in rows)
+    assert max(map(abs, content["simulation"]["momentum_drift"]["values"])) < 1e-5
     assert "<svg" in (folder / "report.html").read_text()
+    held = yaml.safe_load((folder / "object" / "estimate.yaml").read_text())
+    assert held["mass"]["lower"] <= held["mass"]["truth"] == pytest.approx(CAUGHT[0])
+    assert held["mass"]["truth"] <= held["mass"]["upper"] < 0.6 * held["prior"]["mass"]["upper"]
+    assert all(row["lower"] <= row["truth"] <= row["upper"] for row in held["parameters"])
     log = (folder / "log" / "free_flyer_driver.log").read_text()
     drift = [float(word) for word in log.split("kg m^2/s]: ")[1].split("\n")[0].split(", ")]
     assert max(drift) < 1e-5
@@ -125,6 +134,14 @@ def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
     again = yaml.safe_load((offline / "estimate.yaml").read_text())["minimal_parameters"]
     for one, other in zip(rows, again, strict=True):
         assert abs(one["value"] - other["value"]) < 2.0 * one["standard_deviation"], one["name"]
+    # So does the object, with the robot as it was identified and the recording from before the catch.
+    words = ["--recording", str(folder / "object" / "recording.mcap"), "--object", "--known"]
+    words += [str(folder / "estimate.yaml"), "--before", str(folder / "recording.mcap")]
+    assert main([*words, "--results", str(tmp_path / "held")]) == 0
+    (offline,) = (tmp_path / "held").iterdir()
+    again = yaml.safe_load((offline / "estimate.yaml").read_text())
+    assert again["mass"]["value"] == pytest.approx(held["mass"]["value"], abs=0.3)
+    assert again["mass"]["lower"] <= CAUGHT[0] <= again["mass"]["upper"]
     with pytest.raises(InvalidRecording, match="the joints"):
         read_free_flyer_recording(folder / "recording.mcap", load_free_flyer("dual_arm"))
 

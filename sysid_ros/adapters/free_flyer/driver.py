@@ -12,6 +12,7 @@ import numpy as np
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
+from sysid_ros.core.model.inertia import require_physically_consistent
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
@@ -35,6 +36,18 @@ class TrajectoryRefused(SysidError):
     def __init__(self, joint: str | None, reason: str):
         self.joint, self.reason = joint, reason
         super().__init__(f"the trajectory is refused: {reason if joint is None else f'{joint} {reason}'}")
+
+
+class ObjectRefused(SysidError):
+    """An object that a simulated robot does not take now.
+
+    Args:
+        reason: Why.
+    """
+
+    def __init__(self, reason: str):
+        self.reason = reason
+        super().__init__(f"the object is refused: {reason}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +76,16 @@ class FreeFlyerLoop:
         seed: Seed of the sensor noise.
 
     Attributes:
-        drift: Largest momentum since the start, which should be zero, (6,) [kg m/s, kg m^2/s].
+        drift: Largest change of momentum since the start or the last catch, which should be zero, (6,)
+            [kg m/s, kg m^2/s].
+        held: Inertial parameters of what the last body holds, about its joint, (10,); zeros for nothing.
     """
 
     def __init__(self, simulation: SimulatedFreeFlyer, clearance: float = 0.0, seed: int = 0):
         self.simulation, self.robot = simulation, simulation.robot
-        self.drift = np.zeros(6)
+        self.drift, self.held = np.zeros(6), np.zeros(10)
+        self._momentum = simulation.momentum()
+        self._own = simulation.parameters.copy()
         self._clearance = clearance
         self._collisions = SelfCollisionModel(self.robot)
         self._random = np.random.default_rng(seed)
@@ -125,6 +142,26 @@ class FreeFlyerLoop:
         )
         self._trajectory, self._hash, self._begin = trajectory, trajectory.hash(), self._steps
 
+    def hold(self, parameters: Array) -> None:
+        """Let the last body hold something that has just moved along with it, or nothing any more.
+
+        Args:
+            parameters: Its inertial parameters about the joint of that body, (10,); zeros for nothing.
+
+        Raises:
+            ObjectRefused: The robot is moving.
+            NotPhysicallyConsistent: No body can have them.
+        """
+        if self._trajectory is not None:
+            raise ObjectRefused("a trajectory is being followed; wait for its end")
+        if np.any(parameters):
+            require_physically_consistent(parameters, "object")
+        total = self._own.copy()
+        total[-10:] += parameters
+        self.simulation.change(total)
+        self.held = np.array(parameters, dtype=float)
+        self._momentum, self.drift = self.simulation.momentum(), np.zeros(6)
+
     def brake(self) -> bool:
         """Come to rest on the path of the trajectory; returns whether there was one to leave."""
         if self._trajectory is None or isinstance(self._trajectory, BrakedTrajectory):
@@ -152,7 +189,7 @@ class FreeFlyerLoop:
                 self.simulation.step(self._rest, zero, zero)
             else:
                 self.simulation.step(*self._trajectory.evaluate(self._elapsed))
-        self.drift = np.maximum(self.drift, np.abs(self.simulation.momentum()))
+        self.drift = np.maximum(self.drift, np.abs(self.simulation.momentum() - self._momentum))
         return self.simulation.state
 
     def measure(self) -> Measurement:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,31 +11,42 @@ import numpy as np
 from sysid_msgs.action import Identify
 from sysid_ros.adapters.free_flyer.link import DriverSilent, FreeFlyerLink, MotionCancelled, MotionFailed
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.free_floating.excitation import ExcitationSettings
+from sysid_ros.core.free_floating.bounds import EstimationCancelled, InconsistentMomentum
 from sysid_ros.core.free_floating.procedure import (
     FreeFlyerIdentification,
-    ProcedureSettings,
+    Knowledge,
+    ObjectIdentification,
+    ObjectSettings,
     Progress,
     Stage,
+    Task,
     identify_free_flyer,
+    identify_object,
 )
 from sysid_ros.core.free_floating.regression import NotIdentifiable
-from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.free_floating.self_collision import SelfCollision
 from sysid_ros.core.trajectories.base import PlanningCancelled
-from sysid_ros.drivers.arm import Array
-from sysid_ros.reports.free_flyer import ESTIMATE, RECORDING, write_free_flyer
+from sysid_ros.reports.free_flyer import (
+    ESTIMATE,
+    RECORDING,
+    SimulationTruth,
+    write_free_flyer,
+    write_held_object,
+)
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.reports.writer import make_results_directory
+from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 from sysid_ros.ros.conversions.common import InvalidMessage
 
 _CODES: tuple[tuple[type[SysidError], int], ...] = (
     (PlanningCancelled, Identify.Result.CANCELED),
     (MotionCancelled, Identify.Result.CANCELED),
+    (EstimationCancelled, Identify.Result.CANCELED),
     (SelfCollision, Identify.Result.PLAN_FAILED),
     (MotionFailed, Identify.Result.EXECUTION_FAILED),
     (DriverSilent, Identify.Result.DRIVER_NOT_READY),
     (NotIdentifiable, Identify.Result.NOT_IDENTIFIED),
+    (InconsistentMomentum, Identify.Result.INCONSISTENT),
     (InvalidMessage, Identify.Result.NO_SAMPLES),
     (ParameterOutOfRange, Identify.Result.NOT_IDENTIFIED),
 )
@@ -45,6 +56,7 @@ _PHASES = {
     Stage.PLANNING: Identify.Feedback.PHASE_PLANNING,
     Stage.MOVING: Identify.Feedback.PHASE_MOVING,
     Stage.ESTIMATING: Identify.Feedback.PHASE_ESTIMATING,
+    Stage.BOUNDING: Identify.Feedback.PHASE_ESTIMATING,
 }
 
 
@@ -52,65 +64,108 @@ class _InvalidGoal(SysidError):
     """A goal that cannot be carried out."""
 
 
+@dataclass(frozen=True)
+class GoalFiles:
+    """Where files go and what they hold beside the estimate.
+
+    Attributes:
+        root: Folder in which to make one, if the goal names none; empty for no files.
+        is_recorded: Whether to write a recording with them.
+        truth: Returns what a simulated robot really is, as its driver says; None of a real one.
+    """
+
+    root: str
+    is_recorded: bool
+    truth: Callable[[], SimulationTruth | None]
+
+
 class FreeFlyerGoal:
     """One goal from start to end.
 
     Args:
-        robot: The robot.
-        link: The way to it.
-        procedure: Settings of the procedure.
-        excitation: Settings of the searches.
+        task: What is identified.
+        link: The way to the robot.
+        files: Files of the result.
         is_cancelled: Whether it is to end.
         report: Called with every change; the feedback lacks only the time that has passed.
 
     Attributes:
-        identification: What was identified; None until then.
+        identification: What was identified of the robot; None until then.
+        held: What was identified of an object in its hand; None until then.
     """
 
     def __init__(
         self,
-        robot: FreeFlyer,
+        task: Task,
         link: FreeFlyerLink,
-        procedure: ProcedureSettings,
-        excitation: ExcitationSettings,
+        files: GoalFiles,
         is_cancelled: Callable[[], bool],
         report: Callable[[Identify.Feedback], None],
     ):
-        self._robot, self._link, self._procedure, self._excitation = robot, link, procedure, excitation
+        self._task, self._link, self._files = task, link, files
         self._is_cancelled, self._report = is_cancelled, report
         self._recording: RecordingWriter | None = None
         self.identification: FreeFlyerIdentification | None = None
+        self.held: ObjectIdentification | None = None
 
     def record(self, topic: str, kind: str, message: object, stamp_ns: int) -> None:
         """Write a message into the recording, if there is one."""
         if self._recording is not None:
             self._recording.write(topic, kind, message, stamp_ns)
 
-    def run(
-        self, goal: Identify.Goal, root: str, is_recorded: bool, truth: Callable[[], Array | None]
+    def identify(self, goal: Identify.Goal) -> Identify.Result:
+        """Identify the robot."""
+
+        def carry_out(result: Identify.Result) -> None:
+            if goal.target_mass_width:
+                raise _InvalidGoal("target_mass_width is for objects in the hand; allowed here: 0")
+            found = identify_free_flyer(self._task_of(goal), self._link, self._is_cancelled, self._tell)
+            self.identification = found
+            result.motion_time = float(sum(part.end - part.begin for part in found.parts))
+            if found.inconsistency is not None:
+                raise found.inconsistency
+
+        return self._run(goal, carry_out)
+
+    def identify_object(
+        self, goal: Identify.Goal, settings: ObjectSettings, knowledge: Callable[[], Knowledge]
     ) -> Identify.Result:
-        """Carry it out.
+        """Identify what is in the hand.
 
         Args:
             goal: The goal.
-            root: Folder in which to make one for the files, if the goal names none; empty for no files.
-            is_recorded: Whether to write a recording with the files.
-            truth: The true parameters of a simulated robot (10 B,) as the driver says, None otherwise.
+            settings: What may be in the hand.
+            knowledge: Returns what is known of the robot without it.
         """
+
+        def carry_out(result: Identify.Result) -> None:
+            if not np.isfinite(goal.target_mass_width) or goal.target_mass_width < 0.0:
+                raise _InvalidGoal(f"target_mass_width [kg] is {goal.target_mass_width}; allowed: 0 or more")
+            wanted = replace(settings, target_width=float(goal.target_mass_width))
+            held = identify_object(self._task_of(goal), wanted, knowledge(), self._link, self._is_cancelled, self._tell)
+            self.held = held
+            result.motion_time = float(sum(part.end - part.begin for part in held.parts))
+            estimate = held.as_estimate()
+            result.estimate = estimate_to_message(estimate, 0)
+            if np.all(np.isfinite(estimate.values)):
+                result.payload = inertia_message(estimate.values)
+            if held.inconsistency is not None:
+                raise held.inconsistency
+
+        return self._run(goal, carry_out)
+
+    def _run(self, goal: Identify.Goal, carry_out: Callable[[Identify.Result], None]) -> Identify.Result:
         self._link.is_cancelled = self._is_cancelled
         result, folder = Identify.Result(), None
         try:
-            settings = self._settings(goal)
-            folder = _folder(goal, root)
-            if folder is not None and is_recorded:
-                self._recording = RecordingWriter(folder / RECORDING, {"robot": self._robot.name})
+            self._task_of(goal)
+            folder = _folder(goal, self._files.root)
+            if folder is not None and self._files.is_recorded:
+                self._recording = RecordingWriter(folder / RECORDING, {"robot": self._task.robot.name})
             self._report(Identify.Feedback(phase=Identify.Feedback.PHASE_WAITING, text="waiting for the driver"))
             self._link.forget()
             self._link.wait_until_ready()
-            self.identification = identify_free_flyer(
-                self._robot, self._link, settings, self._excitation, self._is_cancelled, self._tell
-            )
-            result.motion_time = float(sum(part.end - part.begin for part in self.identification.parts))
+            carry_out(result)
         except SysidError as error:
             result.error_code = self._code(error)
             result.error_text = str(error)
@@ -120,34 +175,36 @@ class FreeFlyerGoal:
             self._close_recording(result)
         if folder is not None:
             result.results_directory = str(folder)
-            self._write(folder, truth(), result)
+            self._write(folder, result)
         return result
 
-    def _settings(self, goal: Identify.Goal) -> ProcedureSettings:
-        settings = self._procedure
-        if goal.target_mass_width:
-            raise _InvalidGoal("target_mass_width is for payloads of arms; allowed here: 0")
+    def _task_of(self, goal: Identify.Goal) -> Task:
+        settings = self._task.settings
         if not np.isfinite(goal.max_motion_time) or goal.max_motion_time < 0.0:
             raise _InvalidGoal(f"max_motion_time [s] is {goal.max_motion_time}; allowed: 0 or more")
         try:
             if goal.max_motion_time:
-                settings = replace(settings, intervals=int(goal.max_motion_time / self._excitation.period))
+                intervals = int(goal.max_motion_time / self._task.excitation.period)
+                settings = replace(settings, intervals=intervals)
             if goal.number_of_trajectories:
                 settings = replace(settings, parts=int(goal.number_of_trajectories))
         except ParameterOutOfRange as error:
             raise _InvalidGoal(str(error)) from error
-        return settings
+        return replace(self._task, settings=settings)
 
     def _tell(self, progress: Progress) -> None:
-        self._report(
-            Identify.Feedback(
-                phase=_PHASES[progress.stage],
-                text=progress.text,
-                progress=progress.share,
-                trajectory_number=progress.part,
-                number_of_trajectories=progress.parts,
-            )
+        feedback = Identify.Feedback(
+            phase=_PHASES[progress.stage],
+            text=progress.text,
+            progress=progress.share,
+            trajectory_number=progress.part,
+            number_of_trajectories=progress.parts,
         )
+        if progress.held is not None:
+            box = progress.held.bounds.box
+            feedback.mass_lower, feedback.mass_upper = float(box.lower[0]), float(box.upper[0])
+            feedback.mass = progress.held.mass
+        self._report(feedback)
 
     def _close_recording(self, result: Identify.Result) -> None:
         if self._recording is None:
@@ -159,11 +216,12 @@ class FreeFlyerGoal:
             if result.error_code == Identify.Result.NONE:
                 result.error_code, result.error_text = Identify.Result.RESULTS_NOT_WRITTEN, str(error)
 
-    def _write(self, folder: Path, truth: Array | None, result: Identify.Result) -> None:
-        if self.identification is None:
-            return
+    def _write(self, folder: Path, result: Identify.Result) -> None:
         try:
-            write_free_flyer(self.identification, folder, truth)
+            if self.identification is not None:
+                write_free_flyer(self.identification, folder, self._files.truth())
+            if self.held is not None:
+                write_held_object(self.held, folder, self._files.truth())
         except SysidError as error:
             result.error_code, result.error_text = Identify.Result.RESULTS_NOT_WRITTEN, str(error)
 

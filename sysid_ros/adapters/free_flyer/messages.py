@@ -8,6 +8,7 @@ from std_msgs.msg import Header
 from visualization_msgs.msg import MarkerArray
 
 from sysid_msgs.msg import IdentifiabilityReport
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.free_floating.procedure import FreeFlyerIdentification
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
@@ -20,8 +21,8 @@ _PATH_POINTS = 200
 
 
 def minimal_to_message(identification: FreeFlyerIdentification, stamp_ns: int) -> IdentifiabilityReport:
-    """Return the minimal parameters with their standard deviations; ``text`` has values, which are no bounds."""
-    minimal, estimate = identification.minimal, identification.estimate
+    """Return the minimal parameters with standard deviations and guaranteed bounds; ``text`` has values."""
+    minimal, estimate, bounds = identification.minimal, identification.estimate, identification.bounds
     lines = (
         f"{minimal.names[k]} = {estimate.values[k]:.6g} +- {estimate.deviations[k]:.2g} {minimal.units[k]}"
         for k in range(minimal.count)
@@ -35,18 +36,30 @@ def minimal_to_message(identification: FreeFlyerIdentification, stamp_ns: int) -
         determined=minimal.count,
         condition_number=float(identification.condition_number),
         deviations=estimate.deviations.tolist(),
+        lower=[] if bounds is None else bounds.box.lower.tolist(),
+        upper=[] if bounds is None else bounds.box.upper.tolist(),
         text="\n".join(lines),
     )
 
 
-def draw_free_flyer(robot: FreeFlyer, q: Array, planned: CycloidTrajectory | None, stamp: Time) -> MarkerArray:
-    """Draw the robot by its spheres and boxes, and the paths its last bodies are going to take, all seen from the base.
+def draw_free_flyer(
+    robot: FreeFlyer,
+    q: Array,
+    planned: CycloidTrajectory | None,
+    stamp: Time,
+    held: ParameterEstimate | None = None,
+) -> MarkerArray:
+    """Draw robot, paths and what it holds, all seen from the base.
+
+    Spheres and boxes are the robot, lines the paths its last bodies are going to take. An object is drawn by its
+    inertia ellipsoid, its CoM, the box its CoM certainly lies in, and its mass with bounds.
 
     Args:
         robot: The robot.
         q: Joint positions, (n,) [rad].
         planned: Motion of joints and wheels that is being followed; None for none.
         stamp: Stamp of the markers.
+        held: What is known of an object in the hand; None for nothing.
     """
     builder, model = MarkerBuilder("base", stamp), SelfCollisionModel(robot)
     states = robot.tree.evaluate(q[None], np.zeros((1, robot.n)))
@@ -59,4 +72,8 @@ def draw_free_flyer(robot: FreeFlyer, q: Array, planned: CycloidTrajectory | Non
         positions = robot.tree.evaluate(way, np.zeros_like(way)).positions
         for body in sorted(set(range(1, robot.tree.count)) - set(robot.tree.parents.tolist())):
             builder.add_path("plan", positions[:, body])
+    if held is not None and held.is_consistent:
+        body, placement = robot.frame(held.frame)
+        rotation, origin = states.rotations[0, body], states.positions[0, body]
+        builder.add_payload(held, rotation @ placement.rotation, origin + rotation @ placement.translation)
     return builder.array()

@@ -19,12 +19,13 @@ from sysid_ros.core.estimation.bounds.set_membership import SidedBounds, WarmSta
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import tighten
 from sysid_ros.core.estimation.parameters.unknowns import object_within
-from sysid_ros.core.estimation.point.fit import PointEstimator
+from sysid_ros.core.estimation.point.fit import FitNotConverged, PointEstimator
+from sysid_ros.core.free_floating.assumptions import Recording
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters
 from sysid_ros.core.free_floating.momentum import PARAMETERS
-from sysid_ros.core.free_floating.momentum_rows import ERROR_TERMS, ROWS, Recording, Unknowns, build_problem
+from sysid_ros.core.free_floating.momentum_rows import ERROR_TERMS, ROWS, Unknowns, build_problem
 from sysid_ros.core.free_floating.robot import FreeFlyer
-from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_com_form
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_com_form, transform_matrix
 
 Array = NDArray[np.float64]
 
@@ -91,11 +92,13 @@ class ObjectEstimate:
     """What a robot holds.
 
     Attributes:
-        bounds: Bounds of its ten inertial parameters in the frame of the body that holds it.
+        frame: Frame of everything below, fixed to the body that holds it.
+        bounds: Bounds of its ten inertial parameters.
         com_box: Bounds of its CoM, (3,) [m]; infinite where it may weigh nothing.
-        values: Physically consistent point estimate within the bounds, (10,).
+        values: Physically consistent point estimate within the bounds, (10,); NaN where the fit did not converge.
     """
 
+    frame: str
     bounds: FloatingBounds
     com_box: Box
     values: Array
@@ -145,7 +148,7 @@ def bound_minimal(
         raise ParameterOutOfRange("the size of the prior", prior.lower.shape, f"({minimal.count},)")
     box, budget = prior, dict[str, Array]()
     for step in range(passes):
-        problem = build_problem(robot, Unknowns(minimal.kept, box, minimal.count), recordings)
+        problem = build_problem(robot, replace(known_minimal(minimal, box), target=minimal.count), recordings)
         _require_consistent(problem)
         sides = []
         for begin in range(0, minimal.count, _GROUP):
@@ -164,12 +167,14 @@ def bound_minimal(
 
 def estimate_object(
     robot: FreeFlyer,
-    body: str,
+    frame: str,
     recordings: list[Recording],
     rest: Unknowns,
     prior: Box | None = None,
     tolerance: float = 1e-2,
     passes: int = 3,
+    earlier: Box | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> ObjectEstimate:
     """Bound and estimate the inertial parameters of an unknown object that a body holds.
 
@@ -177,30 +182,33 @@ def estimate_object(
 
     Args:
         robot: The robot.
-        body: Name of the body that holds it, see ``robot.tree.body_names``.
+        frame: Frame of the object's parameters, fixed to the body that holds it, see :meth:`FreeFlyer.frame`.
         recordings: One or more, with and perhaps without the object.
         rest: What is known of the robot itself, see :func:`known_minimal` and :func:`known_bodies`.
-        prior: Box of the object's parameters in the frame of that body, (10,); see :func:`object_prior`.
+        prior: Box of the object's parameters in that frame, (10,); see :func:`object_prior`.
         tolerance: See :func:`bound_minimal`.
         passes: See :func:`bound_minimal`.
+        earlier: Bounds of the same object from other data, (10,); the new ones lie within them.
+        is_cancelled: Looked at between passes.
 
     Raises:
+        EstimationCancelled: ``is_cancelled`` said so.
         InconsistentMomentum: No object in the prior is consistent with the data.
-        ParameterOutOfRange: There is no such body, or no recording holds the object.
-        FitNotConverged: The point estimate was not found.
+        ParameterOutOfRange: There is no such frame, or no recording holds the object.
     """
-    names = robot.tree.body_names
-    if body not in names:
-        raise ParameterOutOfRange("body that holds the object", body, "one of " + ", ".join(names))
+    columns = object_columns(robot, frame)
     if not any(recording.holds_object for recording in recordings):
         raise ParameterOutOfRange("recordings that hold the object", 0, "one or more")
     before, nominal = object_within(1000.0, 3.0) if prior is None else (prior, _nominal(prior))
-    first = PARAMETERS * names.index(body)
-    columns = np.concatenate([np.arange(first, first + PARAMETERS), rest.columns])
     box, warm_start = before, WarmStart(cuts=seed_cuts(nominal))
+    if earlier is not None:
+        box = _intersected(box, earlier.lower, earlier.upper)
     for _ in range(passes):
+        if is_cancelled():
+            raise EstimationCancelled("the bounds were cancelled")
         whole = Box(np.concatenate([box.lower, rest.box.lower]), np.concatenate([box.upper, rest.box.upper]))
-        problem = build_problem(robot, Unknowns(columns, whole, PARAMETERS), recordings)
+        matrix = np.concatenate([columns, rest.matrix], axis=1)
+        problem = build_problem(robot, Unknowns(matrix, whole, PARAMETERS), recordings)
         _require_consistent(problem)
         sides = bound_by_membership(problem, tolerance, warm_start)
         if sides.infeasibility is not None:
@@ -212,12 +220,24 @@ def estimate_object(
             raise InconsistentMomentum(None, np.nan)
         box = narrowed
     bounds = FloatingBounds(PARAMETER_NAMES, PARAMETER_UNITS, box, before, _error_budget(sides, problem))
-    values = PointEstimator(nominal, before, 1e-3).estimate(problem, box)
-    return ObjectEstimate(bounds, _bound_com(problem, box, values, tolerance, warm_start), values)
+    try:
+        values = PointEstimator(nominal, before, 1e-3).estimate(problem, box)
+    except FitNotConverged:
+        values = np.full(PARAMETERS, np.nan)
+    return ObjectEstimate(frame, bounds, _bound_com(problem, box, values, tolerance, warm_start), values)
+
+
+def object_columns(robot: FreeFlyer, frame: str) -> Array:
+    """Return what the parameters of an object in a frame add to those of the tree, (10 B, 10)."""
+    body, placement = robot.frame(frame)
+    matrix = np.zeros((PARAMETERS * robot.tree.count, PARAMETERS))
+    part = slice(PARAMETERS * body, PARAMETERS * (body + 1))
+    matrix[part] = transform_matrix(placement.rotation, placement.translation)
+    return matrix
 
 
 def object_prior(mass: float, reach: float) -> Box:
-    """Return the box (10,) of every object up to a mass [kg], all of it within a distance [m] of the body's frame."""
+    """Return the box (10,) of every object up to a mass [kg], all of it within a distance [m] of its frame."""
     return object_within(mass, reach)[0]
 
 
@@ -225,7 +245,7 @@ def known_minimal(minimal: MinimalParameters, box: Box) -> Unknowns:
     """Return what is known of a robot as a box of its minimal parameters, (M,), as :func:`bound_minimal` gives it."""
     if box.lower.shape != (minimal.count,):
         raise ParameterOutOfRange("the size of the box", box.lower.shape, f"({minimal.count},)")
-    return Unknowns(minimal.kept, box, 0)
+    return Unknowns(np.eye(minimal.matrix.shape[1])[:, minimal.kept], box, 0)
 
 
 def known_bodies(robot: FreeFlyer, box: Box) -> Unknowns:
@@ -233,7 +253,7 @@ def known_bodies(robot: FreeFlyer, box: Box) -> Unknowns:
     count = PARAMETERS * robot.tree.count
     if box.lower.shape != (count,):
         raise ParameterOutOfRange("the size of the box", box.lower.shape, f"({count},)")
-    return Unknowns(np.arange(count), box, 0)
+    return Unknowns(np.eye(count), box, 0)
 
 
 def minimal_box(minimal: MinimalParameters, parameters: ArrayLike, share: float, floor: float = 0.0) -> Box:
@@ -264,7 +284,8 @@ def _bound_com(problem: Problem, box: Box, values: Array, tolerance: float, warm
     """
     if box.lower[0] <= 0.0:
         return Box(np.full(3, -np.inf), np.full(3, np.inf))
-    ends = np.tile(values[1:4] / values[0], (2, 1))
+    point = values if np.all(np.isfinite(values)) else box.center
+    ends = np.tile(point[1:4] / point[0], (2, 1))
     found, masses = np.array([np.full(3, -np.inf), np.full(3, np.inf)]), np.array([[box.lower[0]], [box.upper[0]]])
     for _ in range(_COM_ROUNDS):
         objectives = np.zeros((6, PARAMETERS))

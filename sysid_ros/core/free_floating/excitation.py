@@ -129,6 +129,7 @@ def plan_with_free_knots(
     settings: ExcitationSettings | None = None,
     start: ArrayLike | None = None,
     before: FloatingMotion | None = None,
+    columns: Array | None = None,
     clock: Callable[[], float] = time.monotonic,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda share, text: None,
@@ -144,6 +145,7 @@ def plan_with_free_knots(
         settings: Settings of the search.
         start: Where the joints are, (n,) [rad]; None for the last knot of ``before``, or else free.
         before: Motion that was executed before and counts too.
+        columns: Parameters of interest, see :class:`IntervalInformation`; None for the minimal parameters.
         clock: Clock of the time limit [s]; ``time.process_time`` does not count what other processes take.
         is_cancelled: Looked at between evaluations.
         on_progress: Called with the share that is done, 0..1, and what is being done.
@@ -158,7 +160,9 @@ def plan_with_free_knots(
     """
     if intervals < 1:
         raise ParameterOutOfRange("intervals [-]", intervals, "1 or more")
-    search = _Search(robot, parameters, intervals, settings or ExcitationSettings(), start, before)
+    settings = settings or ExcitationSettings()
+    information = IntervalInformation(robot, parameters, settings.period, settings.samples, columns)
+    search = _Search(information, intervals, settings, start, before)
     search.clock, search.is_cancelled, search.on_progress = clock, is_cancelled, on_progress
     return search.run()
 
@@ -176,19 +180,19 @@ class _Search:
 
     def __init__(
         self,
-        robot: FreeFlyer,
-        parameters: ArrayLike,
+        information: IntervalInformation,
         intervals: int,
         settings: ExcitationSettings,
         start: ArrayLike | None,
         before: FloatingMotion | None,
     ):
+        robot = information.robot
         self._robot, self._settings, self._count = robot, settings, intervals
-        self._information = IntervalInformation(robot, parameters, settings.period, settings.samples)
-        self._known = np.zeros((self._information.minimal.count,) * 2)
+        self._information = information
+        self._known = np.zeros((information.count,) * 2)
         self._start = None if start is None else _checked_start(robot, start)
         if before is not None:
-            self._known = self._information.gram(before.joints.knots, before.wheel_turns)
+            self._known = information.gram(before.joints.knots, before.wheel_turns)
             self._start = before.joints.knots[-1] if self._start is None else self._start
         self._collisions = SelfCollisionModel(robot) if settings.clearance >= 0.0 else None
         self._reach, self._turns = largest_range(robot, settings.period), largest_wheel_turns(robot, settings.period)

@@ -1,4 +1,4 @@
-"""What intervals of cycloids tell of the minimal parameters, and how that changes with the motion.
+"""What intervals of cycloids tell of the minimal parameters, or of an object, and how that changes with the motion.
 
 With no momentum from before, the motion of the base follows from that of the joints, seen from the base. So what an
 interval tells is a Gram matrix that depends on its own two knots and the turns of its wheels alone, and matrices of
@@ -66,7 +66,7 @@ class EvaluatedIntervals:
         twist: Twist of the base in its own axes, (N, 6) [m/s, rad/s].
         inertia: Composite inertia of the robot, (N, 6, 6).
         matrices: Link kinematic matrices, (N, B, 6, 10).
-        rows: Regressor of the minimal parameters, (N, 6, P).
+        rows: Regressor of the parameters of interest, (N, 6, P).
     """
 
     states: BodyStates
@@ -89,13 +89,15 @@ class EvaluatedIntervals:
 
 
 class IntervalInformation:
-    """What intervals tell of the minimal parameters.
+    """What intervals tell of the minimal parameters, or of other ones.
 
     Args:
         robot: The robot.
         parameters: Inertial parameters to plan with, (10 B,).
         period: Length of an interval [s].
         samples: Samples of an interval that count [-].
+        columns: What the P parameters of interest add to those of the tree, (10 B, P), see
+            :func:`~sysid_ros.core.free_floating.bounds.object_columns`; None for the minimal parameters.
 
     Attributes:
         minimal: The minimal parameters.
@@ -104,14 +106,22 @@ class IntervalInformation:
         ModelError: A joint has no axis.
     """
 
-    def __init__(self, robot: FreeFlyer, parameters: ArrayLike, period: float, samples: int):
+    def __init__(
+        self, robot: FreeFlyer, parameters: ArrayLike, period: float, samples: int, columns: Array | None = None
+    ):
         self.robot, self.samples = robot, samples
         self.minimal: MinimalParameters = build_minimal_parameters(robot.tree)
+        self._columns = columns
         self._parameters = np.asarray(parameters, dtype=float)
         phases = (np.arange(samples) + 0.5) / samples
         self._progress = phases - np.sin(2.0 * np.pi * phases) / (2.0 * np.pi)
         self._rate = (1.0 - np.cos(2.0 * np.pi * phases)) / period
         self._axes, self._subtrees = _joint_axes(robot), _subtrees(robot)
+
+    @property
+    def count(self) -> int:
+        """Number P of parameters of interest [-]."""
+        return self.minimal.count if self._columns is None else int(self._columns.shape[1])
 
     def evaluate(self, starts: Array, ends: Array, wheel_turns: Array) -> EvaluatedIntervals:
         """Evaluate intervals.
@@ -131,21 +141,22 @@ class IntervalInformation:
         twist = solve_base_twist(joints, self._parameters, -self.robot.wheels.momentum(wheels), inertia)
         states = joints.with_base_twist(twist)
         matrices = link_kinematic_matrices(states)
-        rows = np.swapaxes(matrices, 1, 2).reshape(count, 6, -1)[..., self.minimal.kept]
+        rows = np.swapaxes(matrices, 1, 2).reshape(count, 6, -1)
+        rows = rows[..., self.minimal.kept] if self._columns is None else rows @ self._columns
         return EvaluatedIntervals(states, joints, v, twist, inertia, matrices, rows)
 
     def grams(self, knots: Array, wheel_turns: Array) -> Array:
         """Compute the Gram matrices of the intervals of a motion, (K, P, P)."""
-        result = np.empty((len(wheel_turns), self.minimal.count, self.minimal.count))
+        result = np.empty((len(wheel_turns), self.count, self.count))
         for part in self._parts(len(wheel_turns)):
             rows = self.evaluate(knots[:-1][part], knots[1:][part], wheel_turns[part]).rows
-            flat = rows.reshape(-1, 6 * self.samples, self.minimal.count)
+            flat = rows.reshape(-1, 6 * self.samples, self.count)
             result[part] = np.swapaxes(flat, 1, 2) @ flat
         return result
 
     def gram(self, knots: Array, wheel_turns: Array) -> Array:
         """Compute the Gram matrix of a motion, (P, P)."""
-        total = np.zeros((self.minimal.count, self.minimal.count))
+        total = np.zeros((self.count, self.count))
         for part in self._parts(len(wheel_turns)):
             total += self.evaluate(knots[:-1][part], knots[1:][part], wheel_turns[part]).gram()
         return total
@@ -172,8 +183,12 @@ class IntervalInformation:
         states, joints = intervals.states, intervals.joints
         bodies = self.robot.tree.count
         count = len(intervals.rows)
-        slopes = np.zeros((count, 6, bodies * PARAMETERS))
-        slopes[..., self.minimal.kept] = 2.0 * (intervals.rows @ weights)
+        along_rows = 2.0 * (intervals.rows @ weights)
+        if self._columns is None:
+            slopes = np.zeros((count, 6, bodies * PARAMETERS))
+            slopes[..., self.minimal.kept] = along_rows
+        else:
+            slopes = along_rows @ self._columns.T
         slopes = np.swapaxes(slopes.reshape(count, 6, bodies, PARAMETERS), 1, 2)
         along_twist = _velocity_slopes(states, slopes)
         # The base has to move so that momentum stays: what that changes counts with the multiplier of the equation.

@@ -91,6 +91,11 @@ class FloatingData:
         names = ("times", "base_twist", "q", "v", "wheel_rates", "rotations", "positions")
         return FloatingData(**{name: getattr(self, name)[index] for name in names})
 
+    def rebased(self) -> FloatingData:
+        """Return the same with poses seen from the first sample, and stamps kept."""
+        back = self.rotations[0].T
+        return replace(self, rotations=back @ self.rotations, positions=(self.positions - self.positions[0]) @ back.T)
+
     @property
     def velocities(self) -> Array:
         """Twist of the base and rates of the joints, (N, 6 + n)."""

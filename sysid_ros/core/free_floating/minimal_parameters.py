@@ -15,6 +15,7 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.free_floating.kinematics import FloatingTree, joint_axis
 from sysid_ros.core.free_floating.momentum import PARAMETERS
@@ -54,6 +55,11 @@ class MinimalParameters:
             raise ParameterOutOfRange("the shape of parameters", theta.shape, f"({self.matrix.shape[1]},)")
         values: Array = self.matrix @ theta
         return values
+
+    def box(self, parameters: Box) -> Box:
+        """Return the box (M,) of the minimal parameters of all full parameters in a box (10 B,), rounded outwards."""
+        center, radius = self.values(parameters.center), np.abs(self.matrix) @ parameters.radius
+        return Box.around(center, radius + 1e-12 * (np.abs(self.matrix) @ np.abs(parameters.center) + radius))
 
     def columns(self, kinematic_matrix: Array) -> Array:
         """Return the columns (..., M) of a system kinematic matrix (..., 10 B) that the minimal parameters have.

@@ -8,15 +8,16 @@ errors of the velocities of this sample (eta), and everything else (e). docs/the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import itertools
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
+from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.free_floating.assumptions import Recording
 from sysid_ros.core.free_floating.kinematics import BodyStates, FloatingTree, joint_axis
 from sysid_ros.core.free_floating.measurements import FloatingData
 from sysid_ros.core.free_floating.momentum import PARAMETERS
@@ -35,140 +36,18 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class SensorBounds:
-    """Largest errors of measurements, each component by itself.
-
-    Attributes:
-        linear: Velocity of the base [m/s].
-        angular: Angular velocity of the base [rad/s].
-        joint_rate: Rates of the joints [rad/s, m/s].
-        joint_position: Positions of the joints, a number or (N, n) [rad, m]. Without encoders see
-            :func:`integrated_position_error`.
-        means: The first three for errors averaged over a block of samples, (3,); None if no better than for one.
-        wheel_rate: Speeds of the wheels [rad/s].
-        wheel_inertia: Inertias of the wheels, relative, the same all the time [-].
-        attitude: Angle by which the rotations of the base may be wrong, a number or (N,) [rad].
-        place: Distance by which its positions may be wrong, a number or (N,) [m].
-
-    Raises:
-        ParameterOutOfRange: A bound is negative or not finite.
-    """
-
-    linear: float
-    angular: float
-    joint_rate: float
-    joint_position: ArrayLike
-    means: ArrayLike | None = None
-    wheel_rate: float = 0.0
-    wheel_inertia: float = 0.0
-    attitude: ArrayLike = 0.0
-    place: ArrayLike = 0.0
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            size = np.asarray(0.0 if value is None else value, dtype=float)
-            if not np.all(np.isfinite(size) & (size >= 0.0)):
-                raise ParameterOutOfRange(f"bound '{name}' of the sensors", value, "finite and not negative")
-
-    @classmethod
-    def of_noise(
-        cls, deviations: ArrayLike, joint_position: ArrayLike, block: int, count: int, probability: float
-    ) -> SensorBounds:
-        """Return bounds of Gaussian white noise, of single samples and of means, that all hold but with a probability.
-
-        Args:
-            deviations: Standard deviations of base velocity, angular velocity and joint rates, (3,).
-            joint_position: Bound of the joint positions, see above.
-            block: Samples of a mean.
-            count: Number of samples times number of velocities.
-            probability: Largest probability that any of the bounds is exceeded [-].
-
-        Raises:
-            ParameterOutOfRange: The probability is not between 0 and 1.
-        """
-        if not 0.0 < probability < 1.0:
-            raise ParameterOutOfRange("probability [-]", probability, "between 0 and 1")
-        sizes = np.asarray(deviations, dtype=float)
-        one = sizes * -ndtri(0.25 * probability / count)
-        means = sizes / np.sqrt(block) * -ndtri(0.25 * probability * block / count)
-        return cls(float(one[0]), float(one[1]), float(one[2]), joint_position, np.minimum(one, means))
-
-    def velocity(self, n: int, of_means: bool) -> Array:
-        """Return the bounds of the errors of base twist and joint rates, (6 + n,)."""
-        one = np.array([self.linear, self.angular, self.joint_rate])
-        sizes = np.minimum(one, one if self.means is None else np.asarray(self.means)) if of_means else one
-        return np.repeat(sizes, [3, 3, n])
-
-
-@dataclass(frozen=True, eq=False)
-class MomentumRange:
-    """What is known of the momentum of robot and wheels together, in the inertial frame of the poses of the data.
-
-    Attributes:
-        initial: Linear and angular momentum at the first sample, box (6,) [kg m/s, kg m^2/s].
-        force: Largest component of the force from outside (thrusters, drag) [N].
-        torque: Largest component of the torque from outside about the inertial origin (gravity gradient) [Nm].
-        knots: Number of pieces in which the impulse from outside counts as linear; more are tighter and slower [-].
-    """
-
-    initial: Box = field(default_factory=lambda: Box(np.zeros(6), np.zeros(6)))
-    force: float = 0.0
-    torque: float = 0.0
-    knots: int = 6
-
-    def __post_init__(self) -> None:
-        if self.initial.lower.shape != (6,) or not np.all(np.isfinite(self.initial.width)):
-            raise ParameterOutOfRange("initial momentum", self.initial, "a finite box of six entries")
-        if not (0.0 <= self.force < np.inf and 0.0 <= self.torque < np.inf and self.knots >= 1):
-            raise ParameterOutOfRange("force, torque, knots", (self.force, self.torque, self.knots), "0, 0, 1 or more")
-
-
-@dataclass(frozen=True, eq=False)
-class Recording:
-    """A motion with what bounds its errors.
-
-    Attributes:
-        data: Samples.
-        sensors: Bounds of their errors.
-        momentum: What is known of the momentum; at rest with the wheels at rest it is zero.
-        block: Samples that are averaged to one set of rows [-].
-        holds_object: Whether an object to be identified was held.
-    """
-
-    data: FloatingData
-    sensors: SensorBounds
-    momentum: MomentumRange = field(default_factory=MomentumRange)
-    block: int = 1
-    holds_object: bool = True
-
-
-@dataclass(frozen=True, eq=False)
 class Unknowns:
     """Inertial parameters that are not known exactly.
 
     Attributes:
-        columns: Which parameters of the tree each has the column of, (U,); parameters left out are zero.
+        matrix: What they add to the parameters of the tree, (10 B, U).
         box: Box that holds them, (U,).
         target: How many of them, the first ones, are asked for.
     """
 
-    columns: NDArray[np.intp]
+    matrix: Array
     box: Box
     target: int
-
-
-def integrated_position_error(data: FloatingData, rate_error: float, acceleration: ArrayLike) -> Array:
-    """Return bounds (N, n) of joint positions that were integrated by the trapezoid rule from rates.
-
-    Args:
-        data: Samples.
-        rate_error: Largest error of a rate [rad/s].
-        acceleration: Largest accelerations of the joints, (n,) [rad/s^2].
-    """
-    steps = np.diff(data.times)[:, None]
-    # A function with slopes within A leaves the trapezoid between two values by A h^2 / 4 at most.
-    parts = steps * rate_error + 0.25 * steps**2 * np.asarray(acceleration, dtype=float)
-    return np.concatenate([np.zeros((1, data.v.shape[1])), np.cumsum(parts, axis=0)])
 
 
 def build_problem(robot: FreeFlyer, unknowns: Unknowns, recordings: list[Recording]) -> Problem:
@@ -283,8 +162,10 @@ class _RecordingRows:
             raise ParameterOutOfRange("block [samples]", block, f"1 to {count}, the length of the recording")
         self._joint_error = np.broadcast_to(recording.sensors.joint_position, (count, robot.n))
         used = count - count % block
-        step = block * max(1, _CHUNK // block)
-        pieces = [self._evaluate(slice(begin, min(begin + step, used))) for begin in range(0, used, step)]
+        ends = [*range(0, used, block * max(1, _CHUNK // block)), used]
+        if len(ends) > 2 and ends[-1] - ends[-2] == 1:  # samples come at least in pairs
+            del ends[-2]
+        pieces = [self._evaluate(slice(begin, end)) for begin, end in itertools.pairwise(ends)]
         self.regressor, self.gains, kinematic_errors = (
             np.concatenate([piece[k] for piece in pieces]) for k in range(3)
         )
@@ -311,14 +192,14 @@ class _RecordingRows:
     def _evaluate(self, part: slice) -> tuple[Array, Array, Array]:
         """Return regressor, gains and the errors by velocities, positions and rounding of some blocks."""
         robot, sensors, block = self._robot, self._recording.sensors, self._recording.block
-        data, columns = self._recording.data.select(part), self._unknowns.columns
+        data, matrix = self._recording.data.select(part), self._unknowns.matrix
         center, radius = self._unknowns.box.center, self._unknowns.box.radius
         single, mean = (sensors.velocity(robot.n, of_means) for of_means in (False, block > 1))
         units = unit_momenta(robot.tree, data.q)
         whole = np.einsum("nk,nkiu->niu", data.velocities, units)
         states = robot.tree.evaluate(data.q, data.v).with_base_twist(data.base_twist)
-        slopes = position_derivatives(robot.tree, states, units, whole)[..., columns]
-        units, regressor = units[..., columns], whole[..., columns]
+        slopes = position_derivatives(robot.tree, states, units, whole) @ matrix
+        units, regressor = units @ matrix, whole @ matrix
         if not self._recording.holds_object:
             for array in (slopes, units, regressor):
                 array[..., : self._unknowns.target] = 0.0
@@ -341,9 +222,8 @@ class _RecordingRows:
         so are its derivatives along revolute joints. Integrals of products follow from mass and moments.
         """
         tree = self._robot.tree
-        total = np.zeros(PARAMETERS * tree.count)
-        np.add.at(total, self._unknowns.columns, np.abs(self._unknowns.box.center) + self._unknowns.box.radius)
-        sizes = total.reshape(tree.count, PARAMETERS)
+        largest = np.abs(self._unknowns.box.center) + self._unknowns.box.radius
+        sizes = (np.abs(self._unknowns.matrix) @ largest).reshape(tree.count, PARAMETERS)
         mass, first = sizes[:, 0], np.linalg.norm(sizes[:, 1:4], axis=1)
         second = 1.5 * sizes[:, [4, 6, 9]].sum(axis=1) + 2.0 * sizes[:, [5, 7, 8]].sum(axis=1)
         ancestors = np.array(_descendants(tree))[1:].T.astype(float)  # (B, n)

@@ -1,23 +1,38 @@
-"""The identification of a free-flying robot: plan, move, estimate, and once more with what was estimated."""
+"""The identification of a free-flying robot, and of an object that it holds: plan, move, estimate, and once more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.estimation.parameters.bounds import find_narrower
+from sysid_ros.core.estimation.parameters.estimate import NARROWER, Alarm, AlarmCode, ParameterEstimate, Quantity
+from sysid_ros.core.free_floating.assumptions import Assumptions, Recording
+from sysid_ros.core.free_floating.bounds import (
+    FloatingBounds,
+    InconsistentMomentum,
+    ObjectEstimate,
+    bound_minimal,
+    estimate_object,
+    known_minimal,
+    object_columns,
+    object_prior,
+)
 from sysid_ros.core.free_floating.dynamics import embed
 from sysid_ros.core.free_floating.excitation import ExcitationSettings, plan_with_free_knots
 from sysid_ros.core.free_floating.intervals import FloatingMotion
 from sysid_ros.core.free_floating.measurements import FloatingData, data_from_rates
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters, build_minimal_parameters
 from sysid_ros.core.free_floating.momentum import compute_base_twist, system_kinematic_matrix
+from sysid_ros.core.free_floating.momentum_rows import ROWS
 from sysid_ros.core.free_floating.regression import Method, MinimalEstimate, NotIdentifiable, estimate_minimal
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
@@ -26,9 +41,6 @@ Array = NDArray[np.float64]
 
 _FIRST_SHARE = 0.25
 """Share of the intervals, and of the time for planning, that the first part gets; the others share the rest."""
-
-_PLANNING_SHARE = 0.4
-"""Share of a part's progress that planning counts for; the motion is the rest."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +57,63 @@ class ProcedureSettings(Settings):
     """Parts of the motion: each but the first is planned with what was estimated before."""
     method: Method = setting(Method.TOTAL)
     """How the minimal parameters are estimated."""
-    is_momentum_zero: bool = setting(True)
-    """Whether robot and wheels together have no momentum at the start; if not, it is estimated too."""
+    is_bounded: bool = setting(True)
+    """Whether the minimal parameters get guaranteed bounds beside the estimate; an object always does."""
+
+
+@dataclass(frozen=True)
+class ObjectSettings(Settings):
+    """What may be in the hand.
+
+    Raises:
+        ParameterOutOfRange: A value is out of range.
+    """
+
+    frame: str = setting("")
+    """Link or joint in whose frame the object is described, and whose body holds it; empty: the robot's ``tool``."""
+    mass: float = setting(100.0, "kg", above=0.0, upper=1e6)
+    """Largest mass it may have."""
+    reach: float = setting(1.5, "m", above=0.0, upper=100.0)
+    """Distance from the origin of its frame within which all of it lies."""
+    target_width: float = setting(0.0, "kg", lower=0.0, upper=1e6, library_only=True)
+    """Width of the bounds of the mass at which the motion ends before its last part; 0: never."""
+
+    @property
+    def prior(self) -> Box:
+        """Box of its parameters before any data, (10,)."""
+        return object_prior(self.mass, self.reach)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is identified, and how.
+
+    Attributes:
+        robot: The robot, with the parameters that are believed beforehand.
+        settings: Settings of the procedure.
+        excitation: Settings of the searches; their time limit is shared by all of them.
+        assumptions: What bounds rest on.
+    """
+
+    robot: FreeFlyer
+    settings: ProcedureSettings = field(default_factory=ProcedureSettings)
+    excitation: ExcitationSettings = field(default_factory=ExcitationSettings)
+    assumptions: Assumptions = field(default_factory=Assumptions)
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What is known of a robot that has caught something.
+
+    Attributes:
+        values: Its minimal parameters without the object, as they are believed to be, (M,).
+        box: Box that holds them, (M,).
+        recordings: Motions before the catch; they narrow the box together with those of the object.
+    """
+
+    values: Array
+    box: Box
+    recordings: tuple[Recording, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +125,16 @@ class Samples:
         twist: Linear and angular velocity of the base in its own axes, (N, 6) [m/s, rad/s].
         q: Positions of joints, then angles of wheels, (N, n + W) [rad].
         v: Their rates, (N, n + W) [rad/s].
+        rotations: Axes of the base in inertial ones, (N, 3, 3); None to integrate the twist.
+        positions: Origin of the base, (N, 3) [m]; None to integrate the twist.
     """
 
     times: Array
     twist: Array
     q: Array
     v: Array
+    rotations: Array | None = None
+    positions: Array | None = None
 
 
 class Stage(Enum):
@@ -72,6 +143,7 @@ class Stage(Enum):
     PLANNING = "planning"
     MOVING = "moving"
     ESTIMATING = "estimating"
+    BOUNDING = "bounding"
 
 
 @dataclass(frozen=True)
@@ -84,6 +156,7 @@ class Progress:
         part: Number of the part, from 1; 0 after the last.
         parts: How many there are.
         detail: What was found so far, in words; empty for nothing.
+        held: What is known so far of an object in the hand; None before anything is.
     """
 
     share: float
@@ -91,6 +164,7 @@ class Progress:
     part: int
     parts: int
     detail: str = ""
+    held: ObjectEstimate | None = None
 
     @property
     def text(self) -> str:
@@ -141,21 +215,23 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class FreeFlyerIdentification:
-    """What was identified.
+    """What was identified of a robot.
 
     Attributes:
-        robot: The robot.
+        task: What was asked for.
         minimal: Its minimal parameters.
-        believed: What was believed of them beforehand, (P,).
+        believed: What was believed of them beforehand, (M,).
         estimate: The estimate.
         data: The samples it rests on: those of the motion.
         parts: The parts of the motion; empty where it is not known.
         condition_number: Condition number of the data [-].
         residual: Root mean square of what the momentum equation leaves, linear and angular, (2,) [kg m/s, kg m^2/s].
-        settings: How it was done.
+        bounds: Guaranteed bounds; None where they were not asked for, the robot's settings give no prior, or no
+            parameters are consistent with the data.
+        inconsistency: The last of these, an alarm: an assumption is violated. None if all is well.
     """
 
-    robot: FreeFlyer
+    task: Task
     minimal: MinimalParameters
     believed: Array
     estimate: MinimalEstimate
@@ -163,101 +239,346 @@ class FreeFlyerIdentification:
     parts: tuple[Part, ...]
     condition_number: float
     residual: Array
-    settings: ProcedureSettings
+    bounds: FloatingBounds | None = None
+    inconsistency: InconsistentMomentum | None = None
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What it says of the robot to whoever identifies an object in its hand.
+
+        Raises:
+            ParameterOutOfRange: There are no bounds.
+        """
+        if self.bounds is None:
+            raise ParameterOutOfRange("bounds of the robot", "missing", "an identification with guaranteed bounds")
+        recording = self.task.assumptions.recording(self.task.robot, self.data, holds_object=False)
+        return Knowledge(self.estimate.values, self.bounds.box, (recording,))
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectIdentification:
+    """What was identified of an object.
+
+    Attributes:
+        task: What was asked for.
+        settings: What was known of the object.
+        knowledge: What was known of the robot.
+        estimate: Bounds and estimate of the object; those of the data before, if there were any, where the last ones
+            are inconsistent.
+        data: The samples: those of the motion.
+        parts: The parts of the motion; empty where it is not known.
+        condition_number: Condition number of the data, each parameter scaled by its prior [-].
+        inconsistency: Why there is no estimate; None if all is well.
+    """
+
+    task: Task
+    settings: ObjectSettings
+    knowledge: Knowledge
+    estimate: ObjectEstimate | None
+    data: FloatingData
+    parts: tuple[Part, ...]
+    condition_number: float
+    inconsistency: InconsistentMomentum | None = None
+
+    def as_estimate(self) -> ParameterEstimate:
+        """Return the estimate as the suite has those of payloads of arms."""
+        found, nothing = self.estimate, np.full(10, np.nan)
+        step = float(np.median(np.diff(self.data.times)))
+        block = self.task.assumptions.recording(self.task.robot, self.data).block
+        about: dict[str, Any] = {
+            "method": "set_membership",
+            "is_guaranteed": True,
+            "target": "payload",
+            "frame": self.settings.frame or self.task.robot.tool,
+            "number_of_windows": len(self.data) // block,
+            "data_seconds": step * len(self.data),
+            "condition_number": self.condition_number,
+        }
+        if found is None or self.inconsistency is not None:
+            row = None if self.inconsistency is None else self.inconsistency.row
+            code = AlarmCode.JOINTLY_INCONSISTENT if row is None else AlarmCode.WINDOW_INCONSISTENT
+            alarm = Alarm(code, str(self.inconsistency), None, None if row is None else row // ROWS)
+            return ParameterEstimate(nothing, nothing, nothing, guarantee="", is_consistent=False, alarm=alarm, **about)
+        box, prior = found.bounds.box, found.bounds.prior
+        narrower = find_narrower(box, prior, None)
+        missing = [quantity.value for quantity in Quantity if quantity not in narrower]
+        is_fitted = bool(np.all(np.isfinite(found.values)))
+        unfitted = Alarm(AlarmCode.FIT_NOT_CONVERGED, "the bounds hold, but the point estimate was not found")
+        return ParameterEstimate(
+            found.values,
+            box.lower,
+            box.upper,
+            guarantee=found.bounds.guarantee,
+            is_consistent=True,
+            alarm=None if is_fitted else unfitted,
+            error_budget=found.bounds.error_budget,
+            is_narrower=box.width <= NARROWER * prior.width,
+            narrower=narrower,
+            shortfall=f"the data tell nothing new of {', '.join(missing)}" if missing else "",
+            **about,
+        )
 
 
 def identify_free_flyer(
-    robot: FreeFlyer,
+    task: Task,
     port: FreeFlyerPort,
-    settings: ProcedureSettings,
-    excitation: ExcitationSettings,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> FreeFlyerIdentification:
     """Identify a free-flying robot from where it is.
 
     Args:
-        robot: The robot, with the parameters that are believed beforehand.
-        port: The way to it.
-        settings: Settings of the procedure.
-        excitation: Settings of the searches; their time limit is shared by all of them.
-        is_cancelled: Looked at while planning; the port ends a motion by itself.
+        task: What is identified.
+        port: The way to the robot.
+        is_cancelled: Looked at while planning and bounding; the port ends a motion by itself.
         on_progress: Called with every change.
 
     Raises:
         PlanningCancelled: ``is_cancelled`` said so while planning.
+        EstimationCancelled: ``is_cancelled`` said so while bounds were computed.
         SelfCollision: No motion that keeps clear was found.
         NotIdentifiable: The data do not determine all minimal parameters.
         SysidError: What the port raises.
     """
-    minimal = build_minimal_parameters(robot.tree)
-    parameters, parts = robot.tree.parameters, list[Part]()
-    before: FloatingMotion | None = None
-    counts = _split(settings.intervals, settings.parts)
-    done = 0.0
-    for number, count in enumerate(counts, start=1):
-        share = count / settings.intervals
-        teller = _PartTeller(on_progress, number, len(counts), (done, share))
-        place = port.reference()
-        plan = plan_with_free_knots(
-            robot,
-            parameters,
-            count,
-            replace(excitation, time_limit=excitation.time_limit * share),
-            start=np.clip(place[: robot.n], robot.q_lower, robot.q_upper),
-            before=before,
-            is_cancelled=is_cancelled,
-            on_progress=teller.tell_planning,
-        )
-        begin = _last_time(port)
-        port.follow(axes_trajectory(plan.motion, place), teller.tell_moving)
-        before = plan.motion if before is None else _joined(before, plan.motion)
-        data = select_motion(robot, port.samples(), [(p.begin, p.end) for p in parts] + [(begin, np.inf)])
-        end, reached = float(data.times[-1]), data_condition_number(robot, minimal, data)
-        parts.append(Part(begin, end, count, plan.condition_number, reached, plan.gap, plan.seconds))
-        done += share
-        if number < len(counts):
-            parameters = _updated(robot, minimal, data, settings, parameters)
-    on_progress(Progress(1.0, Stage.ESTIMATING, 0, len(counts)))
-    windows = [(part.begin, part.end) for part in parts]
-    return estimate_free_flyer(robot, select_motion(robot, port.samples(), windows), settings, tuple(parts))
+    minimal = build_minimal_parameters(task.robot.tree)
+    run = _Run(task, port, task.robot.tree.parameters, is_cancelled, on_progress)
+    run.length = 0.9 if task.settings.is_bounded else 1.0
+    while run.advance():
+        run.parameters = _updated(task, minimal, run.data(), run.parameters)
+
+    def tell(progress: Progress) -> None:
+        share = run.length + (1.0 - run.length) * progress.share
+        on_progress(replace(progress, share=share, parts=len(run.parts)))
+
+    return estimate_free_flyer(task, run.data(), tuple(run.parts), is_cancelled, tell)
 
 
 def estimate_free_flyer(
-    robot: FreeFlyer, data: FloatingData, settings: ProcedureSettings, parts: tuple[Part, ...] = ()
+    task: Task,
+    data: FloatingData,
+    parts: tuple[Part, ...] = (),
+    is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> FreeFlyerIdentification:
-    """Estimate the minimal parameters from samples, of a motion just made or of a recording.
+    """Estimate the minimal parameters from samples, of a motion just made or of a recording, and bound them.
 
     Args:
-        robot: The robot.
+        task: What is identified.
         data: The samples.
-        settings: Settings of the procedure.
         parts: The parts of the motion, where known.
+        is_cancelled: Looked at while bounds are computed.
+        on_progress: Called with every change.
 
     Raises:
+        EstimationCancelled: ``is_cancelled`` said so.
         NotIdentifiable: The data do not determine all minimal parameters.
     """
+    robot, is_momentum_zero = task.robot, task.assumptions.is_momentum_zero
     minimal = build_minimal_parameters(robot.tree)
-    estimate = estimate_minimal(robot, minimal, data, settings.method, settings.is_momentum_zero)
+    on_progress(Progress(0.0, Stage.ESTIMATING, 0, len(parts)))
+    estimate = estimate_minimal(robot, minimal, data, task.settings.method, is_momentum_zero)
     rows = minimal.columns(system_kinematic_matrix(robot.tree, data.q, data.v, data.base_twist))
     left = rows @ estimate.values + robot.wheels.momentum(data.wheel_rates)
-    if not settings.is_momentum_zero:
+    if not is_momentum_zero:
         back = np.swapaxes(data.rotations, 1, 2)
         linear = np.einsum("nij,j->ni", back, estimate.momentum[:3])
         turning = estimate.momentum[3:] - np.cross(data.positions, estimate.momentum[:3])
         left -= np.concatenate([linear, np.einsum("nij,nj->ni", back, turning)], axis=1)
     residual = np.sqrt((left.reshape(-1, 2, 3) ** 2).sum(axis=2).mean(axis=0))
-    return FreeFlyerIdentification(
-        robot,
-        minimal,
-        minimal.values(robot.tree.parameters),
-        estimate,
-        data,
-        parts,
-        data_condition_number(robot, minimal, data),
-        residual,
-        settings,
-    )
+    condition = condition_of_data(robot, data)
+    believed = minimal.values(robot.tree.parameters)
+    result = FreeFlyerIdentification(task, minimal, believed, estimate, data, parts, condition, residual)
+    if not task.settings.is_bounded or robot.prior is None:
+        on_progress(Progress(1.0, Stage.ESTIMATING, 0, len(parts)))
+        return result
+
+    def tell(share: float, text: str) -> None:
+        on_progress(Progress(share, Stage.BOUNDING, 0, len(parts), text))
+
+    try:
+        recording = task.assumptions.recording(robot, data)
+        prior = minimal.box(robot.prior)
+        bounds = bound_minimal(robot, minimal, [recording], prior, is_cancelled=is_cancelled, on_progress=tell)
+    except InconsistentMomentum as error:
+        return replace(result, inconsistency=error)
+    return replace(result, bounds=bounds)
+
+
+def known_before(robot: FreeFlyer) -> Knowledge:
+    """Return what the settings of a robot say of it.
+
+    Raises:
+        ParameterOutOfRange: They give no ranges.
+    """
+    if robot.prior is None:
+        allowed = "ranges of mass, CoM and inertia of every body, or the estimate of an identification with bounds"
+        raise ParameterOutOfRange(f"section 'prior' of {robot.name}", "missing", allowed)
+    minimal = build_minimal_parameters(robot.tree)
+    return Knowledge(minimal.values(robot.tree.parameters), minimal.box(robot.prior))
+
+
+def identify_object(
+    task: Task,
+    settings: ObjectSettings,
+    knowledge: Knowledge,
+    port: FreeFlyerPort,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> ObjectIdentification:
+    """Identify what a robot holds, by motions that tell of the object; bounds are renewed after each part.
+
+    Args:
+        task: What is identified; its number of intervals and parts.
+        settings: What may be in the hand.
+        knowledge: What is known of the robot without it.
+        port: The way to the robot.
+        is_cancelled: Looked at while planning and bounding; the port ends a motion by itself.
+        on_progress: Called with every change; after each part with what is known of the object.
+
+    Raises:
+        PlanningCancelled: ``is_cancelled`` said so while planning.
+        EstimationCancelled: ``is_cancelled`` said so while bounds were computed.
+        SelfCollision: No motion that keeps clear was found.
+        ParameterOutOfRange: There is no such frame.
+        SysidError: What the port raises.
+    """
+    minimal = build_minimal_parameters(task.robot.tree)
+    parameters = _usable(task.robot, embed(minimal, knowledge.values), task.robot.tree.parameters)
+    run = _Run(task, port, parameters, is_cancelled, on_progress)
+    run.columns, run.length = _scaled_columns(task.robot, settings), 0.95
+    found: ObjectIdentification | None = None
+    while True:
+        is_more = run.advance()
+        run.tell(Stage.BOUNDING, 1.0)
+        found = estimate_held(task, settings, knowledge, run.data(), tuple(run.parts), found, is_cancelled)
+        run.held = found.estimate
+        if found.estimate is None or found.inconsistency is not None:
+            return found
+        if not is_more or found.estimate.bounds.box.width[0] <= settings.target_width:
+            on_progress(Progress(1.0, Stage.BOUNDING, 0, len(run.parts), held=run.held))
+            return found
+        if np.all(np.isfinite(found.estimate.values)):
+            held = object_columns(task.robot, found.estimate.frame) @ found.estimate.values
+            run.parameters = _usable(task.robot, parameters + held, parameters)
+
+
+def estimate_held(
+    task: Task,
+    settings: ObjectSettings,
+    knowledge: Knowledge,
+    data: FloatingData,
+    parts: tuple[Part, ...] = (),
+    before: ObjectIdentification | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> ObjectIdentification:
+    """Bound and estimate what a robot holds from samples, of a motion just made or of a recording.
+
+    Args:
+        task: What is identified.
+        settings: What may be in the hand.
+        knowledge: What is known of the robot without it.
+        data: The samples.
+        parts: The parts of the motion, where known.
+        before: What was found from fewer samples of the same object; bounds only become narrower.
+        is_cancelled: Looked at between programmes.
+
+    Raises:
+        EstimationCancelled: ``is_cancelled`` said so.
+        ParameterOutOfRange: There is no such frame.
+    """
+    robot, frame = task.robot, settings.frame or task.robot.tool
+    minimal = build_minimal_parameters(robot.tree)
+    condition = condition_of_data(robot, data, _scaled_columns(robot, settings))
+    earlier = None if before is None else before.estimate
+    result = ObjectIdentification(task, settings, knowledge, earlier, data, parts, condition)
+    try:
+        found = estimate_object(
+            robot,
+            frame,
+            [*knowledge.recordings, task.assumptions.recording(robot, data)],
+            known_minimal(minimal, knowledge.box),
+            settings.prior,
+            earlier=None if earlier is None else earlier.bounds.box,
+            is_cancelled=is_cancelled,
+        )
+    except InconsistentMomentum as error:
+        return replace(result, inconsistency=error)
+    return replace(result, estimate=found)
+
+
+class _Run:
+    """A motion in parts: each is planned from where the robot is, followed, and measured.
+
+    Args:
+        task: What is identified.
+        port: The way to the robot.
+        parameters: Inertial parameters to plan the first part with, (10 B,).
+        is_cancelled: Looked at while planning.
+        on_progress: Called with every change.
+
+    Attributes:
+        parameters: Inertial parameters to plan the next part with, (10 B,).
+        columns: Parameters of interest, see :class:`IntervalInformation`; None for the minimal parameters.
+        length: Share of the identification that the parts are.
+        held: What is known of an object.
+        parts: The parts that are done.
+    """
+
+    columns: Array | None = None
+    length: float = 1.0
+    held: ObjectEstimate | None = None
+
+    def __init__(
+        self,
+        task: Task,
+        port: FreeFlyerPort,
+        parameters: Array,
+        is_cancelled: Callable[[], bool],
+        on_progress: Callable[[Progress], None],
+    ):
+        self._task, self._port, self._is_cancelled, self._on_progress = task, port, is_cancelled, on_progress
+        self._counts = _split(task.settings.intervals, task.settings.parts)
+        self._before: FloatingMotion | None = None
+        self.parameters = parameters
+        self.parts: list[Part] = []
+
+    def advance(self) -> bool:
+        """Make the next part; returns whether another one is left."""
+        task, robot, number = self._task, self._task.robot, len(self.parts)
+        count = self._counts[number]
+        share = count / sum(self._counts)
+        place = self._port.reference()
+        plan = plan_with_free_knots(
+            robot,
+            self.parameters,
+            count,
+            replace(task.excitation, time_limit=task.excitation.time_limit * share),
+            start=np.clip(place[: robot.n], robot.q_lower, robot.q_upper),
+            before=self._before,
+            columns=self.columns,
+            is_cancelled=self._is_cancelled,
+            on_progress=lambda done, text: self.tell(Stage.PLANNING, 0.4 * done, text),
+        )
+        begin = _last_time(self._port)
+        self._port.follow(axes_trajectory(plan.motion, place), lambda done: self.tell(Stage.MOVING, 0.4 + 0.6 * done))
+        self._before = plan.motion if self._before is None else _joined(self._before, plan.motion)
+        part = Part(begin, _last_time(self._port), count, plan.condition_number, np.nan, plan.gap, plan.seconds)
+        self.parts.append(part)
+        self.parts[-1] = replace(part, reached=condition_of_data(robot, self.data(), self.columns))
+        return len(self.parts) < len(self._counts)
+
+    def tell(self, stage: Stage, within: float, detail: str = "") -> None:
+        """Tell the progress within the present part, 0..1; of the last one when its motion has ended."""
+        number = len(self.parts) - (stage is Stage.BOUNDING)
+        done = (sum(self._counts[:number]) + within * self._counts[number]) / sum(self._counts)
+        self._on_progress(
+            Progress(min(self.length * done, 1.0), stage, number + 1, len(self._counts), detail, self.held)
+        )
+
+    def data(self) -> FloatingData:
+        """Return the samples of all parts that are done."""
+        windows = [(part.begin, part.end) for part in self.parts]
+        return select_motion(self._task.robot, self._port.samples(), windows)
 
 
 def select_motion(robot: FreeFlyer, samples: Samples, windows: list[tuple[float, float]] | None = None) -> FloatingData:
@@ -286,7 +607,9 @@ def select_motion(robot: FreeFlyer, samples: Samples, windows: list[tuple[float,
             is_moving |= (data.times >= begin) & (data.times <= end)
     if np.count_nonzero(is_moving) < 2:
         raise ParameterOutOfRange("samples in motion", int(np.count_nonzero(is_moving)), "two or more")
-    return data.select(is_moving)
+    if samples.rotations is not None and samples.positions is not None:
+        data = replace(data, rotations=samples.rotations, positions=samples.positions)
+    return data.select(is_moving).rebased()
 
 
 def axes_trajectory(motion: FloatingMotion, place: Array) -> CycloidTrajectory:
@@ -298,24 +621,41 @@ def axes_trajectory(motion: FloatingMotion, place: Array) -> CycloidTrajectory:
     return CycloidTrajectory(knots, motion.joints.period)
 
 
-def data_condition_number(robot: FreeFlyer, minimal: MinimalParameters, data: FloatingData) -> float:
-    """Compute the condition number of the regressor of samples [-]."""
-    rows = minimal.columns(system_kinematic_matrix(robot.tree, data.q, data.v, data.base_twist))
-    return float(np.linalg.cond(rows.reshape(-1, minimal.count)))
+def condition_of_data(robot: FreeFlyer, data: FloatingData, columns: Array | None = None) -> float:
+    """Compute the condition number of the regressor of samples [-].
+
+    Args:
+        robot: The robot.
+        data: The samples.
+        columns: Parameters of interest, see :class:`IntervalInformation`; None for the minimal parameters.
+    """
+    rows = system_kinematic_matrix(robot.tree, data.q, data.v, data.base_twist)
+    rows = build_minimal_parameters(robot.tree).columns(rows) if columns is None else rows @ columns
+    return float(np.linalg.cond(rows.reshape(-1, rows.shape[2])))
 
 
-def _updated(
-    robot: FreeFlyer, minimal: MinimalParameters, data: FloatingData, settings: ProcedureSettings, parameters: Array
-) -> Array:
+def _scaled_columns(robot: FreeFlyer, settings: ObjectSettings) -> Array:
+    """Return the columns of an object's parameters, each times the radius of its prior, (10 B, 10)."""
+    return object_columns(robot, settings.frame or robot.tool) * settings.prior.radius
+
+
+def _updated(task: Task, minimal: MinimalParameters, data: FloatingData, parameters: Array) -> Array:
     """Return the parameters to plan the next part with: estimated ones where they can be, else those of before."""
+    method, is_momentum_zero = task.settings.method, task.assumptions.is_momentum_zero
     try:
-        values = embed(
-            minimal, estimate_minimal(robot, minimal, data, settings.method, settings.is_momentum_zero).values
-        )
-        require_usable(robot, values)
-        return values
+        values = estimate_minimal(task.robot, minimal, data, method, is_momentum_zero).values
     except (NotIdentifiable, ParameterOutOfRange):
         return parameters
+    return _usable(task.robot, embed(minimal, values), parameters)
+
+
+def _usable(robot: FreeFlyer, parameters: Array, otherwise: Array) -> Array:
+    """Return parameters if the robot as a whole has a positive inertia with them, at home; others if not."""
+    try:
+        require_usable(robot, parameters)
+    except ParameterOutOfRange:
+        return otherwise
+    return parameters
 
 
 def require_usable(robot: FreeFlyer, parameters: Array) -> None:
@@ -325,26 +665,6 @@ def require_usable(robot: FreeFlyer, parameters: Array) -> None:
         ParameterOutOfRange: It has not.
     """
     compute_base_twist(robot.tree, parameters, robot.home[None], np.zeros((1, robot.n)))
-
-
-@dataclass(frozen=True)
-class _PartTeller:
-    """Tells the progress of the whole from that of one part, which begins at a share of it and has another."""
-
-    on_progress: Callable[[Progress], None]
-    number: int
-    parts: int
-    begin_and_span: tuple[float, float]
-
-    def tell_planning(self, share: float, detail: str) -> None:
-        self._tell(Stage.PLANNING, _PLANNING_SHARE * share, detail)
-
-    def tell_moving(self, share: float) -> None:
-        self._tell(Stage.MOVING, _PLANNING_SHARE + (1.0 - _PLANNING_SHARE) * share)
-
-    def _tell(self, stage: Stage, share: float, detail: str = "") -> None:
-        begin, span = self.begin_and_span
-        self.on_progress(Progress(min(begin + span * share, 1.0), stage, self.number, self.parts, detail))
 
 
 def _split(intervals: int, parts: int) -> list[int]:

@@ -10,8 +10,10 @@ import pinocchio as pin
 import yaml
 from numpy.typing import ArrayLike, NDArray
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.free_floating.kinematics import FloatingTree
+from sysid_ros.core.free_floating.momentum import INERTIA_ENTRIES
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.loader import config_directories
 from sysid_ros.core.model.settings import Section
@@ -85,6 +87,9 @@ class FreeFlyer:
             joints [rad/s], (3,).
         truth: Inertial parameters of the simulated robot, (10 B,); None if the settings name none. For simulations and
             for comparison only.
+        prior: Box that is known to hold its inertial parameters before any data, (10 B,); None if the settings give no
+            ranges.
+        tool: Link whose frame objects in the hand are described in.
     """
 
     name: str
@@ -99,11 +104,27 @@ class FreeFlyer:
     wheels: ReactionWheels
     noise: Array
     truth: Array | None
+    prior: Box | None = None
+    tool: str = ""
 
     @property
     def n(self) -> int:
         """Number of joints, without wheels [-]."""
         return len(self.joint_names)
+
+    def frame(self, name: str) -> tuple[int, pin.SE3]:
+        """Return the body (0..B-1) that a joint or link of the URDF belongs to, and the pose of its frame on it.
+
+        Raises:
+            ParameterOutOfRange: There is none of that name; lists those there are.
+        """
+        if name in self.tree.body_names:
+            return self.tree.body_names.index(name), pin.SE3.Identity()
+        frames = {f.name: f for f in self.tree.model.frames if f.type == pin.FrameType.BODY and f.parentJoint > 0}
+        if name not in frames:
+            known = ", ".join(dict.fromkeys([*self.tree.body_names, *frames]))
+            raise ParameterOutOfRange("frame", name, f"one of {known}")
+        return int(frames[name].parentJoint) - 1, frames[name].placement
 
     def bodies_without_physical_inertia(self, parameters: ArrayLike) -> tuple[str, ...]:
         """Return the bodies that no distribution of mass can have the parameters (10 B,) of.
@@ -160,8 +181,14 @@ def load_free_flyer(name: str | Path = "dual_arm") -> FreeFlyer:
     )
     sensors.finish()
     truth = _read_truth(settings.section("truth"), model, tree) if "truth" in settings else None
+    prior = _read_prior(settings.section("prior"), model, tree) if "prior" in settings else None
+    tool = settings.text("tool", tree.body_names[-1])
     settings.finish()
-    return FreeFlyer(path.stem, urdf, tree, joints, home, lower, upper, v_max, a_max, wheels, noise, truth)
+    robot = FreeFlyer(
+        path.stem, urdf, tree, joints, home, lower, upper, v_max, a_max, wheels, noise, truth, prior, tool
+    )
+    robot.frame(tool)
+    return robot
 
 
 def _find(name: str | Path) -> Path:
@@ -203,12 +230,15 @@ def _read_wheels(section: Section) -> ReactionWheels:
     return ReactionWheels(names, np.array(axes).reshape(-1, 3), np.array(inertias), np.array(speeds))
 
 
+def _links(model: pin.Model, tree: FloatingTree) -> list[str]:
+    """Return the link of each body that is the body itself, its name in the settings."""
+    bodies = [f for f in model.frames if f.type == pin.FrameType.BODY]
+    return [next(f.name for f in bodies if f.parentJoint == index + 1) for index in range(tree.count)]
+
+
 def _read_truth(section: Section, model: pin.Model, tree: FloatingTree) -> Array:
     parts = []
-    for index in range(tree.count):
-        link = next(
-            frame.name for frame in model.frames if frame.type == pin.FrameType.BODY and frame.parentJoint == index + 1
-        )
+    for link in _links(model, tree):
         entry = section.section(link)
         xx, yy, zz, xy, yz, xz = entry.vector("inertia", 6, "kg m^2")
         inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
@@ -218,3 +248,52 @@ def _read_truth(section: Section, model: pin.Model, tree: FloatingTree) -> Array
         parts.append(part)
     section.finish()
     return np.concatenate(parts)
+
+
+def _read_prior(section: Section, model: pin.Model, tree: FloatingTree) -> Box:
+    """Return the box of every robot whose bodies differ from the URDF's by what the settings allow."""
+    boxes = []
+    for index, link in enumerate(_links(model, tree)):
+        entry, believed = section.section(link), model.inertias[index + 1]
+        mass = entry.vector("mass", 2, "kg", 0.0, 1e9)
+        if not mass[0] <= mass[1]:
+            raise ParameterOutOfRange(f"{entry.path}.mass [kg]", mass.tolist(), "the least mass before the largest")
+        com = entry.number("com", "m", 0.0, 1e3)
+        inertia = entry.number("inertia", "kg m^2", 0.0, 1e9)
+        entry.finish()
+        boxes.append(body_box(Box(*mass[:, None]), Box.around(believed.lever, com), believed.inertia, inertia))
+    section.finish()
+    return Box(*(np.concatenate([getattr(box, end) for box in boxes]) for end in ("lower", "upper")))
+
+
+def body_box(mass: Box, com: Box, inertia: Array, deviation: float) -> Box:
+    """Return the box of a body's inertial parameters from ranges of what they are made of, by interval arithmetic.
+
+    Args:
+        mass: Range of its mass, (1,) [kg], not negative.
+        com: Range of its CoM, (3,) [m].
+        inertia: Believed inertia about its CoM, (3, 3) [kg m^2].
+        deviation: Largest error of each of its entries [kg m^2].
+
+    Returns:
+        Box of the parameters about the origin of its frame, (10,).
+    """
+
+    def times(a: Array, b: Array) -> Array:
+        """Multiply intervals (2, ...)."""
+        products = np.stack([a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1]])
+        return np.stack([products.min(axis=0), products.max(axis=0)])
+
+    m, c = np.stack([mass.lower, mass.upper]), np.stack([com.lower, com.upper])
+    squares = np.stack([np.where((c[0] < 0.0) & (c[1] > 0.0), 0.0, np.min(c**2, axis=0)), np.max(c**2, axis=0)])
+    own = inertia + deviation * np.array([-1.0, 1.0])[:, None, None]
+    entries = []
+    for i, j in INERTIA_ENTRIES:
+        if i == j:
+            shift = times(m[:, 0], squares[:, [k for k in range(3) if k != i]].sum(axis=1))
+        else:
+            shift = -times(m[:, 0], times(c[:, i], c[:, j]))[::-1]
+        entries.append(own[:, i, j] + shift)
+    rows = np.concatenate([m, times(m, c), np.stack(entries, axis=1)], axis=1)
+    slack = 1e-12 * np.abs(rows).max(axis=0)
+    return Box(rows[0] - slack, rows[1] + slack)

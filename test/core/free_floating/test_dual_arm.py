@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import yaml
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
 from sysid_ros.core.free_floating.momentum import compute_base_twist, system_kinematic_matrix
-from sysid_ros.core.free_floating.robot import available_free_flyers, load_free_flyer
+from sysid_ros.core.free_floating.robot import available_free_flyers, body_box, load_free_flyer
+from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import config_directories
 
 # SPACE Table 5, true values, per body [Ixx, Iyy, Izz, Ixy, Iyz, Ixz, m, mcx, mcy, mcz] for the base and
@@ -75,6 +77,9 @@ def test_a_wheel_that_saturates_is_named(robot):
         (lambda s: s.update(colour="red"), "no setting of that name"),
         (lambda s: s.update(urdf="missing.urdf"), "cannot read the free-flying robot"),
         (lambda s: s["truth"]["link_2"].update(mass=-1.0), "mass"),
+        (lambda s: s["prior"]["link_2"].update(mass=[3.0, 1.0]), "the least mass before the largest"),
+        (lambda s: s["prior"].pop("link_4"), "link_4"),
+        (lambda s: s.update(tool="claw"), "frame is 'claw'; allowed: one of base"),
     ],
 )
 def test_settings_that_cannot_be_used(tmp_path, change, text):
@@ -86,6 +91,47 @@ def test_settings_that_cannot_be_used(tmp_path, change, text):
     path.write_text(yaml.safe_dump(settings))
     with pytest.raises((ModelError, ParameterOutOfRange), match=text):
         load_free_flyer(path)
+
+
+@pytest.mark.parametrize("name", ["dual_arm", "servicer"])
+def test_ranges_of_the_settings_hold_the_simulated_robot(name):
+    robot = load_free_flyer(name)
+    assert robot.prior.contains(robot.truth)
+    assert robot.prior.contains(robot.tree.parameters)
+    minimal = build_minimal_parameters(robot.tree)
+    rng = np.random.default_rng(1)
+    corners = robot.prior.center + robot.prior.radius * rng.choice([-1.0, 1.0], (200, robot.prior.center.size))
+    box = minimal.box(robot.prior)
+    assert all(box.contains(minimal.values(corner)) for corner in corners)
+    assert robot.frame(robot.tool)[0] == robot.tree.count - 1
+
+
+def test_box_of_a_body_holds_every_body_of_its_ranges():
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        com, deviation = rng.normal(size=3), rng.uniform(0.0, 0.5)
+        own = np.cov(rng.normal(size=(3, 5)))
+        ranges = Box(np.array([1.0]), np.array([3.0])), Box.around(com, np.abs(rng.normal(size=3)))
+        box = body_box(*ranges, own, deviation)
+        found = []
+        for _ in range(200):
+            mass = rng.choice([1.0, 3.0, rng.uniform(1.0, 3.0)])
+            shift = rng.choice([-1.0, 1.0, 0.0], 3) * ranges[1].radius
+            error = np.triu(rng.choice([-deviation, deviation], (3, 3)))
+            error = error + np.triu(error, 1).T
+            found.append(from_com_form(mass, com + shift, own + error))
+            assert box.contains(found[-1])
+        reached = np.ptp(found, axis=0) / box.width
+        assert reached[:4].min() > 0.9  # and is no larger than it has to be
+
+
+def test_frames_are_joints_and_links(robot):
+    assert robot.frame("joint_3")[0] == 3
+    body, placement = robot.frame("tool")
+    assert body == 6
+    np.testing.assert_allclose(placement.translation, [1.0, 0.0, 0.0])
+    with pytest.raises(ParameterOutOfRange, match="frame is 'gripper'; allowed: one of base, joint_1.*link_6, tool"):
+        robot.frame("gripper")
 
 
 def test_an_unknown_name_lists_the_known():

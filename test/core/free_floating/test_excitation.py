@@ -7,6 +7,7 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.free_floating.bounds import object_columns
 from sysid_ros.core.free_floating.direction_combinations import (
     direction_combinations,
     plan_by_direction_combinations,
@@ -87,6 +88,27 @@ def test_gradient_against_finite_differences(make):
         h = 1e-5
         found = (value(knots + h * a, turns + h * b) - value(knots - h * a, turns - h * b)) / (2 * h)
         assert (slope * a).sum() + (along_turns * b).sum() == pytest.approx(found, rel=2e-6)
+
+
+def test_gradient_for_an_object():
+    """With columns of other parameters than the minimal ones."""
+    robot = load_free_flyer("servicer")
+    columns = object_columns(robot, "tool") * np.linspace(1.0, 3.0, 10)
+    information = IntervalInformation(robot, robot.tree.parameters, 1.0, 3, columns)
+    knots, turns = random_motion(robot, 0, 5)
+    rng = np.random.default_rng(1)
+    assert information.count == 10
+    _, weights = smooth_condition(information.gram(knots, turns))
+    intervals = information.evaluate(knots[:-1], knots[1:], turns)
+    starts, ends, along_turns = information.gradient(intervals, weights)
+    slope = np.concatenate([starts, np.zeros((1, robot.n))]) + np.concatenate([np.zeros((1, robot.n)), ends])
+    a, b, h = rng.normal(size=knots.shape), rng.normal(size=turns.shape), 1e-5
+
+    def value(step):
+        return (weights * information.gram(knots + step * a, turns + step * b)).sum()
+
+    found = (value(h) - value(-h)) / (2 * h)
+    assert (slope * a).sum() + (along_turns * b).sum() == pytest.approx(found, rel=2e-5)
 
 
 def test_smooth_condition_and_its_slope():

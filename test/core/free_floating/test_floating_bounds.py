@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pinocchio as pin
 import pytest
 import scipy.sparse
 from scipy.optimize import linprog
@@ -20,6 +21,13 @@ from bench._floating_trials import (
 )
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.free_floating.assumptions import (
+    Assumptions,
+    MomentumRange,
+    Recording,
+    SensorBounds,
+    integrated_position_error,
+)
 from sysid_ros.core.free_floating.bounds import (
     EstimationCancelled,
     InconsistentMomentum,
@@ -31,21 +39,13 @@ from sysid_ros.core.free_floating.bounds import (
     object_prior,
 )
 from sysid_ros.core.free_floating.dynamics import simulate
+from sysid_ros.core.free_floating.kinematics import FloatingTree
 from sysid_ros.core.free_floating.measurements import integrate
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
 from sysid_ros.core.free_floating.momentum import system_kinematic_matrix
-from sysid_ros.core.free_floating.momentum_rows import (
-    ERROR_TERMS,
-    MomentumRange,
-    Recording,
-    SensorBounds,
-    Unknowns,
-    build_problem,
-    integrated_position_error,
-    position_derivatives,
-)
+from sysid_ros.core.free_floating.momentum_rows import ERROR_TERMS, build_problem, position_derivatives
 from sysid_ros.core.free_floating.regression import unit_momenta
-from sysid_ros.core.model.inertia import is_physically_consistent
+from sysid_ros.core.model.inertia import is_physically_consistent, transform_parameters
 
 EXACT = SensorBounds(0.0, 0.0, 0.0, 0.0)
 
@@ -72,7 +72,7 @@ def truth(robot):
 
 
 def known(minimal, values, radius=0.0):
-    return Unknowns(minimal.kept, Box.around(values, radius * np.abs(values)), minimal.count)
+    return replace(known_minimal(minimal, Box.around(values, radius * np.abs(values))), target=minimal.count)
 
 
 def residual(problem, x=0.0):
@@ -157,7 +157,8 @@ def test_bounds_are_those_of_another_solver():
     """Exact optima by HiGHS: never outside our bounds, and ours are no wider than the tolerance says."""
     case = make_scenario(2, "corner")
     found = bound_minimal(case.robot, case.minimal, [case.recording], case.prior, tolerance=1e-6, passes=1)
-    problem = build_problem(case.robot, Unknowns(case.minimal.kept, case.prior, case.minimal.count), [case.recording])
+    unknowns = replace(known_minimal(case.minimal, case.prior), target=case.minimal.count)
+    problem = build_problem(case.robot, unknowns, [case.recording])
     blocks = (
         problem.y * problem.radius,
         problem.b * problem.delta_radius,
@@ -265,7 +266,7 @@ def test_bad_input(robot, minimal, values, truth):
         bound_minimal(robot, minimal, [], Box.around(values, np.abs(values)))
     with pytest.raises(ParameterOutOfRange, match="block .* is 500"):
         bound_minimal(robot, minimal, [replace(recording, block=500)], Box.around(values, np.abs(values)))
-    with pytest.raises(ParameterOutOfRange, match="'hand'; allowed: one of base, joint_1"):
+    with pytest.raises(ParameterOutOfRange, match="frame is 'hand'; allowed: one of base, joint_1"):
         estimate_object(robot, "hand", [recording], rest)
     with pytest.raises(ParameterOutOfRange, match="that hold the object is 0"):
         estimate_object(robot, "joint_3", [replace(recording, holds_object=False)], rest)
@@ -275,6 +276,56 @@ def test_bad_input(robot, minimal, values, truth):
         SensorBounds.of_noise(np.ones(3), 0.0, 5, 100, 2.0)
     with pytest.raises(EstimationCancelled):
         bound_minimal(robot, minimal, [recording], Box.around(values, np.abs(values)), is_cancelled=lambda: True)
+
+
+def test_rows_do_not_depend_on_how_they_are_evaluated(robot, minimal, values):
+    """Of 193 samples one is left after the first 192."""
+    motion = random_motion(np.random.default_rng(4), robot)
+    long = simulate(robot, robot.tree.parameters, motion, np.linspace(0.05, 5.9, 193))
+    whole = build_problem(robot, known(minimal, values), [Recording(long, EXACT)])
+    part = build_problem(robot, known(minimal, values), [Recording(long.select(slice(100, 193)), EXACT)])
+    assert len(whole.r) == 6 * 193
+    np.testing.assert_allclose(whole.y[600:], part.y, atol=1e-12)
+
+
+def test_assumptions_become_error_bounds(robot, truth):
+    assumed = Assumptions(averaged=0.5, joint_position_error=1e-4, linear_momentum=2.0, force=0.1, attitude_error=0.01)
+    recording = assumed.recording(robot, truth)
+    assert recording.block == 5
+    assert recording.momentum.initial.contains([2.0, -2.0, 2.0, 0.0, 0.0, 0.0])
+    assert recording.momentum.force == 0.1
+    assert (recording.sensors.joint_position, recording.sensors.attitude) == (1e-4, 0.01)
+    assert recording.sensors.linear > 5.0 * robot.noise[0]
+    assert np.asarray(recording.sensors.means)[0] < recording.sensors.linear
+    assert not assumed.is_momentum_zero
+    with pytest.raises(ParameterOutOfRange, match="probability"):
+        Assumptions(probability=0.0)
+
+
+def test_an_object_in_a_frame_of_its_own(robot, minimal, values):
+    """The same object in the frame of the joint and in a link's turned frame: each box holds its truth."""
+    rng = np.random.default_rng(11)
+    place = pin.SE3(pin.exp3(rng.normal(size=3)), rng.normal(size=3) * 0.2)
+    model = pin.Model(robot.tree.model)
+    model.addFrame(pin.Frame("claw", model.njoints - 1, 0, place, pin.FrameType.BODY))
+    gripper = replace(robot, tree=FloatingTree(model))
+    held = random_object(rng)
+    parameters = robot.tree.parameters.copy()
+    parameters[-10:] += held
+    sensors = SensorBounds(1e-5, 1e-5, 1e-5, 1e-6)
+    data = simulate(robot, parameters, random_motion(rng, robot), np.arange(0.05, 6.0, 0.2))
+    rest = known_minimal(minimal, Box.around(values, 1e-3 * np.abs(values)))
+    found = estimate_object(gripper, "claw", [Recording(data, sensors)], rest, object_prior(10.0, 1.0))
+    back = place.inverse()
+    truth = transform_parameters(held, back.rotation, back.translation)
+    assert found.bounds.box.contains(truth)
+    assert found.com_box.contains(truth[1:4] / truth[0])
+    np.testing.assert_allclose(found.values, truth, atol=0.05 * held[0])
+    assert found.bounds.box.width[0] < 0.1 * held[0]
+    again = estimate_object(
+        gripper, "claw", [Recording(data, sensors)], rest, object_prior(10.0, 1.0), passes=1, earlier=found.bounds.box
+    )
+    assert again.bounds.box.is_subset_of(found.bounds.box)
 
 
 def test_bounds_of_noise_hold_with_their_probability():
