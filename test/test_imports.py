@@ -3,7 +3,9 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -22,6 +24,7 @@ LAYERS = {
 }
 
 
+@cache
 def imported_modules(path):
     """Full names of everything a file imports, imports inside functions included."""
     package = path.relative_to(ROOT.parent).parts[:-1]
@@ -34,7 +37,7 @@ def imported_modules(path):
             module = base if node.level else node.module
             # `from sysid_ros import x` may import a module.
             found |= {f"{module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def is_message_package(name):
@@ -107,7 +110,8 @@ def test_importing_the_core_loads_nothing_of_ros():
 def imported_files(path, modules):
     """The files of this package that a file imports, by name of the module."""
     names = imported_modules(path)
-    return {name for name in modules if name in names or any(one.rpartition(".")[0] == name for one in names)}
+    packages = {one.rpartition(".")[0] for one in names}
+    return frozenset(name for name in modules if name in names or name in packages)
 
 
 def find_circles(graph):
@@ -123,10 +127,11 @@ def find_circles(graph):
     return {frozenset(b for b in graph if a in reached[b] and b in reached[a]) for a in graph if a in reached[a]}
 
 
+@cache
 def import_graph():
     paths = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts): path for path in ROOT.rglob("*.py")}
     modules = {name.removesuffix(".__init__"): path for name, path in paths.items()}
-    return {name: imported_files(path, modules) - {name} for name, path in modules.items()}
+    return MappingProxyType({name: imported_files(path, modules) - {name} for name, path in modules.items()})
 
 
 def test_no_file_imports_itself_by_way_of_others():

@@ -28,6 +28,16 @@ def robot():
     return load_robot("kinova_gen3_2f85")
 
 
+@pytest.fixture
+def without_figures(monkeypatch):
+    """Pages without their drawings, which take most of their time; test_report.py is about them."""
+    from sysid_ros.reports import figures
+
+    for name in ("convergence", "shrinkage", "torque_fit", "windows", "error_budget", "motion", "excitation"):
+        assert callable(getattr(figures, name))
+        monkeypatch.setattr(figures, name, lambda result: None)
+
+
 @pytest.fixture(scope="session")
 def motion(robot):
     rng = np.random.default_rng(3)

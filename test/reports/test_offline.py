@@ -115,6 +115,7 @@ def test_computed_velocities_widen_the_sensor_and_void_the_guarantee(robot, samp
     assert not outcome.is_rigorous and "not guaranteed" in offline.result_table(outcome)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_command_prints_writes_and_succeeds(robot, samples, tmp_path, capsys):
     path = _save(tmp_path / "a.npz", robot, samples.slice(0, 1500))
     status = offline.main([path, "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"])

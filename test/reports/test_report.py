@@ -103,6 +103,7 @@ def test_names_of_the_run_are_escaped(result):
     assert "<b>arm</b>" not in page and "<j1>" not in page and "A &lt; b &amp; c." in page
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_bounds_without_guarantee_are_not_called_certain(result):
     estimate = dataclasses.replace(result.estimate, method="sensitivity", guarantee="none", is_guaranteed=False)
     page = report_html(dataclasses.replace(result, estimate=estimate, samples=None, truth=None))
@@ -134,6 +135,7 @@ def test_without_data_there_are_no_empty_figures(result):
     assert "How the bounds came in" not in report_html(bare)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_page_says_what_the_data_know(page, result):
     assert "The data determine all 10 combinations" in page
     shrinkage = sorted(result.shrinkage)
@@ -201,6 +203,7 @@ def test_plans_that_take_over_are_shown_with_the_part_that_was_followed(result, 
     assert "<li>Plans 1, 2: a&lt;b</li><li>Plan 3: another</li>" in page
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_of_motions_without_certificate_and_samples_nothing_is_claimed(result, motion):
     page = report_html(dataclasses.replace(result, motions=(dataclasses.replace(motion, claims=None),)))
     assert plan_rows(page, "Plans")[0][4][1] == "unknown" and "Smallest margins" not in page

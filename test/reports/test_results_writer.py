@@ -53,6 +53,7 @@ def test_the_load_behind_the_flange_is_tool_and_payload(result, written):
     assert f"{result.estimate.lower[0]:.3f} and {result.estimate.upper[0]:.3f} kg" in note
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_without_a_usable_estimate_nothing_is_left_to_feed_a_robot_with(result, tmp_path):
     nothing = np.full(10, np.nan)
     alarm = Alarm(AlarmCode.WINDOW_INCONSISTENT, "joint_2 is inconsistent")
@@ -68,6 +69,7 @@ def test_without_a_usable_estimate_nothing_is_left_to_feed_a_robot_with(result, 
     assert "joint_2 is inconsistent" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_payload_no_body_can_have_is_left_out_with_its_reason(result, tmp_path):
     values = result.estimate.values.copy()
     values[9] = 1.0  # Izz above Ixx + Iyy
