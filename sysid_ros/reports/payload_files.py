@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
 from xml.etree import ElementTree
 
 import numpy as np
@@ -287,10 +288,11 @@ def moveit_file(payload_at_tool: Load, note: str | None = None) -> str:
 def _principal_axes_near_frame(inertia_com: Array) -> tuple[Array, Array]:
     """Principal moments (3,) and axes as columns (3, 3): a right-handed rotation, as near to the identity as can be."""
     moments, axes = np.linalg.eigh(inertia_com)
-    best = max(
-        ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)),
-        key=lambda order: float(np.sum(np.abs(np.diag(axes[:, order])))),
-    )
+
+    def alignment(order: tuple[int, ...]) -> float:  # as a lambda, it takes a third of the time of all type checks
+        return float(np.sum(np.abs(np.diag(axes[:, order]))))
+
+    best = max(permutations(range(3)), key=alignment)
     axes = axes[:, best] * np.where(np.diag(axes[:, best]) < 0.0, -1.0, 1.0)
     if np.linalg.det(axes) < 0.0:
         weakest = int(np.argmin(np.abs(np.diag(axes))))

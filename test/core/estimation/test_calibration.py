@@ -132,6 +132,7 @@ def test_rows_box_and_payload_bounds_hold_the_truth(arm, tools, dumbbell, seed, 
     assert estimates[1].error_budget["calibration"][0] > 0.0
 
 
+@pytest.mark.slow
 def test_bounds_hold_the_exact_joint_programme(arm, calibrated, dumbbell):
     """No bound is narrower than the smallest box of the calibration's rows and all windows, by HiGHS."""
     world, calibration = calibrated

@@ -38,7 +38,7 @@ def later(block, seconds, counter):
     return dataclasses.replace(block, stamps=block.stamps + round(seconds * 1e9), sequence=block.sequence + counter)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 3, 7, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2, 4, 5, 6))])
 def test_the_truth_is_inside_in_closed_loop_simulations(robot, tools, seed):
     """Payload, robot parameters (every other time at corners), noise (half of it adversarial) and motion at random."""
     rng = np.random.default_rng(seed)

@@ -180,7 +180,7 @@ def test_bounds_are_those_of_another_solver():
         assert found.box.width[entry] <= width * (1.0 + 1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
 def test_truth_is_inside(kind):
     """A few of the trials that bench_free_floating makes by the hundred."""
     for seed in range(100, 102):

@@ -28,7 +28,7 @@ def check(structure, regressor, rank, where):
     assert np.abs(explained - regressor).max() <= 1e-6 * np.abs(regressor).max(), where
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 8))])
 def test_550_random_trees_agree_with_the_rank_of_torque_regressors(independent, block):
     for seed in range(70 * block, 70 * block + 70):
         rng = seeded(seed)
