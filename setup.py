@@ -1,5 +1,6 @@
 """Installs sysid_ros with pip or colcon. Name, version and texts come from package.xml, which ROS reads."""
 
+import os
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -9,7 +10,8 @@ PACKAGE = ElementTree.parse(Path(__file__).with_name("package.xml")).getroot()
 NAME = PACKAGE.findtext("name")
 MAINTAINER = PACKAGE.find("maintainer")
 
-# Executables of ROS 2: `ros2 run sysid_ros <name>` runs sysid_ros/nodes/<name>.py.
+# Executables of ROS 2: `ros2 run sysid_ros <name>` runs sysid_ros/nodes/<name>.py. Without a sourced ROS there is no
+# `ros2 run`, and names such as "monitor" have no place in a user's PATH: `python -m sysid_ros.nodes.<name>` runs them.
 NODES = (
     "arm_driver",
     "arm_emulator",
@@ -24,18 +26,8 @@ NODES = (
     "monitor",
     "safe_planner",
 )
-# Commands that need no `ros2 run`.
-COMMANDS = (
-    "sysid_calibrate = sysid_ros.cli.calibrate:main",
-    "sysid_fri_emulator = sysid_ros.emulation.fri.__main__:main",
-    "sysid_identifiability = sysid_ros.cli.identifiability:main",
-    "sysid_identify = sysid_ros.cli.identify:main",
-    "sysid_kortex_emulator = sysid_ros.emulation.kortex.__main__:main",
-    "sysid_offline = sysid_ros.cli.offline:main",
-    "sysid_ros2_control_emulator = sysid_ros.nodes.ros2_control_emulator:main",
-    "sysid_space = sysid_ros.cli.space:main",
-    "sysid_verify = sysid_ros.cli.verify:main",
-)
+HAS_ROS = "AMENT_PREFIX_PATH" in os.environ
+EXECUTABLES = [f"{name} = sysid_ros.nodes.{name}:main" for name in NODES] if HAS_ROS else []
 
 
 def shared(folder: str, pattern: str) -> tuple[str, list[str]]:
@@ -80,5 +72,5 @@ setup(
         "urdf-parser-py>=0.0.4",
     ],
     extras_require={"test": ["clarabel>=0.9", "cvxpy>=1.5", "pytest>=7.4"]},
-    entry_points={"console_scripts": [*(f"{name} = sysid_ros.nodes.{name}:main" for name in NODES), *COMMANDS]},
+    entry_points={"console_scripts": ["sysid = sysid_ros.cli.main:main", *EXECUTABLES]},
 )

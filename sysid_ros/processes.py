@@ -161,7 +161,7 @@ SPACE_ARGUMENTS = (
     Argument("record", "true", "Write recording.mcap with the results", _SWITCH, bool),
     Argument("use_sim_time", "false", "Take the time from the topic /clock", _SWITCH, bool),
 )
-"""Arguments of ``space_robot.launch.py`` and options of ``sysid_space``."""
+"""Arguments of ``space_robot.launch.py`` and options of ``sysid space``."""
 
 SPACE_DRIVER = Process(
     "free_flyer_driver",
@@ -180,7 +180,7 @@ SPACE = (
         parameter_files=(),
     ),
 )
-"""The processes of ``space_robot.launch.py`` and ``sysid_space``."""
+"""The processes of ``space_robot.launch.py`` and ``sysid space``."""
 
 
 @dataclass(frozen=True)

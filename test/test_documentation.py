@@ -63,7 +63,7 @@ def test_launch_arguments_and_options_have_descriptions():
 
 
 @pytest.mark.parametrize(
-    "name", [process.executable for process in (*IDENTIFY, *EMULATED, *SPACE)] + ["sysid_identify"]
+    "name", [process.executable for process in (*IDENTIFY, *EMULATED, *SPACE)] + ["sysid identify"]
 )
 def test_every_executable_is_in_the_documentation(name):
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -53,7 +54,11 @@ def pinned(path):
 
 @pytest.fixture(scope="module")
 def setup_arguments():
-    """What setup.py hands to setuptools."""
+    """What setup.py hands to setuptools where a ROS is sourced."""
+    return read_setup(AMENT_PREFIX_PATH="/opt/ros")
+
+
+def read_setup(**variables):
     code = (
         "import json, setuptools, runpy\n"
         "given = {}\n"
@@ -61,8 +66,16 @@ def setup_arguments():
         "runpy.run_path('setup.py')\n"
         "print(json.dumps(given))"
     )
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "AMENT_PREFIX_PATH"} | variables
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
     return __import__("json").loads(result.stdout)
+
+
+def test_without_ros_there_is_one_command(setup_arguments):
+    alone = ["sysid = sysid_ros.cli.main:main"]
+    assert read_setup()["entry_points"]["console_scripts"] == alone
+    assert set(setup_arguments["entry_points"]["console_scripts"]) > set(alone)
 
 
 def toml(path):

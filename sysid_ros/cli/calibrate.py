@@ -1,7 +1,7 @@
-"""Calibrates an arm or its sensors from recordings: ``sysid_calibrate arm`` and ``sysid_calibrate sensors``.
+"""Calibrates an arm or its sensors from recordings: ``sysid calibrate arm`` and ``sysid calibrate sensors``.
 
 ``arm``: recordings of one arm with the empty hand and with reference weights become a calibration file, which a robot
-file names as ``calibration:`` or ``sysid_offline --calibration`` takes. ``sensors``: a recording at standstill shows
+file names as ``calibration:`` or ``sysid offline --calibration`` takes. ``sensors``: a recording at standstill shows
 what can be measured of the errors of the sensors, with the data it rests on.
 """
 
@@ -43,7 +43,7 @@ _LISTED = 20
 def build_parser() -> argparse.ArgumentParser:
     """Build the command line."""
     parser = argparse.ArgumentParser(
-        prog="sysid_calibrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="sysid calibrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
     arm = commands.add_parser("arm", help="from recordings with the empty hand and reference weights")

@@ -1,4 +1,4 @@
-"""Says which inertial parameters of a robot can be known: ``sysid_identifiability --urdf robot.urdf``.
+"""Says which inertial parameters of a robot can be known: ``sysid identifiability --urdf robot.urdf``.
 
 Any URDF will do, meshes are not needed, and no running system is. With ``--data`` it also says what a recording knows.
 """
@@ -46,7 +46,7 @@ _UNKNOWN = ("arm", "payload")
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the options of the command."""
-    parser = argparse.ArgumentParser(prog="sysid_identifiability", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="sysid identifiability", description=__doc__.splitlines()[0])
     robot = parser.add_mutually_exclusive_group(required=True)
     robot.add_argument("--urdf", type=Path, help="URDF of any robot (xacro expanded; meshes are not needed)")
     robot.add_argument("--model", help=f"an arm of this package ({', '.join(available_robots())}) or a settings file")

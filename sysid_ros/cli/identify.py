@@ -1,4 +1,4 @@
-"""Runs the whole suite without ``ros2 launch``: ``sysid_identify --model kinova_gen3_2f85``.
+"""Runs the whole suite without ``ros2 launch``: ``sysid identify --model kinova_gen3_2f85``.
 
 It starts the processes of :data:`sysid_ros.processes.IDENTIFY`, the same executables with the same parameters as
 ``identify.launch.py``, on a private ROS domain that stays on this machine; sends one goal through
@@ -34,7 +34,7 @@ CLIENT_MODULE = "sysid_ros.nodes.identify_client"
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line: the launch arguments as options, and what only the runner has."""
     parser = argparse.ArgumentParser(
-        prog="sysid_identify", description="Identifies what an arm holds, with guaranteed bounds.", allow_abbrev=False
+        prog="sysid identify", description="Identifies what an arm holds, with guaranteed bounds.", allow_abbrev=False
     )
     add_launch_options(parser, ARGUMENTS)
     parser.add_argument(
@@ -61,7 +61,7 @@ def client_command(options: argparse.Namespace, results: Path) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENTIFY) -> int:
-    """Run the command ``sysid_identify`` and return its exit status."""
+    """Run the command ``sysid identify`` and return its exit status."""
     options = build_parser().parse_args(argv)
     try:
         started = resolve(launch_values(options, ARGUMENTS), processes)

@@ -159,7 +159,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     defaults = EstimatorSettings()
     parser = argparse.ArgumentParser(
-        prog="sysid_offline",
+        prog="sysid offline",
         description="Identifies a payload from a recording: of this suite (.mcap), a bag with joint states (a folder "
         "of rosbag2, .mcap, .db3, .bag), or a table (.csv, .npz).",
     )
@@ -177,7 +177,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--window", type=float, default=defaults.window_duration, help="length of a momentum window [s]"
     )
-    parser.add_argument("--calibration", default=None, help="calibration of this very arm, a file of sysid_calibrate")
+    parser.add_argument("--calibration", default=None, help="calibration of this very arm, a file of sysid calibrate")
     parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
     parser.add_argument(
         "--set",

@@ -1,4 +1,4 @@
-"""Identifies a free-flying robot: ``sysid_space`` with simulation and nodes, ``sysid_space --recording`` offline.
+"""Identifies a free-flying robot: ``sysid space`` with simulation and nodes, ``sysid space --recording`` offline.
 
 The first starts the processes of :data:`sysid_ros.processes.SPACE`, as ``space_robot.launch.py`` does, on a private ROS
 domain that stays on this machine, sends one goal and ends everything.
@@ -51,7 +51,7 @@ CLIENT_MODULE = "sysid_ros.nodes.free_flyer_client"
 def build_parser() -> argparse.ArgumentParser:
     """Build the command line: the launch arguments as options, and what only the runner has."""
     parser = argparse.ArgumentParser(
-        prog="sysid_space", description="Identifies the minimal parameters of a free-flying robot.", allow_abbrev=False
+        prog="sysid space", description="Identifies the minimal parameters of a free-flying robot.", allow_abbrev=False
     )
     add_launch_options(parser, SPACE_ARGUMENTS)
     parser.add_argument("--recording", type=Path, help="estimate from this recording.mcap, without nodes")
@@ -88,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command ``sysid_space``; returns its exit status."""
+    """Run the command ``sysid space``; returns its exit status."""
     options = build_parser().parse_args(argv)
     try:
         if options.recording is not None:

@@ -1,4 +1,4 @@
-"""Checks certified plans again: ``sysid_verify recording.mcap``.
+"""Checks certified plans again: ``sysid verify recording.mcap``.
 
 Everything is done anew: hashes, start states, times, the controller's tracking bound from plan to plan, and the proof
 over continuous time.
@@ -94,7 +94,7 @@ def verify_plans(
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the options of the command."""
-    parser = argparse.ArgumentParser(prog="sysid_verify", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="sysid verify", description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
     parser.add_argument("--model", help="name or settings file of the robot; default: the name in each plan")
     parser.add_argument(

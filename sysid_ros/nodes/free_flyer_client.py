@@ -1,4 +1,4 @@
-"""Sends goals to ``free_flyer_identification`` and shows their progress; run by ``sysid_space``."""
+"""Sends goals to ``free_flyer_identification`` and shows their progress; run by ``sysid space``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An emulated arm under ros2_control: two nodes with the names and habits of its controllers, and a simulated arm.
 
-``sysid_ros2_control_emulator --robot kinova_gen3_2f85 --payload dumbbell_4lb``. The node ``joint_state_broadcaster``
+``sysid emulate ros2_control --robot kinova_gen3_2f85 --payload dumbbell_4lb``. The node ``joint_state_broadcaster``
 publishes ``joint_states``; the node ``effort_controller`` takes ``~/commands`` and says its ``joints`` when asked.
 """
 
@@ -207,7 +207,7 @@ def to_message(states: JointStates) -> JointState:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="sysid_ros2_control_emulator", description="Emulates an arm under ros2_control with an effort controller."
+        prog="sysid emulate ros2_control", description="Emulates an arm under ros2_control with an effort controller."
     )
     hardware, add = HardwareSettings(), parser.add_argument
     add_arm_options(parser, "kinova_gen3_2f85", "a name from config/ or a YAML file", "the one the robot file expects")

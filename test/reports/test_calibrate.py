@@ -1,4 +1,4 @@
-"""``sysid_calibrate``: a calibration that ``sysid_offline`` takes, sensors at standstill, clear errors."""
+"""``sysid calibrate``: a calibration that ``sysid offline`` takes, sensors at standstill, clear errors."""
 
 import dataclasses
 

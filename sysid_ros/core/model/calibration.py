@@ -145,7 +145,7 @@ def load_calibration(path: str | Path) -> ArmCalibration:
         values = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 a safe loader
     except (OSError, UnicodeError, yaml.YAMLError) as error:
         raise CalibrationError(
-            name, "the file", f"unreadable ({error})", "a file written by sysid_calibrate"
+            name, "the file", f"unreadable ({error})", "a file written by sysid calibrate"
         ) from error
     if not isinstance(values, Mapping) or values.get("format") != FORMAT:
         found = values.get("format") if isinstance(values, Mapping) else type(values).__name__
@@ -171,7 +171,7 @@ def load_calibration(path: str | Path) -> ArmCalibration:
             nominal=np.array(values["nominal"], dtype=float),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise CalibrationError(name, "its content", f"damaged ({error!r})", "as sysid_calibrate writes it") from error
+        raise CalibrationError(name, "its content", f"damaged ({error!r})", "as sysid calibrate writes it") from error
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

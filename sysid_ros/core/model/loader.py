@@ -51,7 +51,7 @@ def load_robot(
             YAML file of that form.
         urdf_text: URDF to use instead of the one the settings name, such as the content of ``robot_description``.
         snap_angles: See :func:`sysid_ros.core.model.urdf.read_urdf`.
-        calibration: File of ``sysid_calibrate`` for this arm, in place of the one that the setting ``calibration``
+        calibration: File of ``sysid calibrate`` for this arm, in place of the one that the setting ``calibration``
             names.
         is_elastic: Whether joints are elastic, in place of what the setting ``elasticity.is_elastic`` says.
 

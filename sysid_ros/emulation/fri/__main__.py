@@ -31,7 +31,7 @@ _MODES = {"position": CommandMode.POSITION, "wrench": CommandMode.WRENCH, "torqu
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="sysid_fri_emulator", description="Emulates a KUKA LBR controller with FRI.")
+    parser = argparse.ArgumentParser(prog="sysid emulate fri", description="Emulates a KUKA LBR controller with FRI.")
     controller, add = ControllerSettings(), parser.add_argument
     add_arm_options(parser, "kuka_lbr_med7", "lbr_iiwa7, lbr_iiwa14, lbr_med7 or lbr_med14", "KUKA's, -1")
     add("--version", default="1.15", choices=[v.value for v in FriVersion], help="version of FRI (default: 1.15)")

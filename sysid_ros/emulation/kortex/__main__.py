@@ -27,7 +27,7 @@ from sysid_ros.emulation.program import (
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="sysid_kortex_emulator", description="Emulates the base of a Kinova Gen3 with Kortex."
+        prog="sysid emulate kortex", description="Emulates the base of a Kinova Gen3 with Kortex."
     )
     base, add = BaseSettings(), parser.add_argument
     add_arm_options(parser, "kinova_gen3_2f85", "kinova_gen3 or kinova_gen3_2f85", "Kinova's, -1")

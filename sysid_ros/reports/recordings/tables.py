@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +105,25 @@ def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
         if array.shape != expected:
             raise InvalidRecording(path, f"the shape of array '{name}'", array.shape, f"{expected} (samples, joints)")
     return _to_recording(path, robot, _Table(header, joints, arrays), options)
+
+
+def write_npz(path: Path, robot: RobotModel, recording: Recording) -> None:
+    """Write a recording as a table that :func:`read_npz` reads.
+
+    Velocities that were computed are left out, so that they are computed again, and named as such, by whoever reads it.
+
+    Raises:
+        InvalidRecording: The file cannot be written.
+    """
+    samples = recording.samples
+    arrays: dict[str, Any] = {"t": samples.stamps, "q": samples.q, "tau": samples.tau}
+    if recording.velocity_error is None:
+        arrays["v"] = samples.v
+    texts = {"joints": list(robot.joint_names), "units": "t=ns, q=rad, v=rad/s, tau=Nm", "effort_sign": "1"}
+    try:
+        np.savez_compressed(path, **arrays, **texts)  # type: ignore[arg-type]  # its stub takes ** for allow_pickle
+    except OSError as error:
+        raise InvalidRecording(path, "the file", f"not writable ({error.strerror})", "a writable place") from error
 
 
 def _split_header(path: Path, lines: list[str]) -> tuple[dict[str, str], list[tuple[int, str]]]:

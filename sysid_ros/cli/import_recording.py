@@ -1,0 +1,76 @@
+"""Turns a recording into a table in SI units and the robot's joint order: ``sysid import BAG --model my_arm.yaml``.
+
+What every command does with a bag, done once and kept: joints by name, sign of the efforts, samples left out, and
+velocities where nobody measured them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.offline import add_recording_options, recording_options
+from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.readers import InvalidRecording, Recording
+from sysid_ros.reports.recordings.tables import write_npz
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="sysid import", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path, help="a bag, a table, or a recording of this suite")
+    known = ", ".join(available_robots())
+    parser.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
+    parser.add_argument("--output", type=Path, default=None, help="the table, .npz (default: beside the recording)")
+    add_recording_options(parser)
+    return parser
+
+
+def summarize(recording: Recording) -> str:
+    """Return what a recording holds, a line each."""
+    samples = recording.samples
+    steps = 1e-9 * np.diff(samples.stamps)
+    speeds = np.abs(samples.v).max(axis=0)
+    lines = [
+        f"{len(samples)} samples in {samples.seconds[-1]:.4g} s, usually every {1e3 * np.median(steps):.4g} ms",
+        "largest speed of each joint [rad/s]: " + ", ".join(f"{speed:.3g}" for speed in speeds),
+        *(f"note: {sentence}" for sentence in recording.notices),
+        *(f"not guaranteed: {sentence}" for sentence in recording.caveats),
+    ]
+    return "\n".join(lines)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, tell and write; return the exit status.
+
+    Raises:
+        SysidError: The recording cannot be used, or the table cannot be written.
+    """
+    robot = load_robot(options.model)
+    recording = read_recording(options.file, robot, recording_options(options))
+    print(summarize(recording))
+    output = options.output or options.file.with_suffix(".npz")
+    if output.suffix.lower() != ".npz":
+        raise InvalidRecording(output, "the ending", f"'{output.suffix}'", ".npz")
+    if output.exists():
+        raise InvalidRecording(output, "the file", "there already", "a new name: --output")
+    write_npz(output, robot, recording)
+    print(f"Table: {output}")
+    return ExitStatus.OK
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
+    return run_command(lambda: run(build_parser().parse_args(argv)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

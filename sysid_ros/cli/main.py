@@ -1,0 +1,106 @@
+"""The command ``sysid``: one door to everything that runs without ``ros2 launch``.
+
+Each command is a module with a function ``main(argv)``; only the one that is called is loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from types import MappingProxyType
+
+from sysid_ros.cli.exit_status import ExitStatus
+
+PACKAGE = "sysid_ros"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of ``sysid``.
+
+    Attributes:
+        summary: What it does, a line.
+        module: Module whose ``main(argv)`` it is; None where it only has commands of its own.
+        commands: These, by name.
+    """
+
+    summary: str
+    module: str | None = None
+    commands: Mapping[str, Command] = field(default_factory=dict)
+
+
+EMULATORS: Mapping[str, Command] = MappingProxyType({
+    "fri": Command("a KUKA LBR controller with FRI", "sysid_ros.emulation.fri.__main__"),
+    "kortex": Command("the base of a Kinova Gen3 with Kortex", "sysid_ros.emulation.kortex.__main__"),
+    "ros2_control": Command("an arm under ros2_control", "sysid_ros.nodes.ros2_control_emulator"),
+})  # fmt: skip
+"""Other ends of a connection, for the drivers of this package and for any other client."""
+COMMANDS: Mapping[str, Command] = MappingProxyType({
+    "identify": Command("identify what an arm holds: simulated, emulated or real", "sysid_ros.cli.identify"),
+    "offline": Command("identify from a recording: a bag, a table, or one of this suite", "sysid_ros.cli.offline"),
+    "import": Command("turn a bag or another recording into a table with SI units", "sysid_ros.cli.import_recording"),
+    "calibrate": Command("calibrate an arm, or its sensors, from recordings", "sysid_ros.cli.calibrate"),
+    "identifiability": Command("tell which parameters can be known, at all or here", "sysid_ros.cli.identifiability"),
+    "verify": Command("prove all certified plans of a recording again", "sysid_ros.cli.verify"),
+    "space": Command("identify a free-flying robot", "sysid_ros.cli.space"),
+    "emulate": Command("run an emulated controller", commands=EMULATORS),
+})  # fmt: skip
+"""Every command of ``sysid``."""
+
+
+def describe(name: str, commands: Mapping[str, Command]) -> str:
+    """Return the help of a command that has commands of its own.
+
+    Args:
+        name: The command as it is typed.
+        commands: Its commands.
+    """
+    width = max(map(len, commands))
+    lines = [f"  {command:{width}}  {commands[command].summary}" for command in commands]
+    parts = [
+        f"usage: {name} COMMAND [options]",
+        "\n".join(lines),
+        f"`{name} COMMAND --help` tells the options of each.",
+    ]
+    if commands is COMMANDS:
+        codes = ", ".join(f"{status.value} {_MEANING[status]}" for status in ExitStatus)
+        parts += ["`sysid --version` tells the version.", f"Exit status: {codes}."]
+    return "\n\n".join(parts)
+
+
+_MEANING = {
+    ExitStatus.OK: "done",
+    ExitStatus.FAILED: "no result: data that contradict the assumptions, a plan that is not proven, a goal that failed",
+    ExitStatus.BAD_INPUT: "an argument or a file cannot be used",
+    ExitStatus.NODE_DIED: "a process ended by itself",
+    ExitStatus.NOT_IDENTIFIED: "nothing contradicts, but mass, CoM or inertia is not identified",
+    ExitStatus.STOPPED: "Ctrl-C",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    name, commands = "sysid", COMMANDS
+    if words == ["--version"]:
+        print(f"sysid_ros {version(PACKAGE)}")
+        return ExitStatus.OK
+    while True:
+        word = words.pop(0) if words else None
+        if word in (None, "-h", "--help"):
+            print(describe(name, commands))
+            return ExitStatus.OK if word else ExitStatus.BAD_INPUT
+        if word not in commands:
+            print(f"error: '{word}' is no command of {name}; it has {', '.join(commands)}", file=sys.stderr)
+            return ExitStatus.BAD_INPUT
+        name, command = f"{name} {word}", commands[word]
+        if command.module is not None:
+            return int(importlib.import_module(command.module).main(words))
+        commands = command.commands
+
+
+if __name__ == "__main__":
+    sys.exit(main())
