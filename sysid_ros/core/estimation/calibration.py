@@ -188,9 +188,9 @@ def calibrate_arm(
             parts.append((rows, unknowns, recording.load.prior.box))
         problem = _join(parts, offset_change)
         _check_rows(arm, problem, recordings, [rows for rows, _, _ in parts])
-        is_last = number == _PASSES - 1
+        asked = [rows for rows, _, _ in parts] if number == _PASSES - 1 else []
         result = _solve(
-            arm, problem, parts[0][1], settings, is_last, lambda share: advance(0.8 / _PASSES * share, "bounds")
+            arm, problem, parts[0][1], settings, asked, lambda share: advance(0.8 / _PASSES * share, "bounds")
         )
         arm = replace(arm, theta_box=result.box)
     texts = tuple(
@@ -206,15 +206,27 @@ def _solve(
     problem: Problem,
     unknowns: Unknowns,
     settings: EstimatorSettings,
-    is_last: bool,
+    asked: Sequence[Rows],
     on_progress: Callable[[float], None],
 ) -> ArmCalibration:
-    """Bound what the recordings share, from rows made with the present box of the arm; directions in the last pass."""
+    """Bound what the recordings share, from rows made with the present box of the arm.
+
+    Args:
+        arm: The arm.
+        problem: The rows of all recordings.
+        unknowns: What they share.
+        settings: Those of the windows.
+        asked: Rows of motions with which payloads will be identified; none if no directions are asked for.
+        on_progress: Called with shares of the work.
+    """
     used = np.flatnonzero(unknowns.radius > 0.0)
     covariance = Covariance.of(problem, problem.y * problem.radius)
     gram = covariance.gram
     values, vectors = np.linalg.eigh(gram)
-    directions = vectors[:, (values > _KNOWN_ENOUGH) & is_last].T / problem.radius
+    directions = vectors[:, (values > _KNOWN_ENOUGH) & bool(asked)].T / problem.radius
+    posterior = problem.radius[:, None] * np.linalg.inv(np.eye(used.size) + gram) * problem.radius
+    felt = [_payload_directions(arm, rows, used, posterior) for rows in asked]
+    directions = np.concatenate([directions, *felt])
     own = np.sqrt(np.diag(np.linalg.inv(np.eye(used.size) + gram))) < _SHRINKS
     objectives = np.concatenate([directions, np.eye(used.size)[own]])
     lower, upper = _bound(problem, objectives, on_progress)
@@ -233,6 +245,39 @@ def _solve(
     nominal = _nearest_bodies(arm, box, shared[: box.lower.size])
     record = CalibrationRecord(serial="", date="")
     return ArmCalibration(arm.name, "", record, matrix[:count], lower[:count], upper[:count], box, nominal)
+
+
+def _payload_directions(arm: RobotModel, rows: Rows, used: NDArray[np.intp], posterior: Array) -> Array:
+    """Compute how the arm acts on the payload that is identified with a motion, as directions of what is shared.
+
+    With a left inverse L of the rows ``y x + b delta = u`` the errors of x by the arm are ``L b delta``: where the
+    range of these ten combinations is proven, nothing that the recordings say about them is lost. L is that of least
+    squares with radii and errors as standard deviations, delta as the recordings know it.
+
+    Args:
+        arm: The arm with the prior of the payload.
+        rows: Rows of a recording with this motion.
+        used: The shared unknowns that count, (U,).
+        posterior: Their covariance, (U, U).
+
+    Returns:
+        The directions, (10, U), in units in which their standard deviation is 1; none where the prior is not of a
+        payload.
+    """
+    prior = arm.payload_prior
+    if prior.target != "payload":
+        return np.zeros((0, used.size))
+    weight = 1.0 / np.maximum(rows.error, 1e-9 * float(rows.error.max()))
+    y, b = rows.y * prior.box.radius * weight[:, None], rows.b[:, used] * weight[:, None]
+    root = np.linalg.cholesky(posterior)
+    spread = b @ root
+    own = spread.T @ spread
+    free = np.linalg.inv(np.eye(used.size) + own)
+    cross = y.T @ spread
+    inner = y.T @ y - cross @ free @ cross.T + np.eye(INERTIAL)
+    directions = np.linalg.solve(inner, cross @ (np.eye(used.size) - free @ own)) @ np.linalg.inv(root)
+    size = np.sqrt(np.einsum("ku,uv,kv->k", directions, posterior, directions))
+    return np.asarray(directions[size > 0.0] / size[size > 0.0, None])
 
 
 def _check_rows(

@@ -14,6 +14,7 @@ from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
     CalibrationInconsistent,
     LoadedRecording,
+    _payload_directions,
     calibrate_arm,
     empty_hand,
     reference_weight,
@@ -21,6 +22,7 @@ from sysid_ros.core.estimation.calibration import (
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import (
@@ -168,6 +170,27 @@ def test_bounds_hold_the_exact_joint_programme(arm, calibrated, dumbbell):
         slack = 1e-6 * (high - low)
         assert estimate.lower[index] <= low + slack and high - slack <= estimate.upper[index]
         assert estimate.upper[index] - estimate.lower[index] <= 1.1 * (high - low)
+
+
+def test_directions_that_matter_for_a_payload_are_those_of_a_left_inverse(arm):
+    """Against the same left inverse from the whole covariance of the rows."""
+    rng, count, used = np.random.default_rng(3), 40, np.arange(5, 17)
+    y, b = rng.normal(size=(count, 10)), rng.normal(size=(count, 115))
+    errors = np.zeros((count, len(ERROR_TERMS)))
+    errors[:, 0] = rng.uniform(0.5, 2.0, count)
+    root = rng.normal(size=(used.size, used.size))
+    posterior = root @ root.T
+    none = np.zeros(count, dtype=np.int64)
+    nothing = np.zeros((count, 0))
+    rows = Rows(y, b, none * 1.0, errors, nothing, nothing, none, none, none, none)
+    found = _payload_directions(arm, rows, used, posterior)
+    b, radius = b[:, used], arm.payload_prior.box.radius
+    covariance = np.diag(rows.error**2) + b @ posterior @ b.T
+    weighted = np.linalg.solve(covariance, y * radius)
+    left_inverse = np.linalg.solve(weighted.T @ (y * radius) + np.eye(10), weighted.T)
+    expected = left_inverse @ b
+    expected /= np.sqrt(np.einsum("ku,uv,kv->k", expected, posterior, expected))[:, None]
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 
 
 def test_nominal_parameters_are_bodies_inside_the_box(arm, calibrated):
