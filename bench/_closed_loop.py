@@ -27,7 +27,7 @@ from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.procedure import IdentificationFailed, IdentificationSettings, run_identification
 from sysid_ros.core.tracking_bound.bound import bound_motion
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopSample

@@ -23,7 +23,7 @@ from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import INERTIAL, PayloadPrior, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
+from sysid_ros.core.trajectories.families import FourierTrajectory, rest_projection
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings

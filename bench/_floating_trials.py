@@ -18,7 +18,7 @@ from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters, b
 from sysid_ros.core.free_floating.regression import unit_momenta
 from sysid_ros.core.free_floating.robot import FreeFlyer, ReactionWheels
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 KINDS = ("random", "corner", "constant", "worst")
 """Errors within their bounds: anywhere, at corners, the same corner all the time, against one parameter."""

@@ -17,7 +17,7 @@ from _unproven import unproven_certificate
 
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopRefusal
 from sysid_ros.drivers.network import UdpEndpoint

@@ -6,7 +6,7 @@ import numpy as np
 
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.certification.certificate import Certificate
-from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.loop_types import LoopModel

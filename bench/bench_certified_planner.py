@@ -36,13 +36,13 @@ from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import PayloadPrior, RobotModel
 from sysid_ros.core.model.sampling import sample_payload
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
 WEIGHING = 1.0  # [s]

@@ -24,9 +24,8 @@ from sysid_ros.core.certification.checks import AllowedErrors
 from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
 from sysid_ros.core.certification.verify import verify
 from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.excitation.forecast import condition_number, expected_radii, payload_regressor
 from sysid_ros.core.excitation.model import ExcitationModel
-from sysid_ros.core.excitation.planner import plan_excitation
+from sysid_ros.core.excitation.planner import condition_number, expected_radii, payload_regressor, plan_excitation
 from sysid_ros.core.excitation.problem import FourierSpace
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
 from sysid_ros.core.model.loader import load_robot

@@ -24,7 +24,7 @@ from sysid_ros.core.free_floating.measurements import add_noise
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
 from sysid_ros.core.free_floating.regression import Method, MomentumRegression
 from sysid_ros.core.free_floating.robot import load_free_flyer
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 PAPER = {67: (2.08, 174.02), 40: (12.28, 2141.79), 20: (150.22, 51817.41)}
 """Median and largest relative error [%] by number of intervals; one run each."""

@@ -27,8 +27,7 @@ from sysid_ros.core.control.model import add_payload
 from sysid_ros.core.model.inertia import from_com_form, to_com_form, transform_parameters
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, tool_transform
-from sysid_ros.core.online_model.least_squares import OnlineFitSettings, OnlineLeastSquares
-from sysid_ros.core.online_model.observation import ModelObserver, Observation
+from sysid_ros.core.online_model.least_squares import ModelObserver, Observation, OnlineFitSettings, OnlineLeastSquares
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopModel, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings

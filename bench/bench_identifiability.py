@@ -19,8 +19,8 @@ import numpy as np
 import pinocchio as pin
 from _table import describe_machine, print_table
 
+from sysid_ros.core.identifiability.mechanism import compare_with_exact
 from sysid_ros.core.identifiability.settings import AnalysisSettings
-from sysid_ros.core.identifiability.snapping import compare_with_exact
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree import Rotor
 from sysid_ros.core.identifiability.tree_readers import tree_from_model, tree_from_urdf

@@ -20,7 +20,7 @@ from _table import StolenTime, describe_machine, print_table
 from _unproven import unproven_certificate
 
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import LoopMode, LoopModel
 from sysid_ros.drivers.pacing import Pacer, request_real_time
 from sysid_ros.drivers.process import LoopProcess

@@ -38,13 +38,12 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.candidates import RobustProver
+from sysid_ros.core.planning.constraints import AssumedErrors, Margins
 from sysid_ros.core.planning.costs import condition_number
-from sysid_ros.core.planning.margins import AssumedErrors, Margins
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem
-from sysid_ros.core.planning.request import PlanFailure, PlanRequest
-from sysid_ros.core.planning.settings import RecedingSettings
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.planning.request import PlanFailure, PlanRequest, RecedingSettings
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 RANDOM_DRAWS = 20
 ERRORS = {"position": 0.01, "velocity": 0.03, "torque": 0.04}  # [rad], [rad/s], share of the limits

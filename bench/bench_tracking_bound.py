@@ -21,7 +21,7 @@ from sysid_ros.core.control import RobustSettings  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
 from sysid_ros.core.model.robot import RobotModel  # noqa: E402
 from sysid_ros.core.tracking_bound import BoundNotAvailable, bound_motion, choose_payload  # noqa: E402
-from sysid_ros.core.trajectories.bezier import BezierTrajectory  # noqa: E402
+from sysid_ros.core.trajectories.families import BezierTrajectory  # noqa: E402
 
 T_P, DURATION, RANGE = 1.5, 3.0, 0.26
 

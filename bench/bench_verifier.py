@@ -32,10 +32,10 @@ from sysid_ros.core.certification.verify import verify  # noqa: E402
 from sysid_ros.core.collision.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
 from sysid_ros.core.collision.scene import Obstacle, Scene  # noqa: E402
 from sysid_ros.core.common.box import Box  # noqa: E402
-from sysid_ros.core.excitation.sampled_checks import TorqueDemand  # noqa: E402
+from sysid_ros.core.excitation.model import TorqueDemand  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
-from sysid_ros.core.trajectories.bezier import BezierTrajectory  # noqa: E402
 from sysid_ros.core.trajectories.braking import slowdown_states  # noqa: E402
+from sysid_ros.core.trajectories.families import BezierTrajectory  # noqa: E402
 
 DURATION, BRAKE_TIME, GROUND = 3.0, 0.5, -0.05
 SETTINGS = {

@@ -24,7 +24,7 @@ from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.excitation.criteria import BaseParameters
-from sysid_ros.core.excitation.forecast import base_regressor, condition_number
+from sysid_ros.core.excitation.planner import base_regressor, condition_number
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.tool_points import reduce_tool
 from sysid_ros.core.excitation.whole_arm import find_shortest_motion, plan_arm_excitation

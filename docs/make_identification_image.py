@@ -20,8 +20,8 @@ from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
-from sysid_ros.core.model.kinematics import BodyPoses
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import BodyPoses
 
 IMAGE = Path(__file__).with_name("images") / "identification.png"
 DATA = IMAGE.with_suffix(".json")

@@ -26,8 +26,8 @@ from sysid_ros.core.collision.clearance import spheres_of_payload
 from sysid_ros.core.collision.swept import sweep_spheres
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.model.kinematics import BodyPoses
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.ros.markers import MarkerBuilder, draw_plan, draw_scene

@@ -10,6 +10,7 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.identifiability.mechanism import (
+    Comparison,
     MechanismOptions,
     PayloadIdentifiability,
     compare_robot,
@@ -17,7 +18,6 @@ from sysid_ros.core.identifiability.mechanism import (
 )
 from sysid_ros.core.identifiability.report import Report, report_data, report_structure
 from sysid_ros.core.identifiability.settings import AnalysisSettings
-from sysid_ros.core.identifiability.snapping import Comparison
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.identifiability_text import IdentifiabilityResult, identifiability_markdown

@@ -19,12 +19,17 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.identifiability.advice import Advice, advise
-from sysid_ros.core.identifiability.data import DataAnalysis, analyze_data, prior_scale
-from sysid_ros.core.identifiability.information import WINDOW, ArmInformation, felt_joint_parameters
-from sysid_ros.core.identifiability.mechanism import MechanismOptions, compare_robot, compare_urdf
+from sysid_ros.core.identifiability.data import (
+    WINDOW,
+    ArmInformation,
+    DataAnalysis,
+    analyze_data,
+    felt_joint_parameters,
+    prior_scale,
+)
+from sysid_ros.core.identifiability.mechanism import Comparison, MechanismOptions, compare_robot, compare_urdf
 from sysid_ros.core.identifiability.report import describe_data, structural_text
 from sysid_ros.core.identifiability.settings import MEASURED, AnalysisSettings
-from sysid_ros.core.identifiability.snapping import Comparison
 from sysid_ros.core.identifiability.spans import TOLERANCE
 from sysid_ros.core.identifiability.structure import Structure
 from sysid_ros.core.identifiability.tree_readers import MASSLESS

@@ -8,9 +8,9 @@ from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.loop_types import LoopRefusal
 

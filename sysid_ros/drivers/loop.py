@@ -18,7 +18,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.guiding import GuidingSettings, HandGuide, Wall
 from sysid_ros.core.control.model import add_payload
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import admit_control, admit_start, admit_takeover, admit_trajectory
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 from sysid_ros.drivers.loop_state import (

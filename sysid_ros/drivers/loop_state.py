@@ -10,10 +10,10 @@ import numpy as np
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.control.guiding import HandGuide
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.loop_types import Fault, LoopCode, LoopMode, LoopModel, LoopSettings, Transition
 from sysid_ros.drivers.monitors import FaultStop, MeasurementCheck, MotionGuard, TorqueCheck
 

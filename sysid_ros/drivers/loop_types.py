@@ -12,7 +12,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.settings import Settings, setting
-from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.robot import RobotModel, parameter_names
 from sysid_ros.core.tracking_bound.nominal_payload import choose_payload

@@ -20,7 +20,7 @@ from typing import Any
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.guiding import GuidingSettings, Wall
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.arm import Array, InjectedFaults, Truth
 from sysid_ros.drivers.channel import Channel, ChannelClosed, LoopSamples, LoopTiming, Outcome, SampleRing
 from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopStatus

@@ -19,7 +19,7 @@ from typing import Any
 
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import admit_trajectory
 from sysid_ros.drivers.arm import Pacing, SimulatedArm
 from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome, SampleRing

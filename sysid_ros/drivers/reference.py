@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sysid_ros.core.trajectories.serialization import BrakedTrajectory, Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
+from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.drivers.arm import Array
 
 _EARLY = 1e-3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sysid_ros.core.certification.certificate import Certificate
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.channel import LoopSamples, collect_samples
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopMode, LoopSample

@@ -33,7 +33,7 @@ from sysid_ros.core.procedure import (
     Ports,
     StopUnconfirmed,
 )
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import SceneGuard
 from sysid_ros.drivers.channel import collect_samples
 from sysid_ros.drivers.loop import ControlLoop

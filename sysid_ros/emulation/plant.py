@@ -9,9 +9,9 @@ import numpy as np
 import pinocchio as pin
 
 from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.mujoco.physics import ArmPhysics
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 

@@ -22,7 +22,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.collision.swept import SweptSpheres, sweep_spheres
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.model.kinematics import BodyPoses
+from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (

@@ -10,8 +10,8 @@ import yaml
 
 from sysid_ros.core.identifiability.advice import Advice
 from sysid_ros.core.identifiability.data import DataAnalysis
+from sysid_ros.core.identifiability.mechanism import Comparison
 from sysid_ros.core.identifiability.report import describe_data, structural_text
-from sysid_ros.core.identifiability.snapping import Comparison
 from sysid_ros.core.identifiability.structure import Structure, analyze_structure
 from sysid_ros.core.identifiability.wording import Symbol, describe_combination, explain, symbol_table
 

@@ -22,7 +22,7 @@ from sysid_ros.core.estimation.windows.rows import Rows, build_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import SampleStream
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 
 Array = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ import pytest
 
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.trajectories.fourier import rest_projection
-from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory, FourierTrajectory
+from sysid_ros.core.trajectories.braking import BrakedTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory, rest_projection
 
 sys.path.insert(0, str(Path(__file__).parent))  # the helpers of these tests
 

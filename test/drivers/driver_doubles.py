@@ -5,10 +5,10 @@ import numpy as np
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.core.model.mechanics import ArmDynamics
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopModel, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings

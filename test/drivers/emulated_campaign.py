@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from driver_doubles import make_certificate, run
 
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopRefusal
 from sysid_ros.emulation.relays.faults import NetworkFaults

@@ -6,7 +6,7 @@ import numpy as np
 from driver_doubles import make_certificate
 
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
+from sysid_ros.core.trajectories.families import FourierTrajectory, rest_projection
 from sysid_ros.drivers.channel import collect_samples
 from sysid_ros.drivers.loop_types import LoopMode
 

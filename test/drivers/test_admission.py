@@ -7,7 +7,7 @@ from driver_doubles import make_certificate, make_move
 from sysid_ros.core.certification.certificate import Margin
 from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.admission import admit_control, admit_start, admit_trajectory
 from sysid_ros.drivers.loop_types import LoopRefusal
 

@@ -7,7 +7,7 @@ from sysid_ros.adapters.free_flyer.driver import FreeFlyerLoop, ObjectRefused
 from sysid_ros.core.common.errors import NotPhysicallyConsistent, ParameterOutOfRange
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.free_flyer import (
     ConservationSimulation,
     MujocoSimulation,

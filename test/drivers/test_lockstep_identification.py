@@ -9,7 +9,7 @@ from sysid_ros.core.control import build_controller
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.procedure import ModelRefused, MotionRequest, PayloadModel
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.mujoco.arm import MujocoArm

@@ -9,8 +9,8 @@ from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS, RobustController
-from sysid_ros.core.control.law import ControlLaw
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.control.settings import ControlLaw
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError, ArmState, InjectedFaults
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoSettings

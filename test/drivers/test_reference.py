@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.reference import Reference, fade_out
 
 PERIOD = 0.001

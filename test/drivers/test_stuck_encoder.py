@@ -7,7 +7,7 @@ from driver_doubles import make_certificate
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopSettings

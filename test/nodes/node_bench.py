@@ -21,7 +21,7 @@ from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ExecuteTrajectory
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import LoopModel
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_to_message, scene_to_message, stamp_from_message

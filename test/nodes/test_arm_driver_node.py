@@ -19,7 +19,7 @@ from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.pacing import Scheduling

@@ -16,7 +16,7 @@ from sysid_msgs.msg import ParameterEstimate, SampleBatch
 from sysid_msgs.srv import ResetEstimator
 from sysid_ros.adapters.arm_driver.outputs import PayloadEpochs, split_samples
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.registry import LoopSetup, build_loop
 from sysid_ros.emulation.lockstep import run_for, run_trajectory

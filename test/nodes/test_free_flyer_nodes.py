@@ -12,7 +12,7 @@ from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, Trajectory
 from sysid_ros.cli.space import main
 from sysid_ros.core.free_floating.robot import load_free_flyer
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.nodes.free_flyer_client import CAUGHT
 from sysid_ros.nodes.free_flyer_driver import FreeFlyerDriverNode
 from sysid_ros.nodes.free_flyer_identification import FreeFlyerIdentificationNode

@@ -17,7 +17,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.procedure import StopUnconfirmed
 from sysid_ros.core.procedure.receding import HAND_OVER_RESERVE
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.emulation.lockstep_identification import LockstepSettings
 from sysid_ros.nodes.estimator import EstimatorParameters
 

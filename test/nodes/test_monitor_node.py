@@ -15,8 +15,8 @@ from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.model.kinematics import BodyPoses
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.model.mechanics import BodyPoses
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.nodes.monitor import MonitorNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (

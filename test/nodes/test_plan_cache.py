@@ -7,7 +7,7 @@ from certificates import make_certificate
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.ros.markers import PlanCache
 
 

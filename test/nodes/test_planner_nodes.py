@@ -12,8 +12,8 @@ from sysid_ros.core.certification.certificate import box_hash
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
-from sysid_ros.core.model.kinematics import BodyPoses
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.model.mechanics import BodyPoses
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.nodes.excitation_planner import ExcitationPlannerNode
 from sysid_ros.nodes.safe_planner import SafePlannerNode
 from sysid_ros.ros import qos

@@ -29,7 +29,7 @@ from sysid_ros.core.procedure import (
     Ports,
     run_identification,
 )
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import LoopMode, LoopSample
 from sysid_ros.emulation.lockstep_identification import LockstepBackend, LockstepSettings
 from sysid_ros.ros.conversions import estimate_from_message

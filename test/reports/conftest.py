@@ -12,7 +12,7 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Qua
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.trajectories.serialization import FourierTrajectory
+from sysid_ros.core.trajectories.families import FourierTrajectory
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord
 from sysid_ros.reports.torque_fit import predict_torque
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.reports.result import MotionRecord, followed_motions
 
 STEP, T_P, T_F = 0.002, 1.5, 3.0

@@ -21,7 +21,7 @@ from sysid_ros.core.free_floating.procedure import (
 )
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.reports.free_flyer import (
     InvalidEstimate,
     SimulationTruth,

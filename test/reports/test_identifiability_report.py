@@ -11,9 +11,8 @@ import pytest
 import yaml
 
 from sysid_ros.cli.identifiability import main
-from sysid_ros.core.identifiability.mechanism import PayloadIdentifiability
+from sysid_ros.core.identifiability.mechanism import PayloadIdentifiability, compare_with_exact
 from sysid_ros.core.identifiability.report import report_data, report_structure
-from sysid_ros.core.identifiability.snapping import compare_with_exact
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree import TreeBody, build_tree, prismatic, revolute
 from sysid_ros.core.identifiability.tree_readers import tree_from_model

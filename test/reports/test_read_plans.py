@@ -14,7 +14,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.certificate import CertificateMismatch
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.reports.recordings.files import PLAN, read_plans

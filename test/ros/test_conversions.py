@@ -13,10 +13,11 @@ from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import RobustSettings
-from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, from_com_form
-from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory, FourierTrajectory
+from sysid_ros.core.trajectories.braking import BrakedTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
 from sysid_ros.ros import conversions as c
 
 JOINTS = ("shoulder", "elbow", "wrist")

@@ -9,7 +9,7 @@ from sysid_ros.core.certification.certificate import Certificate, Margin
 from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.collision.swept import Nearest, SweptSpheres
-from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.robot import Sphere
 from sysid_ros.ros.markers import MarkerBuilder, draw_plan, draw_scene
 

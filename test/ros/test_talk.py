@@ -13,7 +13,7 @@ from rclpy.node import Node
 
 from sysid_msgs.msg import SampleBatch
 from sysid_msgs.srv import CertifyTrajectory
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import samples_from_message, trajectory_to_message
 from sysid_ros.ros.waiting import call_service, wait_until

@@ -15,7 +15,7 @@ from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
 from sysid_ros.core.model.inertia import require_physically_consistent
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.free_flyer import FloatingState, SimulatedFreeFlyer
 

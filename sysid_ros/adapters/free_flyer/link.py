@@ -22,7 +22,7 @@ from sysid_msgs.msg import DriverStatus, Trajectory
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.procedure import Samples
 from sysid_ros.core.free_floating.robot import FreeFlyer
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import stamp_from_message, trajectory_to_message

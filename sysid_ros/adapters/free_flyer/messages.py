@@ -12,7 +12,7 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.free_floating.procedure import FreeFlyerIdentification
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.ros.conversions import stamp_to_message
 from sysid_ros.ros.markers import MarkerBuilder

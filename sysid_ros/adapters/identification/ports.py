@@ -22,7 +22,7 @@ from sysid_ros.core.procedure import (
     MotionRequest,
     PayloadModel,
 )
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     certified_plan_from_message,

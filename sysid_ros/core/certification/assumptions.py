@@ -11,7 +11,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.model.kinematics import joint_axis
+from sysid_ros.core.model.mechanics import joint_axis
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory, bound_motion
 from sysid_ros.core.tracking_bound.motion import Motion

@@ -13,7 +13,7 @@ from sysid_ros.core.certification.assumptions import box_hash, frozen_payload
 from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.trajectories.base import Trajectory, fingerprint
 
 Array = NDArray[np.float64]

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
-from sysid_ros.core.certification.chain import Motion
+from sysid_ros.core.certification.chain import Motion, PathPieces, bounds, stop_corners
 from sysid_ros.core.certification.distance import SphereBounds
-from sysid_ros.core.certification.path import PathPieces, bounds, stop_corners
 from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
     LimitKind,

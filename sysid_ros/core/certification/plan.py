@@ -18,7 +18,7 @@ from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.trajectories.base import Trajectory
-from sysid_ros.core.trajectories.serialization import trajectory_from_dict
+from sysid_ros.core.trajectories.braking import trajectory_from_dict
 
 Array = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory
-from sysid_ros.core.trajectories.serialization import BrakedTrajectory
+from sysid_ros.core.trajectories.braking import BrakedTrajectory
 
 Array = NDArray[np.float64]
 

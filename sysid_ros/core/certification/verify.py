@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions, box_hash, robot_hash
 from sysid_ros.core.certification.certificate import Certificate, Margin
-from sysid_ros.core.certification.chain import Motion, build_chain
+from sysid_ros.core.certification.chain import Motion, build_chain, enclose_path
 from sysid_ros.core.certification.checks import AllowedErrors, Check, Division, MotionChecks
-from sysid_ros.core.certification.path import enclose_path
 from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
     LimitKind,

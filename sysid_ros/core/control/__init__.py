@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.control.gravity_pid import GravityPid, PidSettings
+from sysid_ros.core.control.baselines import GravityPid, PidSettings
 from sysid_ros.core.control.model import ControlModel, PassiveDynamics
 from sysid_ros.core.control.robust import ControlStatus, RobustController
 from sysid_ros.core.control.settings import Controller, RobustSettings

@@ -1,9 +1,9 @@
-"""Gains and timing of the robust controller."""
+"""Which control law moves an arm, and gains and timing of the robust one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,35 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
-from sysid_ros.core.control.law import ControlLaw
 
 Array = NDArray[np.float64]
 
 ROBUST = "robust"
 """Name of the robust control law."""
+
+
+@dataclass(frozen=True)
+class ControlLaw:
+    """A control law with its settings.
+
+    Attributes:
+        name: Name of the law.
+        settings: Its settings by name in alphabetical order, SI units.
+    """
+
+    name: str
+    settings: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", tuple(sorted(self.settings)))
+
+    @classmethod
+    def of(cls, name: str, settings: Any) -> ControlLaw:
+        """Describe a law by a dataclass of numbers."""
+        return cls(name, tuple((entry.name, float(getattr(settings, entry.name))) for entry in fields(settings)))
+
+    def __str__(self) -> str:
+        return " ".join([self.name, *(f"{name}={value!r}" for name, value in self.settings)])
 
 
 class Controller(Protocol):

@@ -7,7 +7,7 @@ The packages in the order of the data; docs/theory/bounds.md has the proofs:
 3. :mod:`lp`: the rows as linear programmes, and their interior-point solver;
 4. :mod:`point`: the physically consistent point estimate;
 5. :mod:`bounds`: guaranteed bounds, consistency, compaction;
-6. :mod:`streaming` puts them together, :mod:`offline` runs them on a recording.
+6. :mod:`streaming` puts them together, on samples as they come or on a recording; :mod:`calibration` bounds an arm.
 
 Names are imported when first used, because drivers need samples but none of the mathematics.
 """

@@ -35,7 +35,7 @@ from sysid_ros.core.estimation.point.fit import FitObjective, fit
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import RowStream
-from sysid_ros.core.identifiability.information import felt_joint_parameters
+from sysid_ros.core.identifiability.data import felt_joint_parameters
 from sysid_ros.core.identifiability.mechanism import MechanismOptions, compare_robot
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.model.calibrated import hash_kinematics

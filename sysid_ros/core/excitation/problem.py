@@ -27,7 +27,7 @@ from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning
 from sysid_ros.core.regressors.torque_gradient import DifferentiableTorqueRegressor
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import clock_rates
-from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
+from sysid_ros.core.trajectories.families import FourierTrajectory, rest_projection
 
 Array = NDArray[np.float64]
 

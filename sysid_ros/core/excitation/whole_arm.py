@@ -22,15 +22,20 @@ from sysid_ros.core.certification.verify import Beginning, certify
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.excitation.criteria import BaseParameters
-from sysid_ros.core.excitation.forecast import base_regressor, condition_number, expected_base_radii
 from sysid_ros.core.excitation.model import ExcitationModel
-from sysid_ros.core.excitation.planner import ExcitationPlan, plan_excitation
+from sysid_ros.core.excitation.planner import (
+    ExcitationPlan,
+    base_regressor,
+    condition_number,
+    expected_base_radii,
+    plan_excitation,
+)
 from sysid_ros.core.excitation.problem import FourierSpace
 from sysid_ros.core.excitation.settings import ARM_TARGET, ExcitationSettings
 from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
-from sysid_ros.core.trajectories.fourier import FourierTrajectory
+from sysid_ros.core.trajectories.families import FourierTrajectory
 
 Array = NDArray[np.float64]
 

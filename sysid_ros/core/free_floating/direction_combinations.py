@@ -22,7 +22,7 @@ from sysid_ros.core.free_floating.excitation import (
 from sysid_ros.core.free_floating.intervals import FloatingMotion, IntervalInformation, condition_number
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 Array = NDArray[np.float64]
 

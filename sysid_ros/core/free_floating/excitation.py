@@ -27,7 +27,7 @@ from sysid_ros.core.free_floating.intervals import (
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.free_floating.self_collision import SelfCollision, SelfCollisionModel
 from sysid_ros.core.trajectories.base import PlanningCancelled
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 Array = NDArray[np.float64]
 

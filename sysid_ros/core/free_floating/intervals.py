@@ -24,7 +24,7 @@ from sysid_ros.core.free_floating.momentum import (
     solve_base_twist,
 )
 from sysid_ros.core.free_floating.robot import FreeFlyer
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 Array = NDArray[np.float64]
 

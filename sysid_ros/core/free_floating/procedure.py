@@ -35,7 +35,7 @@ from sysid_ros.core.free_floating.momentum import compute_base_twist, system_kin
 from sysid_ros.core.free_floating.momentum_rows import ROWS
 from sysid_ros.core.free_floating.regression import Method, MinimalEstimate, NotIdentifiable, estimate_minimal
 from sysid_ros.core.free_floating.robot import FreeFlyer
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 Array = NDArray[np.float64]
 

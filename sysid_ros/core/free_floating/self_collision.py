@@ -16,7 +16,7 @@ from sysid_ros.core.common.spatial import cross, rotation_from_rpy
 from sysid_ros.core.free_floating.kinematics import BodyStates
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.model.spheres import cover_links
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 Array = NDArray[np.float64]
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.identifiability.data import DataAnalysis
-from sysid_ros.core.identifiability.information import ArmInformation
+from sysid_ros.core.identifiability.data import ArmInformation, DataAnalysis
 from sysid_ros.core.identifiability.wording import MINUS
 from sysid_ros.core.model.robot import RobotModel
 

@@ -1,8 +1,14 @@
-"""Structural analysis from a URDF or from an arm's model, and identifiability of a payload."""
+"""Structural analysis from a URDF or from an arm's model, with rounded geometry made exact, and that of a payload.
+
+Placements and axes within a small tolerance of exact right, 45, 30 or 15 degree angles count as exact: a tilt of 1e-6
+rad in a drawing makes parameters identifiable in theory that no experiment can ever find.
+"""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,14 +16,197 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.identifiability.advice import Advice, advise
-from sysid_ros.core.identifiability.data import DataAnalysis, analyze_data
-from sysid_ros.core.identifiability.information import ArmInformation
+from sysid_ros.core.identifiability.data import ArmInformation, DataAnalysis, analyze_data
 from sysid_ros.core.identifiability.settings import AnalysisSettings
-from sysid_ros.core.identifiability.snapping import Comparison, compare_with_exact
 from sysid_ros.core.identifiability.structure import Structure, analyze_structure
-from sysid_ros.core.identifiability.tree import KinematicTree
+from sysid_ros.core.identifiability.tree import KinematicTree, TreeBody
 from sysid_ros.core.identifiability.tree_readers import STANDARD_GRAVITY, read_rotors, tree_from_model, tree_from_urdf
 from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+ANGLE_TOLERANCE = 2.5e-3
+"""Rotations and axes closer than this to an exact one are replaced by it [rad]: 3.14 is 1.6e-3 from half a turn, and
+1.57 8e-4 from a right angle; two or three of them in one placement add up to 2.4e-3."""
+LENGTH_TOLERANCE = 1e-4
+"""Offsets below this share of the typical link length are set to zero."""
+_EXACT = 1e-12
+"""Differences below this are rounding errors and not reported."""
+_STEPS = 24  # of 15 degrees in a turn
+
+
+@dataclass(frozen=True)
+class Snapped:
+    """A change of the geometry to an exact value.
+
+    Attributes:
+        element: Changed element, such as ``placement of joint_2``.
+        change: Size of the change [rad, or m for an offset].
+        unit: ``rad`` or ``m``.
+    """
+
+    element: str
+    change: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Structural analysis of a mechanism as given and with exact geometry.
+
+    Attributes:
+        raw: As given.
+        snapped: With the rounded geometry exact; the same as ``raw`` if nothing was rounded.
+        changes: The changes made.
+    """
+
+    raw: Structure
+    snapped: Structure
+    changes: tuple[Snapped, ...]
+
+    @property
+    def is_near_dependency(self) -> bool:
+        """Whether rounding makes parameters look identifiable that are not."""
+        return self.raw.count != self.snapped.count
+
+    @property
+    def lost_names(self) -> tuple[str, ...]:
+        """Base parameters of the raw answer that the exact one does not have."""
+        exact = set(self.snapped.base_names)
+        return tuple(name for name in self.raw.base_names if name not in exact)
+
+    def sentence(self) -> str:
+        """Describe the effect of rounding in one or two sentences; empty if it has none."""
+        if not self.is_near_dependency:
+            return ""
+        parts = [item.element + (f" by {item.change:.1e} {item.unit}") for item in self.changes]
+        return (
+            f"The geometry as written gives {self.raw.count} base parameters, but {self.raw.count - self.snapped.count}"
+            f" of them ({', '.join(self.lost_names)}) are identifiable only because angles or offsets are rounded "
+            f"({', '.join(parts)}). With exact geometry there are {self.snapped.count}; the others leave a trace of "
+            f"{self.raw.weakest:.0e} of that of the rest in what is measured."
+        )
+
+
+def compare_with_exact(structure: Structure, exact: KinematicTree | None = None) -> Comparison:
+    """Repeat an analysis with rounded geometry made exact.
+
+    Args:
+        structure: The analysis of the mechanism as given.
+        exact: The mechanism with angles known to be rounded replaced already, if there is one (URDFs tell by the
+            number of digits written); its other differences are kept.
+
+    Returns:
+        Both results and the changes.
+    """
+    snapped, changes = snap_tree(structure.mechanism, exact)
+    if not changes:
+        return Comparison(structure, structure, ())
+    return Comparison(structure, analyze_structure(snapped, structure.settings), tuple(changes))
+
+
+def snap_tree(tree: KinematicTree, exact: KinematicTree | None = None) -> tuple[KinematicTree, list[Snapped]]:
+    """Make geometry within the tolerances of exact geometry exact, and list the changes.
+
+    Args:
+        tree: The mechanism.
+        exact: The same with rotations already replaced where that is known to be right.
+
+    Returns:
+        The tree and the changes.
+    """
+    limit = LENGTH_TOLERANCE * tree.length
+    bodies, changes = [], []
+    for k, body in enumerate(tree.bodies):
+        wanted = body.rotation if exact is None else exact.bodies[k].rotation
+        rotation = _nearest(wanted, _rotations())
+        if rotation is None:
+            rotation = wanted
+        offset = np.where(np.abs(body.translation) < limit, 0.0, body.translation)
+        motion = _snap_motion(body)
+        parts = (
+            (f"placement of {body.name}", _angle(body.rotation, rotation), "rad"),
+            (f"axis of {body.name}", float(np.abs(motion - body.motion).max(initial=0.0)), "rad"),
+            (f"offset of {body.name}", float(np.abs(offset - body.translation).max()), "m"),
+        )
+        changes += [Snapped(*part) for part in parts if part[1] > _EXACT]
+        bodies.append(replace(body, rotation=rotation, translation=offset, motion=motion))
+    gravity, strength = np.array(tree.gravity), float(np.linalg.norm(tree.gravity))
+    if strength > 0.0:
+        direction = _nearest(gravity / strength, _directions())
+        if direction is not None:
+            gravity = strength * direction
+            turned = float(np.linalg.norm(gravity - tree.gravity)) / strength
+            if turned > _EXACT:
+                changes.append(Snapped("direction of gravity", turned, "rad"))
+    return replace(tree, bodies=tuple(bodies), gravity=gravity), changes
+
+
+def _snap_motion(body: TreeBody) -> Array:
+    motion = np.array(body.motion)
+    if body.dofs == 1 and body.kind in ("revolute", "prismatic"):
+        part = slice(0, 3) if body.is_translating else slice(3, 6)
+        axis = _nearest(motion[part, 0], _directions())
+        if axis is not None:
+            motion[part, 0] = axis
+    return motion
+
+
+def _nearest(value: Array, candidates: Array) -> Array | None:
+    """Find the candidate (of the same norm) within the tolerance of a rotation (3, 3) or a direction (3,), if any."""
+    flat = value.ravel()
+    best = candidates[int(np.argmax(candidates @ flat))]
+    # A rotation by a small angle changes the matrix by sqrt(2) times the angle.
+    limit = ANGLE_TOLERANCE * (np.sqrt(2.0) if flat.size == 9 else 1.0)
+    return best.reshape(value.shape).copy() if np.linalg.norm(best - flat) < limit else None
+
+
+def _angle(first: Array, second: Array) -> float:
+    return float(np.linalg.norm(first - second) / np.sqrt(2.0))
+
+
+@cache
+def _rotations() -> Array:
+    """List right-angled rotations followed by one about a coordinate axis in steps of 15 degrees, (k, 9), once each."""
+    right = [np.array(m) for m in _signed_permutations() if np.linalg.det(m) > 0.0]
+    angles = np.arange(_STEPS, dtype=np.float64) * (2.0 * np.pi / _STEPS)
+    turned = [turn @ matrix for turn in _turns(angles) for matrix in right]
+    flat = np.array([matrix.ravel() for matrix in turned])
+    flat[np.abs(flat) < 1e-15] = 0.0
+    _, kept = np.unique(flat.round(9), axis=0, return_index=True)
+    return flat[kept]
+
+
+@cache
+def _directions() -> Array:
+    """List the directions those rotations give to a coordinate axis, (k, 3)."""
+    columns = _rotations().reshape(-1, 3, 3)[:, :, 0]
+    _, kept = np.unique(columns.round(9), axis=0, return_index=True)
+    return columns[kept]
+
+
+def _turns(angles: Array) -> list[Array]:
+    result = []
+    for angle, axis in itertools.product(angles, range(3)):
+        c, s = np.cos(angle), np.sin(angle)
+        quarter = round(float(angle / (np.pi / 2)), 9)
+        if quarter.is_integer():  # exact zeros and ones
+            c, s = float(round(c)), float(round(s))
+        matrix = np.eye(3)
+        i, j = (axis + 1) % 3, (axis + 2) % 3
+        matrix[i, i], matrix[i, j], matrix[j, i], matrix[j, j] = c, -s, s, c
+        result.append(matrix)
+    return result
+
+
+def _signed_permutations() -> list[Array]:
+    result = []
+    for order in itertools.permutations(range(3)):
+        for signs in itertools.product((1.0, -1.0), repeat=3):
+            matrix = np.zeros((3, 3))
+            matrix[range(3), order] = signs
+            result.append(matrix)
+    return result
 
 
 @dataclass(frozen=True)

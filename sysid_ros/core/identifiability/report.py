@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.identifiability.advice import Advice
 from sysid_ros.core.identifiability.data import DataAnalysis
-from sysid_ros.core.identifiability.snapping import Comparison
+from sysid_ros.core.identifiability.mechanism import Comparison
 from sysid_ros.core.identifiability.structure import Structure
 from sysid_ros.core.identifiability.wording import MINUS, describe_combination, explain, summarize
 

@@ -15,13 +15,13 @@ from sysid_ros.core.certification.plan import PlanStatistics
 from sysid_ros.core.certification.stop_model import PlanRejected, TrackingErrors, VerifierSettings
 from sysid_ros.core.certification.verify import Verification, verify
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.planning.margins import AssumedErrors, Margins, Reserve
+from sysid_ros.core.planning.constraints import AssumedErrors, Margins, Reserve
 from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem, build_cost
 from sysid_ros.core.planning.request import PlanFailureCode, PlanRequest, Rejection
 from sysid_ros.core.planning.search import FEASIBLE, Iterate, Search
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 Array = NDArray[np.float64]
 

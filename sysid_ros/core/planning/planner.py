@@ -18,15 +18,14 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.candidates import CallTimes, Candidate, Candidates, Prover, RobustProver
+from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.costs import condition_number
-from sysid_ros.core.planning.margins import AssumedErrors
 from sysid_ros.core.planning.problem import PlannerModel
-from sysid_ros.core.planning.request import PlanFailure, PlanRequest, Rejection
-from sysid_ros.core.planning.settings import RecedingSettings
+from sysid_ros.core.planning.request import PlanFailure, PlanRequest, RecedingSettings, Rejection
 from sysid_ros.core.planning.strategy import Strategy, WarmStart
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 Array = NDArray[np.float64]
 

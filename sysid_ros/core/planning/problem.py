@@ -12,7 +12,7 @@ from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.constraints import ConstraintSamples, MotionConstraints, Room
+from sysid_ros.core.planning.constraints import AssumedErrors, ConstraintSamples, Margins, MotionConstraints, Room
 from sysid_ros.core.planning.costs import (
     GoalCost,
     InformationCost,
@@ -24,12 +24,10 @@ from sysid_ros.core.planning.costs import (
 )
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
 from sysid_ros.core.planning.dynamics import PayloadRegressor, SerialArm, WorstTorque
-from sysid_ros.core.planning.margins import AssumedErrors, Margins
 from sysid_ros.core.planning.motions import MotionBasis, allowed_ends, minimum_acceleration_offset
-from sysid_ros.core.planning.request import PlanRequest
+from sysid_ros.core.planning.request import PlanRequest, RecedingSettings
 from sysid_ros.core.planning.search import PENALTY, Space, StepProblem
-from sysid_ros.core.planning.settings import RecedingSettings
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 Array = NDArray[np.float64]
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.planning.candidates import Candidate, Candidates
+from sysid_ros.core.planning.constraints import AssumedErrors, Margins
 from sysid_ros.core.planning.costs import condition_number
-from sysid_ros.core.planning.margins import AssumedErrors, Margins
 from sysid_ros.core.planning.motions import minimum_acceleration_offset
 from sysid_ros.core.planning.problem import NoMotion, PlanProblem
 from sysid_ros.core.planning.request import PlanFailureCode, Rejection

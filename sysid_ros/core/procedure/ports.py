@@ -16,7 +16,7 @@ from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.procedure.model_policy import PayloadModel
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 
 Array = NDArray[np.float64]
 

@@ -3,7 +3,7 @@
 The modules follow the steps of the proof in docs/theory/tracking_bound.md:
 
 1. error dynamics: :mod:`disturbance`, :mod:`model_terms`, :mod:`inertia_columns`;
-2. payload set and inertia ratio: :mod:`uncertainty`, :mod:`inertia_ratio`;
+2. payload set and inertia ratio: :mod:`uncertainty`;
 3. sampled closed-loop response: :mod:`loop_response`;
 4. convolution bound, equation (2): :mod:`convolution`;
 5. tube map and theorem: :mod:`tube`, :mod:`bound`;

@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.control.law import ControlLaw
 from sysid_ros.core.control.model import ControlModel
-from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.control.settings import ControlLaw, RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.loop_response import BIN, POSITION, VELOCITY, BoundNotAvailable, horizon
 from sysid_ros.core.tracking_bound.motion import Motion, MotionSamples, sample_motion

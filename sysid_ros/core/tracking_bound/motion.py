@@ -13,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
-from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory, FourierTrajectory, Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
+from sysid_ros.core.trajectories.braking import BrakedTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
 
 Array = NDArray[np.float64]
 

@@ -31,7 +31,6 @@ from sysid_ros.core.tracking_bound.disturbance import (
     compute_smooth_disturbance,
 )
 from sysid_ros.core.tracking_bound.inertia_columns import inertia_columns
-from sysid_ros.core.tracking_bound.inertia_ratio import InertiaRatio, compute_inertia_ratio, inertia_ratios
 from sysid_ros.core.tracking_bound.loop_response import (
     ACCELERATION,
     FEEDBACK,
@@ -45,7 +44,13 @@ from sysid_ros.core.tracking_bound.loop_response import (
 )
 from sysid_ros.core.tracking_bound.model_terms import TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.motion import MotionSamples, larger_neighbour
-from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty, inertial_uncertainties
+from sysid_ros.core.tracking_bound.uncertainty import (
+    InertialUncertainty,
+    InertiaRatio,
+    compute_inertia_ratio,
+    inertia_ratios,
+    inertial_uncertainties,
+)
 
 Array = NDArray[np.float64]
 

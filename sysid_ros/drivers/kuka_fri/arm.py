@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning, JointLimits, RobotModel
 from sysid_ros.drivers.arm import Arm, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.kuka_fri.link import SEQUENCE_MODULUS, FriLink
 from sysid_ros.drivers.kuka_fri.messages import JOINTS, CommandMode, ControlMode, Monitoring, Quality, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, PositionSent, TorqueSetup

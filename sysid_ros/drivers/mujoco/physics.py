@@ -8,9 +8,9 @@ import mujoco
 import numpy as np
 
 from sysid_ros.core.control.model import PassiveDynamics, add_payload
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning, JointElasticity, PositionSide, RobotModel
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.mujoco.simulation import build_mujoco_model, set_inertial_parameters
 
 _PHASE = 0.8

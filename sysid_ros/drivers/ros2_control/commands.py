@@ -13,9 +13,9 @@ from collections.abc import Callable
 import numpy as np
 import pinocchio as pin
 
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import ArmState, Array
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings, TorqueCommand
 from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, Measured
 

@@ -16,9 +16,9 @@ from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.guiding import GuidingSettings, Wall
-from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.arm import Arm, ArmNotConnected, ArmState, Array, Pacing
 from sysid_ros.drivers.loop_state import ModeState
 from sysid_ros.drivers.loop_types import (

@@ -14,8 +14,8 @@ import numpy as np
 import pinocchio as pin
 
 from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.emulation.plant import PERIOD, EmulatedArm, Measured
 
 _FRICTION_SPEED = 0.02

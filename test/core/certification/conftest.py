@@ -13,7 +13,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import INERTIAL, PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 
 @dataclass(frozen=True)

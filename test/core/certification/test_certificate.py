@@ -13,9 +13,8 @@ from sysid_ros.core.certification.certificate import Certificate, CertificateMis
 from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.control.gravity_pid import PidSettings
-from sysid_ros.core.control.law import ControlLaw
-from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.control.baselines import PidSettings
+from sysid_ros.core.control.settings import ControlLaw, RobustSettings
 
 ARM, PAYLOAD = Box(np.zeros(98), np.ones(98)), Box(np.zeros(10), np.ones(10))
 LAW, LIFTED = RobustSettings().law, np.arange(10.0)

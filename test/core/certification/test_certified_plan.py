@@ -18,8 +18,8 @@ from sysid_ros.core.certification.recheck import check_sequence, recheck
 from sysid_ros.core.certification.verify import Beginning
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.control.gravity_pid import PidSettings
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.control.baselines import PidSettings
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 ZERO = np.zeros(7)
 SCENE = Scene((Obstacle("wall", [0.0, 0.9, 0.5], [0.5, 0.05, 0.5]),), ground_height=-0.05)

@@ -8,8 +8,8 @@ import pytest
 from sysid_ros.core.certification.stop_model import STOP_ERRORS, STOP_SPEED, stop_torque_growth, stop_torque_growths
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.tracking_bound import bound_motion, choose_payload
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 BRAKE_TIMES = 0.4, 0.8
 TIMES = 0.6, 1.5

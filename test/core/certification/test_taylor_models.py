@@ -5,10 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sysid_ros.core.certification.chain import apply, circle, constant, cross, multiply, negate, subtract
-from sysid_ros.core.certification.path import bounds, enclose_path, quadratic
+from sysid_ros.core.certification.chain import (
+    apply,
+    bounds,
+    circle,
+    constant,
+    cross,
+    enclose_path,
+    multiply,
+    negate,
+    quadratic,
+    subtract,
+)
 from sysid_ros.core.trajectories.base import InvalidTrajectory
-from sysid_ros.core.trajectories.serialization import BrakedTrajectory
+from sysid_ros.core.trajectories.braking import BrakedTrajectory
 
 U = np.linspace(-1.0, 1.0, 41)
 PIECES = 6

@@ -7,12 +7,11 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.certification.chain import Motion, build_chain
+from sysid_ros.core.certification.chain import Motion, build_chain, enclose_path
 from sysid_ros.core.certification.distance import SphereBounds
-from sysid_ros.core.certification.path import enclose_path
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.collision.scene import Obstacle, Scene
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 NAMES = ("kinova_gen3_2f85", "kuka_lbr_iiwa14")
 

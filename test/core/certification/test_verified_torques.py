@@ -6,11 +6,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.certification.chain import Motion, build_chain
-from sysid_ros.core.certification.path import enclose_path, stop_corners
+from sysid_ros.core.certification.chain import Motion, build_chain, enclose_path, stop_corners
 from sysid_ros.core.certification.torque import TorqueBounds, regressor_series, spread_parameters
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.excitation.sampled_checks import TorqueDemand
+from sysid_ros.core.excitation.model import TorqueDemand
 from sysid_ros.core.trajectories.braking import BrakedTrajectory, clock_rates
 
 ZERO = np.zeros(7)

@@ -18,7 +18,8 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import Sphere
 from sysid_ros.core.trajectories.base import InvalidTrajectory
-from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory
+from sysid_ros.core.trajectories.braking import BrakedTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 ZERO = np.zeros(7)
 

@@ -1,5 +1,3 @@
-"""Collision geometry against independent computations."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -13,6 +11,7 @@ from proofs import certify, verify
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.clearance import (
     Obstacle,
+    are_kept_apart,
     build_collision_model,
     build_scene_model,
     describe_overlapping_links,
@@ -21,9 +20,9 @@ from sysid_ros.core.collision.clearance import (
 )
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.excitation.sampled_checks import check_clearance
+from sysid_ros.core.excitation.model import check_clearance
 from sysid_ros.core.model.loader import available_robots, load_robot
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 
 def test_sphere_centers_are_those_of_the_frames(gen3):
@@ -132,3 +131,43 @@ def test_distance_to_a_turned_box_against_its_points():
 def test_bad_obstacles_are_refused(changes, message):
     with pytest.raises(ParameterOutOfRange, match=message):
         Obstacle(**{"name": "crate", "center": [0, 0, 0], "half_extents": [0.1, 0.1, 0.1], **changes})
+
+
+def smallest_gap(robot, inner, outer, count=31):
+    """Of spheres with joints 2 and 3 between them, on a grid of their positions."""
+    grids = np.meshgrid(*np.linspace(robot.limits.q_lower[1:3], robot.limits.q_upper[1:3], count).T)
+    postures = np.tile(robot.home, (grids[0].size, 1))
+    postures[:, 1], postures[:, 2] = (grid.ravel() for grid in grids)
+    spheres = (*inner, *outer)
+    pairs = np.array([(i, len(inner) + j) for i in range(len(inner)) for j in range(len(outer))])
+    return pair_distances(sphere_centers(robot, spheres, postures), spheres, pairs).min()
+
+
+def of_link(robot, name):
+    return [sphere for sphere in robot.spheres if sphere.link == name]
+
+
+def test_what_is_proven_is_so_and_little_else_is(make_chain):
+    """Arms with joints in any direction, some that turn all the way round and some whose range is not about zero."""
+    rng, proven, open_gaps = np.random.default_rng(5), 0, []
+    for _ in range(40):
+        middles, halves = rng.uniform(-2.0, 2.0, 3), rng.uniform(0.1, 3.6, 3)
+        axes, turns = rng.normal(size=(3, 3)).tolist(), rng.uniform(-2, 2, (3, 3)).tolist()
+        ranges = list(zip((middles - halves).tolist(), (middles + halves).tolist(), strict=True))
+        robot = make_chain([0.3, rng.uniform(0.05, 0.4), 0.25], ranges, axes, turns)
+        gap = smallest_gap(robot, of_link(robot, "a"), of_link(robot, "c"))
+        if are_kept_apart(robot, of_link(robot, "a"), of_link(robot, "c")):
+            assert gap > 0.0
+            proven += 1
+        else:
+            open_gaps.append(gap)
+    assert proven >= 10 and len(open_gaps) >= 10
+    assert max(open_gaps) < 0.03
+
+
+@pytest.mark.parametrize(("limit", "is_apart"), [(1.3, True), (2.5, False)])
+def test_limits_decide(make_chain, limit, is_apart):
+    """Links of 0.4, 0.2 and 0.15 m in a plane: the last reaches the first where the elbows close far enough."""
+    robot = make_chain([0.4, 0.2, 0.15], [(-1.0, 1.0), (-limit, limit), (-limit, limit)])
+    assert are_kept_apart(robot, of_link(robot, "a"), of_link(robot, "c")) == is_apart
+    assert (smallest_gap(robot, of_link(robot, "a"), of_link(robot, "c")) > 0.0) == is_apart

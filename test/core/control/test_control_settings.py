@@ -10,11 +10,10 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import GravityPid, RobustSettings
-from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.planner import CertifiedPlanner
-from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest
-from sysid_ros.core.planning.settings import RecedingSettings
+from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings
 
 
 @pytest.mark.parametrize("settings", [RobustSettings(), RobustSettings(100.0, 6.0, 5.5, 0.25, 1.0, 0.002, 0.0015)])

@@ -5,12 +5,11 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.control.online import GateSettings, ModelGate, OnlineModelController, OnlineModelSettings
+from sysid_ros.core.control.baselines import GateSettings, ModelGate, OnlineModelController, OnlineModelSettings
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.online_model.least_squares import OnlineFit, OnlineFitSettings
-from sysid_ros.core.online_model.observation import ModelObserver, Observation
+from sysid_ros.core.online_model.least_squares import ModelObserver, Observation, OnlineFit, OnlineFitSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm
 
 

@@ -8,13 +8,13 @@ from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.excitation.criteria import BaseParameters, ErrorModel, build_arm_criterion, frobenius_bound
-from sysid_ros.core.excitation.forecast import (
+from sysid_ros.core.excitation.model import ExcitationModel
+from sysid_ros.core.excitation.planner import (
     base_regressor,
     condition_number,
     expected_base_radii,
     momentum_windows,
 )
-from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.problem import ExcitationProblem
 from sysid_ros.core.excitation.settings import ARM_CRITERIA, ExcitationSettings
 from sysid_ros.core.model.loader import load_robot

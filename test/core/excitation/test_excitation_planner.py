@@ -12,17 +12,17 @@ from sysid_ros.core.collision.clearance import build_collision_model, pair_dista
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.distances import MissingDistances
-from sysid_ros.core.excitation.forecast import (
+from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
+from sysid_ros.core.excitation.planner import (
     condition_number,
     expected_radii,
     momentum_windows,
     payload_regressor,
+    plan_excitation,
 )
-from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
-from sysid_ros.core.excitation.planner import plan_excitation
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.trajectories.base import PlanningCancelled
-from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
+from sysid_ros.core.trajectories.families import FourierTrajectory, rest_projection
 
 N = 7
 SETTINGS = ExcitationSettings(starts=1, max_iterations=80, time_budget=60.0)

@@ -20,7 +20,7 @@ from sysid_ros.core.free_floating.momentum import compute_base_twist, system_kin
 from sysid_ros.core.free_floating.robot import FreeFlyer, ReactionWheels, load_free_flyer
 from sysid_ros.core.free_floating.self_collision import SelfCollision, SelfCollisionModel
 from sysid_ros.core.trajectories.base import PlanningCancelled
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 SMALL = ExcitationSettings(samples=2, iterations=1, starts=2, restarts=0, time_limit=30.0)
 

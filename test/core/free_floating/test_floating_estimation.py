@@ -33,7 +33,7 @@ from sysid_ros.core.free_floating.regression import (
     unit_momenta,
 )
 from sysid_ros.core.free_floating.robot import load_free_flyer
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 
 @pytest.fixture(scope="module")

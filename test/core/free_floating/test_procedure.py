@@ -30,7 +30,7 @@ from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.free_floating.self_collision import SelfCollision
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.trajectories.base import PlanningCancelled
-from sysid_ros.core.trajectories.cycloid import CycloidTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.free_flyer import ConservationSimulation
 
 FAST = ExcitationSettings(time_limit=5.0, starts=4, samples=3)

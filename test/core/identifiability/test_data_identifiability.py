@@ -11,8 +11,14 @@ import pytest
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.identifiability.advice import Swing, advise
-from sysid_ros.core.identifiability.data import WeakestDirections, analyze_data, prior_scale
-from sysid_ros.core.identifiability.information import ArmInformation, felt_joint_parameters, gram
+from sysid_ros.core.identifiability.data import (
+    ArmInformation,
+    WeakestDirections,
+    analyze_data,
+    felt_joint_parameters,
+    gram,
+    prior_scale,
+)
 from sysid_ros.core.identifiability.report import describe_data, describe_direction
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import analyze_structure

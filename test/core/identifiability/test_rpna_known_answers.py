@@ -8,8 +8,8 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from sysid_ros.core.identifiability.mechanism import compare_with_exact
 from sysid_ros.core.identifiability.settings import AnalysisSettings
-from sysid_ros.core.identifiability.snapping import compare_with_exact
 from sysid_ros.core.identifiability.structure import Class, analyze_structure
 from sysid_ros.core.identifiability.tree import Rotor, TreeBody, build_tree, prismatic, revolute
 from sysid_ros.core.identifiability.tree_readers import tree_from_urdf

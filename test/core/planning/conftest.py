@@ -11,11 +11,10 @@ import pytest
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.planning.margins import AssumedErrors, Margins
+from sysid_ros.core.planning.constraints import AssumedErrors, Margins
 from sysid_ros.core.planning.problem import PlannerModel, PlanProblem
-from sysid_ros.core.planning.request import PlanRequest
-from sysid_ros.core.planning.settings import RecedingSettings
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.planning.request import PlanRequest, RecedingSettings
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 
 @dataclass(frozen=True)

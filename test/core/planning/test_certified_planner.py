@@ -12,9 +12,8 @@ from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence,
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.planning.planner import CertifiedPlanner
-from sysid_ros.core.planning.request import PlanRequest
-from sysid_ros.core.planning.settings import RecedingSettings
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.planning.request import PlanRequest, RecedingSettings
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 ZERO, TAKEOVER = np.zeros(7), 1.5
 FAST = RecedingSettings(draws=8, starts=1, k_range=0.3)

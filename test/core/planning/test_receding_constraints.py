@@ -10,12 +10,11 @@ import pytest
 from sysid_ros.core.certification.stop_model import stop_torque_growths
 from sysid_ros.core.collision.clearance import build_scene_model, displacements, pair_distances, sphere_centers
 from sysid_ros.core.collision.scene import Obstacle
-from sysid_ros.core.excitation.sampled_checks import TorqueDemand
-from sysid_ros.core.planning.constraints import DISTANCE_UNIT
+from sysid_ros.core.excitation.model import TorqueDemand
+from sysid_ros.core.planning.constraints import DISTANCE_UNIT, Reserve
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
-from sysid_ros.core.planning.margins import Reserve
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from sysid_ros.core.planning.motions import (
     end_intervals,
     minimum_acceleration_offset,
 )
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 DURATION, TAKE_OVER = 3.0, 1.5
 

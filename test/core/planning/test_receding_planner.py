@@ -15,10 +15,9 @@ from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.planning import candidates
-from sysid_ros.core.planning.margins import AssumedErrors, Margins
+from sysid_ros.core.planning.constraints import AssumedErrors, Margins
 from sysid_ros.core.planning.planner import CertifiedPlanner
-from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest
-from sysid_ros.core.planning.settings import RecedingSettings
+from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings
 from sysid_ros.core.trajectories.base import InvalidTrajectory, PlanningCancelled
 
 NOTHING = np.zeros((10, 10))

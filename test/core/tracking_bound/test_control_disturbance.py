@@ -15,7 +15,7 @@ from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.disturbance import bound_friction, bound_torques, compute_smooth_disturbance
 from sysid_ros.core.tracking_bound.motion import sample_motion
 from sysid_ros.core.tracking_bound.uncertainty import inertial_uncertainties, tighten
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 
 @pytest.fixture(scope="module")

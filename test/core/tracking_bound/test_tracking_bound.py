@@ -25,11 +25,12 @@ from sysid_ros.core.tracking_bound import (
     typical_feedback_torque,
 )
 from sysid_ros.core.tracking_bound.bound import tracking_bound
-from sysid_ros.core.tracking_bound.inertia_ratio import inertia_ratios
 from sysid_ros.core.tracking_bound.model_terms import TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.nominal_payload import weighed_payload
 from sysid_ros.core.tracking_bound.tube import TubeMap
-from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory, FourierTrajectory
+from sysid_ros.core.tracking_bound.uncertainty import inertia_ratios
+from sysid_ros.core.trajectories.braking import BrakedTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
 
 HOLD = 1.3  # s; longer than any settling time here
 

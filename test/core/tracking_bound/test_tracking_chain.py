@@ -14,7 +14,7 @@ from sysid_ros.core.control.model import PassiveDynamics, add_payload
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.tracking_bound import bound_motion, choose_payload
 from sysid_ros.core.tracking_bound.bound import tracking_bound
-from sysid_ros.core.trajectories.bezier import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 PERIOD, T_P, RANGE = 1e-3, 1.5, 0.26
 HOLD = 1.3  # s; longer than the settling time

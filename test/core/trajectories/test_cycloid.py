@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.trajectories.base import InvalidTrajectory
-from sysid_ros.core.trajectories.serialization import BrakedTrajectory, CycloidTrajectory, trajectory_from_dict
+from sysid_ros.core.trajectories.braking import BrakedTrajectory, trajectory_from_dict
+from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 
 @pytest.fixture

@@ -8,14 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from sysid_ros.core.trajectories.fourier import rest_projection
-from sysid_ros.core.trajectories.serialization import (
-    BezierTrajectory,
-    BrakedTrajectory,
-    FourierTrajectory,
-    InvalidTrajectory,
-    trajectory_from_dict,
-)
+from sysid_ros.core.trajectories.base import InvalidTrajectory
+from sysid_ros.core.trajectories.braking import BrakedTrajectory, trajectory_from_dict
+from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory, rest_projection
 
 N = 7
 SEEDS = range(4)
@@ -180,7 +175,7 @@ def test_hash_of_a_bezier_changes_with_its_duration(make_bezier):
 
 def test_hash_is_the_same_in_another_process(make_bezier):
     code = (
-        "import numpy as np; from sysid_ros.core.trajectories.serialization import BezierTrajectory as B;"
+        "import numpy as np; from sysid_ros.core.trajectories.braking import BezierTrajectory as B;"
         "print(B(*np.arange(28.0).reshape(4, 7) / 3, duration=2.5).hash())"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()

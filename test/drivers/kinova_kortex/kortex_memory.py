@@ -6,7 +6,7 @@ import numpy as np
 from driver_doubles import make_certificate
 from kortex_bench import PERIOD, ROBOT
 
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.kinova_kortex.arm import KortexArm
 from sysid_ros.drivers.kinova_kortex.client import KortexClient
 from sysid_ros.drivers.kinova_kortex.enums import FrameType, Function

@@ -8,8 +8,8 @@ from kortex_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_base, ma
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import ArmNotConnected, InvalidCommand
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.kinova_kortex.arm import KortexArm
 from sysid_ros.drivers.kinova_kortex.enums import (
     ControlMode,

@@ -9,7 +9,7 @@ import pytest
 from kortex_bench import ROBOT, make_base, make_loop, run
 from kortex_memory import Clock, Memory, MemoryArm
 
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.kinova_kortex.enums import ControlMode, Function, KortexConnectionLost, ServoingMode
 from sysid_ros.drivers.kinova_kortex.frame import decode_frame, message_class
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings

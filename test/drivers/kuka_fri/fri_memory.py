@@ -8,7 +8,7 @@ import numpy as np
 from driver_doubles import make_certificate
 from fri_bench import PERIOD, ROBOT, make_loop
 
-from sysid_ros.core.trajectories.serialization import BezierTrajectory
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers import network as deadlines
 from sysid_ros.drivers.kuka_fri import link, takeover
 from sysid_ros.drivers.kuka_fri.arm import FriArm

@@ -10,8 +10,8 @@ from fri_memory import Memory, MemoryArm, use_clock_of
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import ArmLost, ArmNotConnected, InvalidCommand
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.kuka_fri.arm import FriArm
 from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup

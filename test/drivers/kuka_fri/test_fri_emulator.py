@@ -5,7 +5,7 @@ import pytest
 from fri_bench import PERIOD, ROBOT, make_controller
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import FriSession
 from sysid_ros.drivers.kuka_fri.messages import CommandMode, ControlMode, FriVersion, OverlayType, Quality, SessionState

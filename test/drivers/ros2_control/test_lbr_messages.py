@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from arm_double import PlantLink, connection
 
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import ArmLost
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
 from sysid_ros.drivers.ros2_control.settings import Interface, TorqueCommand
 from sysid_ros.drivers.velocity_estimate import VelocitySource

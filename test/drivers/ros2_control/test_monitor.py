@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from arm_double import PlantLink, connection, run
 
-from sysid_ros.core.control.law import ControlLaw
+from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import estimate_from_samples
 from sysid_ros.drivers.channel import collect_samples

@@ -7,8 +7,8 @@ import pytest
 from arm_double import PlantLink, connection, make_arm, make_loop, run, speed
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected
-from sysid_ros.drivers.arm_dynamics import ArmDynamics
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm

@@ -12,11 +12,11 @@ from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.clearance import Obstacle, build_scene_model
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.excitation.sampled_checks import TorqueDemand, check_clearance
+from sysid_ros.core.excitation.model import TorqueDemand, check_clearance
 from sysid_ros.core.model.robot import INERTIAL, Sphere
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.trajectories.braking import slowdown_states
-from sysid_ros.core.trajectories.serialization import BezierTrajectory, BrakedTrajectory
+from sysid_ros.core.trajectories.braking import BrakedTrajectory, slowdown_states
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 ZERO = np.zeros(7)
 STEP = np.array([0.3, 0.1, -0.2, 0.1, 0.3, -0.1, 0.4])

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.linalg import eigh
+from scipy.optimize import linprog
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
+from sysid_ros.core.model.inertia import from_com_form, pseudo_inertia
+from sysid_ros.core.model.robot import PayloadPrior, PayloadShape
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+from sysid_ros.core.tracking_bound.inertia_columns import largest_of_any
+from sysid_ros.core.tracking_bound.uncertainty import (
+    PayloadSet,
+    Vertices,
+    candidate_sets,
+    compute_inertia_ratio,
+    inertia_ratios,
+    inertial_uncertainties,
+    magnitude,
+    tighten,
+)
+
+SHAPE = PayloadShape(Box(np.array([-0.05, 0.02, -0.3]), np.array([0.1, 0.06, -0.1])), 0.08)
+SAMPLES, N = 5, 7
+
+
+def is_inside(payloads: PayloadSet, body: np.ndarray) -> bool:
+    """Whether a body is in the convex hull of the vertices, up to the box."""
+    vertices = payloads.vertices
+    rows = np.concatenate([vertices.T, -vertices.T])
+    limits = np.concatenate([body + payloads.radius, payloads.radius - body]) + 1e-7
+    found = linprog(np.zeros(len(vertices)), rows, limits, np.ones((1, len(vertices))), [1.0], bounds=(0.0, None))
+    return found.status == 0
+
+
+def energies(bodies: np.ndarray, motions: np.ndarray) -> np.ndarray:
+    """Twice the kinetic energy of bodies (K, 10) in motions (T, 6), (T, K)."""
+    result = []
+    for speed, turn in zip(motions[:, :3], motions[:, 3:], strict=True):
+        x, y, z = turn
+        field = np.column_stack([np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]), speed])  # velocity of a point (r, 1)
+        result.append([np.trace(field @ pseudo_inertia(body) @ field.T) for body in bodies])
+    return np.array(result)
+
+
+def objects(rng, count):
+    """Objects of the shape, many at the edges of what it allows."""
+    for trial in range(count):
+        com = rng.uniform(SHAPE.com.lower, SHAPE.com.upper)
+        if trial % 2:
+            com = np.where(rng.integers(0, 2, 3) == 1, SHAPE.com.lower, SHAPE.com.upper)
+        axes = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        moments = [rng.uniform(0.0, 0.5, 3), [0.5, 0.5, 0.5], [1.0, 0.0, 0.0], np.zeros(3)][trial % 4]
+        spread = SHAPE.gyration**2 * axes @ np.diag(moments) @ axes.T
+        mass = (0.5, 2.0, rng.uniform(0.5, 2.0))[trial % 3]
+        yield from_com_form(mass, com, mass * (np.trace(spread) * np.eye(3) - spread))
+
+
+def test_objects_of_a_shape_are_enclosed():
+    rng = np.random.default_rng(0)
+    payloads = PayloadSet.of_shape((0.5, 2.0), SHAPE)
+    motions = rng.normal(size=(40, 6)) * np.r_[0.2 * np.ones(3), np.ones(3)]
+    lower, upper = energies(payloads.lower, motions).min(axis=1), energies(payloads.upper[0], motions).max(axis=1)
+    closest = 0.0
+    for body in objects(rng, 80):
+        assert is_inside(payloads, body)
+        energy = energies(body[None], motions)[:, 0]
+        assert np.all(lower - 1e-12 <= energy) and np.all(energy <= upper + 1e-12)
+        closest = max(closest, (energy / upper).max())
+    assert closest > 0.95
+    # What is not of the shape is not.
+    assert not is_inside(payloads, from_com_form(2.5, SHAPE.com.center, 0.01 * np.eye(3)))
+    assert not is_inside(payloads, from_com_form(2.0, SHAPE.com.upper + 0.05, 0.01 * np.eye(3)))
+    assert not is_inside(payloads, from_com_form(2.0, SHAPE.com.center, 0.08 * np.eye(3)))
+
+
+def test_bodies_of_a_box_are_enclosed():
+    rng = np.random.default_rng(1)
+    nominal = from_com_form(1.5, [0.02, 0.0, -0.2], np.diag([0.02, 0.015, 0.012]))
+    for share in (0.1, 0.8):
+        box = Box.around(nominal, share * np.array([1.5, 0.1, 0.1, 0.3, 0.1, 0.03, 0.1, 0.03, 0.03, 0.03]))
+        (payloads,) = candidate_sets(model_of(box, nominal), Box(np.zeros(10), np.zeros(10)))
+        motions = rng.normal(size=(40, 6)) * np.r_[0.2 * np.ones(3), np.ones(3)]
+        lower = energies(payloads.lower, motions).min(axis=1)
+        upper = np.min([energies(one, motions).max(axis=1) for one in payloads.upper], axis=0)
+        for trial in range(40):
+            body = sample_payload(PayloadPrior(box, nominal), rng, corner=trial % 2 == 0)
+            assert is_inside(payloads, body)
+            energy = energies(body[None], motions)[:, 0]
+            assert np.all(lower - 1e-12 <= energy) and np.all(energy <= upper + 1e-12)
+        assert not is_inside(payloads, nominal + 1.2 * (box.upper - nominal))
+
+
+def model_of(box, nominal):
+    """A model of one joint that carries the payload."""
+    theta = np.r_[from_com_form(1.0, np.zeros(3), 0.01 * np.eye(3)), np.zeros(4)]
+    return ControlModel(theta, Box(theta, theta), nominal, box)
+
+
+def test_tightening_keeps_every_body():
+    rng = np.random.default_rng(2)
+    nominal = from_com_form(1.0, np.zeros(3), np.diag([0.02, 0.05, 0.04]))
+    box = Box(np.r_[-1.0, -np.ones(3), -0.1 * np.ones(6)], np.r_[2.0, np.ones(3), 0.1, 0.1, 0.3, 0.1, 0.1, 0.1])
+    tight = tighten(box)
+    assert tight.upper[6] == pytest.approx(0.2) and tight.lower[4] == 0.0 and tight.upper[5] == pytest.approx(0.05)
+    for trial in range(200):
+        assert tight.contains(sample_payload(PayloadPrior(box, nominal), rng, corner=trial % 2 == 0))
+
+
+def test_a_shape_is_narrowed_by_the_box(robot):
+    prior = robot.payload_prior
+    free = candidate_sets(ControlModel.of_boxes(robot), Box(np.zeros(10), np.zeros(10)))[-1]
+    box = prior.box.intersect(Box.around(prior.nominal, 0.2 * prior.box.width))
+    known = candidate_sets(ControlModel.of_boxes(robot, (robot.theta_box, box)), Box(np.zeros(10), np.zeros(10)))
+    assert len(known) == 2
+    com = known[-1].vertices[:, 1:4] / known[-1].vertices[:, :1]
+    assert np.all(np.ptp(com, axis=0) <= prior.shape.com.width + 1e-12) and np.ptp(com[:, 2]) > 0.0
+    assert known[-1].vertices[:, 0].max() < free.vertices[:, 0].max()
+    # A box that is not part of the prior's says nothing about the shape.
+    wide = Box(prior.box.lower, prior.box.upper + 0.1)
+    assert len(candidate_sets(ControlModel.of_boxes(robot, (robot.theta_box, wide)), wide)) == 1
+
+
+@pytest.fixture(params=[1, 2, 60])
+def offsets(request):
+    """Of one vertex (which is its own center), of two, and of many, some of which are the same."""
+    rng = np.random.default_rng(request.param)
+    values = rng.normal(size=(request.param, 10)) * np.logspace(0, -4, 10)
+    values[::7] = values[0]
+    values[:, 3] = 0.0
+    return values - values.mean(axis=0)
+
+
+@pytest.mark.parametrize("several", [1, 4])
+def test_largest_norm_is_that_of_the_worst_vertex(offsets, several):
+    rng = np.random.default_rng(0)
+    parts = rng.normal(size=(SAMPLES, 10, several, N, N))
+    # The center nearly balances some vertices, as a nominal payload does; one sample has nothing at all.
+    center = 0.1 * rng.normal(size=(SAMPLES, several, N, N)) - np.tensordot(parts, offsets[0], (1, 0))
+    center[2], parts[2] = 0.0, 0.0
+    found = Vertices(offsets).largest_norm(center, parts)
+    matrices = center[:, None] + np.einsum("kl,slxab->skxab", offsets, parts)
+    sides = matrices.transpose(0, 1, 3, 2, 4).reshape(SAMPLES, len(offsets), N, -1)  # the norm of [X_1, X_2, ...]
+    np.testing.assert_allclose(found, np.linalg.norm(sides, 2, axis=(-2, -1)).max(axis=1), rtol=1e-10)
+    assert found[2] == 0.0
+
+
+def test_lengths_and_entries_are_those_of_the_worst_vertex(offsets):
+    rng = np.random.default_rng(1)
+    parts, root = rng.normal(size=(SAMPLES, N, 10)), rng.normal(size=(SAMPLES, N, N))
+    center, metric = rng.normal(size=(SAMPLES, N)), root @ root.swapaxes(1, 2)
+    vectors = center[:, None] + np.einsum("kl,tal->tka", offsets, parts)
+    lengths = np.sqrt(np.einsum("tka,tab,tkb->tk", vectors, metric, vectors))
+    vertices = Vertices(offsets)
+    np.testing.assert_allclose(vertices.largest_length(center, parts, metric), lengths.max(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(vertices.largest_entries(center, parts), np.abs(vectors).max(axis=1), rtol=1e-10)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+def test_largest_of_any_leaves_out_no_matrix_that_counts(size):
+    """Nearly equal ones, very different ones, ones of a single direction, and multiples of the identity."""
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(40, 30, N, N))
+    root[::4] *= 1.0 + 1e-6 * rng.normal(size=(10, 30, 1, 1))
+    root[1::4] *= np.logspace(0, -200, 30)[:, None, None]
+    root[2::4, ::2, :, 1:] = 0.0
+    matrices = root @ root.swapaxes(2, 3)
+    matrices[3::4] = np.eye(N) * rng.uniform(0.9999, 1.0, size=(10, 30, 1, 1))
+    expected = np.linalg.eigvalsh(matrices).max(axis=(1, 2))
+    np.testing.assert_allclose(largest_of_any(size * matrices), size * expected, rtol=1e-12)
+
+
+def true_ratios(robot, model, q, theta, payload):
+    """Smallest and largest generalised eigenvalue of (H, M)."""
+    true, nominal = (PassiveDynamics(robot, total).inertia(q) for total in (add_payload(theta, payload), model.total))
+    return eigh(true, nominal, eigvals_only=True)[[0, -1]]
+
+
+@pytest.fixture(scope="module")
+def narrow(robot):
+    """A payload known to about 15 %."""
+    payload = robot.payload_prior.nominal
+    radius = np.array([0.2, 0.01, 0.01, 0.04, 0.01, 0.003, 0.01, 0.003, 0.003, 0.003])
+    return ControlModel(robot.theta_nominal, robot.theta_box, payload, Box.around(payload, radius))
+
+
+def ranges(robot, model, q):
+    """The narrowest range of all descriptions of the uncertainty, (S,) each."""
+    nominal = np.tile(model.payload, (len(q), 1))
+    found = [inertia_ratios(robot, one, q, nominal) for one in inertial_uncertainties(robot, model)]
+    return np.max([low for low, _ in found], axis=0), np.min([high for _, high in found], axis=0)
+
+
+def test_prior_covers_every_arm_and_payload(robot):
+    model = ControlModel.of_boxes(robot)
+    rng = np.random.default_rng(1)
+    q = robot.home + rng.uniform(-1.0, 1.0, size=(6, robot.n))
+    lower, upper = ranges(robot, model, q)
+    assert np.all(lower > 0.4) and np.all(upper < 3.0)
+    reached = np.array([9.0, 0.0])
+    for trial in range(150):
+        theta = sample_parameters(robot, rng, corner=trial % 2 == 0)
+        payload = sample_payload(robot.payload_prior, rng, corner=trial % 3 > 0) if trial % 5 else np.zeros(10)
+        for position, low, high in zip(q, lower, upper, strict=True):
+            smallest, biggest = true_ratios(robot, model, position, theta, payload)
+            assert low <= smallest and biggest <= high
+            reached = np.array([min(reached[0], smallest / low), max(reached[1], biggest / high)])
+    assert reached[0] < 1.1 and reached[1] > 0.9
+    heavy = from_com_form(6.0, [0.0, 0.0, -0.4], 0.1 * np.eye(3))
+    assert true_ratios(robot, model, q[0], robot.theta_nominal, heavy)[1] > upper[0]
+
+
+def test_a_box_alone_covers_every_body_in_it(robot):
+    """Table I of SAFE-ID: last body and payload together, of which the box is all that is known."""
+    prior, last = robot.prior("safe_id_table_1"), robot.inertial_slice(robot.n)
+    body = robot.theta_nominal[last]
+    arm = Box(*(np.where(np.arange(14 * robot.n) // 10 == robot.n - 1, robot.theta_nominal, bound)
+                for bound in (robot.theta_box.lower, robot.theta_box.upper)))  # fmt: skip
+    model = ControlModel(
+        robot.theta_nominal, arm, prior.nominal - body, Box(prior.box.lower - body, prior.box.upper - body)
+    )
+    rng = np.random.default_rng(4)
+    q = robot.home + rng.uniform(-1.0, 1.0, size=(2, robot.n))
+    lower, upper = ranges(robot, model, q)
+    reached = np.array([9.0, 0.0])
+    found = 0
+    while found < 150:
+        mass, com = rng.choice([1.2, 5.2]), rng.uniform(-0.4, 0.4, 3)
+        root = rng.normal(size=(3, 3)) * rng.choice([1e-4, 0.1, 0.2])
+        total = from_com_form(mass, com, np.trace(root @ root.T) * np.eye(3) - root @ root.T)
+        if not prior.box.contains(total):
+            continue
+        found += 1
+        for position, low, high in zip(q, lower, upper, strict=True):
+            smallest, biggest = true_ratios(robot, model, position, robot.theta_nominal, total - body)
+            assert low <= smallest and biggest <= high
+            reached = np.array([min(reached[0], smallest / low), max(reached[1], biggest / high)])
+    assert reached[0] < 1.7 and reached[1] > 0.6
+
+
+def test_narrow_boxes_give_a_narrow_range(robot, narrow):
+    rng = np.random.default_rng(2)
+    q = robot.home + rng.uniform(-1.0, 1.0, size=(3, robot.n))
+    lower, upper = ranges(robot, narrow, q)
+    assert np.all(lower > 0.65) and np.all(upper < 1.4)
+    for trial in range(60):
+        theta = sample_parameters(robot, rng, corner=trial % 2 == 0)
+        payload = sample_payload(PayloadPrior(narrow.payload_box, narrow.payload), rng, corner=True)
+        for position, low, high in zip(q, lower, upper, strict=True):
+            smallest, biggest = true_ratios(robot, narrow, position, theta, payload)
+            assert low <= smallest and biggest <= high
+
+
+def test_slopes_cover_positions_nearby(robot):
+    model = ControlModel.of_boxes(robot)
+    rng = np.random.default_rng(3)
+    uncertainty = inertial_uncertainties(robot, model)[-1]
+    ratio = compute_inertia_ratio(robot, uncertainty, robot.home[None], model.payload[None], [0])
+    radius = np.full(robot.n, 0.02)
+    near = robot.home + rng.uniform(-1.0, 1.0, size=(20, robot.n)) * radius
+    lower, upper = inertia_ratios(robot, uncertainty, near, np.tile(model.payload, (20, 1)))
+    low, high = ratio.near(1.2 * radius)
+    assert np.all(low <= lower) and np.all(upper <= high)
+    assert high < ratio.upper + 0.1
+
+
+def test_magnitude_is_the_matrix_absolute_value():
+    x = np.random.default_rng(4).normal(size=(5, 4, 4))
+    x += x.transpose(0, 2, 1)
+    np.testing.assert_allclose(magnitude(x) @ magnitude(x), x @ x, atol=1e-12)
+    assert np.all(np.linalg.eigvalsh(magnitude(x)) >= 0.0)
