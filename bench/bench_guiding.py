@@ -23,9 +23,9 @@ from _table import describe_machine, print_table
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import RobustController
-from sysid_ros.core.control.model import add_payload
 from sysid_ros.core.model.inertia import from_com_form, to_com_form, transform_parameters
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import RobotModel, tool_transform
 from sysid_ros.core.online_model.least_squares import ModelObserver, Observation, OnlineFitSettings, OnlineLeastSquares
 from sysid_ros.drivers.loop import ControlLoop

@@ -16,7 +16,7 @@ from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.guiding import GuidingSettings, HandGuide, Wall
-from sysid_ros.core.control.model import add_payload
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import admit_control, admit_start, admit_takeover, admit_trajectory

@@ -12,11 +12,11 @@ DLR-III Lightweight Manipulator Arm", IROS 2006; EXCITE (1) is its counterpart w
 from __future__ import annotations
 
 import numpy as np
-import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.model.mechanics import ArmDynamics
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 
 Array = NDArray[np.float64]
 
@@ -42,9 +42,9 @@ class MomentumObserver:
             raise ParameterOutOfRange("gain of the momentum observer [1/s]", gain, f"above 0, below {1.0 / period:g}")
         self._period, self._gain, self._rest_speed = period, gain, rest_speed
         self._is_motor_side = robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE
-        self._robot, self._model = robot, robot.pin_model.copy()
+        self._robot = robot
+        self._dynamics = ArmDynamics(robot, robot.theta_nominal, armature=self._is_motor_side)
         self.set_model(theta)
-        self._data = self._model.createData()
         self.reset()
 
     def set_model(self, theta: ArrayLike) -> None:
@@ -52,13 +52,8 @@ class MomentumObserver:
         theta, robot = np.array(theta, dtype=float), self._robot
         if theta.shape != robot.theta_nominal.shape or not np.isfinite(theta).all():
             raise ParameterOutOfRange("theta", theta, f"{robot.theta_nominal.size} finite numbers")
-        bodies = theta[: INERTIAL * robot.n].reshape(robot.n, INERTIAL)
-        for body, parameters in enumerate(bodies, start=1):
-            if not parameters[0] > 0.0:
-                raise ParameterOutOfRange(f"mass of body {body} [kg]", float(parameters[0]), "more than 0")
-            self._model.inertias[body] = pin.Inertia.FromDynamicParameters(parameters)
+        self._dynamics.change(theta)
         self._friction = robot.friction(theta) * (1.0 if self._is_motor_side else 0.0)
-        self._model.armature = self._friction[:, 2].copy()
 
     def reset(self) -> None:
         """Begin again with an estimate of zero, after a gap."""
@@ -76,14 +71,9 @@ class MomentumObserver:
         Returns:
             Estimate of the external torques on the joints, (n,) [Nm].
         """
-        model, data = self._model, self._data
         q, v, effort = (np.asarray(part, dtype=float) for part in (q, v, effort))
-        inertia = pin.crba(model, data, q)
-        inertia = np.triu(inertia) + np.triu(inertia, 1).T
-        momentum = inertia @ v
+        momentum, rate = self._dynamics.momentum(q, v)
         coulomb, viscous, _, offset = self._friction.T
-        # C'v = dH/dt v - C v, from the Christoffel C.
-        rate = pin.computeCoriolisMatrix(model, data, q, v).T @ v - pin.computeGeneralizedGravity(model, data, q)
         rate = rate + effort - coulomb * np.tanh(v / self._rest_speed) - viscous * v - offset
         if self._integral is None:
             self._integral = momentum

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.baselines import GravityPid, PidSettings
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.robust import ControlStatus, RobustController
 from sysid_ros.core.control.settings import Controller, RobustSettings
 from sysid_ros.core.model.robot import RobotModel
@@ -15,7 +15,6 @@ __all__ = [
     "ControlStatus",
     "Controller",
     "GravityPid",
-    "PassiveDynamics",
     "PidSettings",
     "RobustController",
     "RobustSettings",

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import ControlLaw
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.online_model.least_squares import (
     ModelObserver,
@@ -128,7 +129,7 @@ class GravityPid:
         return tau
 
     def _use(self, model: ControlModel) -> None:
-        self._dynamics = PassiveDynamics(self.robot, model.total)
+        self._dynamics = ArmDynamics(self.robot, model.total, armature=True)
         self._model = model
 
 

@@ -1,15 +1,15 @@
-"""The nominal model of a controller, boxes of the true parameters, and the passive dynamics for given parameters."""
+"""The nominal model of a controller, and boxes of the true parameters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, PayloadShape, RobotModel
 
 Array = NDArray[np.float64]
@@ -98,71 +98,3 @@ class ControlModel:
         """Return the largest magnitudes of the friction parameters, (n, 4)."""
         largest = np.maximum(np.abs(self.theta_box.lower), np.abs(self.theta_box.upper))
         return largest[INERTIAL * self.n :].reshape(self.n, FRICTION)
-
-
-def add_payload(theta: ArrayLike, payload: ArrayLike) -> Array:
-    """Add a payload (10,) to the last body of arm parameters (14 n,)."""
-    total = np.array(theta, dtype=float)
-    n = total.size // (INERTIAL + FRICTION)
-    total[INERTIAL * (n - 1) : INERTIAL * n] += payload
-    return total
-
-
-class PassiveDynamics:
-    """``H(q) a + C(q, v) v_a + g(q)`` of an arm with given parameters, armature included, in a few microseconds.
-
-    Args:
-        robot: Kinematics and gravity.
-        total: Parameters with the payload in the last body, (14 n,).
-
-    Raises:
-        ParameterOutOfRange: A body has no mass.
-    """
-
-    def __init__(self, robot: RobotModel, total: Array):
-        self._robot = robot
-        self._model, self._still = robot.pin_model.copy(), robot.pin_model.copy()
-        self._still.gravity.linear = np.zeros(3)
-        self._total = np.full_like(total, np.nan)
-        self.change(total)
-        self._data = self._model.createData()
-        self._zero = np.zeros(robot.n)
-
-    def change(self, total: Array) -> None:
-        """Change the parameters (14 n,), fast enough for a cycle of the torque loop.
-
-        Raises:
-            ParameterOutOfRange: A body has no mass.
-        """
-        robot = self._robot
-        for body in range(1, robot.n + 1):
-            parameters = total[robot.inertial_slice(body)]
-            if np.array_equal(parameters, self._total[robot.inertial_slice(body)]):
-                continue
-            if not parameters[0] > 0.0:
-                raise ParameterOutOfRange(f"mass of body {body} [kg]", float(parameters[0]), "more than 0")
-            inertia = pin.Inertia.FromDynamicParameters(parameters)
-            self._model.inertias[body] = self._still.inertias[body] = inertia
-        armature = robot.friction(total)[:, 2].copy()
-        self._model.armature = self._still.armature = armature
-        self._total = np.array(total)
-
-    def torque(self, q: Array, v: Array, v_a: Array, a: Array) -> Array:
-        """Compute the torque, (n,) [Nm], with the Christoffel ``C``, for which ``dH/dt - 2 C`` is skew.
-
-        Source: polarisation, ``C(q, v) v_a = c(q, (v + v_a)/2) - c(q, (v - v_a)/2)`` with ``c(q, v) = C(q, v) v``.
-        """
-        tau = pin.rnea(self._model, self._data, q, 0.5 * (v + v_a), a).copy()
-        tau -= pin.rnea(self._still, self._data, q, 0.5 * (v - v_a), self._zero)
-        return np.asarray(tau, dtype=np.float64)
-
-    def gravity(self, q: Array) -> Array:
-        """Compute the torque that balances gravity, (n,) [Nm]."""
-        return np.array(pin.computeGeneralizedGravity(self._model, self._data, q))
-
-    def inertia(self, q: Array) -> Array:
-        """Compute ``H(q)`` with armature at one position (n,) or several (N, n), (..., n, n) [kg m^2]."""
-        positions = np.asarray(q).reshape(-1, self._zero.size)
-        upper = np.triu(np.stack([pin.crba(self._model, self._data, one) for one in positions]))
-        result: Array = upper + np.swapaxes(np.triu(upper, 1), -1, -2)
-        return result.reshape(*np.shape(q)[:-1], *result.shape[1:])

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
@@ -58,7 +59,7 @@ class RobustController:
         self.law, self.is_integrating = self.settings.law, True
         self._limit: Array = robot.limits.tau_max
         self._model = ControlModel.of_boxes(robot)
-        self._dynamics = PassiveDynamics(robot, self._model.total)
+        self._dynamics = ArmDynamics(robot, self._model.total, armature=True)
         self.reset()
 
     @property
@@ -103,7 +104,7 @@ class RobustController:
                 box, or a body has no mass.
         """
         model = ControlModel(theta_arm, theta_arm_box, payload, payload_box)
-        PassiveDynamics(self.robot, model.total)  # refuses what no arm can have
+        ArmDynamics(self.robot, model.total, armature=True)  # refuses what no arm can have
         is_same, self._model = np.array_equal(model.total, self._model.total), model
         if is_same:
             return  # blending that is under way goes on, as tracking bounds assume
@@ -140,7 +141,7 @@ class RobustController:
         if self._blended < np.inf:
             self._blend()
         coulomb, viscous, _, offset = self._friction
-        tau = self._dynamics.torque(q, v, v_a, feedback + self._eta)
+        tau = self._dynamics.passive_torque(q, v, v_a, feedback + self._eta)
         tau += coulomb * gains.friction_share(v_d) + viscous * v + offset
         if self._note(tau) and self.is_integrating:
             self._eta = self._eta + gains.period * gains.integral_gain * gains.bandwidth * r

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import bound_motion
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
@@ -90,7 +91,7 @@ def typical_feedback_torque(
         settings: Gains of the controller.
     """
     settings = settings or RobustSettings()
-    inertia = PassiveDynamics(robot, ControlModel.of_boxes(robot, boxes).total).inertia(robot.home)
+    inertia = ArmDynamics(robot, ControlModel.of_boxes(robot, boxes).total, armature=True).inertia(robot.home)
     return (settings.bandwidth + settings.position_gain) * np.diag(inertia) * robot.sensors.velocity_error
 
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.convolution import bound_change_convolution, bound_convolution
@@ -480,8 +481,8 @@ def _narrowest(
 def _nominal_inertias(robot: RobotModel, model: ControlModel, samples: MotionSamples) -> Array:
     """Compute the nominal inertia at all nodes, (N, n, n)."""
     if np.ptp(samples.payload, axis=0).max() == 0.0:
-        return PassiveDynamics(robot, add_payload(model.theta, samples.payload[0])).inertia(samples.q)
+        return ArmDynamics(robot, add_payload(model.theta, samples.payload[0]), armature=True).inertia(samples.q)
     columns = inertia_columns(robot, samples.q)[..., robot.inertial_slice(robot.n)]
-    arm = PassiveDynamics(robot, add_payload(model.theta, samples.payload[-1])).inertia(samples.q)
+    arm = ArmDynamics(robot, add_payload(model.theta, samples.payload[-1]), armature=True).inertia(samples.q)
     inertias: Array = arm + np.einsum("sabl,sl->sab", columns, samples.payload - samples.payload[-1])
     return inertias

@@ -7,8 +7,7 @@ from dataclasses import replace
 import mujoco
 import numpy as np
 
-from sysid_ros.core.control.model import PassiveDynamics, add_payload
-from sysid_ros.core.model.mechanics import ArmDynamics
+from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning, JointElasticity, PositionSide, RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.mujoco.simulation import build_mujoco_model, set_inertial_parameters
@@ -172,7 +171,7 @@ class ArmPhysics:
             return 1
         total = self._theta if payload is None else add_payload(self._theta, payload)
         armature = robot.friction(total)[:, 2]
-        links = PassiveDynamics(robot, total).inertia(robot.home) - np.diag(armature)
+        links = ArmDynamics(robot, total).inertia(robot.home)
         fastest = elasticity.natural_frequencies(links, armature)[-1]
         return min(int(np.ceil(self._period * fastest / _PHASE)), _MOST_SUBSTEPS)
 

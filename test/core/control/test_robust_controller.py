@@ -10,7 +10,7 @@ import pytest
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS, RobustController, RobustSettings, build_controller
-from sysid_ros.core.control.model import PassiveDynamics, add_payload
+from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
 
@@ -25,7 +25,7 @@ def test_torque_is_the_law_of_the_module(robot):
     gains = RobustSettings(bandwidth=40.0, position_gain=7.0, integral_gain=3.0, friction_speed=0.4)
     controller = RobustController(robot, gains)
     model = controller.model
-    dynamics = PassiveDynamics(robot, model.total)
+    dynamics = ArmDynamics(robot, model.total, armature=True)
     coulomb, viscous, _, offset = model.friction.T
     eta = np.zeros(robot.n)
     for seed in range(4):  # several cycles, so that something is learnt
@@ -34,7 +34,7 @@ def test_torque_is_the_law_of_the_module(robot):
         r = de + 7.0 * e
         v_a, a_a = v_d + 7.0 * e, a_d + 7.0 * de
         share = np.sign(v_d) * np.clip((np.abs(v_d) - 0.2) / 0.2, 0.0, 1.0)
-        expected = dynamics.torque(q, v, v_a, a_a) + coulomb * share + viscous * v + offset
+        expected = dynamics.passive_torque(q, v, v_a, a_a) + coulomb * share + viscous * v + offset
         expected += dynamics.inertia(q) @ (40.0 * r + eta)
         np.testing.assert_allclose(controller.compute(q, v, q_d, v_d, a_d), expected, atol=1e-9)
         eta += 1e-3 * 3.0 * 40.0 * r
@@ -60,15 +60,15 @@ def test_energy_of_the_sliding_variable_changes_as_proven(robot, tools):
         r, dr = de + k * e, a_d - a + k * de
         v_a, a_a = v_d + k * e, a_d + k * de
 
-        true = PassiveDynamics(robot, add_payload(theta, payload))
+        true = ArmDynamics(robot, add_payload(theta, payload), armature=True)
         step = 1e-6
         inertia_rate = (true.inertia(q + step * v) - true.inertia(q - step * v)) / (2 * step)
         change = r @ true.inertia(q) @ dr + 0.5 * r @ inertia_rate @ r
 
         friction = theta[10 * robot.n :].reshape(robot.n, 4)
-        needed = true.torque(q, v, v_a, a_a) + friction[:, 0] * np.clip(v / 1e-3, -1, 1) + friction[:, 1] * v
+        needed = true.passive_torque(q, v, v_a, a_a) + friction[:, 0] * np.clip(v / 1e-3, -1, 1) + friction[:, 1] * v
         needed += friction[:, 3]
-        nominal = PassiveDynamics(robot, controller.model.total)
+        nominal = ArmDynamics(robot, controller.model.total, armature=True)
         robust = controller.settings.bandwidth * nominal.inertia(q) @ r
         w = needed - (tau - robust)
         np.testing.assert_allclose(change, r @ (w - robust), rtol=1e-6, atol=1e-6)
@@ -98,7 +98,7 @@ def test_change_of_model_does_not_move_the_torque(robot):
     fresh.set_model(robot.theta_nominal, robot.theta_box, 0.2 * robot.payload_prior.nominal, box)
     r = gains.position_gain * (q_d - q)
     learnt = len(torques) + 49
-    inertia = PassiveDynamics(robot, fresh.model.total).inertia(q)
+    inertia = ArmDynamics(robot, fresh.model.total, armature=True).inertia(q)
     expected = fresh.compute(q, v, q_d, v_d, a_d) + inertia @ r * learnt * 1e-3 * gains.integral_gain * gains.bandwidth
     np.testing.assert_allclose(torques[-1], expected, atol=1e-6)
     assert np.abs(torques[-1] - torques[0]).max() > 0.5

@@ -7,8 +7,9 @@ import pytest
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
@@ -27,7 +28,7 @@ def boxed(robot):
 
 
 def smooth_of(robot, model, samples):
-    inertia = PassiveDynamics(robot, model.total).inertia(samples.q)
+    inertia = ArmDynamics(robot, model.total, armature=True).inertia(samples.q)
     (uncertainty,) = inertial_uncertainties(robot, model)
     regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
     return inertia, compute_smooth_disturbance(regressor, model, uncertainty, RobustSettings(), samples, inertia)
@@ -69,15 +70,17 @@ def test_a_nominal_payload_that_changes_moves_the_model_error(robot, boxed):
     np.testing.assert_allclose(samples.payload[past.q.shape[0] - 1], 0.4 * model.payload)
     np.testing.assert_allclose(samples.payload[-1], model.payload)
     inertia = np.stack(
-        [PassiveDynamics(robot, add_payload(model.theta, p)).inertia(robot.home) for p in samples.payload]
+        [ArmDynamics(robot, add_payload(model.theta, p), armature=True).inertia(robot.home) for p in samples.payload]
     )
     (uncertainty,) = inertial_uncertainties(robot, model)
     regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
     smooth = compute_smooth_disturbance(regressor, model, uncertainty, RobustSettings(), samples, inertia)
-    true = PassiveDynamics(robot, add_payload(model.theta, 1.05 * model.payload)).gravity(robot.home)
+    true = ArmDynamics(robot, add_payload(model.theta, 1.05 * model.payload), armature=True).gravity(robot.home)
     signal = np.stack(
         [
-            np.linalg.solve(m, true - PassiveDynamics(robot, add_payload(model.theta, p)).gravity(robot.home))
+            np.linalg.solve(
+                m, true - ArmDynamics(robot, add_payload(model.theta, p), armature=True).gravity(robot.home)
+            )
             for m, p in zip(inertia, samples.payload, strict=True)
         ]
     )

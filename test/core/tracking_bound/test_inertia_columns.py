@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.tracking_bound.inertia_columns import coriolis_columns, inertia_columns
 
 
@@ -17,7 +18,7 @@ def case(request):
     total = ControlModel.of_boxes(robot).total
     parameters = np.concatenate([total[: 10 * robot.n], robot.friction(total)[:, 2]])
     positions = np.random.default_rng(0).normal(size=(3, robot.n))
-    return robot, PassiveDynamics(robot, total), parameters, positions
+    return robot, ArmDynamics(robot, total, armature=True), parameters, positions
 
 
 def test_columns_make_the_inertia(case):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
@@ -33,7 +34,7 @@ def case(robot):
 def coriolis(dynamics, q, x):
     """C(q, x) from the passive torque, column by column."""
     zero = np.zeros_like(q)
-    columns = [dynamics.torque(q, x, e, zero) - dynamics.gravity(q) for e in np.eye(q.size)]
+    columns = [dynamics.passive_torque(q, x, e, zero) - dynamics.gravity(q) for e in np.eye(q.size)]
     return np.stack(columns, axis=1)
 
 
@@ -52,7 +53,7 @@ def truths(robot, count, rng):
 
 def test_nominal_terms(robot, case):
     model, motion, terms = case
-    dynamics = PassiveDynamics(robot, model.total)
+    dynamics = ArmDynamics(robot, model.total, armature=True)
     rng = np.random.default_rng(1)
     for s, (q, v, a) in enumerate(zip(*motion, strict=True)):
         inverse_root = np.linalg.inv(np.linalg.cholesky(dynamics.inertia(q)))
@@ -61,7 +62,7 @@ def test_nominal_terms(robot, case):
             return np.linalg.norm(root @ x @ root.T, ord=2)
 
         def torque(p, v=v, a=a):
-            return dynamics.torque(p, v, v, a)
+            return dynamics.passive_torque(p, v, v, a)
 
         gradient = np.stack([directional(torque, q, e) for e in np.eye(robot.n)], axis=1)
         np.testing.assert_allclose(terms.torque_slope[s], norm(gradient), rtol=1e-4)
@@ -78,12 +79,12 @@ def test_nominal_terms(robot, case):
 
 def test_spreads_cover_random_arms_and_payloads(robot, case):
     model, motion, terms = case
-    nominal = PassiveDynamics(robot, model.total)
+    nominal = ArmDynamics(robot, model.total, armature=True)
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
     rng = np.random.default_rng(2)
     closest = dict.fromkeys(("ratio_rate", "ratio_slope", "drag_rate", "drag_slope", "model_slope"), 0.0)
     for total in truths(robot, 24, rng):
-        true = PassiveDynamics(robot, total)
+        true = ArmDynamics(robot, total, armature=True)
         for s, (q, v, a) in enumerate(zip(*motion, strict=True)):
             m = nominal.inertia(q)
             root = np.linalg.inv(np.linalg.cholesky(m))
@@ -126,8 +127,8 @@ def test_spreads_cover_random_arms_and_payloads(robot, case):
 def test_parameters_outside_the_box_break_the_spreads(robot, case):
     model, motion, terms = case
     q, v, _ = (x[0] for x in motion)
-    m = PassiveDynamics(robot, model.total)
-    heavy = PassiveDynamics(robot, add_payload(model.total, 30.0 * model.payload))
+    m = ArmDynamics(robot, model.total, armature=True)
+    heavy = ArmDynamics(robot, add_payload(model.total, 30.0 * model.payload), armature=True)
     ratio = directional(lambda p: np.linalg.solve(m.inertia(p), heavy.inertia(p)), q, v)
     root = np.linalg.inv(np.linalg.cholesky(m.inertia(q)))
     assert np.linalg.norm(np.linalg.inv(root).T @ ratio @ root.T, ord=2) > terms.ratio_rate[0]

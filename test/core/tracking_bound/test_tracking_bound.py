@@ -12,9 +12,9 @@ import pytest
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import ControlModel, RobustController, RobustSettings
-from sysid_ros.core.control.model import PassiveDynamics, add_payload
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning, PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.regressors.torque import TorqueRegressor
@@ -65,12 +65,12 @@ def drive(robot, tools, model, settings, truth, motion, **conditions):
 def extra_torque(robot, settings, truth, motion, run):
     """Commanded torque less what the true model needs for the desired motion."""
     total = add_payload(*truth)
-    dynamics = PassiveDynamics(robot, total)
+    dynamics = ArmDynamics(robot, total, armature=True)
     coulomb, viscous, _, offset = total[10 * robot.n :].reshape(robot.n, 4).T
     rows = []
     for time, tau in zip(run.time, run.torque, strict=True):
         q, v, a = motion.evaluate(time)
-        needed = dynamics.torque(q, v, v, a) + coulomb * settings.friction_share(v) + viscous * v + offset
+        needed = dynamics.passive_torque(q, v, v, a) + coulomb * settings.friction_share(v) + viscous * v + offset
         rows.append(tau - needed)
     return np.array(rows)
 
@@ -236,7 +236,7 @@ def test_couplings_that_vanish_at_the_desired_position_are_covered_beside_it(rob
         tube_map.apply_inertia(bounds.inputs.shift, np.tile(unit, (tube_map.intervals, 1))) for unit in np.eye(robot.n)
     ]
     covered = np.stack(columns, axis=-1)  # (I, n, n)
-    dynamics = PassiveDynamics(robot, model.total)
+    dynamics = ArmDynamics(robot, model.total, armature=True)
     rng, beyond = np.random.default_rng(0), 0
     for interval in range(0, tube_map.intervals, 12):
         desired = bound.whole.samples.q[interval]

@@ -10,7 +10,7 @@ import pytest
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import ControlModel, RobustController, RobustSettings
-from sysid_ros.core.control.model import PassiveDynamics, add_payload
+from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.tracking_bound import bound_motion, choose_payload
 from sysid_ros.core.tracking_bound.bound import tracking_bound
@@ -71,14 +71,14 @@ def execute(robot, tools, stages, truth, **conditions):
 def ratios(robot, stages, truth, run, reference):
     """Largest errors in units of the bounds, (stages, 3): position, velocity, torque."""
     settings, total = RobustSettings(), add_payload(*truth)
-    dynamics = PassiveDynamics(robot, total)
+    dynamics = ArmDynamics(robot, total, armature=True)
     coulomb, viscous, _, offset = total[10 * robot.n :].reshape(robot.n, 4).T
     largest = np.zeros((len(stages), 3))
     for time, position, velocity, tau in zip(run.time, run.position, run.velocity, run.torque, strict=True):
         if time < -1e-9:
             continue
         q, v, a = reference(time)
-        needed = dynamics.torque(q, v, v, a) + coulomb * settings.friction_share(v) + viscous * v + offset
+        needed = dynamics.passive_torque(q, v, v, a) + coulomb * settings.friction_share(v) + viscous * v + offset
         stage = min(int(np.floor(time / T_P + 1e-9)), len(stages) - 1)
         bound = stages[stage].bound
         errors = ((position, bound.position), (velocity, bound.velocity), (tau - needed, bound.torque))

@@ -6,8 +6,9 @@ from scipy.linalg import eigh
 from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.inertia import from_com_form, pseudo_inertia
+from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import PayloadPrior, PayloadShape
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.tracking_bound.inertia_columns import largest_of_any
@@ -174,7 +175,9 @@ def test_largest_of_any_leaves_out_no_matrix_that_counts(size):
 
 def true_ratios(robot, model, q, theta, payload):
     """Smallest and largest generalised eigenvalue of (H, M)."""
-    true, nominal = (PassiveDynamics(robot, total).inertia(q) for total in (add_payload(theta, payload), model.total))
+    true, nominal = (
+        ArmDynamics(robot, total, armature=True).inertia(q) for total in (add_payload(theta, payload), model.total)
+    )
     return eigh(true, nominal, eigvals_only=True)[[0, -1]]
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.control.model import ControlModel, PassiveDynamics, add_payload
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 
@@ -18,7 +19,7 @@ STEP = 1e-5
 @pytest.fixture(scope="module")
 def case(robot):
     model = ControlModel.of_boxes(robot)
-    return model, PassiveDynamics(robot, model.total)
+    return model, ArmDynamics(robot, model.total, armature=True)
 
 
 def inertia_gradient(dynamics, q):
@@ -39,9 +40,9 @@ def test_coriolis_torque_is_that_of_the_christoffel_symbols(robot, case):
     for _ in range(5):
         q, v, v_a, a = rng.normal(size=(4, robot.n))
         expected = dynamics.inertia(q) @ a + christoffel(dynamics, q, v) @ v_a + dynamics.gravity(q)
-        np.testing.assert_allclose(dynamics.torque(q, v, v_a, a), expected, atol=1e-6)
+        np.testing.assert_allclose(dynamics.passive_torque(q, v, v_a, a), expected, atol=1e-6)
         # The shortcut C(q, v_a) v_a, which breaks the passivity, is something else.
-        wrong = dynamics.torque(q, v_a, v_a, a)
+        wrong = dynamics.passive_torque(q, v_a, v_a, a)
         assert np.abs(wrong - expected).max() > 1e-2
 
 
@@ -50,7 +51,9 @@ def test_inertia_rate_minus_twice_coriolis_is_skew(robot, case):
     rng = np.random.default_rng(2)
     q, v = rng.normal(size=(2, robot.n))
     rate = np.einsum("kij,k->ij", inertia_gradient(dynamics, q), v)
-    coriolis = np.stack([dynamics.torque(q, v, e, 0 * e) - dynamics.gravity(q) for e in np.eye(robot.n)], axis=1)
+    coriolis = np.stack(
+        [dynamics.passive_torque(q, v, e, 0 * e) - dynamics.gravity(q) for e in np.eye(robot.n)], axis=1
+    )
     skew = rate - 2.0 * coriolis
     np.testing.assert_allclose(skew, -skew.T, atol=1e-7)
 
@@ -63,11 +66,11 @@ def test_agrees_with_the_regressor_and_with_pinocchio(robot, case):
     friction = theta[10 * robot.n :].reshape(robot.n, 4)
     friction[:, [0, 1, 3]] = 0.0
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE).evaluate_one(q, v, v_a, a)
-    np.testing.assert_allclose(dynamics.torque(q, v, v_a, a), regressor @ theta, atol=1e-12)
+    np.testing.assert_allclose(dynamics.passive_torque(q, v, v_a, a), regressor @ theta, atol=1e-12)
     arm = robot.pin_model.copy()
     arm.inertias[robot.n] = pin.Inertia.FromDynamicParameters(theta[10 * robot.n - 10 : 10 * robot.n])
     expected = pin.rnea(arm, arm.createData(), q, v, a) + friction[:, 2] * a
-    np.testing.assert_allclose(dynamics.torque(q, v, v, a), expected, atol=1e-12)
+    np.testing.assert_allclose(dynamics.passive_torque(q, v, v, a), expected, atol=1e-12)
 
 
 def test_inertia_of_several_positions(robot, case):
@@ -82,7 +85,7 @@ def test_refuses_a_body_without_mass(robot):
     model = ControlModel.of_boxes(robot)
     weightless = add_payload(model.total, np.r_[-10.0, np.zeros(9)])
     with pytest.raises(ParameterOutOfRange, match=r"mass of body 7 \[kg\] is .* allowed: more than 0"):
-        PassiveDynamics(robot, weightless)
+        ArmDynamics(robot, weightless, armature=True)
 
 
 def test_model_refuses_what_does_not_fit(robot):
@@ -104,3 +107,16 @@ def test_deviation_covers_every_sum_of_arm_and_payload(robot):
         payload = np.where(rng.integers(0, 2, 10), model.payload_box.lower, model.payload_box.upper)
         difference = add_payload(theta, payload) - model.total
         assert np.all((lower <= difference) & (difference <= upper))
+
+
+def test_momentum_and_what_changes_it_are_those_of_the_mass_matrix(robot, case):
+    """``d(H v)/dt = torque + C^T v - g``, friction left out; without armature those of the links alone."""
+    model, dynamics = case
+    rng = np.random.default_rng(5)
+    q, v, a = robot.home + 0.3 * rng.normal(size=robot.n), rng.normal(size=robot.n), rng.normal(size=robot.n)
+    momentum, rate = dynamics.momentum(q, v)
+    np.testing.assert_allclose(momentum, dynamics.inertia(q) @ v, atol=1e-12)
+    (after, _), (before, _) = (dynamics.momentum(q + s * v * STEP, v + s * a * STEP) for s in (1.0, -1.0))
+    np.testing.assert_allclose((after - before) / (2 * STEP), dynamics.torque(q, v, a) + rate, atol=1e-6)
+    links = ArmDynamics(robot, model.theta, model.payload)
+    np.testing.assert_allclose(dynamics.inertia(q) - links.inertia(q), np.diag(model.friction[:, 2]), atol=1e-12)
