@@ -130,8 +130,8 @@ def run_arm(robot: RobotModel, seed: int, segments: int, rate: float, tallies: d
     estimator = StreamingEstimator(robot, settings)
     estimator.add(first)
     learned, boxed = (ExternalTorqueObserver(robot, settings) for _ in range(2))
-    learned.set_reference(estimator.stored_windows, estimator.bounds.box)
-    boxed.set_reference((), estimator.bounds.box)
+    learned.set_reference(estimator.stored_windows, estimator.bounds.box, estimator.stream.reference)
+    boxed.set_reference((), estimator.bounds.box, estimator.stream.reference)
     wrench = WrenchObserver(robot)
     nominal = robot.theta_nominal.copy()
     nominal[robot.inertial_slice(robot.n)] += estimator.bounds.box.center

@@ -33,10 +33,10 @@ from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.point.fit import PointEstimator
 from sysid_ros.core.estimation.streaming import StreamingEstimator, estimate_from_samples
-from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.model import Window, WindowModel
 from sysid_ros.core.estimation.windows.rows import Rows, build_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.estimation.windows.stream import SampleStream, Window
+from sysid_ros.core.estimation.windows.stream import SampleStream
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.loader import load_robot
 
@@ -111,7 +111,7 @@ def fastest(work: Callable[[], object], rounds: int) -> tuple[float, object]:
 
 
 def build_windows(model: WindowModel, windows: list[Window]) -> Rows:
-    return Rows.stack([build_rows(model, w.block, w.start, w.stop, w.number) for w in windows])
+    return Rows.stack([build_rows(model, w) for w in windows])
 
 
 def with_errors(robot, block: SampleBlock) -> SampleBlock:  # noqa: ANN001

@@ -82,7 +82,7 @@ def first_impossible(robot: RobotModel, block: SampleBlock, least: int) -> int:
     unknowns = describe_unknowns(robot, settings)
     model = WindowModel(robot, settings, unknowns)
     windows, _ = SampleStream(robot, settings).add(block)
-    parts = [build_rows(model, w.block, w.start, w.stop, w.number) for w in windows]
+    parts = [build_rows(model, w) for w in windows]
 
     def holds(last: int) -> bool:
         return is_possible(build_problem(robot, Rows.stack(parts[: last + 1]), unknowns))

@@ -63,7 +63,7 @@ class EstimatorNode(Node):
         self._estimator = StreamingEstimator(self._robot, values.estimator)
         self._contact: ContactTopics | None = None
         if self._estimator.target.body:
-            monitor = ContactMonitor(self._robot, self._estimator, values.estimator, values.contact)
+            monitor = ContactMonitor(self._robot, self._estimator, values.contact)
             self._contact = ContactTopics(self, self._robot, monitor)
         self._source = SingleSource(self, _SAMPLES)
         self._driver: bytes | None = None  # publisher whose samples the estimate rests on

@@ -67,7 +67,7 @@ def collect_rows(robot: RobotModel, settings: EstimatorSettings, blocks: Iterabl
     rows = []
     for block in blocks:
         for window in stream.add(block)[0]:
-            rows.append(build_rows(model, window.block, window.start, window.stop, window.number))
+            rows.append(build_rows(model, window))
     return rows
 
 

@@ -27,9 +27,10 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns
-from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.windows.model import Window, WindowModel
+from sysid_ros.core.estimation.windows.rows import Rows, build_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.estimation.windows.stream import RowStream, Window
+from sysid_ros.core.estimation.windows.stream import SampleStream
 from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
@@ -144,21 +145,19 @@ class ExternalTorqueObserver:
     Args:
         robot: The arm with its parameter box, sensors and the prior of the payload.
         settings: Windows, error budget and assumptions, those of the estimator that gives the reference.
-        unknowns: ``describe_unknowns`` of the same robot and settings, where it is at hand.
+        model: ``RowStream.prior_model`` of that estimator, which then shares its work on each window.
 
     Raises:
         ParameterOutOfRange: All bodies are identified at once; external torques need one target, such as the payload.
     """
 
-    def __init__(self, robot: RobotModel, settings: EstimatorSettings | None = None, unknowns: Unknowns | None = None):
+    def __init__(self, robot: RobotModel, settings: EstimatorSettings | None = None, model: WindowModel | None = None):
         settings = settings or EstimatorSettings()
-        self._unknowns = unknowns or describe_unknowns(robot, settings)
-        if not self._unknowns.target.body:
+        self._model = model or WindowModel(robot, settings, describe_unknowns(robot, settings))
+        if not self._model.unknowns.target.body:
             allowed = "the payload or one body, whose box data can narrow"
             raise ParameterOutOfRange("body", settings.body, allowed)
-        self._jitter = robot.sensors.stamp_jitter
-        self._stream = RowStream(robot, settings, self._unknowns)
-        self._after = -1
+        self._stream = SampleStream(robot, settings)
         self.clear()
 
     @property
@@ -168,17 +167,19 @@ class ExternalTorqueObserver:
 
     def clear(self) -> None:
         """Go back to the prior, as after a change of the payload."""
-        self._stream.clear()
-        self._reference = Reference(self._unknowns.prior, self._unknowns)
+        self._stream.restart()
+        self._reference = Reference(self._model.unknowns.prior, self._model.unknowns)
+        self._stamp: int | None = None
 
-    def set_reference(self, rows: Sequence[Rows], box: Box) -> None:
+    def set_reference(self, rows: Sequence[Rows], box: Box, stamp: int | None) -> None:
         """Compare the next windows with rows in which nothing touched the arm.
 
         Args:
             rows: Rows of an estimator with the same robot and settings (``StreamingEstimator.stored_windows``).
             box: Box of the target that these rows prove, (P,).
+            stamp: From when on the torque offset may have drifted in these rows [ns] (``RowStream.reference``).
         """
-        self._reference = Reference(box, self._unknowns, rows)
+        self._reference, self._stamp = Reference(box, self._model.unknowns, rows), stamp
 
     def add(self, block: SampleBlock) -> list[ExternalTorque]:
         """Add samples; return the external torques of the windows they complete.
@@ -186,15 +187,16 @@ class ExternalTorqueObserver:
         Raises:
             InvalidSamples: The block has another number of joints than the robot.
         """
-        windows, _ = self._stream.add(block)
-        return [self._observe(window) for window in windows]
+        return [self.observe(window) for window in self._stream.add(block)[0]]
 
-    def _observe(self, window: Window) -> ExternalTorque:
-        rows = self._stream.build_rows(window)
+    def observe(self, window: Window) -> ExternalTorque:
+        """Bound the external torques of a window."""
+        self._stamp = window.start_stamp if self._stamp is None else self._stamp
+        rows = build_rows(self._model, window, self._stamp)
         lower, upper = self._reference.bound(rows)
-        seconds = float(rows.duration[0])
+        seconds, jitter = float(rows.duration[0]), self._model.sensors.stamp_jitter
         # The true duration differs by the errors of two stamps.
-        times = np.array([seconds - 2.0 * self._jitter, seconds + 2.0 * self._jitter])
+        times = np.array([seconds - 2.0 * jitter, seconds + 2.0 * jitter])
         return ExternalTorque(
             start=int(rows.start[0]),
             stop=int(rows.stop[0]),

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from sysid_ros.core.contact.external_torque import ExternalTorque, ExternalTorqueObserver, Reference
 from sysid_ros.core.contact.wrench import ContactSettings, ToolWrench, WrenchObserver
 from sysid_ros.core.estimation.parameters.bounds import ParameterBounds
-from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
@@ -41,8 +40,8 @@ class ContactMonitor:
 
     Args:
         robot: The arm.
-        estimator: Its estimator, which is given every block before the monitor.
-        settings: Settings of the estimator.
+        estimator: Its estimator, which is given every block before the monitor: both look at the same windows, and what
+            their rows need of the samples is worked out once.
         contact: What is assumed of contacts.
 
     Raises:
@@ -53,12 +52,12 @@ class ContactMonitor:
         self,
         robot: RobotModel,
         estimator: StreamingEstimator,
-        settings: EstimatorSettings,
         contact: ContactSettings | None = None,
     ):
         self._contact = contact or ContactSettings()
         self._estimator = estimator
-        self._observer = ExternalTorqueObserver(robot, settings)
+        settings = estimator.settings
+        self._observer = ExternalTorqueObserver(robot, settings, estimator.stream.prior_model)
         self._wrenches = WrenchObserver(robot, self._contact, settings.acceleration_factor * robot.limits.a_max)
         self._bounds: ParameterBounds | None = None
         self._start: int | None = None
@@ -88,17 +87,14 @@ class ContactMonitor:
         bounds = self._estimator.bounds
         if duration and bounds is not self._bounds:
             self._bounds = bounds
-            self._observer.set_reference(self._estimator.stored_windows, bounds.box)
+            stamp = self._estimator.stream.reference
+            self._observer.set_reference(self._estimator.stored_windows, bounds.box, stamp)
         self._is_complete = int(block.stamps[-1]) - self._start >= duration
 
     def add(self, block: SampleBlock) -> list[Contact]:
-        """Add a block; return what the windows that it completes say.
-
-        Raises:
-            InvalidSamples: The block has another number of joints than the robot.
-        """
+        """Return what the windows say that a block completes, which the estimator was given last."""
         self.follow(block)
-        return [self._report(torque) for torque in self._observer.add(block)]
+        return [self._report(self._observer.observe(window)) for window in self._estimator.windows]
 
     def _report(self, torque: ExternalTorque) -> Contact:
         return Contact(torque, self._wrenches.observe(torque), self._wrenches.smallest_detectable(torque))

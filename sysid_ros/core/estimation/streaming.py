@@ -39,9 +39,10 @@ from sysid_ros.core.estimation.parameters.estimate import (
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Target, Unknowns, describe_unknowns
 from sysid_ros.core.estimation.point.fit import FitNotConverged, LinearEstimator, NoBodyInBox, PointEstimator
+from sysid_ros.core.estimation.windows.model import Window
 from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.estimation.windows.stream import RowStream, Window
+from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.robot import RobotModel
 
@@ -141,6 +142,11 @@ class StreamingEstimator:
         on_rows: Called with the rows of every window that is used.
         on_update: Called with the estimate after every renewal of the bounds.
 
+    Attributes:
+        settings: Method and assumptions.
+        stream: Source of the windows.
+        windows: Windows that the last block completed, those that do not count among them.
+
     Raises:
         ParameterOutOfRange: The settings do not fit the robot's prior, or there is no such body.
         ModelError: The arm is not a chain of revolute joints.
@@ -153,17 +159,18 @@ class StreamingEstimator:
         on_rows: Callable[[Rows], None] | None = None,
         on_update: Callable[[ParameterEstimate], None] | None = None,
     ):
-        self._settings = settings or EstimatorSettings()
-        self._unknowns = describe_unknowns(robot, self._settings)
-        self._stream = RowStream(robot, self._settings, self._unknowns)
-        self._calibration = calibration_rows(robot, self._unknowns, self._settings)
+        self.settings = settings or EstimatorSettings()
+        self._unknowns = describe_unknowns(robot, self.settings)
+        self.stream = RowStream(robot, self.settings, self._unknowns)
+        self.windows: list[Window] = []
+        self._calibration = calibration_rows(robot, self._unknowns, self.settings)
         self._on_rows, self._on_update = on_rows, on_update
         self._start_over()
 
     def _start_over(self) -> None:
-        self._bounds = BoundState(self._unknowns, self._settings, self._calibration)
-        self._consistency = ConsistencyMonitor(self._stream, self._settings, self._bounds)
-        self._point = _make_point_estimator(self._unknowns, self._settings)
+        self._bounds = BoundState(self._unknowns, self.settings, self._calibration)
+        self._consistency = ConsistencyMonitor(self.stream, self.settings, self._bounds)
+        self._point = _make_point_estimator(self._unknowns, self.settings)
         self._excitation = Excitation(self._unknowns.nominal.size)
         self._alarm: Alarm | None = None
         self._latest: ParameterEstimate | None = None
@@ -171,7 +178,7 @@ class StreamingEstimator:
     def reset(self, reason: str) -> str:
         """Discard all data, as after a change of payload; return a notice with the reason."""
         windows = self._excitation.windows
-        self._stream.clear()
+        self.stream.clear()
         self._start_over()
         return f"estimate restarted after {windows} windows: {reason}"
 
@@ -205,11 +212,11 @@ class StreamingEstimator:
         Raises:
             InvalidSamples: The block has another number of joints than the robot.
         """
-        windows, notices = self._stream.add(block)
+        self.windows, notices = self.stream.add(block)
         if not self._excitation.windows:
             self._latest = None  # it says what the samples lack
-        for window in windows:
-            if self._alarm is None and not self._stream.is_redundant(window):
+        for window in self.windows:
+            if self._alarm is None and not self.stream.is_redundant(window):
                 notices.extend(self._add_window(window))
         return notices
 
@@ -226,7 +233,7 @@ class StreamingEstimator:
         alarm = self._consistency.check_sensors(window)
         if alarm is not None:
             return self._raise_alarm(alarm)
-        rows = self._stream.build_rows(window)
+        rows = self.stream.build_rows(window)
         alarm = self._consistency.check_rows(rows)
         if alarm is not None:
             return self._handle_inconsistency(alarm)
@@ -235,7 +242,7 @@ class StreamingEstimator:
         self._latest = None
         if self._on_rows:
             self._on_rows(rows)
-        return self._update() if self._excitation.windows % self._settings.update_windows == 0 else []
+        return self._update() if self._excitation.windows % self.settings.update_windows == 0 else []
 
     def _update(self) -> list[str]:
         """Renew bounds and point estimate."""
@@ -245,7 +252,7 @@ class StreamingEstimator:
         notice = None
         if update is not None:
             self._bounds.accept(update)
-            self._stream.narrow(self._bounds.known.box)
+            self.stream.narrow(self._bounds.known.box)
             notice = update.bounds.notice
         self._bounds.compact()
         self._latest = estimate
@@ -280,7 +287,7 @@ class StreamingEstimator:
         return self._make_estimate(values, update, update.bounds.shares), update
 
     def _handle_inconsistency(self, alarm: Alarm) -> list[str]:
-        if self._settings.detect_payload_change and self._excitation.windows:
+        if self.settings.detect_payload_change and self._excitation.windows:
             return [self.reset(f"the payload has changed or an assumption is violated ({alarm})")]
         return self._raise_alarm(alarm)
 
@@ -312,7 +319,7 @@ class StreamingEstimator:
             self._no_estimate(alarm),
             is_narrower=is_narrower,
             narrower=narrower,
-            shortfall=self._stream.describe_shortfall(" and ".join(missing)) if missing else "",
+            shortfall=self.stream.describe_shortfall(" and ".join(missing)) if missing else "",
             values=values,
             lower=lower,
             upper=upper,
@@ -327,9 +334,9 @@ class StreamingEstimator:
             values=nothing,
             lower=nothing,
             upper=nothing,
-            method=self._settings.method,
-            guarantee=describe_guarantee(self._settings),
-            is_guaranteed=is_guaranteed(self._settings),
+            method=self.settings.method,
+            guarantee=describe_guarantee(self.settings),
+            is_guaranteed=is_guaranteed(self.settings),
             is_consistent=False,
             alarm=alarm,
             target=target.label,

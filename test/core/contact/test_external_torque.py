@@ -26,7 +26,7 @@ def observe(robot, block, learn, settings=SETTINGS):
     before = observer.add(block.slice(0, count))
     estimator.add(block.slice(0, count))
     estimator.estimate()
-    observer.set_reference(estimator.stored_windows, estimator.bounds.box)
+    observer.set_reference(estimator.stored_windows, estimator.bounds.box, estimator.stream.reference)
     return before, observer.add(block.slice(count)), estimator
 
 
@@ -113,7 +113,7 @@ def test_clearing_goes_back_to_the_prior(robot, pushed):
     estimator.add(block.slice(0, 900))
     first = observer.add(block.slice(0, 101))
     fresh = ExternalTorqueObserver(robot, SETTINGS)
-    observer.set_reference(estimator.stored_windows, estimator.bounds.box)
+    observer.set_reference(estimator.stored_windows, estimator.bounds.box, estimator.stream.reference)
     assert observer.reference.rows > 0
     observer.clear()
     assert observer.reference.rows == 0

@@ -15,7 +15,7 @@ PIECE = 25
 def run(robot, block, reference=2.0):
     """Reports of a recording that comes piece by piece, each with whether the reference was complete before it."""
     estimator = StreamingEstimator(robot, SETTINGS)
-    monitor = ContactMonitor(robot, estimator, SETTINGS, ContactSettings(reference_duration=reference))
+    monitor = ContactMonitor(robot, estimator, ContactSettings(reference_duration=reference))
     reports = []
     for first in range(0, len(block), PIECE):
         piece = block.slice(first, first + PIECE)

@@ -17,9 +17,8 @@ from sysid_ros.core.estimation.lp.interior_point import solve
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
-from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.model import Window, WindowModel
 from sysid_ros.core.estimation.windows.rows import CALIBRATED, Rows
-from sysid_ros.core.estimation.windows.stream import Window
 
 Array = NDArray[np.float64]
 

@@ -285,11 +285,11 @@ def compute_errors(
     derivatives: DerivativeBounds,
     torque: TorqueIntegral,
     sign: SignIntegral,
-    age: float = 0.0,
 ) -> Array:
     """Compute the error budget of the rows of a window, (n, K) [Nms], one column for each of ``ERROR_TERMS``.
 
-    What the rows of a window share of velocity and encoder errors is not in it, see :func:`shared_gains`.
+    What the rows of a window share of velocity and encoder errors is not in it, see :func:`shared_gains`, nor is the
+    drift of the torque offset, see :func:`drift_error`.
 
     Args:
         model: Constants of the robot's windows.
@@ -297,14 +297,13 @@ def compute_errors(
         derivatives: Bounds on derivatives in the window.
         torque: Integral of the torque over the window.
         sign: Integral of the signs of the speeds over the window.
-        age: Longest time from any part of the window to the time at which the torque offset counts [s].
     """
     terms = {
         "torque_relative": torque.relative,
         "torque_absolute": torque.absolute,
         "torque_interpolation": torque.interpolation,
         "torque_lag": lag_error(model, signals),
-        "torque_drift": model.sensors.effort_drift * age * (signals.duration + 2.0 * model.sensors.stamp_jitter),
+        "torque_drift": np.zeros(model.n),
         "encoder": encoder_error(model, derivatives),
         "velocity": velocity_error(model, derivatives),
         "jitter": jitter_error(model, derivatives, torque, sign),
@@ -316,6 +315,18 @@ def compute_errors(
     }
     counted = [name in model.settings.error_terms for name in ERROR_TERMS]
     return np.stack([terms[name] for name in ERROR_TERMS], axis=1) * counted
+
+
+def drift_error(model: WindowModel, signals: WindowSignals, age: float) -> Array:
+    """Bound what the drift of the torque offset does, (n,) [Nms].
+
+    Args:
+        model: Constants of the robot's windows.
+        signals: Signals of the window.
+        age: Longest time from any part of the window to the time at which the torque offset counts [s].
+    """
+    seconds = signals.duration + 2.0 * model.sensors.stamp_jitter
+    return np.asarray(model.sensors.effort_drift * age * seconds * ("torque_drift" in model.settings.error_terms))
 
 
 def encoder_error(model: WindowModel, derivatives: DerivativeBounds) -> Array:

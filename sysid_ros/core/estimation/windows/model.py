@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pinocchio as pin
@@ -304,8 +304,9 @@ class WindowSignals:
     position_drift: Array
 
     @classmethod
-    def of(cls, model: WindowModel, block: SampleBlock, start: int, stop: int) -> WindowSignals:
-        """Evaluate the signals of the window from sample ``start`` to sample ``stop`` of contiguous samples."""
+    def of(cls, model: WindowModel, window: Window) -> WindowSignals:
+        """Evaluate the signals of a window."""
+        block, start, stop = window.block, window.start, window.stop
         seconds = (block.stamps - block.stamps[start]).astype(float) * 1e-9
         times, q, v = (array[start : stop + 1] for array in (seconds, block.q, block.v))
         points = choose_points(times, model.settings.derivative_spacing)
@@ -345,6 +346,38 @@ class WindowSignals:
     def duration(self) -> float:
         """Length of the window [s]."""
         return float(self.times[-1])
+
+
+@dataclass(frozen=True)
+class Window:
+    """One window: samples ``start`` to ``stop`` (both included) of contiguous samples.
+
+    Attributes:
+        block: Contiguous samples; where the torque lags, they extend beyond ``stop``.
+        start: First sample of the window.
+        stop: Last sample of the window.
+        number: Number of the window, from 0.
+    """
+
+    block: SampleBlock
+    start: int
+    stop: int
+    number: int
+    _known: dict[int, tuple[InertialRegressor, WindowSignals]] = field(
+        default_factory=dict, repr=False, compare=False, init=False
+    )
+
+    @property
+    def start_stamp(self) -> int:
+        """Stamp of its first sample [ns]."""
+        return int(self.block.stamps[self.start])
+
+    def signals(self, model: WindowModel) -> WindowSignals:
+        """Return the signals; they are evaluated once for all models that differ in their error budgets only."""
+        key = id(model.regressor)
+        if key not in self._known:
+            self._known[key] = model.regressor, WindowSignals.of(model, self)
+        return self._known[key][1]
 
 
 def choose_points(times: Array, spacing: float) -> NDArray[np.intp]:

@@ -13,14 +13,14 @@ from sysid_ros.core.estimation.parameters.unknowns import Unknowns, shared_cente
 from sysid_ros.core.estimation.windows.errors import (
     DerivativeBounds,
     compute_errors,
+    drift_error,
     integrate_sign,
     integrate_torque,
     sample_torque,
     shared_gains,
     velocity_integral,
 )
-from sysid_ros.core.estimation.windows.model import WindowModel, WindowSignals
-from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.model import Window, WindowModel, WindowSignals
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
 
 Array = NDArray[np.float64]
@@ -99,21 +99,16 @@ class Rows:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
 
 
-def build_rows(
-    model: WindowModel, block: SampleBlock, start: int, stop: int, number: int, reference: int | None = None
-) -> Rows:
-    """Build the rows of the window from sample ``start`` to sample ``stop``, one per joint.
+def build_rows(model: WindowModel, window: Window, reference: int | None = None) -> Rows:
+    """Build the rows of a window, one per joint.
 
     Args:
         model: Constants of the robot's windows.
-        block: Contiguous samples; where the torque lags, they extend beyond ``stop`` by the lag.
-        start: First sample of the window.
-        stop: Last sample of the window.
-        number: Number of the window.
+        window: The window.
         reference: Stamp at which the torque offset is the one in ``delta``, from which it may have drifted [ns]; the
             start of the window by default.
     """
-    signals = WindowSignals.of(model, block, start, stop)
+    signals = window.signals(model)
     n, lag = model.n, model.settings.torque_lag
     torque = integrate_torque(signals.torque_times, signals.tau, lag, signals.duration + lag, model.sensors)
     slack = signals.velocity_drift + model.settings.stiction_speed
@@ -141,14 +136,15 @@ def build_rows(
         b[:, target.columns] = 0.0
     reference = signals.start_stamp if reference is None else reference
     age = 1e-9 * max(abs(signals.start_stamp - reference), abs(signals.stop_stamp - reference))
-    errors = compute_errors(model, signals, derivatives, torque, sign, age)
+    errors = compute_errors(model, signals, derivatives, torque, sign)
+    errors[:, ERROR_TERMS.index("torque_drift")] += drift_error(model, signals, age)
     errors[:, -1] += 1e-12 * (np.abs(b[:, : 14 * n]) @ np.abs(unknowns.center))
     stamps = (np.full(n, signals.start_stamp), np.full(n, signals.stop_stamp))
     coupled = target.columns[: target.coupled]
     tilt = np.stack([columns[:, coupled] for columns in signals.tilted], axis=1) if signals.tilted else None
     tilt = np.zeros((n, 0, coupled.size)) if tilt is None else tilt
     gains = shared_gains(model, derivatives, integral_radius, signals.duration + 2.0 * model.sensors.stamp_jitter)
-    return Rows(y, b, u, errors, gains, tilt, np.full(n, number), np.arange(n), *stamps)
+    return Rows(y, b, u, errors, gains, tilt, np.full(n, window.number), np.arange(n), *stamps)
 
 
 def calibration_rows(robot: RobotModel, unknowns: Unknowns, settings: EstimatorSettings) -> Rows | None:

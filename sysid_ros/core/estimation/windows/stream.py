@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
 from sysid_ros.core.estimation.windows.errors import SMOOTH_STEP
-from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.model import Window, WindowModel
 from sysid_ros.core.estimation.windows.rows import Rows, build_rows
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.model.robot import RobotModel
@@ -35,23 +34,6 @@ _MEDIAN_STEPS = 21
 """The median is that of the last so many steps."""
 _OF_THE_RATE = ("quadrature", "torque_interpolation", "jitter", "coulomb")
 """Error terms that a higher sampling rate makes smaller."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """One window: samples ``start`` to ``stop`` (both included) of contiguous samples.
-
-    Attributes:
-        block: Contiguous samples; where the torque lags, they extend beyond ``stop``.
-        start: First sample of the window.
-        stop: Last sample of the window.
-        number: Number of the window, from 0.
-    """
-
-    block: SampleBlock
-    start: int
-    stop: int
-    number: int
 
 
 class SampleStream:
@@ -244,12 +226,15 @@ class RowStream:
         unknowns: Target and nuisance parameters.
 
     Attributes:
-        model: Constants of the windows.
+        prior_model: Constants of the windows whose error budgets hold for every target in the prior.
+        model: Constants of the next windows.
+        reference: Stamp from which the torque offset may drift [ns]: the start of the first window with rows; None
+            before.
         origin: Stamp of the first sample ever [ns]; 0 before.
     """
 
     def __init__(self, robot: RobotModel, settings: EstimatorSettings, unknowns: Unknowns):
-        self._prior_model = WindowModel(robot, settings, unknowns)
+        self.prior_model = WindowModel(robot, settings, unknowns)
         self.origin = 0
         self._stream = SampleStream(robot, settings)
         self._is_empty = True
@@ -258,9 +243,9 @@ class RowStream:
     def clear(self) -> None:
         """Discard the samples that are not yet part of a window and all counts, that of windows at rest too."""
         self._stream.restart()
-        self.model, self._box = self._prior_model, self._prior_model.unknowns.prior
+        self.model, self._box = self.prior_model, self.prior_model.unknowns.prior
         self._rest_windows, self._rest_stamp = 0, 0
-        self._reference: int | None = None  # stamp from which the torque offset may drift
+        self.reference: int | None = None
         self._errors = np.zeros(len(ERROR_TERMS))
         self._rows, self._seconds = 0, 0.0
 
@@ -295,13 +280,13 @@ class RowStream:
         Only where it is much narrower than the one in use, and until :meth:`clear`.
         """
         if self.model.unknowns.target.body and np.any(box.radius < _NARROWER * self._box.radius):
-            self.model, self._box = self._prior_model.narrowed(box), box
+            self.model, self._box = self.prior_model.narrowed(box), box
 
     def build_rows(self, window: Window) -> Rows:
         """Build the rows of a window."""
-        if self._reference is None:
-            self._reference = int(window.block.stamps[window.start])
-        rows = build_rows(self.model, window.block, window.start, window.stop, window.number, self._reference)
+        if self.reference is None:
+            self.reference = window.start_stamp
+        rows = build_rows(self.model, window, self.reference)
         self._errors += rows.errors.sum(axis=0)
         self._rows += 1
         self._seconds += float(rows.duration[0])

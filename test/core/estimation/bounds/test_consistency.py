@@ -56,7 +56,7 @@ def windows_of(robot, block, settings=SETTINGS):
     def build(rows):
         return Problem.build(rows, box.center, box.radius, unknowns.radius, unknowns.end_error)
 
-    return [build_rows(model, w.block, w.start, w.stop, w.number) for w in windows], build
+    return [build_rows(model, w) for w in windows], build
 
 
 def is_possible(problem):

@@ -47,7 +47,7 @@ def case(robot, tools, dumbbell):
     unknowns = describe_unknowns(robot, settings)
     model = WindowModel(robot, settings, unknowns)
     windows, _ = SampleStream(robot, settings).add(block)
-    rows = Rows.stack([build_rows(model, w.block, w.start, w.stop, w.number) for w in windows])
+    rows = Rows.stack([build_rows(model, w) for w in windows])
     return rows, unknowns, robot
 
 
@@ -180,7 +180,7 @@ def test_the_truth_is_inside_for_random_arms(robot, tools):
         unknowns = describe_unknowns(robot, settings)
         model = WindowModel(robot, settings, unknowns)
         windows, _ = SampleStream(robot, settings).add(block)
-        rows = Rows.stack([build_rows(model, w.block, w.start, w.stop, w.number) for w in windows])
+        rows = Rows.stack([build_rows(model, w) for w in windows])
         bounds = bound_by_membership(
             centred((rows, unknowns, robot)), 1e-3, WarmStart(cuts=seed_cuts(unknowns.nominal))
         )

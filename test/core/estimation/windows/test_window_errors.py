@@ -9,7 +9,7 @@ import pytest
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
-from sysid_ros.core.estimation.windows.model import WindowModel
+from sysid_ros.core.estimation.windows.model import Window, WindowModel
 from sysid_ros.core.estimation.windows.rows import Rows, build_rows
 from sysid_ros.core.model.sampling import sample_parameters
 
@@ -23,7 +23,7 @@ def residuals(robot, block, theta, payload, settings, extra=()):
     step = round(settings.window_duration / (block.seconds[-1] / (len(block) - 1)))
     beyond = 60 if settings.torque_lag or settings.torque_lag_tolerance else 0
     starts = range(0, len(block) - step - beyond, step)
-    rows = Rows.stack([build_rows(model, block, k, k + step, k // step) for k in starts])
+    rows = Rows.stack([build_rows(model, Window(block, k, k + step, k // step)) for k in starts])
     prior = unknowns.prior
     problem = Problem.build(rows, prior.center, prior.radius, unknowns.radius, unknowns.end_error)
     delta = np.zeros(problem.b.shape[1])
@@ -337,7 +337,7 @@ def test_terms_can_be_switched_off(setup, tools):
     block = tools.record(noisy, theta, payload, motion, 0.3)
     kept = tuple(name for name in ERROR_TERMS if name not in ("velocity", "torque_relative"))
     unknowns = describe_unknowns(noisy, EstimatorSettings())
-    rows = build_rows(WindowModel(noisy, EstimatorSettings(error_terms=kept), unknowns), block, 0, 100, 0)
+    rows = build_rows(WindowModel(noisy, EstimatorSettings(error_terms=kept), unknowns), Window(block, 0, 100, 0))
     is_position = np.arange(28) // 7 % 2 == 1
     assert np.all(rows.ends[:, :, ~is_position] == 0.0) and np.any(rows.ends[:, :, is_position] != 0.0)
     for name in ("velocity", "torque_relative"):
