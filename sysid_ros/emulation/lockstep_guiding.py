@@ -84,9 +84,8 @@ class LockstepGuiding:
 
     def tool(self) -> tuple[pin.SE3, Array]:
         """Return the true place of the tool and its twist in world axes, (6,)."""
-        truth = self._arm.truth()
-        jacobian = self._jacobian(truth.q)
-        return self._data.oMf[self._frame].copy(), np.asarray(jacobian @ truth.v)
+        place, twist, _ = self._look()
+        return place, twist
 
     def step(self, hand: Callable[[pin.SE3, Array], Array] | None = None) -> GuidedCycle:
         """Run one cycle.
@@ -94,15 +93,17 @@ class LockstepGuiding:
         Args:
             hand: Maps place and twist of the tool to the wrench of the hand; None for no hand.
         """
-        place, twist = self.tool()
+        place, twist, jacobian = self._look()
         wrench = np.zeros(6) if hand is None else hand(place, twist)
-        self._arm.push(self._jacobian(self._arm.truth().q).T @ wrench)
+        self._arm.push(jacobian.T @ wrench)
         self._loop.heartbeat()
         return GuidedCycle(place, wrench, self._loop.step())
 
-    def _jacobian(self, q: Array) -> Array:
-        world = pin.ReferenceFrame.LOCAL_WORLD_ALIGNED
-        return np.array(pin.computeFrameJacobian(self._model, self._data, q, self._frame, world))
+    def _look(self) -> tuple[pin.SE3, Array, Array]:
+        """Return the true place of the tool, its twist and its Jacobian (6, n), in world axes."""
+        truth, world = self._arm.truth(), pin.ReferenceFrame.LOCAL_WORLD_ALIGNED
+        jacobian = np.array(pin.computeFrameJacobian(self._model, self._data, truth.q, self._frame, world))
+        return self._data.oMf[self._frame].copy(), np.asarray(jacobian @ truth.v), jacobian
 
 
 def _limited(vector: Array, largest: float) -> Array:
