@@ -122,6 +122,7 @@ def test_what_a_recording_knows(capsys, tmp_path):
     assert "What this data knows" in text and 'id="spectrum-' in text and "unbounded" in text
 
 
+@pytest.mark.slow
 def test_what_a_recording_knows_of_a_payload(capsys, tmp_path):
     """Torques of a payload of 1 kg give guaranteed bounds; torques of zero contradict every payload."""
     robot = load_robot("kinova_gen3")

@@ -59,7 +59,7 @@ sys.exit(spin_main(Peer))
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def peer():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([".", *sys.path])}
     code = PEER.replace("BATCHES", str(BATCHES))
@@ -69,8 +69,8 @@ def peer():
     assert process.wait(timeout=20) == 0
 
 
-@pytest.fixture
-def node():
+@pytest.fixture(scope="module")
+def node(peer):
     rclpy.init()
     node, executor, stop = Node("listener"), SingleThreadedExecutor(), threading.Event()
     executor.add_node(node)

@@ -106,7 +106,8 @@ def test_asking_again_ends_in_time(node):
     assert not client._pending_requests  # nothing waits for an answer any more
 
 
-def test_service_that_goes_away(node):
+def test_service_that_goes_away(node, monkeypatch):
+    monkeypatch.setattr("sysid_ros.ros.waiting._LOST_SECONDS", 0.5)
     server = offer_silence(node, lambda: threading.Timer(0.5, lambda: node.destroy_service(server)).start())
     client = node.create_client(Trigger, "plan")
     with pytest.raises(ServiceLost, match="the service /cell/plan has gone before it answered"):

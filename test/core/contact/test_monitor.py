@@ -58,6 +58,7 @@ def test_a_restart_takes_a_new_reference(robot, pushed):
     assert not monitor.has_reference and monitor.reference.rows == 0
 
 
+@pytest.mark.slow
 def test_without_a_reference_only_boxes_count(robot, pushed):
     block = pushed(robot, 1, np.zeros(6)).record(2.0)
     alone, monitor, _ = run(robot, block, reference=0.0)

@@ -231,6 +231,7 @@ class TestPayloadChange:
         assert estimate.number_of_windows <= 25
 
 
+@pytest.mark.slow
 def test_long_streams_stay_bounded_and_keep_the_truth(robot, tools, dumbbell):
     settings = dataclasses.replace(FAST, max_windows=20, update_windows=10, window_duration=0.05)
     estimator = StreamingEstimator(robot, settings)
@@ -294,6 +295,7 @@ def test_the_point_estimate_is_an_object_of_the_prior(robot, tools, dumbbell):
     assert estimate.contains(estimate.values)
 
 
+@pytest.mark.slow
 def test_rows_are_made_with_the_bounds_found_so_far(robot, tools, dumbbell, monkeypatch):
     """Error budgets shrink with the box of the payload; a restart brings back those of the prior."""
     theta = sample_parameters(robot, np.random.default_rng(3), corner=True)

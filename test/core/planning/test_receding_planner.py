@@ -354,6 +354,7 @@ def test_a_motion_that_needs_more_room_than_there_is_is_reached_in_part(plan, ge
     assert outcome.is_found and np.abs(outcome.trajectory.q1 - outcome.trajectory.q0).max() > 0.02
 
 
+@pytest.mark.slow
 def test_the_way_on_to_the_end_of_the_last_plan_is_a_fallback(plan, gen3, errors, boxes, scene):
     """Where nothing but the posture that the arm moves to anyway leaves room, the next plan goes there as well."""
     planner = CertifiedPlanner(gen3, RecedingSettings(improvements=0))

@@ -1,6 +1,7 @@
 """The cable breaks, or one datagram is lost, at any moment of take-over and hand-back: the controller holds the arm."""
 
 import numpy as np
+import pytest
 from fri_bench import PERIOD, make_controller, run
 from fri_memory import Memory, MemoryArm, connected, start_move, use_clock_of
 
@@ -80,6 +81,7 @@ def moments(passed, step):
     return [*range(1, passed, step), passed]
 
 
+@pytest.mark.slow
 def test_a_cable_that_breaks_during_take_over_leaves_the_arm_with_its_controller(monkeypatch):
     _, whole, arm = take_over(monkeypatch, 0, 0)
     assert whole.passed > 300 and arm is not None
@@ -110,6 +112,7 @@ def test_a_cable_that_breaks_during_hand_back_leaves_the_arm_with_its_controller
         assert settle(memory) < 0.005, first
 
 
+@pytest.mark.slow
 def test_any_one_datagram_may_be_lost_during_hand_back(monkeypatch):
     ends = []
     for first in (0, 1, 150):  # none, and some of the 300 there are

@@ -205,6 +205,7 @@ class TestStream:
         estimator, found = self.notices(robot, changed, SETTINGS)
         assert not estimator.estimate().is_consistent and found[0][0] == expected
 
+    @pytest.mark.slow
     def test_also_after_bounds_were_renewed_and_rows_compacted(self, robot, tools, dumbbell):
         """The same arm and motion for 4.5 s with and then without most of the payload."""
         rng, motion = np.random.default_rng(4), tools.FourierMotion(robot, 4)

@@ -105,6 +105,7 @@ def excess(bounds, optimum):
     return ((bounds.upper - bounds.lower) - (optimum[1] - optimum[0])) / (optimum[1] - optimum[0])
 
 
+@pytest.mark.slow
 def test_the_bounds_are_those_of_the_linear_programme(problem, optimum):
     default = bound_by_membership(problem, EstimatorSettings().bound_tolerance)
     assert_contains(default, optimum)

@@ -117,6 +117,7 @@ def test_lost_samples_cut_the_recording_and_spoil_nothing(robot, fit):
     assert np.all(again.noise < 2.0 * fit.noise)
 
 
+@pytest.mark.slow
 def test_the_simple_law_suffices_where_friction_is_simple(robot):
     law = FrictionLaw(has_load=True, has_asymmetry=True)
     motion = Motion.of(record(robot, 4, seconds=20.0), robot, SETTINGS)

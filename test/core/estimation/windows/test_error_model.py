@@ -119,6 +119,7 @@ def test_drift_of_the_offset_grows_with_time(world, tools, dumbbell):
     assert terms["torque_drift"][-1] > 10.0 * terms["torque_drift"][0]
 
 
+@pytest.mark.slow
 def test_bounds_with_gain_mean_and_drift_hold_the_truth(robot, tools, dumbbell):
     """Simulated sensors at the limits of every bound; with the gain shared the bounds are narrower."""
     theta = sample_parameters(robot, np.random.default_rng(4), corner=True)
