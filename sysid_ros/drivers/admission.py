@@ -12,7 +12,7 @@ from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.loop_types import LoopRefusal
+from sysid_ros.drivers.loop_types import LoopRefusal, RefusalCode
 
 _WHAT = "trajectory"
 _REST_TOLERANCE = 1e-6
@@ -54,15 +54,21 @@ def admit_trajectory(
         LoopRefusal: With the joint and by how much, or what does not fit.
     """
     if certificate is None:
-        raise LoopRefusal(_WHAT, "it has no certificate; let the safe planner certify it")
+        text = "it has no certificate; let the safe planner certify it"
+        raise LoopRefusal(_WHAT, text, RefusalCode.NO_CERTIFICATE)
     if trajectory.n != robot.n:
-        raise LoopRefusal(_WHAT, f"it has {trajectory.n} joints, the arm has {robot.n}")
-    try:
-        certificate.matches(trajectory, *boxes, now=now)
-    except CertificateMismatch as mismatch:
-        raise LoopRefusal(_WHAT, str(mismatch)) from mismatch
-    _require_same_robot(robot, certificate)
+        text = f"it has {trajectory.n} joints, the arm has {robot.n}"
+        raise LoopRefusal(_WHAT, text, RefusalCode.MALFORMED)
     _require_in_range(robot, certificate)
+    try:
+        certificate.matches(trajectory, *boxes)
+    except CertificateMismatch as mismatch:
+        raise LoopRefusal(_WHAT, str(mismatch), RefusalCode.OTHER_ASSUMPTIONS) from mismatch
+    try:
+        certificate.require_valid(now)
+    except CertificateMismatch as mismatch:
+        raise LoopRefusal(_WHAT, str(mismatch), RefusalCode.EXPIRED) from mismatch
+    _require_same_robot(robot, certificate)
     if certificate.predecessor is None:
         _, v, a = trajectory.evaluate(0.0)
         _require_small(robot, v, _REST_TOLERANCE, "it starts with {:.6f} rad/s at {}; it must start at rest")
@@ -85,7 +91,7 @@ def admit_control(certificate: Certificate, law: ControlLaw, nominal_payload: Ar
     try:
         certificate.matches_control(law, nominal_payload)
     except CertificateMismatch as mismatch:
-        raise LoopRefusal(_WHAT, str(mismatch)) from mismatch
+        raise LoopRefusal(_WHAT, str(mismatch), RefusalCode.OTHER_ASSUMPTIONS) from mismatch
 
 
 def admit_start(
@@ -106,7 +112,8 @@ def admit_start(
     try:
         certificate.matches_start(rested)
     except CertificateMismatch as mismatch:
-        raise LoopRefusal(_WHAT, str(mismatch)) from mismatch
+        code = RefusalCode.OTHER_START if certificate.predecessor is not None else RefusalCode.NOT_READY
+        raise LoopRefusal(_WHAT, str(mismatch), code) from mismatch
     words = "it starts {:.6f} rad away from the held position of {}" + f" (allowed {_SAME_START:g} rad); plan it again"
     _require_small(robot, trajectory.start - reference, _SAME_START, words)
 
@@ -129,11 +136,11 @@ def admit_takeover(
     predecessor, time = certificate.predecessor, certificate.takeover_time
     if predecessor != present_id:
         continued = "no plan" if predecessor is None else f"plan {predecessor[:12]}"
-        raise LoopRefusal(_WHAT, f"it continues {continued}, but the arm follows {present_id[:12]}; plan it again")
+        text = f"it continues {continued}, but the arm follows {present_id[:12]}; plan it again"
+        raise LoopRefusal(_WHAT, text, RefusalCode.OTHER_START)
     if not 0.0 < time <= present.duration:
-        raise LoopRefusal(
-            _WHAT, f"it takes over after {time:g} s of a plan of {present.duration:g} s; allowed: above 0, at most that"
-        )
+        text = f"it takes over after {time:g} s of a plan of {present.duration:g} s; allowed: above 0, at most that"
+        raise LoopRefusal(_WHAT, text, RefusalCode.OTHER_START)
     states = zip(trajectory.evaluate(0.0), present.evaluate(time), _TAKEOVER_TOLERANCES, strict=True)
     for starts, left, (name, unit, tolerance) in states:
         jump = np.abs(starts - left)
@@ -142,6 +149,7 @@ def admit_takeover(
             raise LoopRefusal(
                 _WHAT,
                 f"the {name} of {robot.joint_names[joint]} would jump by {jump[joint]:.3g} {unit} at the takeover",
+                RefusalCode.OTHER_START,
             )
 
 
@@ -153,6 +161,7 @@ def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:
             _WHAT,
             f"its certificate is for a robot {stated[:12] or 'that is not stated'}, but '{robot.name}' of this driver "
             f"is {own[:12]}; planner and driver need the same model",
+            RefusalCode.OTHER_ASSUMPTIONS,
         )
 
 
@@ -168,12 +177,14 @@ def _require_in_range(robot: RobotModel, certificate: Certificate) -> None:
     }
     for name, (values, upper, unit) in largest.items():
         if values.shape != (robot.n,) or not np.all(np.isfinite(values)):
-            raise LoopRefusal(_WHAT, f"the {name} of its certificate is {values}; it must be {robot.n} finite numbers")
+            text = f"the {name} of its certificate is {values}; it must be {robot.n} finite numbers"
+            raise LoopRefusal(_WHAT, text, RefusalCode.OUT_OF_RANGE)
         for joint in np.flatnonzero((values <= 0.0) | (values > upper)):
             raise LoopRefusal(
                 _WHAT,
                 f"the {name} of {robot.joint_names[joint]} in its certificate is {values[joint]} {unit}; it must be "
                 f"positive, at most {upper[joint]:.4g} {unit}",
+                RefusalCode.OUT_OF_RANGE,
             )
     ranges = (
         ("brake time", certificate.brake_time, _SHORTEST_BRAKE, _LONGEST_BRAKE, " s"),
@@ -186,6 +197,7 @@ def _require_in_range(robot: RobotModel, certificate: Certificate) -> None:
             raise LoopRefusal(
                 _WHAT,
                 f"the {name} of its certificate is {value}{unit}; it must be from {least:g} to {most:g}{unit}",
+                RefusalCode.OUT_OF_RANGE,
             )
     for margin in certificate.margins:
         if not (0.0 <= margin.value < np.inf and 0.0 <= margin.time < np.inf):
@@ -193,13 +205,15 @@ def _require_in_range(robot: RobotModel, certificate: Certificate) -> None:
                 _WHAT,
                 f"the margin of the {margin.limit.value} limit in its certificate is {margin.value} at {margin.time} s "
                 "(both must be finite, at least 0)",
+                RefusalCode.OUT_OF_RANGE,
             )
 
 
 def _require_small(robot: RobotModel, values: Array, tolerance: float, words: str) -> None:
     worst = int(np.argmax(np.where(np.isfinite(values), np.abs(values), np.inf)))
     if not abs(values[worst]) <= tolerance:
-        raise LoopRefusal(_WHAT, words.format(values[worst], robot.joint_names[worst]))
+        text = words.format(values[worst], robot.joint_names[worst])
+        raise LoopRefusal(_WHAT, text, RefusalCode.OTHER_START)
 
 
 def _require_within_limits(robot: RobotModel, trajectory: Trajectory) -> None:
@@ -216,6 +230,7 @@ def _require_within_limits(robot: RobotModel, trajectory: Trajectory) -> None:
                 _WHAT,
                 f"the {name} of {robot.joint_names[worst]} reaches {lowest[worst]:.4f} to {highest[worst]:.4f} {unit}, "
                 f"which exceeds its limits {lower[worst]:.4f} to {upper[worst]:.4f} by {excess[worst]:.4f} {unit}",
+                RefusalCode.NOT_PROVEN,
             )
 
 
@@ -263,20 +278,22 @@ class SceneGuard:
             LoopRefusal: It is about another scene, or the scene is not known, or was too long ago.
         """
         if self._scene is None:
-            raise LoopRefusal("trajectory", f"the scene is not known: {self._fault}")
+            raise LoopRefusal(_WHAT, f"the scene is not known: {self._fault}", RefusalCode.OTHER_ASSUMPTIONS)
         age = now - self._spoke
         if not age <= SCENE_TIMEOUT:
             raise LoopRefusal(
-                "trajectory",
+                _WHAT,
                 f"the scene was last heard of {age:.1f} s ago (allowed {SCENE_TIMEOUT:g} s); does the safe "
                 "planner run?",
+                RefusalCode.OTHER_ASSUMPTIONS,
             )
         present = self._scene.hash()
         if certificate.scene_hash != present:
             raise LoopRefusal(
-                "trajectory",
+                _WHAT,
                 f"it was certified for scene {certificate.scene_hash[:12] or 'none'}, but the present one is "
                 f"{present[:12]}; plan it again",
+                RefusalCode.OTHER_ASSUMPTIONS,
             )
         # The motion before may still be on its way.
         self._certified = dict([*self._certified.items(), (present, self._scene)][-2:])

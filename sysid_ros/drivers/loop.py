@@ -39,12 +39,15 @@ from sysid_ros.drivers.loop_types import (
     LoopSample,
     LoopSettings,
     LoopStatus,
+    RefusalCode,
 )
 from sysid_ros.drivers.monitors import MeasurementCheck
 from sysid_ros.drivers.reference import Reference, TorqueOutput
 
 if TYPE_CHECKING:
     from sysid_ros.core.control.settings import Controller
+
+_OTHER_MODEL = "the model has changed since it was checked; certify it again"
 
 
 class ControlLoop:
@@ -157,7 +160,8 @@ class ControlLoop:
             self._continue(segment)
             return
         if model is not None:
-            raise LoopRefusal("trajectory", "only a plan that takes over from another brings a model; set it before")
+            text = "only a plan that takes over from another brings a model; set it before"
+            raise LoopRefusal("trajectory", text, RefusalCode.MALFORMED)
         if self.mode is not LoopMode.HOLD:
             raise LoopRefusal("trajectory", f"the arm must hold its position, but the loop is in {self.mode.name}")
         if self._output.blend_left > 0.0:
@@ -172,7 +176,7 @@ class ControlLoop:
         if self._measured.effort_fault is not None:
             raise LoopRefusal("trajectory", self._measured.effort_fault.reason)
         if certificate.box_hash != self._in_use.box_hash:
-            raise LoopRefusal("trajectory", "the model has changed since it was checked; certify it again")
+            raise LoopRefusal("trajectory", _OTHER_MODEL, RefusalCode.OTHER_ASSUMPTIONS)
         admit_control(certificate, self._controller.law, self.model.payload)
         admit_start(self.robot, trajectory, certificate, self._reference.q, self._rested)
         self._reference.follow(trajectory)
@@ -450,7 +454,8 @@ class ControlLoop:
         """Let a segment wait to take over from the present one."""
         reference, motion, certificate, model = self._reference, self._motion, segment.certificate, segment.model
         if self.mode is not LoopMode.TRACK or motion.present is None:
-            raise LoopRefusal("trajectory", f"it continues a motion, but the loop is in {self.mode.name}")
+            text = f"it continues a motion, but the loop is in {self.mode.name}"
+            raise LoopRefusal("trajectory", text, RefusalCode.TOO_LATE)
         if motion.next is not None:
             waiting = motion.next.certificate.plan_id
             raise LoopRefusal("trajectory", f"plan {waiting[:12]} already waits to take over")
@@ -461,13 +466,14 @@ class ControlLoop:
             raise LoopRefusal(
                 "trajectory",
                 f"it comes {late:.3f} s too late to take over; the arm follows the present plan, which ends at rest",
+                RefusalCode.TOO_LATE,
                 late,
             )
         if model is not None:
             model.require_fits(self.robot)
             model.require_inside(self.model, self.robot)
         if certificate.box_hash != box_hash(*self.boxes_of(model)):
-            raise LoopRefusal("trajectory", "the model has changed since it was checked; certify it again")
+            raise LoopRefusal("trajectory", _OTHER_MODEL, RefusalCode.OTHER_ASSUMPTIONS)
         admit_control(certificate, self._controller.law, (self.model if model is None else model).payload)
         reference.continue_with(segment.trajectory, certificate.takeover_time)
         motion.next = segment

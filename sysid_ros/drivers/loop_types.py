@@ -44,18 +44,37 @@ class LoopCode(IntEnum):
     INTERNAL = 8
 
 
+class RefusalCode(IntEnum):
+    """Why a plan is not executed; the numbers are those of ``ExecuteTrajectory``."""
+
+    NOT_READY = 1
+    MALFORMED = 2
+    NO_CERTIFICATE = 3
+    NOT_AUTHENTIC = 4
+    REPLAYED = 5
+    EXPIRED = 6
+    OUT_OF_RANGE = 7
+    OTHER_ASSUMPTIONS = 8
+    OTHER_START = 9
+    NOT_PROVEN = 10
+    TOO_LATE = 11
+    INTERNAL = 12
+
+
 class LoopRefusal(SysidError):
     """Something asked of the loop that it does not do; the arm goes on as before.
 
     Args:
         what: What was asked.
         reason: Why not: which joint, by how much, what to do.
+        code: The same as a number.
         late: By how much it came too late [s]; None where time is not why.
     """
 
-    def __init__(self, what: str, reason: str, late: float | None = None):
+    def __init__(self, what: str, reason: str, code: RefusalCode = RefusalCode.NOT_READY, late: float | None = None):
         self.what = what
         self.reason = reason
+        self.code = code
         self.late = late
         super().__init__(f"{what} refused: {reason}")
 

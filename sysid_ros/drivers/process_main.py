@@ -165,7 +165,7 @@ class LoopServer:
         try:
             self._reply(number, Outcome.DONE, action())
         except LoopRefusal as refusal:
-            self._reply(number, Outcome.REFUSED, (refusal.what, refusal.reason))
+            self._reply(number, Outcome.REFUSED, (refusal.what, refusal.reason, refusal.code))
         except SysidError as error:
             self._reply(number, Outcome.REFUSED, (name, str(error)))
         except Exception as error:  # a fault in serving must not take the loop down with the arm

@@ -16,7 +16,7 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from sysid_msgs.action import Identify, MoveTo
-from sysid_ros.adapters.identification.goals import GoalRun, MoveRun
+from sysid_ros.adapters.identification.goals import GoalRun, MoveRun, NewsFilter
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.identification.session import IdentificationParameters, Suite, SuiteClients
 from sysid_ros.core.procedure import PayloadModel, Phase, Progress
@@ -95,21 +95,24 @@ class IdentificationNode(Node):
 
     def _run_goal(self, handle: ServerGoalHandle) -> Identify.Result:
         started = time.monotonic()
-        run = self._new_run(handle.request, lambda: handle.is_cancel_requested)
+        run, news = self._new_run(handle.request, lambda: handle.is_cancel_requested), NewsFilter()
 
         def report(progress: Progress) -> None:
-            handle.publish_feedback(run.feedback(progress, time.monotonic() - started))
+            if news.is_news(progress):
+                handle.publish_feedback(run.feedback(progress, time.monotonic() - started))
 
         return self._identify(run, report)
 
     def _run_move(self, handle: ServerGoalHandle) -> MoveTo.Result:
         options = self._config.values
         run = MoveRun(self._suite, options, self._known, lambda: self._stop.is_set() or handle.is_cancel_requested)
+        news = NewsFilter()
 
         def report(progress: Progress) -> None:
-            handle.publish_feedback(
-                MoveTo.Feedback(text=progress.text, progress=progress.progress, motion_time=run.motion_time)
-            )
+            if news.is_news(progress):
+                handle.publish_feedback(
+                    MoveTo.Feedback(text=progress.text, progress=progress.progress, motion_time=run.motion_time)
+                )
 
         result = run.run(handle.request, self._reporter(report))
         self._remember(run.model)

@@ -74,7 +74,6 @@ class IdentifyClient(Node):
         )
         self._probe = ServerProbe(self._client)
         self._truth: np.ndarray | None = None
-        self._history: list[tuple[float, ParameterEstimate]] = []
         self.robot = robot
         self._timing_doubt: str | None = None
         self.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
@@ -98,9 +97,8 @@ class IdentifyClient(Node):
         estimate = estimate_from_message(result.estimate)
         if estimate is None:
             return None
-        times, estimates = zip(*self._history, strict=True) if self._history else ((), ())
-        history = EstimateHistory.from_estimates(times, estimates)
         warnings = (self._timing_doubt,) if self._timing_doubt else ()
+        history = EstimateHistory.from_estimates((), ())
         return IdentificationResult(self.robot, estimate, history, truth=self._truth_of(estimate), warnings=warnings)
 
     def _take_status(self, status: DriverStatus) -> None:
@@ -116,11 +114,7 @@ class IdentifyClient(Node):
 
     def _show(self, message: Any) -> None:
         feedback = message.feedback
-        estimate = estimate_from_message(feedback.estimate)
-        mass = None
-        if estimate is not None and estimate.is_consistent:
-            mass = (feedback.mass_lower, feedback.mass, feedback.mass_upper)
-            self._history.append((feedback.elapsed, estimate))
+        mass = (feedback.mass_lower, feedback.mass, feedback.mass_upper) if feedback.has_estimate else None
         self._display.update(feedback.text, feedback.trajectory_number, feedback.number_of_trajectories, mass)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.spatial import inverse_placement
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model import inertia
 from sysid_ros.core.model.robot import PayloadShape, RobotModel, frame_placement
 from sysid_ros.reports.result import END_EFFECTOR, IdentificationResult
@@ -139,11 +140,22 @@ def in_frame(parameters: Bounded, frame_in_joint: Placement) -> Bounded:
 
 def payload_parameters(result: IdentificationResult) -> Bounded:
     """Return the payload about the frame of the last joint, (10,), without the last body if that is in the target."""
-    estimate = result.estimate
+    return _payload_of(result.robot, result.estimate)
+
+
+def bound_mass_and_com(robot: RobotModel, estimate: ParameterEstimate) -> tuple[Bounded, Bounded]:
+    """Bound mass () [kg] and CoM (3,) [m] of a payload in the frame of the last joint, as :func:`summarize` does."""
+    parameters, prior = _payload_of(robot, estimate), robot.payload_prior
+    com = quotient(_part(parameters, [1, 2, 3]), _part(parameters, [0]))
+    if estimate.is_guaranteed and prior.shape is not None and prior.target == estimate.target == "payload":
+        com = _within(com, prior.shape.com.lower, prior.shape.com.upper)
+    return Bounded(parameters.values[0], parameters.lower[0], parameters.upper[0]), com
+
+
+def _payload_of(robot: RobotModel, estimate: ParameterEstimate) -> Bounded:
     parameters = Bounded(estimate.values, estimate.lower, estimate.upper)
     if estimate.target != END_EFFECTOR:
         return parameters
-    robot = result.robot
     last_body = robot.inertial_slice(robot.n)
     box = robot.theta_box
     body = Bounded(robot.theta_nominal[last_body], box.lower[last_body], box.upper[last_body])

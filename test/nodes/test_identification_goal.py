@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from suite_bench import GoalProbe
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SampleBatch
+from sysid_msgs.srv import ExecuteTrajectory
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification import goals as goals_module
 from sysid_ros.adapters.identification.files import build_result, prepare_folder
@@ -23,7 +25,10 @@ from sysid_ros.core.procedure import (
     IdentificationErrorCode,
     IdentificationFailed,
     IdentificationSettings,
+    Phase,
+    Progress,
 )
+from sysid_ros.drivers.loop_types import RefusalCode
 from sysid_ros.nodes.identification import IdentificationNode
 from sysid_ros.reports.payload import notices
 from sysid_ros.ros import qos
@@ -74,9 +79,23 @@ class StrangeDriver:
             self._samples.publish(self.batch)
 
 
+def test_feedback_comes_when_there_is_news_or_once_a_second():
+    now, news = [0.0], goals_module.NewsFilter(lambda: now[0])
+    moving = Progress(Phase.MOVING, "moving", 0.1, 1, 4, None)
+    assert news.is_news(moving) and not news.is_news(replace(moving, progress=0.2))
+    assert news.is_news(replace(moving, trajectory=2)) and news.is_news(replace(moving, text="another plan"))
+    now[0] = goals_module.FEEDBACK_PERIOD
+    assert news.is_news(replace(moving, text="another plan"))
+
+
 def test_error_codes_of_core_and_action_are_the_same():
     for code in IdentificationErrorCode:
         assert getattr(Result, code.name) == code
+
+
+def test_refusals_of_driver_and_service_have_the_same_numbers():
+    for code in RefusalCode:
+        assert getattr(ExecuteTrajectory.Response, code.name) == code
 
 
 def test_fields_of_a_goal_replace_the_parameters_of_the_node():

@@ -19,7 +19,8 @@ from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.drivers import admission
 from sysid_ros.drivers.arm import InjectedFaults
-from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopStatus
+from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopStatus, RefusalCode
+from sysid_ros.drivers.process import LoopProcessError
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED
 from sysid_ros.ros.conversions import (
@@ -88,7 +89,8 @@ class ArmCommands:
                 raise LoopRefusal("trajectory", "the controller still has the model of the last payload; try again")
             trajectory, certificate = certified_from_message(request.plan, self._arm.robot.joint_names)
             if certificate is None:
-                raise LoopRefusal("trajectory", "it has no certificate; let the safe planner certify it")
+                text = "it has no certificate; let the safe planner certify it"
+                raise LoopRefusal("trajectory", text, RefusalCode.NO_CERTIFICATE)
             model = self._model_of(request)
             if certificate.predecessor is None and model is not None:
                 raise ParameterOutOfRange("estimate", "given", "none where nothing is taken over: use ~/set_model")
@@ -98,7 +100,7 @@ class ArmCommands:
             self._loop.execute(trajectory, certificate, model)
         except SysidError as error:
             self._log.error(str(error))
-            response.accepted, response.message = False, str(error)
+            response.accepted, response.message, response.code = False, str(error), _code_of(error)
             return response
         self._is_moving = True
         words = "moving" if certificate.predecessor is None else "waits to take over"
@@ -260,3 +262,10 @@ class ArmCommands:
             self._log.error(str(error))
             response.success, response.message = False, str(error)
         return response
+
+
+def _code_of(error: SysidError) -> RefusalCode:
+    """Return the number of a refusal: what is not refused by the loop could not be read."""
+    if isinstance(error, LoopProcessError):
+        return RefusalCode.INTERNAL
+    return error.code if isinstance(error, LoopRefusal) else RefusalCode.MALFORMED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from sysid_ros.core.procedure import (
     run_identification,
     run_move,
 )
+from sysid_ros.reports.payload import bound_mass_and_com
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.reports.writer import RECORDING, make_results_directory
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message, joint_vector_from_message
@@ -41,6 +43,31 @@ _WITH_FILES = (
     Identify.Result.NOT_IDENTIFIED,
 )
 """Ends of a goal that leave files; all but the first only a report that says why there is no payload."""
+
+
+FEEDBACK_PERIOD = 1.0
+"""Time between two messages of feedback that differ in their numbers alone [s]."""
+
+
+class NewsFilter:
+    """Tells progress that a person wants to hear of at once from what is good enough once in a while.
+
+    Args:
+        clock: Steady time [s].
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._last: tuple[object, ...] = ()
+        self._told = -np.inf
+
+    def is_news(self, progress: Progress) -> bool:
+        """Return whether the phase, its text or the motion is another one, or nothing was told for a while."""
+        now, state = self._clock(), (progress.phase, progress.text, progress.trajectory)
+        if state == self._last and now - self._told < FEEDBACK_PERIOD:
+            return False
+        self._last, self._told = state, now
+        return True
 
 
 class _Run:
@@ -123,11 +150,11 @@ class GoalRun(_Run):
             number_of_trajectories=progress.trajectories,
         )
         estimate = progress.estimate
-        if estimate is not None:
-            feedback.mass_lower, feedback.mass, feedback.mass_upper = (
-                float(estimate.lower[0]), float(estimate.values[0]), float(estimate.upper[0]),
-            )  # fmt: skip
-            feedback.estimate = estimate_to_message(estimate, self._monitor.estimate_stamp_ns)
+        if estimate is not None and estimate.is_consistent:
+            feedback.has_estimate = True
+            mass, com = bound_mass_and_com(self._robot, estimate)
+            feedback.mass_lower, feedback.mass, feedback.mass_upper = map(float, (mass.lower, mass.values, mass.upper))
+            feedback.com_lower, feedback.com, feedback.com_upper = com.lower, com.values, com.upper
         return feedback
 
     def _make_folder(self) -> Path | None:

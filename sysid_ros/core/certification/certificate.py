@@ -154,7 +154,16 @@ class Certificate:
         if scene_hash is not None:
             scene = "the arm is in"
             _require_same_hash("scene", self.scene_hash, scene, scene_hash, "; certify the plan again")
-        if now is not None and not self.issued_at <= now < self.expires_at:
+        if now is not None:
+            self.require_valid(now)
+
+    def require_valid(self, now: float) -> None:
+        """Check that this certificate is valid at a time of the loop's clock [s].
+
+        Raises:
+            CertificateMismatch: It is not issued yet, or expired.
+        """
+        if not self.issued_at <= now < self.expires_at:
             raise CertificateMismatch(
                 f"it is valid from {self.issued_at:.3f} s to {self.expires_at:.3f} s, but the time is {now:.3f} s"
             )

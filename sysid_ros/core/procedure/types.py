@@ -29,6 +29,7 @@ class IdentificationErrorCode(IntEnum):
     RESULTS_NOT_WRITTEN = 12
     NO_WINDOWS = 13
     NOT_IDENTIFIED = 14
+    INTERRUPTED = 15
 
 
 class StopUnconfirmed(SysidError):
