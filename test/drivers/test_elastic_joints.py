@@ -7,12 +7,20 @@ import pinocchio as pin
 import pytest
 from scipy.integrate import solve_ivp
 
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.control import build_controller
+from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning, PositionSide
+from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.core.procedure import IdentificationSettings, run_identification
 from sysid_ros.drivers.arm import InjectedFaults
+from sysid_ros.drivers.loop import ControlLoop
+from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.physics import ArmPhysics
-from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise, draw_truth, load_payload
+from sysid_ros.emulation.lockstep_identification import LockstepBackend, LockstepSettings
 from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
 
 IDEAL = MujocoSettings(noise=Noise.NONE)
@@ -169,3 +177,28 @@ def test_the_position_controller_of_an_emulated_arm_holds_it(name):
     arm.advance(lambda q, v: arm.clip(arm.holding_torque(q, v, place + 0.02)), periods=1500)
     np.testing.assert_allclose(arm.q, place + 0.02, atol=4e-3)
     assert np.abs(arm.v).max() < 2e-3
+
+
+def test_a_payload_is_identified_with_elastic_joints(elastic):
+    """Gains by the rule, certified plans, bounds of the errors and of the payload that hold."""
+    theta, payload = draw_truth(elastic, "random", 4), load_payload(elastic, "0.5")
+    arm = MujocoArm(elastic, theta, payload, settings=MujocoSettings(seed=4, stiffness_share=-1.0))
+    loop = ControlLoop(arm, build_controller("robust", elastic), elastic)
+    largest = np.zeros(elastic.n)
+
+    def note(sample):
+        bound = loop.status().tracking_bound
+        if sample is not None and loop.mode is LoopMode.TRACK and bound is not None:
+            off = np.maximum(np.abs(sample.q_d - arm.truth().q), np.abs(sample.q_d - arm.physics.measured[0]))
+            np.maximum(largest, off / bound, out=largest)
+
+    backend = LockstepBackend(
+        loop, CertifiedPlanner(elastic), StreamingEstimator(elastic), Scene(), LockstepSettings(time_limit=20.0), note
+    )
+    wanted = IdentificationSettings(trajectories=1, shrink_threshold=0.0, weighing_time=1.0)
+    run_identification(backend.ports, backend.make_policy(), wanted)
+    estimates = [one for _, one in backend.records.estimates]
+    assert backend.records.executed and all(one.is_consistent for one in estimates)
+    assert all(np.all((one.box.lower <= payload) & (payload <= one.box.upper)) for one in estimates)
+    assert 0.0 < largest.max() < 1.0
+    assert np.all(np.abs(arm.physics.deflection[0]) <= elastic.deflection)

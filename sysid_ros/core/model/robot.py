@@ -8,7 +8,7 @@ payload is not part of it: ten parameters of their own, about the frame of the l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
@@ -170,6 +170,10 @@ class JointElasticity:
         scalars = [self.stiffness_error, self.actuator_lag, float(self.position_side is PositionSide.LINK)]
         return self.stiffness, self.damping, self.torque_damping, self.deflection_rate, np.array(scalars)
 
+    def deflection(self, torque: Array) -> Array:
+        """Return the largest deflection of gears that carry at most some torque, (n,) [Nm] to (n,) [rad]."""
+        return np.asarray(torque / (self.stiffness * (1.0 - self.stiffness_error)))
+
     def natural_frequencies(self, inertia: Array, armature: Array) -> Array:
         """Return those of the free arm without damping, (n,) [rad/s]; the lowest first.
 
@@ -303,6 +307,29 @@ class RobotModel:
         """Gravity in the base frame, (3,) [m/s^2]."""
         base = self.pin_model.frames[self.pin_model.getFrameId(self.base_frame)]
         return np.array(base.placement.rotation.T @ self.pin_model.gravity.linear)
+
+    @property
+    def deflection(self) -> Array:
+        """Largest angle between motor and link where a gear carries its torque limit, (n,) [rad]; 0 if rigid."""
+        if self.elasticity is None:
+            return np.zeros(self.n)
+        return self.elasticity.deflection(self.limits.tau_max)
+
+    @property
+    def link_sensors(self) -> SensorModel:
+        """Guarantees about positions and velocities of the links; where motors are measured, gears deflect besides."""
+        elasticity, sensors = self.elasticity, self.sensors
+        if elasticity is None or elasticity.position_side is PositionSide.LINK:
+            return sensors
+        rate = elasticity.deflection_rate
+        # Over a window deflections cannot change by more than from one end of their range to the other.
+        mean = sensors.velocity_mean_error + np.minimum(rate, 2.0 * self.deflection / sensors.error_window)
+        return replace(
+            sensors,
+            position_resolution=sensors.position_resolution + 2.0 * self.deflection,
+            velocity_error=sensors.velocity_error + rate,
+            velocity_mean_error=mean,
+        )
 
     def prior(self, name: str | None = None) -> PayloadPrior:
         """Return a payload prior by name, the default one without a name.

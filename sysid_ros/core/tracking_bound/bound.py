@@ -17,6 +17,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import ControlLaw, RobustSettings
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.tracking_bound.elasticity import CLAIM, link_errors, require_elastic_margin
 from sysid_ros.core.tracking_bound.loop_response import BIN, POSITION, VELOCITY, BoundNotAvailable, horizon
 from sysid_ros.core.tracking_bound.motion import Motion, MotionSamples, sample_motion
 from sysid_ros.core.tracking_bound.tube import ErrorBounds, Tube, TubeMap
@@ -142,6 +143,7 @@ def tracking_bound(
             raise ParameterOutOfRange("controller of the history", history.settings, "the same as now")
         past, past_tube = history.samples, history.tube
     samples = sample_motion(motion, robot.n, BIN * settings.period, model.payload, past, settings.blend_time)
+    require_elastic_margin(robot, model, settings, samples.q[samples.past :], samples.payload[samples.past :])
     tube_map = TubeMap(robot, model, samples, settings, past_tube)
     tube, bounds = _find_invariant_tube(tube_map)
     return _summarise(tube_map, tube, bounds)
@@ -210,16 +212,18 @@ def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds) -> TrackingBo
     samples, settings = tube_map.samples, tube_map.settings
     now = slice(samples.past, None)
     take_over, settling_time = _take_over(tube_map, tube, bounds)
+    off, off_rate = link_errors(tube_map.robot)
     return TrackingBound(
-        position=tube.position[now].max(axis=0),
-        velocity=tube.velocity[now].max(axis=0),
+        position=tube.position[now].max(axis=0) + off,
+        velocity=tube.velocity[now].max(axis=0) + off_rate,
         torque=(1.0 + _SETTLED) * tube_map.bound_torque(tube, bounds)[now].max(axis=0),
-        take_over=take_over,
+        take_over=take_over + off,
         settling_time=settling_time,
         inertia_ratios=bounds.inputs.ratios,
         shares={name: values[now, :, POSITION].max(axis=0) for name, values in bounds.causes.items()},
         whole=TrackingHistory(samples, tube, tube_map.model.theta, settings),
         start=samples.past * samples.step,
+        claims=TrackingBound.claims + (CLAIM if tube_map.robot.elasticity is not None else ""),
     )
 
 

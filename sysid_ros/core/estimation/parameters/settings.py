@@ -24,6 +24,7 @@ ERROR_TERMS = (
     "coulomb",
     "gravity",
     "calibration",
+    "elasticity",
     "rounding",
 )
 """Terms of the error budget of a row, in the order of its columns (docs/theory/bounds.md derives them)."""

@@ -362,8 +362,8 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
         end_error=np.tile(
             np.concatenate(
                 [
-                    robot.sensors.velocity_error * ("velocity" in settings.error_terms),
-                    0.5 * robot.sensors.position_resolution * ("encoder" in settings.error_terms),
+                    robot.link_sensors.velocity_error * ("velocity" in settings.error_terms),
+                    0.5 * robot.link_sensors.position_resolution * ("encoder" in settings.error_terms),
                 ]
             ),
             2,

@@ -311,6 +311,7 @@ def compute_errors(
         "coulomb": model.unknowns.coulomb_upper * sign.uncertain,
         "gravity": gravity_error(model, signals),
         "calibration": np.zeros(model.n),  # of the rows of a calibration only
+        "elasticity": model.elastic_momentum,
         "rounding": rounding_error(model, signals, derivatives),
     }
     counted = [name in model.settings.error_terms for name in ERROR_TERMS]

@@ -24,7 +24,7 @@ from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, PositionSide, RobotModel
 from sysid_ros.core.regressors.momentum import MomentumRegressor
 
 Array = NDArray[np.float64]
@@ -166,10 +166,12 @@ class WindowModel:
     def __init__(self, robot: RobotModel, settings: EstimatorSettings, unknowns: Unknowns):
         self.n = robot.n
         self.settings = settings
-        self.sensors = robot.sensors
+        self.sensors = robot.link_sensors
         self.joint_names = robot.joint_names
-        self.position_error = 0.5 * robot.sensors.position_resolution
+        self.position_error = 0.5 * self.sensors.position_resolution
         """Largest position error, (n,) [rad]."""
+        self.elastic_momentum, self.motor_rate = _elastic_terms(robot)
+        """Bound of what elastic gears add to a row, (n,) [Nms]; and to the speed of a motor over its link's [rad/s]."""
         self.acceleration = settings.acceleration_factor * robot.limits.a_max
         """Largest acceleration between samples, (n,) [rad/s^2]."""
         self.acceleration_change = settings.acceleration_change * robot.limits.a_max
@@ -197,6 +199,22 @@ class WindowModel:
     def magnitude(self, columns: Array) -> Array:
         """Return the largest ``|columns @ theta|`` over the box of all inertial parameters, (..., p) to (...)."""
         return np.asarray(np.abs(columns @ self.center) + np.abs(columns) @ self.radius)
+
+
+def _elastic_terms(robot: RobotModel) -> tuple[Array, Array]:
+    """Return what rows with a torque before friction and armature add up where motors are not at their links.
+
+    Friction and armature are those of the motors, the rest is that of the links; measured is only one of both. The
+    difference is at most the armature times that of the speeds at either end, and the viscous friction times that by
+    which the deflection changes. Torque behind the gear has neither in it.
+    """
+    elasticity, none = robot.elasticity, np.zeros(robot.n)
+    if elasticity is None or robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
+        return none, none
+    _, viscous, armature, _ = np.abs(robot.friction(robot.theta_box.upper)).T
+    on_links = elasticity.position_side is PositionSide.LINK
+    rate = elasticity.deflection_rate
+    return 2.0 * armature * rate + 2.0 * viscous * robot.deflection, rate if on_links else none
 
 
 def tilted_regressors(robot: RobotModel) -> list[InertialRegressor]:

@@ -1,0 +1,139 @@
+"""Which gains an arm gets: the highest whose loops keep their margins, by stiffness, delay, noise and period.
+
+One bandwidth serves all joints: the tracking bound is proven for feedback shaped by the whole inertia matrix, which a
+gain for each joint would not be. So the joint with the least margin decides; :class:`GainChoice` says how much is left
+of those of the others. With motor-side sensors that is about ``c < (pi/2) I_a / (1.5 H_jj period)`` over the gain
+margin: above the resonance only the armature resists, while the feedback is made for the whole inertia.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.control.sampled_loop import LoopCase, LoopMargins, SampledLoop
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.core.model.mechanics import add_payload
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+GAIN_MARGIN = 1.6
+"""Least gain margin of any joint at home [-]; motions elsewhere are checked by their tracking bound."""
+PHASE_MARGIN = np.radians(30.0)
+"""Least phase margin [rad]."""
+NOISE_SHARE = 0.1
+"""Largest share of a torque limit that errors of the sensors may command [-]."""
+_RATIO = 10.0**0.1
+"""Ratio of the bandwidths that are tried."""
+_LEAST = 10.0
+_SLOW_SHARE = 0.1
+"""Largest rate of position error and integral over the bandwidth: three times that decays as one loop."""
+
+
+class NoStableGains(SysidError):
+    """No gains keep the margins.
+
+    Args:
+        joint: Joint that decides.
+        bandwidth: Lowest bandwidth that was tried [1/s].
+    """
+
+    def __init__(self, joint: str, bandwidth: float):
+        self.joint, self.bandwidth = joint, bandwidth
+        super().__init__(
+            f"no gains keep the margins with these elastic joints: {joint} has too little at a bandwidth of "
+            f"{bandwidth:.3g} 1/s; damp the joints (elasticity.torque_damping), measure on the motor side, or shorten "
+            "the delay"
+        )
+
+
+@dataclass(frozen=True)
+class GainChoice:
+    """Gains of an arm and what is left of its margins.
+
+    Attributes:
+        settings: The gains.
+        margins: Least margins over all postures, payloads and stiffnesses.
+        noise: Largest torque that errors of the sensors command, over the limit, (n,) [-].
+    """
+
+    settings: RobustSettings
+    margins: LoopMargins
+    noise: Array
+
+    @property
+    def keeps_margins(self) -> NDArray[np.bool_]:
+        """Whether each joint has all its margins and commands little noise, (n,); not where the loop is unstable."""
+        margins = self.margins
+        keeps = (margins.gain >= GAIN_MARGIN) & (margins.phase >= PHASE_MARGIN) & (self.noise <= NOISE_SHARE)
+        return np.asarray(keeps)
+
+
+def loop_cases(robot: RobotModel) -> Iterator[LoopCase]:
+    """List the arms that gains are chosen for: at home, the hand empty or with half of the rated payload, known."""
+    for share in (0.0, 0.5):
+        total = add_payload(robot.theta_nominal, _payload(robot, share))
+        for stiffness in (-1.0, 1.0) if robot.elasticity is not None else (0.0,):
+            yield LoopCase(robot.home, total, total, stiffness)
+
+
+def margins_of(robot: RobotModel, settings: RobustSettings) -> LoopMargins:
+    """Compute the least margins over :func:`loop_cases`."""
+    return LoopMargins.least(SampledLoop(robot, settings, case).margins() for case in loop_cases(robot))
+
+
+def noise_share(robot: RobotModel, settings: RobustSettings) -> Array:
+    """Return the largest torque that errors of the sensors command over the torque limit, (n,) [-]."""
+    sensors, largest = robot.sensors, np.zeros(robot.n)
+    velocity = np.zeros(robot.n) if sensors.velocity_is_difference else sensors.velocity_error
+    for case in loop_cases(robot):
+        by_velocity, by_position = (np.abs(x) for x in SampledLoop(robot, settings, case).noise)
+        torque = by_velocity @ velocity + by_position @ np.broadcast_to(
+            0.5 * sensors.position_resolution, velocity.shape
+        )
+        largest = np.maximum(largest, torque / robot.limits.tau_max)
+    return largest
+
+
+def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
+    """Choose the highest bandwidth, up to that of ``settings``, whose loops keep their margins.
+
+    Rates of position error and integral are those of ``settings``, at most a tenth of the bandwidth.
+
+    Args:
+        robot: The arm.
+        settings: Highest gains, and timing.
+
+    Raises:
+        NoStableGains: There is none.
+    """
+    bandwidth = settings.bandwidth
+    while bandwidth >= _LEAST:
+        tried = with_bandwidth(settings, bandwidth)
+        choice = GainChoice(tried, margins_of(robot, tried), noise_share(robot, tried))
+        if choice.keeps_margins.all():
+            return choice
+        bandwidth /= _RATIO
+    worst = int(np.argmin(np.where(np.isnan(choice.margins.gain), 0.0, choice.margins.gain)))
+    raise NoStableGains(robot.joint_names[worst], tried.bandwidth)
+
+
+def with_bandwidth(settings: RobustSettings, bandwidth: float) -> RobustSettings:
+    """Return settings with another bandwidth, and rates of position error and integral that go with it."""
+    slow = _SLOW_SHARE * bandwidth
+    gains = min(settings.position_gain, slow), min(settings.integral_gain, slow)
+    return replace(settings, bandwidth=bandwidth, position_gain=gains[0], integral_gain=gains[1])
+
+
+def _payload(robot: RobotModel, share: float) -> Array:
+    """Return a payload of this share of the rated mass, in the middle of where the prior has its CoM, (10,)."""
+    prior, mass = robot.payload_prior, share * robot.rated_payload
+    if prior.shape is None:
+        return np.asarray(mass / max(prior.nominal[0], 1e-9) * prior.nominal)
+    return from_com_form(mass, prior.shape.com.center, mass * prior.shape.gyration**2 / 2.0 * np.eye(3))

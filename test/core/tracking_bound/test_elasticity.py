@@ -1,0 +1,52 @@
+"""The tracking bound of arms with elastic joints: where it is given, and what the gears' deflection adds to it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.control import build_controller
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import PositionSide
+from sysid_ros.core.tracking_bound.bound import tracking_bound
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+
+
+@pytest.fixture(scope="module")
+def gen3():
+    return load_robot("kinova_gen3", is_elastic=True)
+
+
+def known(robot):
+    payload = 0.4 * robot.payload_prior.nominal
+    around = Box.around(payload, 0.1 * np.abs(payload) + 1e-3)
+    return ControlModel.of_boxes(robot, (robot.theta_box, around), payload)
+
+
+def test_motors_are_where_they_are_measured_and_links_are_off_by_the_deflection(gen3):
+    settings = build_controller("robust", gen3).settings
+    rigid = tracking_bound(replace(gen3, elasticity=None), known(gen3), gen3.home, settings)
+    motor = tracking_bound(gen3, known(gen3), gen3.home, settings)
+    softest = 0.7 * gen3.elasticity.stiffness
+    np.testing.assert_allclose(motor.position - rigid.position, gen3.limits.tau_max / softest)
+    np.testing.assert_allclose(motor.take_over - rigid.take_over, gen3.limits.tau_max / softest)
+    np.testing.assert_allclose(motor.velocity - rigid.velocity, gen3.elasticity.deflection_rate)
+    np.testing.assert_array_equal(motor.torque, rigid.torque)
+    assert "elastic" in motor.claims and "elastic" not in rigid.claims
+    damped = replace(gen3.elasticity, position_side=PositionSide.LINK, torque_damping=np.full(7, 0.01))
+    link = tracking_bound(replace(gen3, elasticity=damped), known(gen3), gen3.home, replace(settings, bandwidth=63.0))
+    plain = tracking_bound(replace(gen3, elasticity=None), known(gen3), gen3.home, replace(settings, bandwidth=63.0))
+    np.testing.assert_array_equal(link.position, plain.position)
+
+
+def test_there_is_no_bound_where_the_loop_of_elastic_joints_has_no_gain_to_spare(gen3):
+    with pytest.raises(
+        BoundNotAvailable, match="with elastic joints the loop at .* does not survive 1.25 times its gain"
+    ):
+        tracking_bound(gen3, known(gen3), gen3.home, RobustSettings())
+    assert (
+        tracking_bound(replace(gen3, elasticity=None), known(gen3), gen3.home, RobustSettings()).position.max() < 0.01
+    )
