@@ -6,8 +6,10 @@ docs/reference/files.md, or an NPZ with arrays ``t``, ``q``, ``tau`` in SI units
 model as described, ``fit`` adds all bodies, simple friction, direction of gravity and torque lag, ``terms chosen`` the
 friction terms that blocks left out ask for. ``halves`` fits the first and tests the second, and the other way round;
 ``blocks`` fits every other tenth and tests the
-rest. The last rows are what others reached on a longer recording of an LBR
-Med7; they compare only with that recording.
+rest. ``bounded regression`` is EXCITE's: base parameters within bounds, from velocities and accelerations of a tracking
+differentiator (``TD``) or from the smoothed ones, with the direction of gravity as modelled and no friction. The bounds
+are half of the nominal parameters, and the prior of the payload for the last body. The last rows are what others
+reached on a longer recording of an LBR Med7; they compare only with that recording.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from pathlib import Path
 import numpy as np
 from _table import describe_machine, print_table
 
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.point.acceleration_regression import fit_bounded_regression, tracked
 from sysid_ros.core.estimation.point.whole_arm import (
     Motion,
     TermTest,
@@ -46,6 +50,8 @@ REFERENCES = {
     "published SDP code": (0.588, 0.484, 0.256, 0.473, 0.263, 0.152, 0.129),
 }
 """Torque RMS per joint on the other half of a longer recording of an LBR Med7 [Nm]."""
+KNOWN, JERK = 0.5, 20.0
+"""Of the baseline: share of the nominal parameters, and largest jerk over the planned acceleration [1/s]."""
 GEAR_CYCLES = 320.0
 """Two per turn of the motor, at 160 to 1."""
 
@@ -83,6 +89,25 @@ def rms(values: Array) -> Array:
     return np.sqrt(np.mean(values**2, axis=0))
 
 
+def known_box(robot: RobotModel) -> Box:
+    """Half of every nominal parameter, and whatever of the prior the hand may hold, (14 n,)."""
+    radius = np.maximum(KNOWN * np.abs(robot.theta_nominal), robot.theta_box.radius)
+    box, last = Box.around(robot.theta_nominal, radius), robot.inertial_slice(robot.n)
+    if robot.payload_prior.target != "payload":
+        return box
+    held = robot.payload_prior.box + Box(box.lower[last], box.upper[last])
+    lower, upper = box.lower.copy(), box.upper.copy()
+    lower[last], upper[last] = held.lower, held.upper
+    return Box(lower, upper)
+
+
+def with_differentiator(block: SampleBlock, motion: Motion, robot: RobotModel) -> Motion:
+    """The motion with what the tracking differentiator makes of differences of positions, sample by sample."""
+    backward = np.gradient(block.q, block.seconds, axis=0)
+    k = np.searchsorted(block.seconds, motion.seconds - 1e-9)
+    return tracked(motion, backward[k], JERK * robot.limits.a_max, filter_steps=3.0)
+
+
 def compare(
     block: SampleBlock, robot: RobotModel, settings: WholeArmSettings, law: FrictionLaw | None
 ) -> tuple[list[list], list[WholeArmFit], list[TermTest]]:
@@ -96,6 +121,16 @@ def compare(
             fit = fit_whole_arm(robot, known, settings)
             found.setdefault("nominal", []).append(rms(other.tau - nominal.predict(nominal.start)))
             found.setdefault("fit", []).append(rms(other.tau - fit.predict(robot, other)))
+            differentiated = [
+                with_differentiator(part_of(block, index), part, robot)
+                for index, part in ((fitted, known), (tested, other))
+            ]
+            for label, (learned, asked) in (
+                ("bounded regression, TD", differentiated),
+                ("bounded regression, smoothed", (known, other)),
+            ):
+                baseline = fit_bounded_regression(robot, learned, known_box(robot))
+                found.setdefault(label, []).append(rms(asked.tau - baseline.predict(robot, asked)))
             if law is not None:
                 fit, tests_of_part = select_friction(robot, known, law, settings)
                 tests = tests or list(tests_of_part)

@@ -22,6 +22,7 @@ ERROR_TERMS = (
     "jitter",
     "quadrature",
     "coulomb",
+    "friction",
     "gravity",
     "calibration",
     "elasticity",
@@ -74,6 +75,17 @@ class EstimatorSettings(Settings):
     """Radius of an unknown constant offset of each torque signal, on top of the offset box of the robot."""
     stiction_speed: float = setting(0.01, "rad/s", lower=0.0, upper=0.5)
     """Below this speed the Coulomb torque may be anything between -F_c and F_c."""
+    stribeck_friction: float = setting(0.0, "-", lower=0.0, upper=100.0)
+    """Largest friction at creep speed beyond the simple law, as a multiple of the largest F_c of each joint; it falls
+    as exp(-|v| / stribeck_speed). 0 for this and the next terms: the simple law holds."""
+    stribeck_speed: float = setting(0.1, "rad/s", lower=1e-3, upper=10.0)
+    """Speed at which that friction has fallen to 37 %."""
+    friction_asymmetry: float = setting(0.0, "-", lower=0.0, upper=100.0)
+    """How much viscous friction may differ between the directions, as a multiple of the largest F_v, each way."""
+    load_friction: float = setting(0.0, "-", lower=0.0, upper=1.0)
+    """Friction that grows with the load: largest share of the joint torque."""
+    friction_ripple: float = setting(0.0, "-", lower=0.0, upper=100.0)
+    """Largest friction that depends on the position, or on anything else, as a multiple of the largest F_c."""
     acceleration_factor: float = setting(3.0, "-", lower=0.1, upper=100.0)
     """The true acceleration never exceeds this multiple of the planning limit a_max, which bounds what happens
     between samples; steps that show more are left out."""

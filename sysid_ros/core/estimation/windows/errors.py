@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.windows.model import WindowModel, WindowSignals
-from sysid_ros.core.model.robot import FRICTION, INERTIAL, SensorModel
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, SensorModel
 
 Array = NDArray[np.float64]
 
@@ -309,6 +309,7 @@ def compute_errors(
         "jitter": jitter_error(model, derivatives, torque, sign),
         "quadrature": quadrature_error(model, signals, derivatives, sign.is_steady),
         "coulomb": model.unknowns.coulomb_upper * sign.uncertain,
+        "friction": friction_error(model, signals),
         "gravity": gravity_error(model, signals),
         "calibration": np.zeros(model.n),  # of the rows of a calibration only
         "elasticity": model.elastic_momentum,
@@ -441,6 +442,30 @@ def lag_error(model: WindowModel, signals: WindowSignals) -> Array:
         value = sample_torque(signals.torque_times, signals.tau, time)
         total += tolerance * np.maximum(upper - value, value - lower)
     return total
+
+
+def friction_error(model: WindowModel, signals: WindowSignals) -> Array:
+    """Bound the impulse of friction beyond the simple law, (n,) [Nms].
+
+    Each term is bounded, whatever its sign: Stribeck friction by the slowest speed possible in each step, asymmetry by
+    the fastest, load dependence by the largest torque of the window, ripple as it is. On the link side there is none.
+    """
+    settings, unknowns, sensors = model.settings, model.unknowns, model.sensors
+    steps = (signals.steps + 2.0 * sensors.stamp_jitter)[:, None]
+    speed = np.abs(signals.v)
+    total = np.zeros(model.n)
+    if settings.stribeck_friction:
+        slowest = np.maximum(np.minimum(speed[1:], speed[:-1]) - signals.velocity_drift, 0.0)
+        decay = np.sum(steps * np.exp(-slowest / settings.stribeck_speed), axis=0)
+        total += settings.stribeck_friction * unknowns.coulomb_upper * decay
+    if settings.friction_asymmetry:
+        fastest = np.maximum(speed[1:], speed[:-1]) + signals.velocity_drift
+        total += settings.friction_asymmetry * unknowns.viscous_upper * np.sum(steps * fastest, axis=0)
+    if settings.load_friction and sensors.effort_meaning is EffortMeaning.MOTOR_SIDE:
+        errors = np.sum(sensor_error(signals.tau, sensors), axis=0)
+        largest = np.max((1.0 + sensors.gain_radius) * np.abs(signals.tau) + errors, axis=0)
+        total += settings.load_friction * largest * steps.sum()
+    return np.asarray(total + settings.friction_ripple * unknowns.coulomb_upper * steps.sum())
 
 
 def gravity_error(model: WindowModel, signals: WindowSignals) -> Array:

@@ -14,6 +14,7 @@ from sysid_ros.core.estimation.windows.errors import integrate_torque, mean_erro
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.loader import load_robot_from_urdf
+from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
@@ -26,9 +27,9 @@ def world(robot, tools):
     return tools.perfect_sensors(robot), theta, tools.FourierMotion(robot, 3)
 
 
-def residual(robot, block, theta, payload, gain=0.0):
+def residual(robot, block, theta, payload, gain=0.0, settings=None):
     """Residual (R,) of the truth and the budget of every term."""
-    settings = EstimatorSettings()
+    settings = settings or EstimatorSettings()
     unknowns = describe_unknowns(robot, settings)
     stream = RowStream(robot, settings, unknowns)
     rows = Rows.stack([stream.build_rows(window) for window in stream.add(block)[0]])
@@ -166,3 +167,37 @@ def test_parts_of_an_error_are_no_larger_than_the_whole(robot, name, value):
     values["sensors"][name] = value
     with pytest.raises(ParameterOutOfRange, match=f"{name}.*at most the whole error of each joint"):
         load_robot_from_urdf(robot.urdf, joint_names=robot.joint_names, settings=values)
+
+
+FRICTION = {
+    "stribeck_friction": lambda v, tau, q: np.exp(-np.abs(v) / 0.1) * np.sign(v) * [[0.55] * 4 + [0.165] * 3],
+    "friction_asymmetry": lambda v, tau, q: np.abs(v) * [[1.1] * 4 + [0.33] * 3],
+    "load_friction": lambda v, tau, q: np.abs(tau) * np.sign(v) / 1.1,
+    "friction_ripple": lambda v, tau, q: np.sin(200.0 * q) * [[0.55] * 4 + [0.165] * 3],
+}
+"""Torques of the largest friction beyond the simple law with a setting of 1, or of 0.1 for the load [Nm]."""
+
+
+@pytest.mark.parametrize("name", FRICTION)
+def test_friction_beyond_the_simple_law_stays_within_its_budget(world, tools, dumbbell, name):
+    robot, theta, motion = world
+    block, share = tools.record(robot, theta, dumbbell, motion, 1.0), 0.1 if name == "load_friction" else 1.0
+    extra = share * FRICTION[name](block.v, block.tau, block.q)
+    settings = EstimatorSettings(**{name: share})
+    rough = dataclasses.replace(block, tau=block.tau + extra)
+    off, terms = residual(robot, rough, theta, dumbbell, settings=settings)
+    others = sum(value for term, value in terms.items() if term != "friction")
+    assert np.all(np.abs(off) <= others + terms["friction"])
+    assert np.any(np.abs(off) > others), "the simple law does not suffice"
+    assert np.max(np.abs(off) / (others + terms["friction"])) > 0.4, "the bound is not vacuous"
+    assert not residual(robot, block, theta, dumbbell)[1]["friction"].any()
+
+
+def test_a_sensor_on_the_link_side_sees_no_friction_of_any_kind(world, tools, dumbbell):
+    robot, theta, motion = world
+    linked = tools.with_sensors(robot, effort_meaning=EffortMeaning.LINK_SIDE)
+    block = tools.record(linked, theta, dumbbell, motion, 0.5)
+    settings = EstimatorSettings(**dict.fromkeys(FRICTION, 0.5))
+    truth = theta.copy()
+    truth.reshape(-1)[70:].reshape(7, 4)[:, :3] = 0.0
+    assert not residual(linked, block, truth, dumbbell, settings=settings)[1]["friction"].any()
