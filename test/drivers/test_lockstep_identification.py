@@ -36,6 +36,7 @@ class RestingPlanner:
         return replace(plan, certificate=certificate, condition_number=1.0, **gained)
 
 
+@pytest.mark.slow
 def test_plans_that_are_the_same_motion_are_told_apart(robot):
     """An arm that cannot move at all: the plan from rest and those that follow have the same path."""
     loop = ControlLoop(MujocoArm(robot), build_controller("robust", robot), robot)

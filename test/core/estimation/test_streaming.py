@@ -248,6 +248,7 @@ def test_long_streams_stay_bounded_and_keep_the_truth(robot, tools, dumbbell):
     assert np.all(widths[-1] <= widths[0])
 
 
+@pytest.mark.slow
 def test_compaction_costs_little(robot, tools, dumbbell):
     block = record(robot, tools, dumbbell, seed=4, duration=4.6)
     widths = []
@@ -272,6 +273,7 @@ def test_the_shares_add_up_and_the_labels_say_what_they_are(robot, recording):
     assert better.radius[0] < estimate.radius[0] - 0.5 * estimate.error_budget["torque_relative"][0]
 
 
+@pytest.mark.slow
 def test_a_wrong_robot_box_is_what_the_guarantee_depends_on(robot, tools, dumbbell):
     """Not vacuous: with a robot outside its box the truth is lost, or the inconsistency is noticed."""
     theta = robot.theta_nominal.copy()

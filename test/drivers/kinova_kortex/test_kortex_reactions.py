@@ -9,6 +9,8 @@ from sysid_ros.drivers.kinova_kortex.enums import ControlMode, Safety, ServoingM
 from sysid_ros.drivers.kinova_kortex.settings import StampSource
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def moving(monkeypatch):

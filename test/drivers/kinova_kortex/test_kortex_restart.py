@@ -13,6 +13,8 @@ from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.takeover import TakeoverRefused
 from sysid_ros.emulation.kortex.base import TCP, UDP
 
+pytestmark = pytest.mark.slow
+
 
 class Moving:
     """A loop in the middle of a motion; requests with torques are recorded with whether they were accepted."""

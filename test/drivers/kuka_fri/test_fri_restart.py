@@ -10,6 +10,7 @@ from sysid_ros.drivers.kuka_fri.messages import FriVersion, SessionState
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.takeover import TakeoverRefused
 
+pytestmark = pytest.mark.slow
 VERSION = FriVersion.V2_5
 
 
