@@ -18,6 +18,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.control import build_controller
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -25,7 +26,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.procedure import IdentificationFailed, IdentificationSettings, run_identification
-from sysid_ros.core.tracking_bound.bound import bound_motion
+from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import InjectedFaults
@@ -533,7 +534,7 @@ def check_bounds(running: Running, q: Array, v: Array, q_d: Array, v_d: Array, a
             _note_ratio(running, kind + suffix[now], np.abs(error) / bound, unit, error, part.start)
     first = np.flatnonzero((mode != LoopMode.HOLD) & (mode != LoopMode.IDLE))
     until = int(first[0]) if first.size else len(q)
-    hold = bound_motion(robot, None, Assumptions.of_payload(robot).nominal, q_d[0])
+    hold = tracking_bound(robot, ControlModel.of_boxes(robot, None, Assumptions.of_payload(robot).nominal), q_d[0])
     error = q_d[:until] - q[:until]
     _note_ratio(running, "position error, held before", np.abs(error) / hold.take_over, "rad", error)
 

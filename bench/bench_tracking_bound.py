@@ -18,9 +18,10 @@ from _table import describe_machine, print_table  # noqa: E402
 
 from sysid_ros.core.common.box import Box  # noqa: E402
 from sysid_ros.core.control import RobustSettings  # noqa: E402
+from sysid_ros.core.control.model import ControlModel  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
 from sysid_ros.core.model.robot import RobotModel  # noqa: E402
-from sysid_ros.core.tracking_bound import BoundNotAvailable, bound_motion, choose_payload  # noqa: E402
+from sysid_ros.core.tracking_bound import BoundNotAvailable, choose_payload, tracking_bound  # noqa: E402
 from sysid_ros.core.trajectories.families import BezierTrajectory  # noqa: E402
 
 T_P, DURATION, RANGE = 1.5, 3.0, 0.26
@@ -54,7 +55,7 @@ def motions(robot: RobotModel, boxes: tuple[Box, Box], payload: np.ndarray, sett
     yield "0.1 rad in 3 s", BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, DURATION), None
     yield "0.26 rad in 3 s", first, None
     try:
-        history = bound_motion(robot, boxes, payload, first, None, settings).until(T_P)
+        history = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), first, settings).until(T_P)
     except BoundNotAvailable:
         pass
     else:
@@ -78,7 +79,7 @@ def main() -> None:
         for motion_name, motion, history in motions(robot, boxes, payload, settings):
             begin = time.process_time()
             try:
-                bound = bound_motion(robot, boxes, payload, motion, history, settings)
+                bound = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), motion, settings, history)
             except BoundNotAvailable:
                 rows.append([name, motion_name, "", "none", "", "", time.process_time() - begin])
                 continue

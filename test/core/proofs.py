@@ -1,5 +1,7 @@
 """Proofs for given boxes: what tests of the verifier need of a record of assumptions."""
 
+from dataclasses import replace
+
 from sysid_ros.core.certification import verify as product
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.scene import Scene
@@ -14,4 +16,5 @@ def verify(robot, trajectory, boxes, errors, scene=None, settings=None):
 
 
 def certify(robot, trajectory, boxes, errors, scene=None, settings=None, beginning=None, now=0.0):
-    return product.certify(assume(robot, boxes, scene), trajectory, errors, settings, beginning, now)
+    beginning = replace(beginning or product.Beginning(), issued_at=now)
+    return product.certify(assume(robot, boxes, scene), trajectory, errors, settings, beginning)

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import joint_axis
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory, bound_motion
+from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory, tracking_bound
 from sysid_ros.core.tracking_bound.motion import Motion
 from sysid_ros.core.tracking_bound.nominal_payload import choose_payload
 from sysid_ros.core.trajectories.base import fingerprint
@@ -83,7 +84,8 @@ class Assumptions:
             BoundNotAvailable: The uncertainty is too large for these gains or this motion.
             ParameterOutOfRange: The motion does not fit the arm, or does not start where the history ends.
         """
-        return bound_motion(self.robot, self.boxes, self.nominal, motion, history, self.control_law)
+        model = ControlModel.of_boxes(self.robot, self.boxes, self.nominal)
+        return tracking_bound(self.robot, model, motion, self.control_law, history)
 
 
 def frozen_payload(values: Array) -> Array:

@@ -102,12 +102,13 @@ class SphereBounds:
         if collision.ground_height is not None:
             up = np.array([0.0, 0.0, 1.0])[:, None]
             start = moving[0, :, 2] - collision.ground_height - radii
-            gaps.append(_along(LimitKind.GROUND, self._ground_names, up, start, moving, self._error, turning, moved))
+            approach = _Approach(up, start, moving, turning, moved)
+            gaps.append(approach.bound(LimitKind.GROUND, self._ground_names, self._error))
         if collision.obstacles:
             normals, start = _towards_boxes(*self._boxes, moving[0])
             start -= radii
-            names = self._box_names
-            gaps.append(_along(LimitKind.OBSTACLE, names, normals, start, moving, self._error, turning, moved))
+            approach = _Approach(normals, start, moving, turning, moved)
+            gaps.append(approach.bound(LimitKind.OBSTACLE, self._box_names, self._error))
         return gaps
 
     def _series(self, motion: Motion) -> Array:
@@ -149,32 +150,41 @@ class SphereBounds:
         start = length - (self._radii[first] + self._radii[outer])[:, None]
         turning = jacobian[outer] * self._between[..., None, None]
         moved = self._moved_by(outer, self._between, deviation)
-        names = self._pair_names
-        return _along(LimitKind.SELF_COLLISION, names, normals, start, difference, self._error, turning, moved)
+        approach = _Approach(normals, start, difference, turning, moved)
+        return approach.bound(LimitKind.SELF_COLLISION, self._pair_names, self._error)
 
 
-def _along(
-    limit: LimitKind,
-    names: Sequence[tuple[str, ...]],
-    normals: Array,
-    start: Array,
-    points: Array,
-    error: Array,
-    turning: Array,
-    moved: tuple[Array, Array],
-) -> Gap:
-    """Bound along normals (..., k, 3, P) the points (4, k, 3, P) that start (..., k, P) away in the middle."""
-    slope = (normals * points[1]).sum(axis=-2)
-    curve = (normals * points[2]).sum(axis=-2)
-    rest = (np.abs(normals) * points[3]).sum(axis=-2)
-    errors = np.tensordot(error, np.abs(_project(normals, turning)), axes=1)
-    # Smallest value of slope u + curve u^2 on [-1, 1].
-    is_inside = 2.0 * curve > np.abs(slope)
-    lowest = np.where(is_inside, -(slope**2) / np.where(is_inside, 4.0 * curve, 1.0), curve - np.abs(slope))
-    drift, second = moved
-    middle = start - errors - second
-    shape = (-1, points.shape[-1])
-    return Gap(limit, names, (middle + lowest - rest - drift).reshape(shape), middle.reshape(shape))
+@dataclass(frozen=True)
+class _Approach:
+    """How k points come closer to what they must not touch.
+
+    Attributes:
+        normals: Directions away from it, (..., k, 3, P).
+        start: Distances along them in the middle of the pieces, (..., k, P) [m].
+        points: The points as series, (4, k, 3, P) [m].
+        turning: How they move with each joint in the middle, (k, n, 3, P) [m].
+        moved: The two terms of the module's second sum, (k, P) and (k, 1) [m].
+    """
+
+    normals: Array
+    start: Array
+    points: Array
+    turning: Array
+    moved: tuple[Array, Array]
+
+    def bound(self, limit: LimitKind, names: Sequence[tuple[str, ...]], error: Array) -> Gap:
+        """Bound the distances for position errors of the joints, (n,) [rad]."""
+        slope = (self.normals * self.points[1]).sum(axis=-2)
+        curve = (self.normals * self.points[2]).sum(axis=-2)
+        rest = (np.abs(self.normals) * self.points[3]).sum(axis=-2)
+        errors = np.tensordot(error, np.abs(_project(self.normals, self.turning)), axes=1)
+        # Smallest value of slope u + curve u^2 on [-1, 1].
+        is_inside = 2.0 * curve > np.abs(slope)
+        lowest = np.where(is_inside, -(slope**2) / np.where(is_inside, 4.0 * curve, 1.0), curve - np.abs(slope))
+        drift, second = self.moved
+        middle = self.start - errors - second
+        shape = (-1, self.points.shape[-1])
+        return Gap(limit, names, (middle + lowest - rest - drift).reshape(shape), middle.reshape(shape))
 
 
 def _project(normals: Array, turning: Array) -> Array:

@@ -58,11 +58,13 @@ class Beginning:
         predecessor: ``plan_id`` of the plan it takes over from; None for a start from rest.
         takeover_time: Time of that plan at which it takes over [s].
         rest_before: How long the arm must have been held at rest before a start from rest [s].
+        issued_at: Time of the loop's clock from which the certificate is valid [s].
     """
 
     predecessor: str | None = None
     takeover_time: float = 0.0
     rest_before: float = 0.0
+    issued_at: float = 0.0
 
 
 def verify(
@@ -104,7 +106,6 @@ def certify(
     errors: TrackingErrors,
     settings: VerifierSettings | None = None,
     beginning: Beginning | None = None,
-    now: float = 0.0,
 ) -> Certificate:
     """Prove that a plan is safe and return its certificate.
 
@@ -114,7 +115,6 @@ def certify(
         errors: As in :func:`verify`.
         settings: As in :func:`verify`.
         beginning: How the plan begins; from rest, at any time, if None.
-        now: Time of the loop's clock [s].
 
     Raises:
         PlanRejected: As in :func:`verify`.
@@ -122,7 +122,7 @@ def certify(
         ParameterOutOfRange: As in :func:`verify`.
     """
     found = verify(assumptions, trajectory, errors, settings)
-    return make_certificate(assumptions, trajectory, errors, found, beginning, now)
+    return make_certificate(assumptions, trajectory, errors, found, beginning)
 
 
 def make_certificate(
@@ -131,7 +131,6 @@ def make_certificate(
     errors: TrackingErrors,
     found: Verification,
     beginning: Beginning | None = None,
-    now: float = 0.0,
 ) -> Certificate:
     """Make the certificate of what :func:`verify` has proven with the same arguments.
 
@@ -141,7 +140,6 @@ def make_certificate(
         errors: As in :func:`verify`.
         found: What was proven.
         beginning: As in :func:`certify`.
-        now: Time of the loop's clock [s].
     """
     settings, beginning, robot = found.settings, beginning or Beginning(), assumptions.robot
     allowed = AllowedErrors.of(errors, robot.n)
@@ -162,8 +160,8 @@ def make_certificate(
         brake_time=found.brake_time,
         claims=_claims(robot, assumptions.scene, settings),
         margins=tuple(found.margins.values()),
-        issued_at=now,
-        expires_at=now + settings.validity,
+        issued_at=beginning.issued_at,
+        expires_at=beginning.issued_at + settings.validity,
     )
 
 

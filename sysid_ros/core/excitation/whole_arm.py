@@ -294,8 +294,8 @@ class _ProvenSearch:
     def _certify(self, path: FourierTrajectory) -> CertifiedPlan:
         assumptions = self._assumptions
         bound = assumptions.bound(path)
-        beginning = Beginning(rest_before=bound.settling_time)
-        certificate = certify(assumptions, path, bound, self._verifier, beginning, self._now)
+        beginning = Beginning(rest_before=bound.settling_time, issued_at=self._now)
+        certificate = certify(assumptions, path, bound, self._verifier, beginning)
         return CertifiedPlan(
             path, certificate, assumptions.boxes, assumptions.scene, assumptions.robot.name, bound=bound
         )

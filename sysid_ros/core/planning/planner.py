@@ -117,8 +117,8 @@ class CertifiedPlanner:
             verify(assumptions, trajectory, AssumedErrors.none(self.robot.n), self.verifier)
             raise
         found = verify(assumptions, trajectory, bound, self.verifier)
-        beginning = Beginning(rest_before=bound.settling_time)
-        certificate = make_certificate(assumptions, trajectory, bound, found, beginning, now)
+        beginning = Beginning(rest_before=bound.settling_time, issued_at=now)
+        certificate = make_certificate(assumptions, trajectory, bound, found, beginning)
         return CertifiedPlan(
             trajectory, certificate, assumptions.boxes, assumptions.scene, self.robot.name, bound=bound
         )
@@ -170,11 +170,11 @@ class CertifiedPlanner:
         self, request: PlanRequest, found: Candidate, information: Array, candidates: Candidates, now: float
     ) -> CertifiedPlan:
         before, assumptions = request.predecessor, request.assumptions
-        beginning = Beginning(rest_before=found.bound.settling_time)
+        beginning = Beginning(rest_before=found.bound.settling_time, issued_at=now)
         if before is not None:
-            beginning = Beginning(before.plan_id, request.takeover_time)
+            beginning = Beginning(before.plan_id, request.takeover_time, issued_at=now)
         assert found.verification is not None  # noqa: S101  # a strategy ends with a proof or without a candidate
-        certificate = make_certificate(assumptions, found.trajectory, found.bound, found.verification, beginning, now)
+        certificate = make_certificate(assumptions, found.trajectory, found.bound, found.verification, beginning)
         gained = information - request.information
         gained.setflags(write=False)
         return CertifiedPlan(

@@ -16,7 +16,7 @@ from sysid_ros.core.tracking_bound.allocation import (
     allocate_tracking_errors,
     typical_feedback_torque,
 )
-from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory, bound_motion, tracking_bound
+from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory, tracking_bound
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.tracking_bound.nominal_payload import choose_payload
 
@@ -25,7 +25,6 @@ __all__ = [
     "TrackingAllocation",
     "TrackingBound",
     "TrackingHistory",
-    "bound_motion",
     "choose_payload",
     "typical_feedback_torque",
     "allocate_tracking_errors",

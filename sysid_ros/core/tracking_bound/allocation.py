@@ -12,7 +12,7 @@ from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.tracking_bound.bound import bound_motion
+from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.base import Trajectory
 
@@ -69,7 +69,7 @@ def allocate_tracking_errors(
     if trajectory is None:
         return _typical(robot, boxes, settings, "the motion is not known yet")
     try:
-        bound = bound_motion(robot, boxes, payload, trajectory, settings=settings)
+        bound = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), trajectory, settings)
     except BoundNotAvailable as reason:
         return _typical(robot, boxes, settings, str(reason))
     return TrackingAllocation(

@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import ControlLaw, RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.elasticity import CLAIM, link_errors, require_elastic_margin
-from sysid_ros.core.tracking_bound.loop_response import BIN, POSITION, VELOCITY, BoundNotAvailable, horizon
+from sysid_ros.core.tracking_bound.loop_response import POSITION, VELOCITY, BoundNotAvailable, horizon
 from sysid_ros.core.tracking_bound.motion import Motion, MotionSamples, sample_motion
 from sysid_ros.core.tracking_bound.tube import ErrorBounds, Tube, TubeMap
 
@@ -142,36 +141,11 @@ def tracking_bound(
         if history.settings != settings or not np.array_equal(history.theta, model.theta):
             raise ParameterOutOfRange("controller of the history", history.settings, "the same as now")
         past, past_tube = history.samples, history.tube
-    samples = sample_motion(motion, robot.n, BIN * settings.period, model.payload, past, settings.blend_time)
+    samples = sample_motion(motion, robot.n, settings, model.payload, past)
     require_elastic_margin(robot, model, settings, samples.q[samples.past :], samples.payload[samples.past :])
     tube_map = TubeMap(robot, model, samples, settings, past_tube)
     tube, bounds = _find_invariant_tube(tube_map)
     return _summarise(tube_map, tube, bounds)
-
-
-def bound_motion(
-    robot: RobotModel,
-    boxes: tuple[Box, Box] | None,
-    payload_nominal: ArrayLike | None,
-    motion: Motion,
-    history: TrackingHistory | None = None,
-    settings: RobustSettings | None = None,
-) -> TrackingBound:
-    """Compute the bound for boxes of arm and payload; see :func:`tracking_bound` and :meth:`ControlModel.of_boxes`.
-
-    Args:
-        robot: The arm.
-        boxes: Boxes of the parameters of arm (14 n,) and payload (10,); the robot's own if None.
-        payload_nominal: Nominal payload of the controller, (10,); see :func:`choose_payload`.
-        motion: Trajectory, or a posture (n,) [rad] to hold.
-        history: History of the predecessor.
-        settings: Gains and timing of the controller.
-
-    Raises:
-        BoundNotAvailable: The uncertainty is too large for these gains or this motion.
-        ParameterOutOfRange: Something does not fit.
-    """
-    return tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload_nominal), motion, settings, history)
 
 
 def _find_invariant_tube(tube_map: TubeMap) -> tuple[Tube, ErrorBounds]:

@@ -54,11 +54,25 @@ class SmoothDisturbance:
     jumps: Signal
 
 
+@dataclass(frozen=True)
+class ControlledArm:
+    """An arm under the robust controller.
+
+    Attributes:
+        robot: The arm.
+        model: Nominal parameters of the controller, and boxes that contain the true ones.
+        settings: Gains and timing.
+    """
+
+    robot: RobotModel
+    model: ControlModel
+    settings: RobustSettings
+
+
 def compute_smooth_disturbance(
+    arm: ControlledArm,
     regressor: TorqueRegressor,
-    model: ControlModel,
     uncertainty: InertialUncertainty,
-    settings: RobustSettings,
     samples: MotionSamples,
     inertia: Array,
 ) -> SmoothDisturbance:
@@ -67,14 +81,13 @@ def compute_smooth_disturbance(
     It is linear in them, so the vertices and the radii of the boxes give its largest entries exactly.
 
     Args:
+        arm: The arm, with the boxes of its friction and the controller's friction compensation.
         regressor: Torque of the arm, motor side.
-        model: Boxes of the friction.
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
-        settings: Friction compensation of the controller.
         samples: The motion, N nodes.
         inertia: Nominal inertia at the nodes, (N, n, n).
     """
-    n = samples.q.shape[1]
+    n, model, settings = samples.q.shape[1], arm.model, arm.settings
     split = INERTIAL * n
     lower, upper = (bound[split:] - model.theta[split:] for bound in (model.theta_box.lower, model.theta_box.upper))
     friction, friction_radius = 0.5 * (lower + upper), np.nextafter(0.5 * (upper - lower), np.inf)
@@ -173,26 +186,18 @@ class ResidualDisturbance:
 
 
 def compute_residual(
-    robot: RobotModel,
-    model: ControlModel,
-    settings: RobustSettings,
-    terms: ModelTerms,
-    largest_ratio: float,
-    states: TermStates,
-    jerk: Array,
+    arm: ControlledArm, terms: ModelTerms, largest_ratio: float, states: TermStates, jerk: Array
 ) -> ResidualDisturbance:
     """Compute the factors.
 
     Args:
-        robot: Sensors of the arm.
-        model: Model and boxes.
-        settings: Gains and timing.
+        arm: The arm, with its sensors, under its controller.
         terms: Terms at S nodes of the motion.
         largest_ratio: Largest eigenvalue of E; a changing nominal payload multiplies it.
         states: Desired states there.
         jerk: Largest jerk near them, (S, n) [rad/s^3].
     """
-    v, a = states.v, states.a
+    robot, model, settings, v, a = arm.robot, arm.model, arm.settings, states.v, states.a
     k, age = settings.position_gain, settings.period + settings.delay
     inverse = np.asarray(np.linalg.inv(terms.inertia), dtype=np.float64)
 

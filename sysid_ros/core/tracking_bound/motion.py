@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.tracking_bound.loop_response import BIN, BoundNotAvailable
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
@@ -99,26 +100,26 @@ class MotionSamples:
 def sample_motion(
     motion: Motion,
     n: int,
-    step: float,
+    settings: RobustSettings,
     payload: Array | None = None,
     past: MotionSamples | None = None,
-    blend_time: float = 0.0,
 ) -> MotionSamples:
     """Sample a motion.
 
     Args:
         motion: Trajectory or posture (n,) [rad].
         n: Number of joints.
-        step: Time between samples [s].
+        settings: Timing of the controller: a sample for each bin of the kernels, and how long it takes to change its
+            nominal payload.
         payload: Nominal payload of the controller, (10,); zero if None.
         past: Samples of the predecessors; the motion starts in their last state.
-        blend_time: Time the controller takes to change its nominal payload [s].
 
     Raises:
         BoundNotAvailable: The motion is too fast for these samples.
         ParameterOutOfRange: The motion is for another number of joints, not finite, or does not start at rest or in
             the last state of the past.
     """
+    step = BIN * settings.period
     payload = np.zeros(10) if payload is None else np.asarray(payload, dtype=float)
     times, q, v, a, end = _sample_states(motion, n, step, past is not None)
     rest = np.zeros(n)
@@ -132,7 +133,7 @@ def sample_motion(
         _require_continuity(past, q[0], v[0])
         starts = past.a[-1]
         # Blending to the same payload goes on; to another one, it begins anew from the one in use.
-        blend_left = past.blend_left if np.array_equal(payload, past.goal) else blend_time
+        blend_left = past.blend_left if np.array_equal(payload, past.goal) else settings.blend_time
         share = np.minimum(times / blend_left, 1.0) if blend_left > 0.0 else np.ones_like(times)
         payloads = past.payload[-1] + share[:, None] * (payload - past.payload[-1])
         payloads[share >= 1.0] = payload

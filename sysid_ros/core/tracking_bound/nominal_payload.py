@@ -11,7 +11,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.tracking_bound.bound import bound_motion
+from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty, inertia_ratios, inertial_uncertainties
 
@@ -104,7 +104,7 @@ def weighed_payload(robot: RobotModel, boxes: tuple[Box, Box], present: ArrayLik
 
     def cost(payload: Array) -> float:
         try:
-            bound = bound_motion(robot, boxes, payload, posture)
+            bound = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), posture)
         except BoundNotAvailable:
             return np.inf
         return float((bound.torque / robot.limits.tau_max).max() * bound.position.max())
@@ -125,10 +125,11 @@ def best_payload(
         candidates: Payloads, (10,) each; the first is taken where none has a bound.
         posture: Posture, (n,) [rad].
     """
+    still = np.asarray(posture, dtype=float)
 
     def need(payload: Array) -> float:
         try:
-            bound = bound_motion(robot, boxes, payload, np.asarray(posture, dtype=float))
+            bound = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), still)
         except BoundNotAvailable:
             return np.inf
         return float((bound.torque / robot.limits.tau_max).max())

@@ -24,6 +24,7 @@ from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.convolution import bound_change_convolution, bound_convolution
 from sysid_ros.core.tracking_bound.disturbance import (
+    ControlledArm,
     ResidualDisturbance,
     Signal,
     bound_friction,
@@ -207,12 +208,12 @@ class TubeMap:
         jerk = np.abs(samples.slopes(samples.a))
         jerk = np.stack([jerk[part].max(axis=0) for part in around])
         self.uncertainty, self._ratio = _narrowest(robot, model, q, payload)
-        regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+        arm, regressor = ControlledArm(robot, model, settings), TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
         rates = _payload_rates(samples, around)
         states = TermStates(q, v, a, payload, rates)
         terms = compute_model_terms(robot, regressor, model, self.uncertainty, states)
         self._half_spacing = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these nodes, (n,) [rad]
-        residual = compute_residual(robot, model, settings, terms, self._ratio.upper, states, jerk)
+        residual = compute_residual(arm, terms, self._ratio.upper, states, jerk)
         self._residual = ResidualDisturbance(
             *(self._between_terms(getattr(residual, x.name)) for x in fields(ResidualDisturbance))
         )
@@ -223,7 +224,7 @@ class TubeMap:
         self._cells = np.minimum(np.arange(self.intervals) // _STRIDE, len(coarse.q) - 2)
         self.inertia = _nominal_inertias(robot, model, coarse)
         self._inverse = np.asarray(np.linalg.inv(self.inertia), dtype=np.float64)
-        self.smooth = compute_smooth_disturbance(regressor, model, self.uncertainty, settings, coarse, self.inertia)
+        self.smooth = compute_smooth_disturbance(arm, regressor, self.uncertainty, coarse, self.inertia)
         self._jumps = [interval for interval, *_ in samples.jumps]
         self._inertia_diagonal, self._inverse_diagonal = (
             self._refined(larger_neighbour(np.diagonal(x, axis1=1, axis2=2))) for x in (self.inertia, self._inverse)

@@ -7,7 +7,8 @@ import pytest
 
 from sysid_ros.core.certification.stop_model import STOP_ERRORS, STOP_SPEED, stop_torque_growth, stop_torque_growths
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.tracking_bound import bound_motion, choose_payload
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.tracking_bound import choose_payload, tracking_bound
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
@@ -25,10 +26,12 @@ def test_stops_stay_within_what_is_left_for_them(gen3, reach, is_empty):
     directions = np.array([0.9, -0.7, 1.0, 0.8, -1.0, 0.6, 1.0])
     still = np.zeros(7)
     path = BezierTrajectory(gen3.home, still, still, gen3.home + reach * directions, 3.0)
-    own = bound_motion(gen3, boxes, nominal, path)
+    own = tracking_bound(gen3, ControlModel.of_boxes(gen3, boxes, nominal), path)
     for begin in TIMES:
         for brake_time in BRAKE_TIMES:
-            stop = bound_motion(gen3, boxes, nominal, BrakedTrajectory(path, begin, brake_time))
+            stop = tracking_bound(
+                gen3, ControlModel.of_boxes(gen3, boxes, nominal), BrakedTrajectory(path, begin, brake_time)
+            )
             growth = stop_torque_growths(path, brake_time, np.array([begin]))[0]
             assert np.all(stop.position <= STOP_ERRORS * own.position)
             assert np.all(stop.velocity <= STOP_ERRORS * own.velocity)

@@ -10,7 +10,7 @@ from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, ModelPolicy, PayloadModel
-from sysid_ros.core.tracking_bound.bound import bound_motion
+from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.nominal_payload import choose_payload, weighed_payload
 
 
@@ -83,7 +83,9 @@ def test_the_final_nominal_payload_needs_the_least_feedback(robot, policy):
     boxes = (robot.theta_box, final.box)
 
     def need(payload):
-        return (bound_motion(robot, boxes, payload, posture).torque / robot.limits.tau_max).max()
+        return (
+            tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), posture).torque / robot.limits.tau_max
+        ).max()
 
     identified = choose_payload(robot, boxes, final.estimate.values)
     assert need(final.nominal) == min(need(policy.in_use.nominal), need(identified))

@@ -13,10 +13,18 @@ from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.core.tracking_bound.disturbance import bound_friction, bound_torques, compute_smooth_disturbance
+from sysid_ros.core.tracking_bound.disturbance import (
+    ControlledArm,
+    bound_friction,
+    bound_torques,
+    compute_smooth_disturbance,
+)
 from sysid_ros.core.tracking_bound.motion import sample_motion
 from sysid_ros.core.tracking_bound.uncertainty import inertial_uncertainties, tighten
 from sysid_ros.core.trajectories.families import BezierTrajectory
+
+SLOW = RobustSettings(period=0.002)
+BLENDING = RobustSettings(period=0.002, blend_time=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +39,13 @@ def smooth_of(robot, model, samples):
     inertia = ArmDynamics(robot, model.total, armature=True).inertia(samples.q)
     (uncertainty,) = inertial_uncertainties(robot, model)
     regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    return inertia, compute_smooth_disturbance(regressor, model, uncertainty, RobustSettings(), samples, inertia)
+    arm = ControlledArm(robot, model, RobustSettings())
+    return inertia, compute_smooth_disturbance(arm, regressor, uncertainty, samples, inertia)
 
 
 def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, boxed, tools):
     model, settings = boxed, RobustSettings()
-    samples = sample_motion(tools.fourier(robot, 1), robot.n, 0.02, model.payload)
+    samples = sample_motion(tools.fourier(robot, 1), robot.n, SLOW, model.payload)
     inertia, smooth = smooth_of(robot, model, samples)
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
     share = settings.friction_share(samples.v)
@@ -65,8 +74,8 @@ def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, boxed, tools)
 def test_a_nominal_payload_that_changes_moves_the_model_error(robot, boxed):
     """While the controller goes from one payload to another at rest, against differences of the error itself."""
     model = boxed
-    past = sample_motion(robot.home, robot.n, 0.02, 0.4 * model.payload)
-    samples = sample_motion(robot.home, robot.n, 0.02, model.payload, past, blend_time=0.3)
+    past = sample_motion(robot.home, robot.n, BLENDING, 0.4 * model.payload)
+    samples = sample_motion(robot.home, robot.n, BLENDING, model.payload, past)
     np.testing.assert_allclose(samples.payload[past.q.shape[0] - 1], 0.4 * model.payload)
     np.testing.assert_allclose(samples.payload[-1], model.payload)
     inertia = np.stack(
@@ -74,7 +83,8 @@ def test_a_nominal_payload_that_changes_moves_the_model_error(robot, boxed):
     )
     (uncertainty,) = inertial_uncertainties(robot, model)
     regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    smooth = compute_smooth_disturbance(regressor, model, uncertainty, RobustSettings(), samples, inertia)
+    arm = ControlledArm(robot, model, RobustSettings())
+    smooth = compute_smooth_disturbance(arm, regressor, uncertainty, samples, inertia)
     true = ArmDynamics(robot, add_payload(model.theta, 1.05 * model.payload), armature=True).gravity(robot.home)
     signal = np.stack(
         [
@@ -92,7 +102,7 @@ def test_a_nominal_payload_that_changes_moves_the_model_error(robot, boxed):
 def test_jump_of_the_acceleration_is_seen(robot, boxed):
     start = np.r_[2.0, np.zeros(robot.n - 1)]
     motion = BezierTrajectory(robot.home, np.zeros(robot.n), start, robot.home + 0.1, 1.0)
-    samples = sample_motion(motion, robot.n, 0.01, boxed.payload)
+    samples = sample_motion(motion, robot.n, RobustSettings(), boxed.payload)
     assert len(samples.jumps) == 1 and samples.jumps[0][0] == 0
     np.testing.assert_allclose(samples.jumps[0][2], start, atol=1e-12)
     inertia, smooth = smooth_of(robot, boxed, samples)
@@ -137,8 +147,8 @@ def test_norm_of_a_box_of_torques_is_that_of_its_worst_corner():
 def test_motions_that_do_not_fit_are_refused(robot):
     moving = BezierTrajectory(robot.home, np.full(robot.n, 0.1), np.zeros(robot.n), robot.home, 1.0)
     with pytest.raises(ParameterOutOfRange, match="a motion that starts at rest"):
-        sample_motion(moving, robot.n, 0.01)
+        sample_motion(moving, robot.n, RobustSettings())
     with pytest.raises(ParameterOutOfRange, match="number of joints of the trajectory is 7; allowed: 6"):
-        sample_motion(moving, 6, 0.01)
+        sample_motion(moving, 6, RobustSettings())
     with pytest.raises(ParameterOutOfRange, match="posture .* allowed: 7 finite numbers"):
-        sample_motion(np.full(7, np.nan), 7, 0.01)
+        sample_motion(np.full(7, np.nan), 7, RobustSettings())

@@ -12,7 +12,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import ControlModel, RobustController, RobustSettings
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.tracking_bound import bound_motion, choose_payload
+from sysid_ros.core.tracking_bound import choose_payload
 from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
@@ -204,10 +204,14 @@ def test_histories_that_do_not_fit_are_refused(robot):
     with pytest.raises(ParameterOutOfRange, match=r"a multiple of 0.01 up to 1.5"):
         bound.until(7.0)
     with pytest.raises(ParameterOutOfRange, match="start position .* the state at the takeover"):
-        bound_motion(robot, boxes, model.payload, robot.home + 0.01, bound.until(0.5))
+        tracking_bound(
+            robot, ControlModel.of_boxes(robot, boxes, model.payload), robot.home + 0.01, history=bound.until(0.5)
+        )
     with pytest.raises(ParameterOutOfRange, match="controller of the history"):
         settings = RobustSettings(bandwidth=100.0)
-        bound_motion(robot, boxes, model.payload, robot.home, bound.until(0.5), settings)
+        tracking_bound(
+            robot, ControlModel.of_boxes(robot, boxes, model.payload), robot.home, settings, bound.until(0.5)
+        )
     moving = BezierTrajectory(robot.home, np.full(robot.n, 0.1), np.zeros(robot.n), robot.home, 3.0)
     with pytest.raises(ParameterOutOfRange, match="start velocity .* the state at the takeover"):
-        bound_motion(robot, boxes, model.payload, moving, bound.until(0.5))
+        tracking_bound(robot, ControlModel.of_boxes(robot, boxes, model.payload), moving, history=bound.until(0.5))

@@ -114,8 +114,8 @@ class _Search:
 
     def start(self) -> Array:
         """Return the least-squares solution with radii as standard deviations, (K, R)."""
-        variances = self._error**2, self._delta**2, self._ends**2
-        covariance = Covariance(self._bands, self._y, self._b, *variances)
+        bands = self._bands.assemble(self._error**2, self._ends**2)
+        covariance = Covariance(bands, self._y, self._b, self._delta**2)
         information = np.diag(self._radius**-2.0) + covariance.gram
         return np.asarray(covariance.solve(np.linalg.solve(information, self._objectives.T)).T)
 
@@ -133,7 +133,7 @@ class _Search:
         parts = [np.abs(factor) * size for factor, size in zip(factors, sizes, strict=True)]
         floor = smoothing * sum(float(part.sum()) for part in parts) / sum(part.size for part in parts)
         error, delta, ends, radius = (size**2 / (part + floor) for part, size in zip(parts, sizes, strict=True))
-        covariance = Covariance(self._bands, self._y, self._b, error, delta, ends)
+        covariance = Covariance(self._bands.assemble(error, ends), self._y, self._b, delta)
         return covariance.solve(np.linalg.solve(np.diag(1.0 / radius) + covariance.gram, unit)[:, None])[:, 0]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.lp.interior_point import solve
+from sysid_ros.core.estimation.lp.interior_point import Programmes, solve
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
@@ -22,7 +22,6 @@ from sysid_ros.core.estimation.windows.rows import CALIBRATED, Rows
 
 Array = NDArray[np.float64]
 
-_MAX_STEPS = 60
 _ROOM = 4.0
 """A feasible point keeps all unknowns within one over this of their bounds, if it can."""
 _ROUNDS = 8
@@ -68,7 +67,7 @@ def find_infeasibility_proof(problem: Problem, multipliers: Array | None = None)
     chain = RowChain(problem, extra=-problem.r[:, None])
     cost = np.zeros((chain.shared.shape[1], 1))
     cost[-1] = -1.0
-    solution = solve(chain, np.zeros(len(problem.r)), cost, 1e-3, _MAX_STEPS, maxima=False)
+    solution = solve(Programmes(chain, np.zeros(len(problem.r)), cost, maxima=False), 1e-3)
     candidates.append(solution.dual[:, 0] / chain.error)
     candidates = [one for one in candidates if np.all(np.isfinite(one)) and np.any(one)]
     margins = [infeasibility_margin(problem, candidate) for candidate in candidates]
@@ -188,8 +187,9 @@ def _find_by_programme(problem: Problem, stamp: int) -> tuple[FeasiblePoint | No
     chain = RowChain(problem, extra=-_ROOM * problem.r[:, None], negligible=_NEGLIGIBLE)
     cost, dual = np.zeros((chain.shared.shape[1], 1)), None
     cost[-1] = -1.0
+    programmes = Programmes(chain, np.zeros(len(problem.r)), cost, maxima=False)
     for tolerance in _TOLERANCES:
-        solution = solve(chain, np.zeros(len(problem.r)), cost, tolerance, _MAX_STEPS, dual, maxima=False)
+        solution = solve(programmes, tolerance, dual)
         dual = solution.dual
         combination = dual[:, 0] / chain.error
         if np.all(np.isfinite(combination)) and infeasibility_margin(problem, combination) > 0.0:

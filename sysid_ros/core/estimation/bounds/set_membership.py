@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 
 from sysid_ros.core.estimation.bounds.closed_form import LinearBounds, bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.consistency import find_infeasibility_proof
-from sysid_ros.core.estimation.lp.interior_point import Solution, solve
+from sysid_ros.core.estimation.lp.interior_point import MAX_STEPS, Programmes, Solution, solve
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.model.inertia import pseudo_inertia
@@ -34,7 +34,6 @@ _NOTICEABLE = 1e-4
 _ROUNDING = 1e-12
 _COLUMN = -1
 """Column of rounding, the last one in every error budget."""
-_MAX_STEPS = 60
 _NEGLIGIBLE, _NEGLIGIBLE_AT_MOST = 50.0, 0.1
 """Shared errors that together stay below this multiple of the tolerance, in units of the independent error of every
 row, are left out of the programmes. They always count in the bounds, which widen by a hundredth of it, as measured."""
@@ -122,11 +121,14 @@ class WarmStart:
             rows for the lower bounds, then for the upper ones. None before there are any.
         cuts: Inequalities ``cuts theta >= 0`` that hold for every target, (C, P); None without cuts.
         cut_multipliers: The part of the combinations that belongs to the cuts, (2 K, C), or None.
+        active: Objectives whose programmes are solved again, (K,); the others keep the bounds that the multipliers
+            prove. None: all.
     """
 
     multipliers: Array | None = None
     cuts: Array | None = None
     cut_multipliers: Array | None = None
+    active: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,6 @@ def bound_by_membership(
     tolerance: float,
     warm_start: WarmStart | None = None,
     reweightings: int = 0,
-    active: NDArray[np.bool_] | None = None,
 ) -> SidedBounds:
     """Compute the smallest box of the objectives, widened by at most about ``tolerance`` of its width.
 
@@ -192,8 +193,6 @@ def bound_by_membership(
         warm_start: Multipliers (2 K, r) of earlier bounds for the first r rows, which prove these bounds again and from
             which the programmes start; and cuts.
         reweightings: Steps towards the best left inverse, the fallback where the linear programmes fail.
-        active: Objectives whose programmes are solved, (K,); the others keep the bounds that the warm start proves.
-            None: all.
     """
     count, warm_start = len(problem.objectives), warm_start or WarmStart()
     cuts = np.zeros((0, problem.center.size)) if warm_start.cuts is None else warm_start.cuts
@@ -207,7 +206,7 @@ def bound_by_membership(
     else:
         start = np.concatenate([of_cuts, previous], axis=1)
         start = np.pad(start, ((0, 0), (0, len(whole.r) - start.shape[1])))
-    active = np.ones(count, dtype=bool) if active is None or previous is None else active
+    active = np.ones(count, dtype=bool) if previous is None or warm_start.active is None else warm_start.active
     both = np.tile(active, 2)
     part = replace(whole, objectives=whole.objectives[active])
     solution, found = solve_programmes(part, tolerance, start=start[both])
@@ -234,7 +233,7 @@ def bound_by_membership(
 
 
 def solve_programmes(
-    problem: Problem, tolerance: float, max_steps: int = _MAX_STEPS, start: Array | None = None
+    problem: Problem, tolerance: float, max_steps: int = MAX_STEPS, start: Array | None = None
 ) -> tuple[Solution, Array]:
     """Compute minimum and maximum of every objective over all unknowns.
 
@@ -255,7 +254,7 @@ def solve_programmes(
     if start is not None:
         signs = np.repeat([1.0, -1.0], count)
         dual = np.nan_to_num((start / (signs * np.tile(scale, 2))[:, None] * chain.error).T, posinf=0.0, neginf=0.0)
-    solution = solve(chain, problem.r / chain.error, costs / scale, tolerance, max_steps, dual)
+    solution = solve(Programmes(chain, problem.r / chain.error, costs / scale), tolerance, dual, max_steps)
     multipliers = (solution.dual / chain.error[:, None]).T * np.tile(scale, 2)[:, None]
     multipliers[count:] *= -1.0
     return solution, multipliers

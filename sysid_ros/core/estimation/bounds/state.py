@@ -71,7 +71,6 @@ def compute_bounds(
     settings: EstimatorSettings,
     start: Array,
     warm_start: WarmStart | None = None,
-    active: NDArray[np.bool_] | None = None,
 ) -> Bounds:
     """Compute bounds of the objectives by the method of the settings.
 
@@ -81,8 +80,6 @@ def compute_bounds(
         settings: Method and its settings.
         start: Log-Cholesky coordinates of a plausible target, (10,), for methods that need a fit.
         warm_start: From earlier bounds of the first of the rows, or None.
-        active: Objectives that ``set_membership`` solves again, (K,); the others keep the bounds that the warm start
-            proves. None: all.
 
     Raises:
         FitNotConverged: The method needs a fit and it did not converge.
@@ -91,7 +88,7 @@ def compute_bounds(
     if settings.method == "set_membership":
         if warm_start is None and settings.use_cone:
             warm_start = WarmStart(cuts=seed_cuts(unknowns.nominal, problem.bodies))
-        sided = bound_by_membership(problem, settings.bound_tolerance, warm_start, settings.reweightings, active)
+        sided = bound_by_membership(problem, settings.bound_tolerance, warm_start, settings.reweightings)
         return Bounds(
             lower=sided.lower,
             upper=sided.upper,
@@ -307,7 +304,8 @@ class BoundState:
         """
         rows, active = Rows.stack(self.all_rows), self._active.select()
         problem = self.build_problem(rows)
-        bounds = compute_bounds(problem, self._unknowns, self._settings, start, self._warm_start, active)
+        warm_start = None if self._warm_start is None else replace(self._warm_start, active=active)
+        bounds = compute_bounds(problem, self._unknowns, self._settings, start, warm_start)
         known: ParameterBounds | None = self.known
         if bounds.is_rigorous:
             known = None if bounds.infeasibility is not None else self.known.intersect(bounds.lower, bounds.upper)

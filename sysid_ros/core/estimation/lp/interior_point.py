@@ -21,6 +21,8 @@ from sysid_ros.core.estimation.lp.row_chain import Factor, RowChain
 
 Array = NDArray[np.float64]
 
+MAX_STEPS = 60
+"""Largest number of steps unless asked for."""
 _STEP = 0.9995
 """Share of the way to the boundary that a step may take."""
 _CLOSEST = 0.9
@@ -49,32 +51,39 @@ class Solution:
     steps: int
 
 
-def solve(
-    chain: RowChain,
-    r: Array,
-    costs: Array,
-    tolerance: float,
-    max_steps: int,
-    start: Array | None = None,
-    maxima: bool = True,
-) -> Solution:
-    """Solve the programmes as far as ``max_steps`` allows.
+@dataclass(frozen=True)
+class Programmes:
+    """Linear programmes with one matrix.
 
-    Args:
+    Attributes:
         chain: The matrix A.
         r: Right-hand side, (R,).
         costs: Costs of the first variables, (k, P); the others cost nothing.
+        maxima: Whether the maxima are wanted, too, not the minima alone.
+    """
+
+    chain: RowChain
+    r: Array
+    costs: Array
+    maxima: bool = True
+
+
+def solve(programmes: Programmes, tolerance: float, start: Array | None = None, max_steps: int = MAX_STEPS) -> Solution:
+    """Solve the programmes as far as ``max_steps`` allows.
+
+    Args:
+        programmes: The programmes.
         tolerance: A programme is solved when its gap is below this part of the distance of maximum and minimum; of
             the minimum itself without maxima.
-        max_steps: Largest number of steps.
         start: Multipliers for a warm start, (R, S), or None.
-        maxima: Whether to solve for the maxima too.
+        max_steps: Largest number of steps.
     """
+    chain, costs, maxima = programmes.chain, programmes.costs, programmes.maxima
     half = costs.shape[1]
     price = np.concatenate([costs, -costs], axis=1) if maxima else costs
     count = price.shape[1]
     with np.errstate(all="ignore"):  # what overflows is dropped as not finite
-        state = _State.start(chain, r, price, start)
+        state = _State.start(programmes, price, start)
         best, dual, gap = state.z.copy(), state.dual.copy(), np.full(count, np.inf)
         objective, progress = np.tile(-1.0, count), np.zeros(count, dtype=int)
         active, steps, factorise = np.arange(count), 0, chain.factorise
@@ -97,21 +106,28 @@ def solve(
             steps += 1
 
 
+@dataclass
 class _State:
     """Iterates of S programmes: variables, multipliers of the rows and of the bounds -1 and 1.
 
     Columns are programmes, rows are variables or rows of A.
     """
 
-    def __init__(self, chain: RowChain, r: Array, price: Array, z: Array, dual: Array, lower: Array, upper: Array):
-        self.chain, self.r, self.price = chain, r, price
-        self.z, self.dual, self.lower, self.upper = z, dual, lower, upper
+    programmes: Programmes
+    price: Array
+    z: Array
+    dual: Array
+    lower: Array
+    upper: Array
+
+    def __post_init__(self) -> None:
+        self.chain = self.programmes.chain
         self._balance()
 
     @classmethod
-    def start(cls, chain: RowChain, r: Array, price: Array, dual: Array | None) -> _State:
+    def start(cls, programmes: Programmes, price: Array, dual: Array | None) -> _State:
         """Start near the centre: least-squares solution of the rows, balanced multipliers of the bounds."""
-        count = price.shape[1]
+        chain, r, count = programmes.chain, programmes.r, price.shape[1]
         dual = np.zeros((r.size, count)) if dual is None else dual.copy()
         full = np.zeros((chain.size, count))
         full[: len(price)] = price
@@ -119,18 +135,18 @@ class _State:
         z = np.clip(z, -_CLOSEST, _CLOSEST).repeat(count, axis=1)
         slope = full - chain.transposed(dual)
         spread = np.abs(slope).mean(axis=0) + 1e-3
-        return cls(chain, r, full, z, dual, np.maximum(slope, 0.0) + spread, np.maximum(-slope, 0.0) + spread)
+        return cls(programmes, full, z, dual, np.maximum(slope, 0.0) + spread, np.maximum(-slope, 0.0) + spread)
 
     def select(self, kept: NDArray[np.bool_]) -> _State:
         """Select some of the programmes."""
         if np.all(kept):
             return self
         parts = (self.price, self.z, self.dual, self.lower, self.upper)
-        return _State(self.chain, self.r, *(np.ascontiguousarray(part[:, kept]) for part in parts))
+        return _State(self.programmes, *(np.ascontiguousarray(part[:, kept]) for part in parts))
 
     def _balance(self) -> None:
         self.slope = self.price - self.chain.transposed(self.dual)
-        self.missing = self.r[:, None] - self.chain.times(self.z)
+        self.missing = self.programmes.r[:, None] - self.chain.times(self.z)
 
     def objective(self) -> Array:
         """Return the objectives, (S,)."""
@@ -138,7 +154,7 @@ class _State:
 
     def gap(self) -> Array:
         """Return the duality gaps with an allowance for infeasibility, (S,)."""
-        bound = self.r @ self.dual - np.abs(self.slope).sum(axis=0)
+        bound = self.programmes.r @ self.dual - np.abs(self.slope).sum(axis=0)
         return np.asarray(np.abs(self.objective() - bound) + _dot(np.abs(self.missing), np.abs(self.dual)))
 
     def advance(self, factorise: Callable[[Array], Factor]) -> None:

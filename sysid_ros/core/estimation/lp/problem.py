@@ -281,16 +281,14 @@ class Covariance:
     """The factorised covariance S of the rows, and what least squares needs of it.
 
     Args:
-        bands: Structure of the problem's rows.
+        bands: Its banded part (:meth:`RowBands.assemble`); the variance of each row by itself is positive.
         y: Gains of the unknowns, (R, k).
         b: Gains of the shared nuisance parameters, (R, M).
-        error: Variance of each row by itself, (R,), positive.
         delta: Variances of the shared nuisance parameters, (M,).
-        ends: Variances of the velocity errors, (instants x m,).
     """
 
-    def __init__(self, bands: RowBands, y: Array, b: Array, error: Array, delta: Array, ends: Array):
-        self._bands = scipy.linalg.cholesky_banded(bands.assemble(error, ends), lower=True, check_finite=False)
+    def __init__(self, bands: Array, y: Array, b: Array, delta: Array):
+        self._bands = scipy.linalg.cholesky_banded(bands, lower=True, check_finite=False)
         unknowns = y.shape[1]
         forward = lapack.dtbtrs(self._bands, np.concatenate([y, b * np.sqrt(delta)], axis=1), uplo="L")[0]
         y, b = forward[:, :unknowns], forward[:, unknowns:]
@@ -305,8 +303,8 @@ class Covariance:
     @classmethod
     def of(cls, problem: Problem, y: Array) -> Covariance:
         """Factorise the covariance with every radius as a standard deviation, for gains y (R, k) of the unknowns."""
-        variances = floored(problem.error) ** 2, problem.delta_radius**2, problem.end_radii**2
-        return cls(RowBands(problem, problem.joints), y, problem.b, *variances)
+        bands = RowBands(problem, problem.joints).assemble(floored(problem.error) ** 2, problem.end_radii**2)
+        return cls(bands, y, problem.b, problem.delta_radius**2)
 
     def solve(self, combination: Array) -> Array:
         """Return ``S^-1 y combination``, (R, j), for a combination (k, j)."""

@@ -75,10 +75,11 @@ def test_the_factorised_covariance_is_the_dense_one(world):
     v = problem.end_matrix.toarray()
     dense = np.diag(error) + v * ends @ v.T + problem.b * delta @ problem.b.T
     expected = np.linalg.solve(dense, problem.y)
-    covariance = Covariance(RowBands(problem, N), problem.y, problem.b, error, delta, ends)
+    bands = RowBands(problem, N).assemble(error, ends)
+    covariance = Covariance(bands, problem.y, problem.b, delta)
     np.testing.assert_allclose(covariance.solve(np.eye(10)), expected, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(covariance.gram, problem.y.T @ expected, rtol=1e-9, atol=1e-9)
-    alone = Covariance(RowBands(problem, N), problem.y, problem.b[:, :0], error, delta[:0], ends)
+    alone = Covariance(bands, problem.y, problem.b[:, :0], delta[:0])
     without = np.linalg.solve(np.diag(error) + v * ends @ v.T, problem.y)
     np.testing.assert_allclose(alone.solve(np.eye(10)), without, rtol=1e-9, atol=1e-9)
 

@@ -349,7 +349,7 @@ class TestChosen:
         first = bound_by_membership(centred(case, part=slice(0, 70)), 1e-4, seeds)
         whole = centred(case)
         chosen = np.isin(np.arange(10), (0, 3, 6))
-        some = bound_by_membership(whole, 1e-4, first.warm_start, active=chosen)
+        some = bound_by_membership(whole, 1e-4, dataclasses.replace(first.warm_start, active=chosen))
         full = bound_by_membership(whole, 1e-4, first.warm_start)
         width = full.upper - full.lower
         for bounds, sign in (("lower", 1.0), ("upper", -1.0)):
@@ -362,8 +362,8 @@ class TestChosen:
     def test_cuts_that_others_need_are_kept(self, case, problem, robot):
         first = bound_by_membership(problem, 1e-4, WarmStart(cuts=seed_cuts(robot.payload_prior.nominal)))
         chosen = np.arange(10) == 0
-        some = bound_by_membership(problem, 1e-4, first.warm_start, active=chosen)
-        again = bound_by_membership(problem, 1e-4, some.warm_start, active=chosen)
+        some = bound_by_membership(problem, 1e-4, dataclasses.replace(first.warm_start, active=chosen))
+        again = bound_by_membership(problem, 1e-4, dataclasses.replace(some.warm_start, active=chosen))
         width = first.upper - first.lower
         assert np.all(again.upper - again.lower <= width * (1 + 1e-3))
         assert some.warm_start.cut_multipliers.shape == (20, len(some.warm_start.cuts))
