@@ -232,7 +232,7 @@ def plan_excitation(
         starts += 1
     if not np.isfinite(search.cost):
         raise NoExcitationFound(starts)
-    plan = _describe(search, settings, collected, earlier, starts, time.perf_counter() - begin)
+    plan = search.describe(collected, earlier, starts, time.perf_counter() - begin)
     on_progress(1.0, f"condition number {plan.condition_number:.1f}")
     return plan
 
@@ -338,37 +338,32 @@ class _Search:
         if self.is_cancelled():
             raise PlanningCancelled("the excitation planner was cancelled")
 
-
-def _describe(
-    search: _Search,
-    settings: ExcitationSettings,
-    collected: ArrayLike | None,
-    earlier: Sequence[Trajectory],
-    starts: int,
-    planning_time: float,
-) -> ExcitationPlan:
-    trajectory, model = search.problem.space.trajectory(search.x), search.model
-    robot, window, base = model.robot, settings.window, search.problem.base
-    motions = (*earlier, trajectory)
-    if base is None:
-        regressor = payload_regressor(robot, trajectory)
-        rows = momentum_windows(robot, trajectory, window)[..., -10:].reshape(-1, 10) / window
-        widths = expected_radii(model, [trajectory], window)
-    else:
-        regressor = base_regressor(robot, base, [trajectory])
-        rows = base_regressor(robot, base, motions, window)
-        widths = expected_base_radii(model, base, motions, window)
-    information = rows.T @ rows + (0.0 if collected is None else np.asarray(collected))
-    widths.setflags(write=False)
-    return ExcitationPlan(
-        trajectory=trajectory,
-        criterion=settings.criterion,
-        cost=float(search.cost),
-        condition_number=condition_number(regressor.T @ regressor),
-        condition_number_windows=condition_number(information),
-        expected_radii=widths,
-        starts=starts,
-        iterations=search.iterations,
-        scale=search.scale,
-        planning_time=planning_time,
-    )
+    def describe(
+        self, collected: ArrayLike | None, earlier: Sequence[Trajectory], starts: int, planning_time: float
+    ) -> ExcitationPlan:
+        """Describe the best trajectory by what it will show."""
+        trajectory, model = self.problem.space.trajectory(self.x), self.model
+        robot, window, base = model.robot, self.settings.window, self.problem.base
+        motions = (*earlier, trajectory)
+        if base is None:
+            regressor = payload_regressor(robot, trajectory)
+            rows = momentum_windows(robot, trajectory, window)[..., -10:].reshape(-1, 10) / window
+            widths = expected_radii(model, [trajectory], window)
+        else:
+            regressor = base_regressor(robot, base, [trajectory])
+            rows = base_regressor(robot, base, motions, window)
+            widths = expected_base_radii(model, base, motions, window)
+        information = rows.T @ rows + (0.0 if collected is None else np.asarray(collected))
+        widths.setflags(write=False)
+        return ExcitationPlan(
+            trajectory=trajectory,
+            criterion=self.settings.criterion,
+            cost=float(self.cost),
+            condition_number=condition_number(regressor.T @ regressor),
+            condition_number_windows=condition_number(information),
+            expected_radii=widths,
+            starts=starts,
+            iterations=self.iterations,
+            scale=self.scale,
+            planning_time=planning_time,
+        )

@@ -339,31 +339,6 @@ class WeakestDirections:
             raise ParameterOutOfRange("deviation [Nm]", self._deviation.tolist(), "positive")
         self._known = np.eye(count) + np.asarray(known, dtype=float)
 
-    @classmethod
-    def of_analysis(
-        cls, analysis: DataAnalysis, columns: ArrayLike, deviation: ArrayLike, weight: float, count: int = 3
-    ) -> WeakestDirections:
-        """Build the cost of the least determined combinations of an analysis.
-
-        Args:
-            analysis: Analysis of the data so far.
-            columns: Columns of the regressor that belong to the P parameters of the analysis, (P,).
-            deviation: Standard deviation of a mean torque, (n,) [Nm].
-            weight: Windows of momentum one sample of the regressor stands for [-].
-            count: Number of combinations.
-
-        Returns:
-            The cost.
-
-        Raises:
-            ParameterOutOfRange: More combinations are asked for than there are.
-        """
-        structure = analysis.structure
-        if not 1 <= count <= structure.count:
-            raise ParameterOutOfRange("count", count, f"1 to {structure.count}")
-        known = np.diag(analysis.singular_values[::-1][:count] ** 2)
-        return cls(analysis.weakest(count), known, np.asarray(columns)[list(structure.chosen)], deviation, weight)
-
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
         """Evaluate the cost and its derivative (N, n, k) at a regressor (N, n, k)."""
         rows = regressor[..., self._columns] / self._deviation[:, None]

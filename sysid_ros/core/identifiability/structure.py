@@ -281,24 +281,23 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
             settings = replace(settings, known=(*settings.known, base_name))
     spans = Spans(settings.tolerance)
     nullspaces = find_nullspaces(tree, settings, spans)
-    labels = [f"{body.name}.{name}" for body, found in _pairs(tree, nullspaces) for name in found.unit.names]
-    units = [unit for found in nullspaces for unit in found.unit.units]
-    body_of = [i for i, found in enumerate(nullspaces) for _ in found.unit.names]
+    columns = [
+        (f"{tree.bodies[i].name}.{name}", unit, i)
+        for i, found in enumerate(nullspaces)
+        for name, unit in zip(found.unit.names, found.unit.units, strict=True)
+    ]
     unknown = [_is_unknown(body, k, settings) for body, f in _pairs(tree, nullspaces) for k in range(len(f.unit.names))]
     base = build_base_map(tree, nullspaces, unknown, spans)
-    kept = np.flatnonzero(unknown)
-    base, labels, units, body_of = _with_friction(
-        base, tree, settings, [labels[k] for k in kept], [units[k] for k in kept], [body_of[k] for k in kept]
-    )
+    base, columns = _with_friction(base, tree, settings, [columns[k] for k in np.flatnonzero(unknown)])
     base.matrix.setflags(write=False)
     return Structure(
         mechanism=mechanism,
         tree=tree,
         settings=wanted,
         bodies=tuple(_summary(body, found) for body, found in _pairs(tree, nullspaces)),
-        names=tuple(labels),
-        units=tuple(units),
-        body_of=tuple(body_of),
+        names=tuple(name for name, _, _ in columns),
+        units=tuple(unit for _, unit, _ in columns),
+        body_of=tuple(body for _, _, body in columns),
         classes=_classify(base),
         matrix=base.matrix,
         chosen=base.chosen,
@@ -330,9 +329,9 @@ def _summary(body: TreeBody, found: BodyNullspace) -> BodySummary:
 
 
 def _with_friction(
-    base: BaseMap, tree: KinematicTree, settings: AnalysisSettings, names: list[str], units: list[str], body: list[int]
-) -> tuple[BaseMap, list[str], list[str], list[int]]:
-    """Append Coulomb and viscous friction.
+    base: BaseMap, tree: KinematicTree, settings: AnalysisSettings, parameters: list[tuple[str, str, int]]
+) -> tuple[BaseMap, list[tuple[str, str, int]]]:
+    """Append Coulomb and viscous friction to the parameters: name, unit and body of each.
 
     They are odd in the velocity while all torques of inertia and gravity are even or linear in the acceleration, so
     they depend on nothing else; without motion or without a torque sensor at the joint they are not seen.
@@ -341,7 +340,7 @@ def _with_friction(
     joints = [i for i, found in enumerate(tree.bodies) if found.dofs == 1]
     extra = [(i, name) for i in joints for name in wanted]
     if not extra:
-        return base, names, units, body
+        return base, parameters
     is_seen = settings.sees_joints and not settings.is_static
     rows, columns = base.matrix.shape
     added = len(extra) if is_seen else 0
@@ -349,13 +348,12 @@ def _with_friction(
     matrix[:rows, :columns] = base.matrix
     matrix[rows:, columns : columns + added] = np.eye(added)
     chosen = (*base.chosen, *(columns + k for k in range(added)))
-    force = [("N", "N s/m") if tree.bodies[i].is_translating else ("Nm", "Nm s/rad") for i, _ in extra]
-    return (
-        BaseMap(matrix, chosen),
-        names + [f"{tree.bodies[i].name}.{name}" for i, name in extra],
-        units + [pair[_FRICTION.index(name)] for pair, (_, name) in zip(force, extra, strict=True)],
-        body + [i for i, _ in extra],
-    )
+    units = {True: ("N", "N s/m"), False: ("Nm", "Nm s/rad")}
+    added_parameters = [
+        (f"{tree.bodies[i].name}.{name}", units[tree.bodies[i].is_translating][_FRICTION.index(name)], i)
+        for i, name in extra
+    ]
+    return BaseMap(matrix, chosen), parameters + added_parameters
 
 
 def _classify(base: BaseMap) -> tuple[Class, ...]:

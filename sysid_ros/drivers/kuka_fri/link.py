@@ -228,11 +228,6 @@ class FriLink:
         message = self.session.last
         self.late_answers += message is not None and reaction > message.period
 
-    @property
-    def is_commanded(self) -> bool:
-        """Whether the controller is in one of the commanding states."""
-        return self.session.state.is_commanding
-
     def health(self) -> dict[str, object]:
         """Counters for diagnostics, by name."""
         counts, message = self.session.counts, self.session.last

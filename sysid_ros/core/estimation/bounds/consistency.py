@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.lp.interior_point import Programmes, solve
+from sysid_ros.core.estimation.lp.interior_point import MAX_STEPS, Programmes, solve
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
@@ -67,7 +67,7 @@ def find_infeasibility_proof(problem: Problem, multipliers: Array | None = None)
     chain = RowChain(problem, extra=-problem.r[:, None])
     cost = np.zeros((chain.shared.shape[1], 1))
     cost[-1] = -1.0
-    solution = solve(Programmes(chain, np.zeros(len(problem.r)), cost, maxima=False), 1e-3)
+    solution = solve(Programmes(chain, np.zeros(len(problem.r)), cost, maxima=False), 1e-3, max_steps=MAX_STEPS)
     candidates.append(solution.dual[:, 0] / chain.error)
     candidates = [one for one in candidates if np.all(np.isfinite(one)) and np.any(one)]
     margins = [infeasibility_margin(problem, candidate) for candidate in candidates]
@@ -189,7 +189,7 @@ def _find_by_programme(problem: Problem, stamp: int) -> tuple[FeasiblePoint | No
     cost[-1] = -1.0
     programmes = Programmes(chain, np.zeros(len(problem.r)), cost, maxima=False)
     for tolerance in _TOLERANCES:
-        solution = solve(programmes, tolerance, dual)
+        solution = solve(programmes, tolerance, dual, MAX_STEPS)
         dual = solution.dual
         combination = dual[:, 0] / chain.error
         if np.all(np.isfinite(combination)) and infeasibility_margin(problem, combination) > 0.0:

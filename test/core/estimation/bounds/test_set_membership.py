@@ -7,7 +7,6 @@ from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.bounds import consistency
-from sysid_ros.core.estimation.bounds import set_membership as module
 from sysid_ros.core.estimation.bounds.closed_form import bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.consistency import (
     find_inconsistent_rows,
@@ -133,8 +132,7 @@ def test_a_sloppy_solver_only_widens_the_bounds(problem, optimum):
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3, 6])
-def test_a_solver_that_is_stopped_early_only_widens_the_bounds(problem, optimum, steps, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_STEPS", steps)
+def test_a_solver_that_is_stopped_early_only_widens_the_bounds(problem, optimum, steps):
     solution, multipliers = solve_programmes(problem, 1e-6, steps)
     bounds = SidedBounds.best_of(problem, [(multipliers[:10], multipliers[10:])])
     assert_contains(bounds, optimum)
@@ -327,7 +325,7 @@ class TestInfeasibility:
         assert all(infeasibility_margin(problem, one) < 0.0 for one in multipliers[:10] - multipliers[10:])
 
     def test_a_solver_that_gives_up_raises_no_alarm(self, problem, monkeypatch):
-        monkeypatch.setattr(consistency, "_MAX_STEPS", 2)
+        monkeypatch.setattr(consistency, "MAX_STEPS", 2)
         solution, _ = solve_programmes(problem, 1e-6, 2)
         assert np.any(solution.gap > 1e-3)
         assert find_infeasibility_proof(problem) is None
