@@ -41,7 +41,7 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.trajectories.fourier import FourierTrajectory, rest_projection
+from sysid_ros.core.trajectories.families import FourierTrajectory, rest_projection
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
 Array = np.ndarray
