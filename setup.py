@@ -15,6 +15,7 @@ MAINTAINER = PACKAGE.find("maintainer")
 NODES = (
     "arm_driver",
     "arm_emulator",
+    "calibrate_client",
     "estimator",
     "excitation_planner",
     "free_flyer_client",

@@ -1,8 +1,9 @@
-"""Calibrates an arm or its sensors from recordings: ``sysid calibrate arm`` and ``sysid calibrate sensors``.
+"""Calibrates an arm or its sensors: ``sysid calibrate run``, ``sysid calibrate arm`` and ``sysid calibrate sensors``.
 
-``arm``: recordings of one arm with the empty hand and with reference weights become a calibration file, which a robot
-file names as ``calibration:`` or ``sysid offline --calibration`` takes. ``sensors``: a recording at standstill shows
-what can be measured of the errors of the sensors, with the data it rests on.
+``run`` starts the nodes, moves the arm, simulated or real, with the empty hand and then with each reference weight, and
+calibrates it. ``arm`` does the same from recordings. Both write a calibration file, which a robot file names as
+``calibration:`` or ``sysid offline --calibration`` takes. ``sensors``: a recording at standstill shows what can be
+measured of the errors of the sensors, with the data it rests on.
 """
 
 from __future__ import annotations
@@ -11,31 +12,51 @@ import argparse
 import datetime
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import yaml
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.cli.offline import add_recording_options, parse_settings, recording_options, with_velocity_error
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.cli.offline import add_recording_options, parse_settings, recording_options
+from sysid_ros.cli.suite import (
+    Suite,
+    add_launch_options,
+    client_of,
+    launch_values,
+    say,
+    say_where,
+    suite_environment,
+)
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.calibration import (
     CalibrationInconsistent,
-    KnownLoad,
-    LoadedRecording,
+    CalibrationProgress,
     calibrate_arm,
-    empty_hand,
     reference_weight,
 )
 from sysid_ros.core.estimation.sensor_statistics import SensorStatistics, measure_sensors
-from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, save_calibration
 from sysid_ros.core.model.loader import available_robots, load_robot
-from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_units
-from sysid_ros.reports.arm import TorqueCheck, make_result, prepare_files, write_arm_result
+from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_units, tool_transform
+from sysid_ros.core.procedure.arm import stated_box
+from sysid_ros.processes import ARGUMENTS, is_emulated, resolve
+from sysid_ros.reports.arm import (
+    TorqueCheck,
+    make_result,
+    prepare_files,
+    read_mass,
+    read_recordings,
+    robot_files,
+    write_arm_result,
+)
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import Recording
+from sysid_ros.reports.writer import RECORDING, make_results_directory
 
+CLIENT_MODULE = "sysid_ros.nodes.calibrate_client"
+"""Sends the goal and shows progress; its exit status is that of the runner."""
 _LISTED = 20
 """Parameters listed in the report: those that narrowed most."""
 
@@ -77,6 +98,30 @@ def build_parser() -> argparse.ArgumentParser:
     arm.add_argument(
         "--report", metavar="FOLDER", default=None, help="also write a page, and the URDF, into this folder"
     )
+    run = commands.add_parser("run", help="move the arm with the empty hand and reference weights", allow_abbrev=False)
+    add_launch_options(run, ARGUMENTS)
+    run.add_argument("--serial", required=True, help="serial number of the arm")
+    run.add_argument(
+        "--weight",
+        action="append",
+        default=[],
+        metavar="MASS[+-TOLERANCE]",
+        help="a reference weight to be attached after the motion with the empty hand [kg]; repeatable",
+    )
+    run.add_argument(
+        "--com",
+        type=float,
+        nargs=3,
+        default=None,
+        metavar=("X", "Y", "Z"),
+        help="where the centre of mass of every weight is, in the tool frame [m]; without it the arm must move slowly",
+    )
+    run.add_argument(
+        "--com-tolerance", type=float, default=0.01, help="largest error of each of its coordinates [m] (default: 0.01)"
+    )
+    run.add_argument("--motion-time", type=float, default=0.0, help="motion with each load [s]; 0: the node's own")
+    run.add_argument("--validation-time", type=float, default=0.0, help="motion to be predicted [s]; 0: the node's own")
+    run.add_argument("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
     sensors = commands.add_parser("sensors", help="from a recording at standstill")
     sensors.add_argument("file", help="the recording")
     sensors.add_argument("--output", default="sensors.yaml", help="the file that is written")
@@ -85,24 +130,6 @@ def build_parser() -> argparse.ArgumentParser:
         command.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
         add_recording_options(command)
     return parser
-
-
-def read_load(text: str, robot: RobotModel) -> tuple[Path, KnownLoad]:
-    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and what the hand held.
-
-    Raises:
-        ParameterOutOfRange: The mass or its tolerance is no number.
-    """
-    name, separator, mass = text.rpartition("=")
-    if not separator:
-        return Path(text), empty_hand()
-    value, _, tolerance = mass.partition("+-")
-    try:
-        return Path(name), reference_weight(robot, float(value), float(tolerance or 0.0))
-    except ValueError:
-        raise ParameterOutOfRange(
-            "FILE=MASS+-TOLERANCE", text, "numbers in kg, such as weight.mcap=1.0+-0.002"
-        ) from None
 
 
 def run_arm(options: argparse.Namespace) -> int:
@@ -119,23 +146,13 @@ def run_arm(options: argparse.Namespace) -> int:
         raise ParameterOutOfRange("--offset-change [Nm]", options.offset_change, allowed)
     folder = None if options.report is None else Path(options.report)
     if folder is not None:
-        prepare_files(folder)
-    recordings, computed = [], robot
-    warnings: list[str] = []
-
-    def read(text: str) -> tuple[LoadedRecording, Recording]:
-        path, load = read_load(text, robot)
-        recording = read_recording(path, robot, recording_options(options))
-        for sentence in [*recording.notices, *recording.caveats]:
-            warnings.append(f"{path.name}: {sentence}")
-            print(f"warning: {warnings[-1]}")
-        return LoadedRecording(path.name, recording.batches, load), recording
-
-    for text in options.files:
-        loaded, recording = read(text)
-        computed = with_velocity_error(computed, recording)
-        recordings.append(loaded)
-    check = None if options.check is None else read(options.check)[0]
+        prepare_files(folder, robot)
+    reading = recording_options(options)
+    used = read_recordings(options.files, robot, options.serial, reading)
+    kept = None if options.check is None else read_recordings([options.check], robot, options.serial, reading)
+    warnings = [*used.warnings, *(() if kept is None else kept.warnings)]
+    for sentence in warnings:
+        print(f"warning: {sentence}")
     try:
         day = datetime.date.fromisoformat(options.date) if options.date else datetime.date.today()
     except ValueError:
@@ -151,26 +168,110 @@ def run_arm(options: argparse.Namespace) -> int:
     )
     phases: list[str] = []
 
-    def show(share: float, phase: str) -> None:
-        if phase not in phases[-1:]:
-            phases.append(phase)
-            print(f"{100.0 * share:3.0f} %  {phase}", flush=True)
+    def show(progress: CalibrationProgress) -> None:
+        if progress.phase not in phases[-1:]:
+            phases.append(progress.phase)
+            print(f"{100.0 * progress.share:3.0f} %  {progress.phase}", flush=True)
 
-    calibration = calibrate_arm(computed, recordings, record, settings, show)
+    calibration = calibrate_arm(used.robot, used.recordings, record, settings, show)
     save_calibration(calibration, options.output)
     print("\n" + describe_calibration(robot, calibration))
     print(f"File: {options.output}")
-    if folder is None and check is None:
+    if folder is None and kept is None:
         return ExitStatus.OK
-    kept = None if check is None else (check.name, SampleBlock.concatenate(check.blocks), check.load)
-    result = make_result(computed, calibration, settings, kept, warnings)
+    result = make_result(used.robot, calibration, settings, None if kept is None else kept.recordings[0], warnings)
     if result.check is not None:
         print("\n" + describe_check(robot, result.check))
     if folder is not None:
-        for sentence in write_arm_result(result, folder):
+        for sentence in write_arm_result(result, folder, options.model):
             print(f"warning: {sentence}")
         print(f"Files: {folder}")
     return ExitStatus.OK
+
+
+@dataclass(frozen=True)
+class _Motion:
+    """A run of the nodes with one load: where its files go, and what the hand holds [kg], last joint's frame [m]."""
+
+    folder: Path
+    mass: float = 0.0
+    tolerance: float = 0.0
+    com: Box | None = None
+
+    @property
+    def recording(self) -> str:
+        """The recording, as later runs take it."""
+        load = f"={self.mass!r}+-{self.tolerance!r}" if self.mass else ""
+        return f"{self.folder / RECORDING}{load}"
+
+    @property
+    def request(self) -> str:
+        """What a person has to do before."""
+        if not self.mass:
+            return "Empty the hand"
+        return f"Attach the reference weight of {self.mass:g} kg"
+
+
+def run_motions(options: argparse.Namespace) -> int:
+    """Start the nodes and move the arm, once with each load; return the exit status.
+
+    The nodes end before a load is changed: meanwhile the arm's own controller holds it.
+
+    Raises:
+        SysidError: The input cannot be used.
+    """
+    robot, started = load_robot(options.model), resolve(launch_values(options, ARGUMENTS))
+    com = None if options.com is None else _com_box(robot, options.com, options.com_tolerance)
+    masses = [read_mass(text) for text in options.weight]
+    for mass in masses:
+        stated_box(robot, reference_weight(robot, *mass, com))
+    results = make_results_directory(options.results)
+    motions = [_Motion(results / "1_empty")]
+    motions += [_Motion(results / f"{number}_weight", *mass, com) for number, mass in enumerate(masses, start=2)]
+    is_emulator = is_emulated(options.mode)
+    is_simulated = options.mode == "mock" or is_emulator
+    for number, motion in enumerate(motions):
+        if not is_simulated:
+            _ask(motion.request)
+        elif motion.mass:
+            say(f"the simulated arm holds a reference weight of {motion.mass:g} kg now")
+        log = motion.folder / "log"
+        environment = suite_environment(log, options.domain_id)
+        say_where(environment, log)
+        payload = repr(motion.mass) if motion.mass else "none"
+        own = {"arm_emulator" if is_emulator else "arm_driver": {"payload": payload, "seed": options.seed}}
+        words = ["--serial", options.serial, "--results", str(motion.folder), "--seed", str(options.seed + number)]
+        words += ["--mass", repr(motion.mass), "--tolerance", repr(motion.tolerance)]
+        if motion.com is not None:
+            words += ["--com", *map(repr, motion.com.center.tolist()), "--com-tolerance", repr(motion.com.radius.max())]
+        words += ["--motion-time", str(options.motion_time), "--validation-time", str(options.validation_time)]
+        words += [word for one in motions[:number] for word in ("--recording", one.recording)]
+        client = client_of(CLIENT_MODULE, words, options.robot_name)
+        status = Suite(started, client, log, environment, own if is_simulated else {}).run()
+        if status != ExitStatus.OK:
+            return status
+    print(f"To use it: sysid identify --model {motions[-1].folder / robot_files(robot)[0]}")
+    return ExitStatus.OK
+
+
+def _com_box(robot: RobotModel, com: Sequence[float], tolerance: float) -> Box:
+    """Return the box of a CoM given in the tool frame [m] in that of the last joint, (3,).
+
+    Raises:
+        ParameterOutOfRange: The tolerance is negative or no number.
+    """
+    if not 0.0 <= tolerance < np.inf:
+        raise ParameterOutOfRange("--com-tolerance [m]", tolerance, "0 or more")
+    rotation, origin = tool_transform(robot)
+    return Box.around(rotation @ np.array(com) + origin, np.abs(rotation) @ np.full(3, tolerance))
+
+
+def _ask(request: str) -> None:
+    """Ask a person for something, and wait until it is done."""
+    try:
+        input(f"{request}, then press Enter: ")
+    except EOFError:
+        raise SysidError(f"{request}: nobody is there to say that it is done; run it in a terminal") from None
 
 
 def describe_check(robot: RobotModel, check: TorqueCheck) -> str:
@@ -262,7 +363,7 @@ def describe_sensors(robot: RobotModel, found: SensorStatistics) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
     options = build_parser().parse_args(argv)
-    work = run_arm if options.command == "arm" else run_sensors
+    work = {"run": run_motions, "arm": run_arm, "sensors": run_sensors}[options.command]
     return run_command(lambda: work(options), failures=(CalibrationInconsistent,))
 
 

@@ -49,6 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never"
     )
+    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
     return parser
 
 

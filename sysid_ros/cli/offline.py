@@ -27,7 +27,7 @@ from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.estimate_yaml import body_table, body_text
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import ReadOptions, Recording
+from sysid_ros.reports.recordings.readers import ReadOptions, Recording, with_velocity_error
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, check_windows, collect_rows
 from sysid_ros.reports.torque_fit import with_torque_fit
 from sysid_ros.reports.writer import make_results_directory, software_versions, write_results
@@ -136,16 +136,6 @@ class _Run:
     def _take_update(self, estimate: ParameterEstimate) -> None:
         self.history.append((self.seconds, estimate))
         self._on_progress(self.seconds, estimate)
-
-
-def with_velocity_error(robot: RobotModel, recording: Recording) -> RobotModel:
-    """Return the robot with an error of the velocity that covers computed velocities."""
-    if recording.velocity_error is None:
-        return robot
-    error = np.maximum(robot.sensors.velocity_error, recording.velocity_error)
-    # What the robot file says of the mean is about the velocities of its own sensors.
-    sensors = dataclasses.replace(robot.sensors, velocity_error=error, velocity_mean_error=np.inf)
-    return dataclasses.replace(robot, sensors=sensors)
 
 
 def _portions(batch: SampleBlock) -> list[SampleBlock]:

@@ -84,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--parts", type=int, default=0, help="parts of the motion; 0: default")
     parser.add_argument("--planning-time", type=float, default=30.0, help="time for planning [s] (default: 30)")
     parser.add_argument("--seed", type=int, default=0, help="seed of simulation and search")
+    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
     return parser
 
 

@@ -167,7 +167,7 @@ class Suite:
 
 
 def add_launch_options(parser: argparse.ArgumentParser, arguments: Sequence[Argument]) -> None:
-    """Add launch arguments to a command line, and what every runner has: ``--domain-id`` and ``--nodes-only``."""
+    """Add launch arguments to a command line, and what every runner has: ``--results`` and ``--domain-id``."""
     for argument in arguments:
         if argument.name not in _ONLY_LAUNCHED:
             parser.add_argument(
@@ -179,7 +179,6 @@ def add_launch_options(parser: argparse.ArgumentParser, arguments: Sequence[Argu
             )
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder for the folder of this run")
     parser.add_argument("--domain-id", type=int, default=None, help="ROS domain, 0 to 101 (default: a free one)")
-    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
 
 
 def launch_values(options: argparse.Namespace, arguments: Sequence[Argument]) -> dict[str, str]:

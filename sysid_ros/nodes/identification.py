@@ -1,4 +1,4 @@
-"""Node ``identification``: the actions users call: identifies what the arm holds, and moves it with what is known."""
+"""Node ``identification``: the actions users call: identify what the arm holds, or the arm itself, and move it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from rclpy.node import Node
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
-from sysid_msgs.action import Identify, MoveTo
+from sysid_msgs.action import Identify, IdentifyArm, MoveTo
+from sysid_ros.adapters.identification.arm_goal import ArmGoalRun
 from sysid_ros.adapters.identification.goals import GoalRun, MoveRun, NewsFilter
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.identification.session import IdentificationParameters, Suite, SuiteClients
@@ -23,7 +24,7 @@ from sysid_ros.core.procedure import PayloadModel, Phase, Progress
 from sysid_ros.ros.node import create_long_service, end_goal, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer
 
-R = TypeVar("R", Identify.Result, MoveTo.Result)
+R = TypeVar("R", Identify.Result, MoveTo.Result, IdentifyArm.Result)
 
 HEARTBEAT_PERIOD = 0.1
 """Time between two heartbeats to the driver while a goal runs [s]."""
@@ -34,7 +35,10 @@ ANSWER_TIME = 0.2
 
 
 class IdentificationNode(Node):
-    """Offers the actions ``~/identify`` and ``~/move_to`` and the trigger ``~/identify_payload``; one at a time."""
+    """Offers ``~/identify``, ``~/identify_arm``, ``~/move_to`` and the trigger ``~/identify_payload``; one at a time.
+
+    ``~/identify`` finds out what the arm holds; ``~/identify_arm`` calibrates the arm itself, with a known load.
+    """
 
     def __init__(self) -> None:
         super().__init__("identification")
@@ -61,6 +65,14 @@ class IdentificationNode(Node):
             goal_callback=self._judge_goal,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
+        self._calibrator = ActionServer(
+            self,
+            IdentifyArm,
+            "~/identify_arm",
+            execute_callback=partial(self._execute, run=self._run_arm, result_type=IdentifyArm.Result),
+            goal_callback=self._judge_goal,
+            cancel_callback=lambda _: CancelResponse.ACCEPT,
+        )
         create_long_service(self, Trigger, "~/identify_payload", self._trigger)
         self._heartbeat = self.create_publisher(Empty, "arm_driver/heartbeat", 1)
         self.create_timer(HEARTBEAT_PERIOD, self._beat)
@@ -78,7 +90,7 @@ class IdentificationNode(Node):
 
     # Action
 
-    def _judge_goal(self, goal: Identify.Goal | MoveTo.Goal) -> GoalResponse:
+    def _judge_goal(self, goal: Identify.Goal | IdentifyArm.Goal | MoveTo.Goal) -> GoalResponse:
         # Every goal is answered with a numbered code and a sentence, which a rejection could not carry.
         return GoalResponse.ACCEPT
 
@@ -116,6 +128,21 @@ class IdentificationNode(Node):
 
         result = run.run(handle.request, self._reporter(report))
         self._remember(run.model)
+        return result
+
+    def _run_arm(self, handle: ServerGoalHandle) -> IdentifyArm.Result:
+        started, options = time.monotonic(), self._config.values
+        run = ArmGoalRun(
+            self._suite, options, handle.request, lambda: self._stop.is_set() or handle.is_cancel_requested
+        )
+        news = NewsFilter()
+
+        def report(progress: Progress) -> None:
+            if news.is_news(progress):
+                handle.publish_feedback(run.feedback(progress, time.monotonic() - started))
+
+        result = run.run(self._reporter(report))
+        self._known = None  # the hand may hold something else next
         return result
 
     # Trigger

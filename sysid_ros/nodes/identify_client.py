@@ -7,19 +7,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import rclpy
-from rclpy.action import ActionClient
-from rclpy.action.client import ClientGoalHandle
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
-from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
 from sysid_msgs.action import Identify
@@ -34,14 +28,8 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, truth_from_message
+from sysid_ros.ros.goal_client import GoalClient, GoalLost
 from sysid_ros.ros.node import StopRequest
-from sysid_ros.ros.waiting import ServerProbe
-
-SERVER_TIMEOUT = 60.0
-"""How long to wait for the action server [s]."""
-CANCEL_TIMEOUT = 15.0
-"""How long a cancelled goal may take to bring the arm to rest [s]."""
-
 
 _NOT_IDENTIFIED = (Identify.Result.NO_WINDOWS, Identify.Result.NOT_IDENTIFIED)
 
@@ -58,8 +46,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class IdentifyClient(Node):
-    """One goal from start to end.
+class ResultNode(Node):
+    """What the client hears of one goal, from start to end.
 
     Args:
         robot: The robot, for names and prior.
@@ -69,28 +57,11 @@ class IdentifyClient(Node):
     def __init__(self, robot: RobotModel, display: ProgressDisplay):
         super().__init__("identify_client")
         self._display = display
-        self._client: ActionClient[Identify.Goal, Identify.Result, Identify.Feedback] = ActionClient(
-            self, Identify, "identification/identify"
-        )
-        self._probe = ServerProbe(self._client)
         self._truth: np.ndarray | None = None
         self.robot = robot
         self._timing_doubt: str | None = None
         self.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
         self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the action server is there."""
-        return self._client.server_is_ready()
-
-    def is_answered(self) -> bool:
-        """Ask the server for a sign that its answers arrive here; return whether it came."""
-        return self._probe.is_answered()
-
-    def send(self, goal: Identify.Goal) -> Future:
-        """Send the goal; the future gives its handle."""
-        return self._client.send_goal_async(goal, feedback_callback=self._show)
 
     def summarize(self, result: Identify.Result) -> IdentificationResult | None:
         """Return the outcome for the table, None where there is no estimate at all."""
@@ -112,8 +83,8 @@ class IdentifyClient(Node):
         truth = truth_from_message(message)
         self._truth = np.zeros(10) if truth is None else truth
 
-    def _show(self, message: Any) -> None:
-        feedback = message.feedback
+    def show(self, feedback: Identify.Feedback) -> None:
+        """Show the progress of the goal."""
         mass = (feedback.mass_lower, feedback.mass, feedback.mass_upper) if feedback.has_estimate else None
         self._display.update(feedback.text, feedback.trajectory_number, feedback.number_of_trajectories, mass)
 
@@ -123,20 +94,20 @@ def run(options: argparse.Namespace, stop: StopRequest) -> int:
     robot = load_robot(options.model)
     prior = robot.payload_prior.box
     display = ProgressDisplay(prior_mass=(float(prior.lower[0]), float(prior.upper[0])))
-    client = IdentifyClient(robot, display)
-    executor = SingleThreadedExecutor()
-    executor.add_node(client)
+    node = ResultNode(robot, display)
+    client = GoalClient(node, Identify, "identification/identify", stop)
     try:
-        # A goal that is sent before the server knows where to send its answer runs, and nobody here learns of it.
-        if not _spin_until(executor, lambda: client.is_answered() or stop.is_set, SERVER_TIMEOUT):
-            display.message("nobody offers the action identification/identify; see the logs of the nodes")
-            return ExitStatus.FAILED
-        if stop.is_set:
-            return ExitStatus.STOPPED
-        return _follow(client, executor, display, _goal(options), stop)
+        result = client.run(
+            _goal(options), node.show, lambda: display.message("stopping: the arm is brought to rest first")
+        )
+    except GoalLost as lost:
+        display.message(str(lost))
+        return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED
     finally:
-        executor.shutdown(timeout_sec=1.0)
-        client.destroy_node()
+        client.close()
+        node.destroy_node()
+    display.finish()
+    return _show_result(node, result, was_stopped=stop.is_set)
 
 
 def _goal(options: argparse.Namespace) -> Identify.Goal:
@@ -149,42 +120,7 @@ def _goal(options: argparse.Namespace) -> Identify.Goal:
     )
 
 
-def _follow(
-    client: IdentifyClient,
-    executor: SingleThreadedExecutor,
-    display: ProgressDisplay,
-    goal: Identify.Goal,
-    stop: StopRequest,
-) -> int:
-    sent = client.send(goal)
-    # A goal that is on its way must be answered before it can be cancelled.
-    if not _spin_until(executor, lambda: sent.done() or not client.is_ready, SERVER_TIMEOUT) or not sent.done():
-        display.message("the goal was not answered; see the log of identification")
-        return ExitStatus.STOPPED if stop.is_set else ExitStatus.FAILED
-    handle: ClientGoalHandle | None = sent.result()
-    if handle is None or not handle.accepted:
-        display.message("the goal was refused; see the log of identification")
-        return ExitStatus.FAILED
-    result = handle.get_result_async()
-    _spin_until(executor, lambda: result.done() or stop.is_set or not client.is_ready, np.inf)
-    if not result.done() and not client.is_ready:
-        display.message("identification has gone; the driver hears nobody and brakes by itself")
-        return ExitStatus.FAILED
-    if not result.done():
-        display.message("stopping: the arm is brought to rest first")
-        handle.cancel_goal_async()
-        if not _spin_until(executor, lambda: result.done() or not client.is_ready, CANCEL_TIMEOUT) or not result.done():
-            display.message("the goal did not end; the driver stops the arm when its node ends")
-            return ExitStatus.STOPPED
-    display.finish()
-    response = result.result()
-    if response is None:
-        display.message("the goal ended without a result; see the log of identification")
-        return ExitStatus.FAILED
-    return _show_result(client, response.result, was_stopped=stop.is_set)
-
-
-def _show_result(client: IdentifyClient, result: Identify.Result, was_stopped: bool) -> int:
+def _show_result(node: ResultNode, result: Identify.Result, was_stopped: bool) -> int:
     has_result = (Identify.Result.NONE, Identify.Result.INCONSISTENT, Identify.Result.RESULTS_NOT_WRITTEN)
     if result.error_code not in has_result:
         print(f"not identified (error {result.error_code}): {result.error_text}")
@@ -193,7 +129,7 @@ def _show_result(client: IdentifyClient, result: Identify.Result, was_stopped: b
         if was_stopped:
             return ExitStatus.STOPPED
         return ExitStatus.NOT_IDENTIFIED if result.error_code in _NOT_IDENTIFIED else ExitStatus.FAILED
-    summary = client.summarize(result)
+    summary = node.summarize(result)
     print()
     print(result_table(summary) if summary is not None else result.error_text)
     print(f"Motion of the arm: {result.motion_time:.1f} s")
@@ -205,15 +141,6 @@ def _show_result(client: IdentifyClient, result: Identify.Result, was_stopped: b
         return ExitStatus.OK
     is_partial = summary is not None and summary.is_usable and not summary.is_identified
     return ExitStatus.NOT_IDENTIFIED if is_partial else ExitStatus.FAILED
-
-
-def _spin_until(executor: SingleThreadedExecutor, condition: Any, seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() >= end:
-            return False
-        executor.spin_once(timeout_sec=0.05)
-    return True
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The files of an identified arm: its calibration, an updated robot description, and a page about what was found."""
+"""An identified arm: recordings it is identified from, and files: calibration, robot description, a page about it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,110 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.estimation.calibration import ArmIdentification, KnownLoad, describe_arm
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.calibration import (
+    ArmIdentification,
+    KnownLoad,
+    LoadedRecording,
+    describe_arm,
+    empty_hand,
+    reference_weight,
+)
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import ArmCalibration, save_calibration
+from sysid_ros.core.model.loader import calibrated_settings
 from sysid_ros.core.model.robot import FRICTION_NAMES, FRICTION_UNITS, RobotModel
 from sysid_ros.reports.arm_urdf import arm_urdf
+from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions, Recording, with_velocity_error
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
 
 Array = NDArray[np.float64]
 
 CALIBRATION, URDF, REPORT = "arm.yaml", "arm.urdf", "arm.html"
+SERIAL, ROBOT = "serial", "robot"
+"""Descriptions of a recording that say which arm it is of: its serial number, and the name of its model."""
+
+
+@dataclass(frozen=True)
+class KnownRecordings:
+    """Recordings of one arm with known loads.
+
+    Attributes:
+        robot: The arm, with errors of velocity that hold in all of them.
+        recordings: The recordings.
+        warnings: What was found and mended, a sentence each.
+    """
+
+    robot: RobotModel
+    recordings: tuple[LoadedRecording, ...]
+    warnings: tuple[str, ...]
+
+
+def read_recordings(
+    texts: Sequence[str], robot: RobotModel, serial: str, options: ReadOptions | None = None
+) -> KnownRecordings:
+    """Read recordings of one arm with known loads.
+
+    Args:
+        texts: ``FILE`` of the empty hand, or ``FILE=MASS+-TOLERANCE`` of a reference weight [kg].
+        robot: The arm.
+        serial: Its serial number; recordings that say that they are of another arm are refused.
+        options: What the files leave open.
+
+    Raises:
+        SysidError: One of them cannot be used; says what, where and what is allowed.
+    """
+    loaded, warnings, computed = list[LoadedRecording](), list[str](), robot
+    for text in texts:
+        path, load = read_load(text, robot)
+        recording = read_recording(path, robot, options)
+        _require_one_arm(path, recording, robot, serial)
+        warnings += [f"{path.name}: {sentence}" for sentence in (*recording.notices, *recording.caveats)]
+        computed = with_velocity_error(computed, recording)
+        loaded.append(LoadedRecording(path.name, recording.batches, load))
+    return KnownRecordings(computed, tuple(loaded), tuple(warnings))
+
+
+def read_load(text: str, robot: RobotModel) -> tuple[Path, KnownLoad]:
+    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and what the hand held.
+
+    Raises:
+        ParameterOutOfRange: The mass or its tolerance is no number.
+    """
+    name, separator, mass = text.rpartition("=")
+    if not separator:
+        return Path(text), empty_hand()
+    return Path(name), reference_weight(robot, *read_mass(mass))
+
+
+def read_mass(text: str) -> tuple[float, float]:
+    """Read ``MASS[+-TOLERANCE]`` [kg].
+
+    Raises:
+        ParameterOutOfRange: The mass or its tolerance is no number.
+    """
+    value, _, tolerance = text.partition("+-")
+    try:
+        return float(value), float(tolerance or 0.0)
+    except ValueError:
+        raise ParameterOutOfRange("MASS+-TOLERANCE", text, "numbers in kg, such as 1.0+-0.002") from None
+
+
+def _require_one_arm(path: Path, recording: Recording, robot: RobotModel, serial: str) -> None:
+    """Refuse a recording of another arm, or of more than one load."""
+    said = recording.metadata or {}
+    for key, what, expected in (
+        (SERIAL, "the serial number of its arm", serial),
+        (ROBOT, "the robot in it", robot.name),
+    ):
+        if said.get(key, expected) != expected:
+            raise InvalidRecording(path, what, said[key], f"{expected}: one calibration is of one arm")
+    if len(set(recording.payload_epochs)) > 1:
+        allowed = "the same in the whole recording: make one of each"
+        raise InvalidRecording(path, "what the hand holds", "announced to have changed", allowed)
 
 
 @dataclass(frozen=True)
@@ -70,7 +161,7 @@ def make_result(
     robot: RobotModel,
     calibration: ArmCalibration,
     settings: EstimatorSettings | None = None,
-    check: tuple[str, SampleBlock, KnownLoad] | None = None,
+    check: LoadedRecording | None = None,
     warnings: Sequence[str] = (),
 ) -> ArmResult:
     """Work out what a calibration says of its arm.
@@ -79,25 +170,24 @@ def make_result(
         robot: The arm as it was before.
         calibration: Its calibration.
         settings: Settings it was made with.
-        check: Name, samples and load of a motion that it did not use.
+        check: A motion that it did not use.
         warnings: What a reader should know, a sentence each.
     """
     after = apply_calibration(calibration, robot)
-    tested = None if check is None else check_torques(robot, after, *check)
+    tested = None if check is None else check_torques(robot, after, check)
     return ArmResult(robot, after, describe_arm(robot, calibration, settings), tested, tuple(warnings))
 
 
-def check_torques(
-    before: RobotModel, after: RobotModel, name: str, samples: SampleBlock, load: KnownLoad
-) -> TorqueCheck:
+def check_torques(before: RobotModel, after: RobotModel, recording: LoadedRecording) -> TorqueCheck:
     """Compare measured torques with those of two models of the same arm.
 
     Raises:
         SysidError: There are no samples.
     """
-    if not len(samples):
+    name, payload = recording.name, recording.load.prior.nominal
+    if not sum(len(block) for block in recording.blocks):
         raise SysidError(f"{name}: there are no samples to check the parameters with")
-    payload = load.prior.nominal
+    samples = SampleBlock.concatenate(recording.blocks)
     acceleration = differentiate(samples.stamps, samples.v)
     old, new = (
         np.sqrt(np.mean((predict_torque(arm, payload, samples.q, samples.v, acceleration) - samples.tau) ** 2, axis=0))
@@ -106,19 +196,32 @@ def check_torques(
     return TorqueCheck(name, float(samples.seconds[-1]), old, new, np.std(samples.tau, axis=0))
 
 
-def prepare_files(folder: Path) -> None:
+def robot_files(robot: RobotModel) -> tuple[str, str]:
+    """Return the names of the files that describe the calibrated arm to all nodes: its settings, and their URDF."""
+    return f"{robot.name}.yaml", f"{robot.name}.urdf"
+
+
+def prepare_files(folder: Path, robot: RobotModel) -> None:
     """Refuse a folder that holds files of an earlier result.
 
     Raises:
         SysidError: It does.
     """
-    for name in (CALIBRATION, URDF, REPORT):
+    for name in (CALIBRATION, URDF, REPORT, *robot_files(robot)):
         if (folder / name).exists():
             raise SysidError(f"the results folder {folder} holds the {name} of an earlier result; give another folder")
 
 
-def write_arm_result(result: ArmResult, folder: Path) -> tuple[str, ...]:
-    """Write calibration, description and page into a folder; return what was left out, a sentence each.
+def write_arm_result(result: ArmResult, folder: Path, model: str) -> tuple[str, ...]:
+    """Write calibration, descriptions and page into a folder.
+
+    Args:
+        result: The identified arm.
+        folder: The folder; it is made if it is missing.
+        model: Name or settings file of the arm. Its settings are written, too, with the calibration in them.
+
+    Returns:
+        What was left out, a sentence each.
 
     Raises:
         SysidError: A file cannot be written.
@@ -131,6 +234,9 @@ def write_arm_result(result: ArmResult, folder: Path) -> tuple[str, ...]:
     except SysidError as error:
         left_out.append(f"{URDF} was not written: {error}")
     texts[REPORT] = arm_html(result)
+    settings, description = robot_files(result.before)
+    texts[description] = result.before.urdf
+    texts[settings] = calibrated_settings(model, description, CALIBRATION)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         save_calibration(result.identification.calibration, folder / CALIBRATION)

@@ -13,6 +13,7 @@ from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.nodes import identify_client
+from sysid_ros.ros import goal_client
 from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.node import StopRequest
 
@@ -64,7 +65,7 @@ class Server(Node):
 
 
 def run_client(result, monkeypatch, lost=0):
-    monkeypatch.setattr(identify_client, "SERVER_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(goal_client, "SERVER_TIMEOUT", PATIENCE)
     bench = Bench()
     try:
         server = bench.run(Server(result, lost))

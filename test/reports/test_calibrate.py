@@ -13,6 +13,8 @@ from sysid_ros.core.estimation.calibration import describe_arm
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import load_calibration
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.reports.arm import read_load
 
 MODEL = "kinova_gen3_2f85"
 
@@ -81,7 +83,12 @@ def test_an_arm_from_the_command_line(robot, samples, record, tmp_path, capsys):
     assert calibrate.main([*words, "--temperature", "31", "--valid-days", "0"]) == ExitStatus.OK
     text = capsys.readouterr().out
     assert "other.npz, not used: RMS torque residual" in text
-    assert {path.name for path in folder.iterdir()} == {"arm.yaml", "arm.urdf", "arm.html"}
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"arm.yaml", "arm.urdf", "arm.html", f"{MODEL}.yaml", f"{MODEL}.urdf"}
+    known = load_robot(folder / f"{MODEL}.yaml")
+    assert known.name == MODEL and known.calibration.record.serial == "K7"
+    assert np.all(known.theta_box.width <= robot.theta_box.width)
+    np.testing.assert_array_equal(known.uncalibrated.theta_box.lower, robot.theta_box.lower)
     page = (folder / "arm.html").read_text()
     found = describe_arm(robot, load_calibration(folder / "arm.yaml"))
     assert found.base.contains(robot.theta_nominal), "the arm of these samples is the nominal one"
@@ -113,7 +120,7 @@ def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
         assert calibrate.main(["arm", *words, *common]) == ExitStatus.BAD_INPUT
         assert message in capsys.readouterr().err
     with pytest.raises(ParameterOutOfRange, match="numbers in kg"):
-        calibrate.read_load("a.npz=1.0+-x", robot)
+        read_load("a.npz=1.0+-x", robot)
     # The samples have a payload: said to be of the empty hand, nothing explains them.
     assert calibrate.main(["arm", data, *common]) == ExitStatus.FAILED
     assert "was the stated load attached" in capsys.readouterr().err

@@ -70,8 +70,8 @@ class NewsFilter:
         return True
 
 
-class _Run:
-    """What a goal of either action works with.
+class GoalBase:
+    """What a goal of any action works with.
 
     Args:
         suite: The suite.
@@ -85,17 +85,39 @@ class _Run:
     ):
         self._logger, self._robot, self._monitor = suite.node.get_logger(), suite.robot, suite.monitor
         self._options, self._is_cancelled = options, is_cancelled
-        session = Session(suite, options, is_cancelled)
+        self._session = session = Session(suite, options, is_cancelled)
         self._arm = RosArm(session, options.is_moved_by_others)
-        self._ports = Ports(RosPlanner(session, seed), self._arm, RosEstimates(session))
+        self._planner = RosPlanner(session, seed)
+        self._ports = Ports(self._planner, self._arm, RosEstimates(session))
+        self._folder: Path | None = None
 
     @property
     def motion_time(self) -> float:
         """How long the arm has moved [s]."""
         return self._arm.motion_time
 
+    def _make_folder(self, wanted: str) -> Path | None:
+        """Make the folder that a goal names, else one of the node's own; None where there are to be no files.
 
-class GoalRun(_Run):
+        Raises:
+            SysidError: It cannot be used.
+        """
+        if wanted:
+            return prepare_folder(Path(wanted).expanduser())
+        root = self._options.results_root
+        return None if root is None else prepare_folder(make_results_directory(root))
+
+    def _record(self, **metadata: str) -> None:
+        """Begin the recording of the goal in its folder, if there is one, with texts that describe it.
+
+        Raises:
+            SysidError: It cannot be written.
+        """
+        if self._folder is not None and self._options.record:
+            self._monitor.begin(RecordingWriter(self._folder / RECORDING, metadata))
+
+
+class GoalRun(GoalBase):
     """Runs one goal of ``~/identify``. :meth:`run` never raises and always leaves the arm at rest.
 
     Args:
@@ -112,7 +134,6 @@ class GoalRun(_Run):
         self._goal = goal
         self._settings = options.procedure
         self._policy = ModelPolicy(suite.robot, may_tighten=options.apply_estimate)
-        self._folder: Path | None = None
 
     @property
     def model(self) -> PayloadModel:
@@ -124,9 +145,8 @@ class GoalRun(_Run):
         self._monitor.begin(None)
         try:
             self._settings = settings_of(self._options.procedure, self._goal)
-            self._folder = self._make_folder()
-            if self._folder is not None and self._options.record:
-                self._monitor.begin(RecordingWriter(self._folder / RECORDING))
+            self._folder = self._make_folder(self._goal.results_directory)
+            self._record()
         except SysidError as error:
             self._monitor.end()
             return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
@@ -156,12 +176,6 @@ class GoalRun(_Run):
             feedback.mass_lower, feedback.mass, feedback.mass_upper = map(float, (mass.lower, mass.values, mass.upper))
             feedback.com_lower, feedback.com, feedback.com_upper = com.lower, com.values, com.upper
         return feedback
-
-    def _make_folder(self) -> Path | None:
-        if self._goal.results_directory:
-            return prepare_folder(Path(self._goal.results_directory).expanduser())
-        root = self._options.results_root
-        return None if root is None else prepare_folder(make_results_directory(root))
 
     def _identify(self, on_progress: Callable[[Progress], None]) -> tuple[Identification | None, Identify.Result]:
         try:
@@ -248,7 +262,7 @@ class GoalRun(_Run):
         return result
 
 
-class MoveRun(_Run):
+class MoveRun(GoalBase):
     """Runs one goal of ``~/move_to``. :meth:`run` never raises and always leaves the arm at rest.
 
     Args:

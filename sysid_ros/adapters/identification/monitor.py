@@ -15,9 +15,12 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
-from sysid_msgs.msg import CertifiedTrajectory, DriverStatus, SampleBatch, SimulationTruth
+from sysid_msgs.msg import CertifiedTrajectory, ControlLaw, DriverStatus, SampleBatch, SimulationTruth
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_msgs.msg import Scene as SceneMessage
+from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import CertifiedPlan
@@ -26,9 +29,11 @@ from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, Reco
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
     Samples,
+    control_law_from_message,
     estimate_from_message,
     information_from_message,
     samples_from_message,
+    scene_from_message,
     stamp_from_message,
     truth_from_message,
 )
@@ -107,6 +112,8 @@ class SuiteMonitor:
         sample_time: When it came, monotonic [s].
         sample_fault: Why the latest batch of samples could not be used; None if it could.
         estimate: Latest estimate of the present payload, None before the first.
+        scene: What the safe planner knows around the arm; None where it has not said so, or does not know.
+        control_law: Control law of the driver; None where it has not said so, or it is none that plans are proven for.
     """
 
     def __init__(self, node: Node, robot: RobotModel):
@@ -121,6 +128,8 @@ class SuiteMonitor:
         self.sample_time = -np.inf
         self.sample_fault: str | None = None
         self.estimate: ParameterEstimate | None = None
+        self.scene: Scene | None = None
+        self.control_law: RobustSettings | None = None
         self._estimate_message: EstimateMessage | None = None
         self._last_received: tuple[ParameterEstimate, EstimateMessage] | None = None
         self._past_until_ns = _ALL_OF_THEM
@@ -136,6 +145,8 @@ class SuiteMonitor:
         node.create_timer(_JOINT_STATES_PERIOD, self._take_joint_states)
         node.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         node.create_subscription(String, "robot_description", self._take_description, qos.LATCHED)
+        node.create_subscription(SceneMessage, "safe_planner/scene", self._take_scene, qos.SCENE)
+        node.create_subscription(ControlLaw, "arm_driver/control_law", self._take_control_law, qos.LATCHED)
 
     # For the thread of a goal
 
@@ -289,6 +300,20 @@ class SuiteMonitor:
     def _take_description(self, message: String) -> None:
         with self._lock:
             self._keep("robot_description", message)
+
+    def _take_scene(self, message: SceneMessage) -> None:
+        try:
+            self.scene = scene_from_message(message, self._robot.n) if message.is_known else None
+        except SysidError as error:
+            self.scene = None
+            self._node.get_logger().error(f"safe_planner/scene: {error}", throttle_duration_sec=5.0)
+
+    def _take_control_law(self, message: ControlLaw) -> None:
+        try:
+            self.control_law = RobustSettings.of_law(control_law_from_message(message))
+        except SysidError as error:
+            self.control_law = None
+            self._node.get_logger().error(f"arm_driver/control_law: {error}", throttle_duration_sec=5.0)
 
     def _take_joint_states(self) -> None:
         # For the recording alone, so they stay as they came; some arms send a thousand per second.

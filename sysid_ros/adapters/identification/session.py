@@ -25,6 +25,8 @@ from sysid_msgs.srv import (
 )
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.excitation.settings import ARM_CRITERIA
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import (
     IdentificationErrorCode,
@@ -65,10 +67,43 @@ class SuiteClients:
 
 
 @dataclass(frozen=True)
+class ArmGoalSettings(Settings):
+    """How the arm itself is identified."""
+
+    motion_time: float = setting(30.0, "s", lower=2.0, upper=300.0)
+    """How long the arm moves to be identified; where a proof asks for slower motions, up to 1.8 times as long."""
+    motion_duration: float = setting(15.0, "s", lower=2.0, upper=60.0)
+    """Longest single motion: each is planned for what those before it lack."""
+    validation_time: float = setting(8.0, "s", lower=2.0, upper=60.0)
+    """Duration of the last motion, which is not used but predicted."""
+    search_time: float = setting(20.0, "s", lower=0.05, upper=600.0)
+    """Time after which the search for a motion begins no other start and ends the present one."""
+    starts: int = setting(2, "-", lower=1, upper=100)
+    """Largest number of starts of the search for a motion."""
+    criterion: str = setting("bounds", choices=ARM_CRITERIA)
+    """What motions are planned for, see docs/theory/excitation.md."""
+    offset_change: float = setting(0.0, "Nm", lower=0.0, upper=50.0)
+    """How much each torque offset may differ between recordings, and between them and later use."""
+    valid_days: int = setting(180, "days", lower=0, upper=36500)
+    """Days for which the calibration may be used; 0: without end."""
+
+    @property
+    def motions(self) -> int:
+        """Number of motions to identify from."""
+        return max(1, math.ceil(self.motion_time / self.motion_duration - 1e-9))
+
+    @property
+    def each_duration(self) -> float:
+        """Duration of each of them [s]."""
+        return self.motion_time / self.motions
+
+
+@dataclass(frozen=True)
 class IdentificationParameters(RobotParameters):
     """Parameters of the node ``identification``; a goal that leaves a field 0 gets the value given here."""
 
     procedure: IdentificationSettings = parameters_from(IdentificationSettings)
+    arm: ArmGoalSettings = parameters_from(ArmGoalSettings, prefix="arm_")
     service_timeout: float = parameter(10.0, "s", lower=0.1, upper=600.0)
     """How long another node may take to answer, planning excluded."""
     planning_timeout: float = parameter(60.0, "s", lower=0.1, upper=3600.0)

@@ -53,6 +53,8 @@ _SHRINKS = 0.98
 _BATCH = 16
 """Directions that are bounded together, which limits the memory."""
 _JITTER = ERROR_TERMS.index("jitter")
+_WINDOWS_SHARE = 0.3
+"""Share of a pass that windows take; the bounds take the rest."""
 _PASSES = 2
 """Times the budgets of the rows are made, the second time with the box the first pass proved."""
 _BODIES = MechanismOptions(massless="unknown")
@@ -74,8 +76,37 @@ class CalibrationInconsistent(SysidError):
         )
 
 
+class CalibrationShortOfData(SysidError):
+    """A recording without a single window.
+
+    Args:
+        recording: The recording.
+        shortfall: What is missing.
+    """
+
+    def __init__(self, recording: str, shortfall: str):
+        self.recording, self.shortfall = recording, shortfall
+        super().__init__(f"{recording}: {shortfall}")
+
+
 class CalibrationCancelled(SysidError):
     """The calibration was cancelled."""
+
+
+@dataclass(frozen=True)
+class CalibrationProgress:
+    """How far a calibration is.
+
+    Attributes:
+        share: Share of the work that is done, 0..1.
+        phase: What is being done.
+        relative_width: Geometric mean of the widths of the certified rows over those before, with the bounds so far
+            [-].
+    """
+
+    share: float
+    phase: str
+    relative_width: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -143,7 +174,7 @@ def calibrate_arm(
     recordings: Sequence[LoadedRecording],
     record: CalibrationRecord,
     settings: EstimatorSettings | None = None,
-    on_progress: Callable[[float, str], None] = lambda share, phase: None,
+    on_progress: Callable[[CalibrationProgress], None] = lambda progress: None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> ArmCalibration:
     """Bound what recordings of one arm with known loads share.
@@ -153,13 +184,14 @@ def calibrate_arm(
         recordings: Recordings of this arm.
         record: Serial number, dates and how much the torque offsets change; recordings and hash are filled in.
         settings: Windows and assumptions of the estimator.
-        on_progress: Called with the share of the work that is done and a phase.
+        on_progress: Called with every step of the work.
         is_cancelled: Ends the work with :class:`CalibrationCancelled`.
 
     Raises:
         CalibrationInconsistent: The recordings contradict the assumptions or each other.
         CalibrationCancelled: It was cancelled.
-        SysidError: There is no recording with a window.
+        CalibrationShortOfData: There is no window in a recording.
+        SysidError: There is no recording.
     """
     settings = replace(settings or EstimatorSettings(), body="payload", target="payload")
     arm = replace(robot, calibration=None)
@@ -171,27 +203,17 @@ def calibrate_arm(
         for block in recording.blocks:
             for values in (block.stamps, block.q, block.v, block.tau):
                 digest.update(np.ascontiguousarray(values).tobytes())
-    done = 0.0
-
-    def advance(share: float, phase: str) -> None:
-        nonlocal done
-        if is_cancelled():
-            raise CalibrationCancelled("the calibration was cancelled")
-        done += share
-        on_progress(min(done, 1.0), phase)
-
+    work = _Work(sum(len(recording.blocks) for recording in recordings), on_progress, is_cancelled)
     for number in range(_PASSES):
+        work.begin(number)
         parts: list[tuple[Rows, Unknowns, Box]] = []
         for recording in recordings:
-            advance(0.2 / _PASSES / len(recordings), f"windows of {recording.name}")
-            rows, unknowns = _collect(arm, recording, settings, offset_change)
+            rows, unknowns = _collect(arm, recording, settings, offset_change, work)
             parts.append((rows, unknowns, recording.load.prior.box))
         problem = _join(parts, offset_change)
         _check_rows(arm, problem, recordings, [rows for rows, _, _ in parts])
         asked = [rows for rows, _, _ in parts] if number == _PASSES - 1 else []
-        result = _solve(
-            arm, problem, parts[0][1], settings, asked, lambda share: advance(0.8 / _PASSES * share, "bounds")
-        )
+        result = _solve(arm, problem, parts[0][1], settings, asked, work)
         arm = replace(arm, theta_box=result.box)
     texts = tuple(
         f"{recording.name}: {recording.load.name}, {np.sum(rows.duration[:: arm.n]):.1f} s"
@@ -201,13 +223,43 @@ def calibrate_arm(
     return replace(result, robot=robot.name, kinematics=hash_kinematics(robot), record=kept)
 
 
+class _Work:
+    """Tells how far a calibration is, and ends it where it is cancelled."""
+
+    def __init__(
+        self, blocks: int, on_progress: Callable[[CalibrationProgress], None], is_cancelled: Callable[[], bool]
+    ):
+        self._blocks, self._on_progress, self._is_cancelled = blocks, on_progress, is_cancelled
+        self._pass = self._done = 0
+        self.prior: Array | None = None  # radii of what the recordings share, before the first pass
+
+    def begin(self, number: int) -> None:
+        """Begin a pass over all recordings."""
+        self._pass, self._done = number, 0
+
+    def count_block(self, name: str) -> None:
+        """Note that a block of a recording is done."""
+        self._done += 1
+        self._tell(_WINDOWS_SHARE * self._done / self._blocks, f"windows of {name}")
+
+    def tell_bounds(self, share: float, widths: Array) -> None:
+        """Note the share of the bounds that is done, and the widths of rows over those before, (K,)."""
+        mean = float(np.exp(np.mean(np.log(np.maximum(widths, 1e-12))))) if widths.size else 1.0
+        self._tell(_WINDOWS_SHARE + (1.0 - _WINDOWS_SHARE) * share, "bounds", mean)
+
+    def _tell(self, share: float, phase: str, relative_width: float = 1.0) -> None:
+        if self._is_cancelled():
+            raise CalibrationCancelled("the calibration was cancelled")
+        self._on_progress(CalibrationProgress((self._pass + share) / _PASSES, phase, relative_width))
+
+
 def _solve(
     arm: RobotModel,
     problem: Problem,
     unknowns: Unknowns,
     settings: EstimatorSettings,
     asked: Sequence[Rows],
-    on_progress: Callable[[float], None],
+    work: _Work,
 ) -> ArmCalibration:
     """Bound what the recordings share, from rows made with the present box of the arm.
 
@@ -217,7 +269,7 @@ def _solve(
         unknowns: What they share.
         settings: Those of the windows.
         asked: Rows of motions with which payloads will be identified; none if no directions are asked for.
-        on_progress: Called with shares of the work.
+        work: Told how far the bounds are.
     """
     used = np.flatnonzero(unknowns.radius > 0.0)
     covariance = Covariance.of(problem, problem.y * problem.radius)
@@ -229,8 +281,9 @@ def _solve(
     directions = np.concatenate([directions, *felt])
     own = np.sqrt(np.diag(np.linalg.inv(np.eye(used.size) + gram))) < _SHRINKS
     objectives = np.concatenate([directions, np.eye(used.size)[own]])
-    lower, upper = _bound(problem, objectives, on_progress)
     center, count = shared_center(unknowns, settings), len(directions)
+    work.prior = unknowns.radius if work.prior is None else work.prior
+    lower, upper = _bound(problem, objectives, 2.0 * np.abs(directions) @ work.prior[used], work)
     matrix = np.zeros((len(objectives), unknowns.radius.size))
     matrix[:, used] = objectives
     shift = matrix @ center
@@ -295,7 +348,7 @@ def _check_rows(
 
 
 def _collect(
-    robot: RobotModel, recording: LoadedRecording, settings: EstimatorSettings, offset_change: Array
+    robot: RobotModel, recording: LoadedRecording, settings: EstimatorSettings, offset_change: Array, work: _Work
 ) -> tuple[Rows, Unknowns]:
     """Build the rows of a recording, with its load as the payload."""
     loaded = replace(robot, payload_prior=recording.load.prior)
@@ -310,8 +363,9 @@ def _collect(
             if alarm is not None:
                 raise CalibrationInconsistent(recording.name, alarm)
             rows.append(stream.build_rows(window))
+        work.count_block(recording.name)
     if not rows:
-        raise SysidError(f"{recording.name}: {stream.describe_shortfall('the arm')}")
+        raise CalibrationShortOfData(recording.name, stream.describe_shortfall("the arm"))
     stacked = Rows.stack(rows)
     errors = stacked.errors.copy()  # the offset may be larger than the budget of the jitter counts with
     errors[:, _JITTER] += 2.0 * robot.sensors.stamp_jitter * offset_change[stacked.joint]
@@ -359,8 +413,9 @@ def _join(parts: Sequence[tuple[Rows, Unknowns, Box]], offset_change: Array) -> 
     )
 
 
-def _bound(problem: Problem, objectives: Array, on_progress: Callable[[float], None]) -> tuple[Array, Array]:
-    """Bound objectives (K, P) over all rows, (K,) each."""
+def _bound(problem: Problem, objectives: Array, before: Array, work: _Work) -> tuple[Array, Array]:
+    """Bound objectives (K, P) over all rows, (K,) each; the first ones had these widths before."""
+    widths = before.copy()
     lower, upper = np.zeros(len(objectives)), np.zeros(len(objectives))
     for first in range(0, len(objectives), _BATCH):
         part = slice(first, first + _BATCH)
@@ -369,7 +424,9 @@ def _bound(problem: Problem, objectives: Array, on_progress: Callable[[float], N
             raise CalibrationInconsistent("all recordings together", "their rows are jointly infeasible")
         limit = np.abs(objectives[part]) @ problem.radius
         lower[part], upper[part] = np.maximum(sided.lower, -limit), np.minimum(sided.upper, limit)
-        on_progress(len(sided.lower) / len(objectives))
+        found = slice(first, min(first + _BATCH, len(before)))
+        widths[found] = upper[found] - lower[found]
+        work.tell_bounds(min(first + _BATCH, len(objectives)) / len(objectives), widths / before)
     return lower, upper
 
 

@@ -22,7 +22,7 @@ from sysid_ros.core.certification.verify import Beginning, certify
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.excitation.criteria import BaseParameters
-from sysid_ros.core.excitation.model import ExcitationModel
+from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, StartOutsideLimits
 from sysid_ros.core.excitation.planner import (
     ExcitationPlan,
     base_regressor,
@@ -39,7 +39,7 @@ from sysid_ros.core.trajectories.families import FourierTrajectory
 
 Array = NDArray[np.float64]
 
-_LIMIT_SHARES = (1.0, 0.7, 0.5, 0.35)
+_LIMIT_SHARES = (1.0, 0.7, 0.5, 0.35, 0.2)
 """Shares of the limits of speed and acceleration that are tried until a motion is proven."""
 _STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
 """Factors by which a motion's duration is stretched until it is proven."""
@@ -248,7 +248,14 @@ class _ProvenSearch:
             if bound is None:
                 continue
             model = _excitation_model(self._assumptions, bound)
-            plan = plan_excitation(model, self._q_start, slower, is_cancelled=is_cancelled, earlier=earlier)
+            try:
+                plan = plan_excitation(model, self._q_start, slower, is_cancelled=is_cancelled, earlier=earlier)
+            except (StartOutsideLimits, NoExcitationFound) as reason:
+                # Slower motions have smaller tracking errors, which leave more of the limits.
+                if share == _LIMIT_SHARES[-1]:
+                    raise
+                self._reasons.append(str(reason))
+                continue
             proven = self._prove(plan.trajectory)
             if proven is not None:
                 return proven, plan, share

@@ -49,7 +49,8 @@ def apply_calibration(
         require_physically_consistent(part, f"everything moved by {name}, calibration {source}")
         model.inertias[body] = pin.Inertia.FromDynamicParameters(part)
     nominal.setflags(write=False)
-    return replace(robot, theta_box=box, theta_nominal=nominal, pin_model=model, calibration=calibration)
+    known = {"theta_box": box, "theta_nominal": nominal, "pin_model": model, "calibration": calibration}
+    return replace(robot, uncalibrated=robot.uncalibrated or robot, **known)
 
 
 def hash_kinematics(robot: RobotModel) -> str:

@@ -94,6 +94,27 @@ def _with_elasticity(values: Any, is_elastic: bool, name: str) -> Any:
     return {**values, "elasticity": {**values["elasticity"], "is_elastic": is_elastic}}
 
 
+def calibrated_settings(robot: str | Path, urdf: str, calibration: str) -> str:
+    """Return the settings of a robot with a calibration, for a file beside the URDF and the calibration.
+
+    Args:
+        robot: As for :func:`load_robot`.
+        urdf: Name of the URDF file.
+        calibration: Name of the calibration file.
+
+    Raises:
+        ModelError: There are no such settings, or they cannot be read.
+    """
+    path = _find_settings(robot)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise ModelError(f"cannot read the robot settings {path}: {error}") from error
+    new = {"urdf": urdf, "calibration": calibration}
+    kept = [line for line in lines if line.split(":")[0] not in new]
+    return "\n".join([*kept, "", *(f"{name}: {value}" for name, value in new.items())]) + "\n"
+
+
 def load_robot_from_urdf(
     urdf_text: str,
     *,

@@ -272,6 +272,7 @@ class RobotModel:
         calibration: What recordings have proven about this arm, already part of box and nominal parameters; None
             where it was not calibrated.
         elasticity: Elasticity of the joints; None where they are taken as rigid.
+        uncalibrated: The arm without its calibration; None where it has none.
     """
 
     name: str
@@ -296,6 +297,7 @@ class RobotModel:
     protocol: str = ""
     calibration: ArmCalibration | None = field(repr=False, default=None)
     elasticity: JointElasticity | None = None
+    uncalibrated: RobotModel | None = field(repr=False, default=None)
 
     @property
     def n(self) -> int:

@@ -19,6 +19,7 @@ from sysid_ros.core.model.payload import object_box
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure.model_policy import PAYLOAD, ModelPolicy, PayloadModel
 from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed
+from sysid_ros.core.tracking_bound.nominal_payload import choose_payload
 
 _LEAST_MASS = 0.02
 """What an empty hand counts with for planner and controller [kg]: dust and cables, and bounds with an inside."""
@@ -52,7 +53,12 @@ class KnownLoadPolicy(ModelPolicy):
         lower = np.maximum(estimate.lower, self._stated.lower)
         upper = np.minimum(estimate.upper, self._stated.upper)
         values = np.clip(estimate.values, lower, upper)
-        return super().for_plan(replace(estimate, values=values, lower=lower, upper=upper))
+        model = super().for_plan(replace(estimate, values=values, lower=lower, upper=upper))
+        if self.in_use.estimate is not None:
+            return model
+        # The nominal payload of the prior is much heavier than an empty hand.
+        boxes = (self._robot.theta_box, model.box)
+        return replace(model, nominal=choose_payload(self._robot, boxes, self._load.prior.nominal))
 
     def require_consistent(self, estimate: ParameterEstimate | None) -> None:
         """Check that the data agree with the model in use, and with the stated load.

@@ -330,6 +330,9 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
 def draw_truth(robot: RobotModel, truth: str, seed: int) -> Array:
     """Choose the true parameters of a simulated arm, (14 n,), in the box of the robot.
 
+    A calibration says what is known of the arm and does not change it: the same seed gives the same arm with and
+    without.
+
     Args:
         robot: The arm.
         truth: How, one of :data:`TRUTHS`.
@@ -340,6 +343,7 @@ def draw_truth(robot: RobotModel, truth: str, seed: int) -> Array:
     """
     if truth not in TRUTHS:
         raise ParameterOutOfRange("truth", truth, "one of " + ", ".join(TRUTHS))
+    robot = robot.uncalibrated or robot
     if truth == "nominal":
         return robot.theta_nominal
     return sample_parameters(robot, np.random.default_rng((seed, 7)), corner=truth == "corner")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +114,16 @@ class Recording:
     def samples(self) -> SampleBlock:
         """All samples as one block."""
         return SampleBlock.concatenate(self.batches)
+
+
+def with_velocity_error(robot: RobotModel, recording: Recording) -> RobotModel:
+    """Return the robot with an error of the velocity that covers computed velocities."""
+    if recording.velocity_error is None:
+        return robot
+    error = np.maximum(robot.sensors.velocity_error, recording.velocity_error)
+    # What the robot file says of the mean is about the velocities of its own sensors.
+    sensors = replace(robot.sensors, velocity_error=error, velocity_mean_error=np.inf)
+    return replace(robot, sensors=sensors)
 
 
 def joint_columns(path: Path, found: Sequence[str], robot: RobotModel) -> list[int]:

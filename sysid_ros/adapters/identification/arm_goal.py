@@ -1,0 +1,406 @@
+"""Goals of ``~/identify_arm``: move the arm with a known load, bound its parameters, check them on another motion."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from sysid_msgs.action import IdentifyArm
+from sysid_ros.adapters.identification.goals import GoalBase, describe_failure
+from sysid_ros.adapters.identification.ports import RosPlanner
+from sysid_ros.adapters.identification.session import (
+    ArmGoalSettings,
+    IdentificationParameters,
+    Session,
+    Suite,
+)
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.estimation.calibration import (
+    CalibrationCancelled,
+    CalibrationInconsistent,
+    CalibrationProgress,
+    CalibrationShortOfData,
+    KnownLoad,
+    LoadedRecording,
+    calibrate_arm,
+    empty_hand,
+    reference_weight,
+)
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.excitation.settings import ExcitationSettings
+from sysid_ros.core.excitation.whole_arm import plan_arm_excitation
+from sysid_ros.core.model.calibration import CalibrationRecord
+from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_units
+from sysid_ros.core.procedure import (
+    CertifiedPlan,
+    ExcitationRequest,
+    IdentificationErrorCode,
+    IdentificationFailed,
+    IdentificationSettings,
+    KnownLoadPolicy,
+    ModelRefused,
+    MotionRequest,
+    PayloadModel,
+    Phase,
+    Ports,
+    Progress,
+    run_collection,
+)
+from sysid_ros.core.trajectories.base import PlanningCancelled
+from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.reports.arm import (
+    ROBOT,
+    SERIAL,
+    ArmResult,
+    KnownRecordings,
+    make_result,
+    prepare_files,
+    read_recordings,
+    write_arm_result,
+)
+from sysid_ros.reports.writer import RECORDING
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import Samples
+
+_PLANNING_SHARE, _MOVING_SHARE = 0.2, 0.5
+"""Shares of a goal's progress that are done when motions are planned, and when they are made."""
+_STRETCHED = 1.8
+"""How much longer than planned a proof may make a motion."""
+_OTHER_MOTION = 1000
+"""How far the seed of the motion that is predicted is from those of the others."""
+
+
+class ArmMotions:
+    """A :class:`sysid_ros.core.procedure.Planner` of motions of a whole arm, which the safe planner proves.
+
+    Searches here, with the scene and the control law that others have said, for motions that can be proven; what is
+    executed is what the safe planner has proven.
+
+    Args:
+        session: The suite.
+        planner: The planner that proves.
+        settings: How the arm is identified.
+        seed: Seed of the search.
+        on_search: Called with the share of the search that is done, and a sentence.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        planner: RosPlanner,
+        settings: ArmGoalSettings,
+        seed: int,
+        on_search: Callable[[float, str], None],
+    ):
+        self._session, self._planner, self._settings = session, planner, settings
+        self._seed, self._on_search = seed, on_search
+        self._found: dict[float, tuple[CertifiedPlan, ...]] = {}
+
+    def plan(self, request: MotionRequest) -> CertifiedPlan:
+        """See :class:`Planner`."""
+        return self._planner.plan(request)
+
+    def certify(self, trajectory: Trajectory, model: PayloadModel) -> CertifiedPlan:
+        """See :class:`Planner`."""
+        return self._planner.certify(trajectory, model)
+
+    def plan_excitation(self, request: ExcitationRequest) -> tuple[Trajectory, float]:
+        """See :class:`Planner`; the motions to identify from are planned together, then the one that is predicted."""
+        if request.limit_share not in self._found:
+            self._found[request.limit_share] = self._search(request)
+        plan = self._found[request.limit_share][request.index]
+        return plan.trajectory, plan.condition_number or float("nan")
+
+    def _search(self, request: ExcitationRequest) -> tuple[CertifiedPlan, ...]:
+        settings, robot = self._settings, self._session.robot
+        assumptions = Assumptions(
+            robot, (robot.theta_box, request.model.box), request.model.nominal, *self._surroundings()
+        )
+        wanted = ExcitationSettings.for_arm(
+            settings.each_duration, criterion=settings.criterion, starts=settings.starts,
+            time_budget=settings.search_time, seed=self._seed,
+        ).with_limit_share(request.limit_share)  # fmt: skip
+        checked = replace(
+            wanted.with_duration(settings.validation_time), starts=1, seed=(self._seed + _OTHER_MOTION) % 2**32
+        )
+        share = settings.motions / (settings.motions + 1.0)
+        plans: list[CertifiedPlan] = []
+        for one, count, begin, part in ((wanted, settings.motions, 0.0, share), (checked, 1, share, 1.0 - share)):
+
+            def tell(fraction: float, text: str, begin: float = begin, part: float = part) -> None:
+                what = text if begin == 0.0 else "the motion that is predicted"
+                self._on_search(begin + part * fraction, f"planning: {what}")
+
+            try:
+                found = plan_arm_excitation(
+                    assumptions, request.start, one, count, is_cancelled=self._session.is_cancelled, on_progress=tell
+                )
+            except PlanningCancelled as cancelled:
+                raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled") from cancelled
+            except SysidError as error:
+                raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, str(error)) from error
+            numbers = [excitation.condition_number_windows for excitation in found.excitations]
+            plans += [replace(plan, condition_number=number) for plan, number in zip(found.plans, numbers, strict=True)]
+        return tuple(plans)
+
+    def _surroundings(self) -> tuple[Scene, RobustSettings]:
+        """Return scene and control law."""
+        session, monitor = self._session, self._session.monitor
+        session.wait_until(lambda: None not in (monitor.scene, monitor.control_law))
+        scene, law = monitor.scene, monitor.control_law
+        if scene is None or law is None:
+            topic, what, profile = (
+                ("safe_planner/scene", "known scene", qos.SCENE)
+                if scene is None
+                else ("arm_driver/control_law", "control law that plans are proven for", qos.LATCHED)
+            )
+            text = session.describe_timeout(topic, what, profile)
+            raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, text)
+        return scene, law
+
+
+class ArmGoalRun(GoalBase):
+    """Runs one goal of ``~/identify_arm``. :meth:`run` never raises and always leaves the arm at rest.
+
+    Args:
+        suite: The suite.
+        options: Parameters of the node.
+        goal: What is asked for.
+        is_cancelled: Whether the goal is to end.
+    """
+
+    def __init__(
+        self,
+        suite: Suite,
+        options: IdentificationParameters,
+        goal: IdentifyArm.Goal,
+        is_cancelled: Callable[[], bool],
+    ):
+        super().__init__(suite, options, is_cancelled, int(goal.seed))
+        self._goal, self._settings = goal, options.arm
+        self._before = suite.robot.uncalibrated or suite.robot
+        self._relative_width, self._done = 1.0, 0.0
+        self._report: Callable[[Progress], None] = lambda progress: None
+
+    def run(self, on_progress: Callable[[Progress], None]) -> IdentifyArm.Result:
+        """Run the goal to its end; ``on_progress`` is called with every change."""
+        self._report = on_progress
+        self._monitor.begin(None)
+        try:
+            policy, load, earlier = self._prepare()
+        except SysidError as error:
+            self._monitor.end()
+            return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
+        try:
+            return self._identify(policy, load, earlier)
+        except IdentificationFailed as failure:
+            return self._failure(failure)
+        except CalibrationCancelled as error:
+            return self._failure(IdentificationFailed(IdentificationErrorCode.CANCELED, str(error)))
+        except CalibrationInconsistent as error:
+            return self._failure(IdentificationFailed(IdentificationErrorCode.INCONSISTENT, str(error)))
+        except CalibrationShortOfData as error:
+            return self._failure(IdentificationFailed(IdentificationErrorCode.NO_WINDOWS, str(error)))
+        except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
+            text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
+            return self._failure(IdentificationFailed(IdentificationErrorCode.INTERNAL, text))
+        finally:
+            self._end_recording()
+
+    def feedback(self, progress: Progress, elapsed: float) -> IdentifyArm.Feedback:
+        """Convert progress to feedback, some time [s] after the beginning."""
+        return IdentifyArm.Feedback(
+            phase=int(progress.phase),
+            text=progress.text,
+            progress=float(progress.progress),
+            elapsed=elapsed,
+            motion_time=self.motion_time,
+            relative_width=self._relative_width,
+        )
+
+    # Preparation
+
+    def _prepare(self) -> tuple[KnownLoadPolicy, KnownLoad, KnownRecordings]:
+        """Check everything that a person can get wrong before anything moves.
+
+        Raises:
+            SysidError: Something is wrong.
+        """
+        goal = self._goal
+        if self._options.is_moved_by_others:
+            allowed = "receding or periodic; record the motion of an arm that others move, for sysid calibrate arm"
+            raise ParameterOutOfRange("strategy", self._options.procedure.strategy, allowed)
+        if not goal.serial_number.strip():
+            raise ParameterOutOfRange("serial_number", "empty", "the serial number of the arm")
+        given = {"motion_time": goal.motion_time, "validation_time": goal.validation_time}
+        self._settings = replace(self._settings, **{name: value for name, value in given.items() if value != 0.0})
+        load = load_of(self._robot, goal)
+        policy = KnownLoadPolicy(self._robot, load)
+        earlier = read_recordings(goal.recordings, self._before, goal.serial_number)
+        self._folder = self._make_folder(goal.results_directory)
+        if self._folder is not None:
+            prepare_files(self._folder, self._robot)
+        self._record(**{SERIAL: goal.serial_number, ROBOT: self._robot.name, "load": load.name})
+        return policy, load, earlier
+
+    # The work
+
+    def _identify(self, policy: KnownLoadPolicy, load: KnownLoad, earlier: KnownRecordings) -> IdentifyArm.Result:
+        settings = self._settings
+        used, checked = self._move(policy, load)
+        days = settings.valid_days
+        today = datetime.date.today()
+        record = CalibrationRecord(
+            serial=self._goal.serial_number,
+            date=today.isoformat(),
+            expires=(today + datetime.timedelta(days=days)).isoformat() if days else None,
+            offset_change=(settings.offset_change,) * self._robot.n,
+        )
+        calibration = calibrate_arm(
+            earlier.robot, [*earlier.recordings, used], record, None, self._take_calibration, self._is_cancelled
+        )
+        self._tell(Phase.REPORTING, "writing the results", 0.97)
+        result = make_result(earlier.robot, calibration, None, checked, earlier.warnings)
+        self._relative_width = result.identification.relative_width
+        return self._success(result)
+
+    def _move(self, policy: KnownLoadPolicy, load: KnownLoad) -> tuple[LoadedRecording, LoadedRecording]:
+        """Make all motions; return what was recorded of those to identify from, and of the one to predict."""
+        settings = self._settings
+        count = settings.motions + 1
+        longest = max(settings.each_duration, settings.validation_time)
+        wanted = IdentificationSettings(
+            strategy="periodic",
+            trajectories=count,
+            trajectory_duration=min(longest, 30.0),
+            max_motion_time=600.0,
+            shrink_threshold=0.0,
+            weighing_time=self._options.procedure.weighing_time,
+            settle_time=self._options.procedure.settle_time,
+        )
+        motions = ArmMotions(self._session, self._planner, settings, int(self._goal.seed), self._take_search)
+        ports = Ports(motions, self._arm, self._ports.estimates)
+        run_collection(ports, policy, wanted, self._is_cancelled, self._take_motion)
+        self._forget_load(policy)
+        records = self._monitor.records
+        self._end_recording()
+        begin_ns, _ = records.plans[-1]
+        before, after = split_at(records.samples, begin_ns)
+        name = RECORDING if self._folder is None else f"{self._folder.name}/{RECORDING}"
+        return LoadedRecording(name, before, load), LoadedRecording("last motion", after, load)
+
+    def _forget_load(self, policy: KnownLoadPolicy) -> None:
+        """Give the controller back the prior: the hand may hold something else next."""
+        try:
+            self._arm.set_model(policy.reset(), is_reset=True)
+        except (ModelRefused, IdentificationFailed) as refusal:
+            self._logger.warning(f"the controller keeps the model of the load: {refusal}")
+
+    def _take_search(self, share: float, text: str) -> None:
+        self._tell(Phase.PLANNING, text, _PLANNING_SHARE * share)
+
+    def _take_motion(self, progress: Progress) -> None:
+        share = _PLANNING_SHARE + (_MOVING_SHARE - _PLANNING_SHARE) * progress.progress
+        self._advance(progress, share if progress.progress > 0.0 else 0.0)
+
+    def _take_calibration(self, progress: CalibrationProgress) -> None:
+        self._relative_width = min(self._relative_width, progress.relative_width)
+        self._tell(Phase.ESTIMATING, progress.phase, _MOVING_SHARE + (0.97 - _MOVING_SHARE) * progress.share)
+
+    def _tell(self, phase: Phase, text: str, share: float) -> None:
+        count = self._settings.motions + 1
+        made = len(self._monitor.records.plans)
+        self._advance(Progress(phase, text, share, made, count, self._monitor.estimate), share)
+
+    def _advance(self, progress: Progress, share: float) -> None:
+        """Report progress, with the share of the whole that is done, which never falls."""
+        self._done = max(self._done, share)
+        self._report(replace(progress, progress=self._done))
+
+    # Answers
+
+    def _success(self, result: ArmResult) -> IdentifyArm.Result:
+        calibration, check = result.identification.calibration, result.check
+        message = IdentifyArm.Result(
+            error_code=int(IdentificationErrorCode.NONE),
+            parameter_names=list(parameter_names(self._before)),
+            units=list(parameter_units(self._before)),
+            values=calibration.nominal.tolist(),
+            lower=calibration.box.lower.tolist(),
+            upper=calibration.box.upper.tolist(),
+            joint_names=list(self._robot.joint_names),
+            relative_width=result.identification.relative_width,
+            motion_time=self.motion_time,
+        )
+        if check is not None:
+            message.residual_before, message.residual_after = check.before.tolist(), check.after.tolist()
+        if self._folder is not None:
+            message.results_directory = str(self._folder.absolute())
+            try:
+                left_out = write_arm_result(result, self._folder, self._options.model)
+            except SysidError as error:
+                message.error_code = int(IdentificationErrorCode.RESULTS_NOT_WRITTEN)
+                message.error_text = f"identified, but {error}. The numbers in this result are good"
+                left_out = ()
+            for reason in left_out:
+                self._logger.warning(reason)
+        return message
+
+    def _failure(self, failure: IdentificationFailed) -> IdentifyArm.Result:
+        text = describe_failure(failure)
+        self._end_recording()
+        result = IdentifyArm.Result(error_code=int(failure.code), motion_time=self.motion_time, relative_width=1.0)
+        if self._folder is not None:
+            result.results_directory = str(self._folder.absolute())
+            if self._monitor.records.plans and (self._folder / RECORDING).is_file():
+                text += f". What was recorded is in {self._folder / RECORDING}"
+        self._logger.error(f"{failure.code.name}: {text}")
+        result.error_text = text
+        return result
+
+    def _end_recording(self) -> None:
+        try:
+            self._monitor.end()
+        except SysidError as error:
+            self._logger.error(str(error))
+
+
+def load_of(robot: RobotModel, goal: IdentifyArm.Goal) -> KnownLoad:
+    """Return what the hand holds, as a goal states it.
+
+    Raises:
+        SysidError: A field is out of range.
+    """
+    com = np.array(goal.load_com, dtype=float)
+    if goal.load_mass == 0.0:
+        if goal.load_mass_tolerance != 0.0 or com.size:
+            raise ParameterOutOfRange("load_mass [kg]", 0.0, "above 0 where tolerance or CoM are given")
+        return empty_hand()
+    if not com.size:
+        return reference_weight(robot, goal.load_mass, goal.load_mass_tolerance)
+    tolerance = goal.load_com_tolerance
+    if com.shape != (3,) or not np.all(np.isfinite(com)):
+        raise ParameterOutOfRange("load_com [m]", com.tolist(), "three numbers, or none")
+    if not 0.0 <= tolerance < np.inf:
+        raise ParameterOutOfRange("load_com_tolerance [m]", tolerance, "0 or more")
+    return reference_weight(robot, goal.load_mass, goal.load_mass_tolerance, Box.around(com, np.full(3, tolerance)))
+
+
+def split_at(batches: Sequence[Samples], stamp_ns: int) -> tuple[list[SampleBlock], list[SampleBlock]]:
+    """Split samples into blocks up to a stamp [ns], and blocks after it."""
+    before, after = list[SampleBlock](), list[SampleBlock]()
+    for batch in batches:
+        for block in batch.blocks()[0]:
+            first = int(np.searchsorted(block.stamps, stamp_ns, side="right"))
+            if first:
+                before.append(block.slice(0, first))
+            if first < len(block):
+                after.append(block.slice(first, len(block)))
+    return before, after

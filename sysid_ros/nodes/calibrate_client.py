@@ -1,0 +1,123 @@
+"""Sends one goal to ``identification`` that calibrates the arm, and shows progress and result.
+
+Run by ``sysid calibrate run``; on its own: ``python -m sysid_ros.nodes.calibrate_client --serial K0123 --results DIR``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import rclpy
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from rclpy.utilities import remove_ros_args
+
+from sysid_msgs.action import IdentifyArm
+from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.terminal import ProgressDisplay
+from sysid_ros.core.procedure import IdentificationErrorCode
+from sysid_ros.ros.goal_client import GoalClient, GoalLost
+from sysid_ros.ros.node import StopRequest
+
+_NOT_IDENTIFIED = (IdentificationErrorCode.NO_WINDOWS, IdentificationErrorCode.NOT_IDENTIFIED)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="calibrate_client", description="Calibrates the arm with a known load.")
+    parser.add_argument("--serial", required=True, help="serial number of the arm")
+    parser.add_argument("--mass", type=float, default=0.0, help="mass of what the hand holds [kg]; 0: nothing")
+    parser.add_argument("--tolerance", type=float, default=0.0, help="largest error of this mass [kg]")
+    parser.add_argument(
+        "--com", type=float, nargs=3, default=[], help="its centre of mass in the frame of the last joint [m]"
+    )
+    parser.add_argument("--com-tolerance", type=float, default=0.0, help="largest error of its coordinates [m]")
+    parser.add_argument(
+        "--recording", action="append", default=[], help="an earlier one that counts too: FILE or FILE=MASS+-TOLERANCE"
+    )
+    parser.add_argument("--results", default="", help="folder for the files; empty writes none")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
+    parser.add_argument("--motion-time", type=float, default=0.0, help="time of motion [s]; 0: the node's own")
+    parser.add_argument("--validation-time", type=float, default=0.0, help="time of the check [s]; 0: the node's own")
+    return parser
+
+
+def run(options: argparse.Namespace, stop: StopRequest) -> int:
+    """Send the goal and show it to its end; return the exit status."""
+    display, node = ProgressDisplay(), Node("calibrate_client")
+    client = GoalClient(node, IdentifyArm, "identification/identify_arm", stop)
+
+    def show(feedback: IdentifyArm.Feedback) -> None:
+        width = f", widths {100.0 * feedback.relative_width:.0f} %" if feedback.relative_width < 1.0 else ""
+        display.update(f"{100.0 * feedback.progress:3.0f} %  {feedback.text}{width}")
+
+    try:
+        result = client.run(_goal(options), show, lambda: display.message("stopping: the arm is brought to rest first"))
+    except GoalLost as lost:
+        display.message(str(lost))
+        return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED
+    finally:
+        client.close()
+        node.destroy_node()
+    display.finish()
+    if result.error_code not in (IdentificationErrorCode.NONE, IdentificationErrorCode.RESULTS_NOT_WRITTEN):
+        print(f"not calibrated (error {result.error_code}): {result.error_text}")
+        if stop.is_set:
+            return ExitStatus.STOPPED
+        return ExitStatus.NOT_IDENTIFIED if result.error_code in _NOT_IDENTIFIED else ExitStatus.FAILED
+    print("\n" + describe(result))
+    if result.error_text:
+        print(result.error_text)
+    if result.results_directory:
+        print(f"Files: {result.results_directory}")
+    return ExitStatus.OK if result.error_code == IdentificationErrorCode.NONE else ExitStatus.FAILED
+
+
+def describe(result: IdentifyArm.Result) -> str:
+    """Describe a calibrated arm: widths, and torques of the motion that was not used."""
+    lines = [
+        f"Combinations of parameters are known within {100.0 * result.relative_width:.0f} % of the range before "
+        "(geometric mean)",
+        f"Motion of the arm: {result.motion_time:.1f} s",
+        "RMS torque residual of the motion that was not used [Nm], with the parameters before and now",
+        f"  {'joint':<12}{'before':>10}{'now':>10}",
+    ]
+    columns = zip(result.joint_names, result.residual_before, result.residual_after, strict=True)
+    lines += [f"  {name:<12}{before:10.3f}{after:10.3f}" for name, before, after in columns]
+    before, after = (np.linalg.norm(values) for values in (result.residual_before, result.residual_after))
+    return "\n".join([*lines, f"  {'all':<12}{before:10.3f}{after:10.3f}"])
+
+
+def _goal(options: argparse.Namespace) -> IdentifyArm.Goal:
+    return IdentifyArm.Goal(
+        serial_number=options.serial,
+        load_mass=options.mass,
+        load_mass_tolerance=options.tolerance,
+        load_com=options.com,
+        load_com_tolerance=options.com_tolerance,
+        recordings=options.recording,
+        motion_time=options.motion_time,
+        validation_time=options.validation_time,
+        seed=options.seed,
+        results_directory=str(Path(options.results).absolute()) if options.results else "",
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    arguments = list(sys.argv if argv is None else ["calibrate_client", *argv])
+    options = build_parser().parse_args(remove_ros_args(arguments)[1:])
+    with StopRequest() as stop:
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+        try:
+            return run(options, stop)
+        finally:
+            rclpy.try_shutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Sends a goal to an action and follows it to its end, for programs that a person runs and may stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rclpy.action import ActionClient
+from rclpy.action.client import ClientGoalHandle
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.ros.node import StopRequest
+from sysid_ros.ros.waiting import ServerProbe
+
+SERVER_TIMEOUT = 60.0
+"""How long to wait for the action server, and again for its answer to the goal [s]."""
+CANCEL_TIMEOUT = 20.0
+"""How long a cancelled goal may take to bring the robot to rest [s]."""
+
+
+class GoalLost(SysidError):
+    """A goal has no result.
+
+    Args:
+        text: Why, and what to do.
+        was_stopped: Whether somebody has asked for its end.
+    """
+
+    def __init__(self, text: str, was_stopped: bool = False):
+        self.was_stopped = was_stopped
+        super().__init__(text)
+
+
+class GoalClient:
+    """Sends goals to one action, one after the other.
+
+    Args:
+        node: A node that no executor has yet.
+        action: Type of the action.
+        name: Its name, ``<node>/<action>``.
+        stop: Whether somebody asks for the end.
+    """
+
+    def __init__(self, node: Node, action: Any, name: str, stop: StopRequest):
+        self._name, self._stop = name, stop
+        self._server = name.rpartition("/")[0]
+        self._client: ActionClient[Any, Any, Any] = ActionClient(node, action, name)
+        self._probe = ServerProbe(self._client)
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(node)
+
+    def close(self) -> None:
+        """Spin the node no more."""
+        self._executor.shutdown(timeout_sec=1.0)
+
+    def run(self, goal: Any, on_feedback: Callable[[Any], None], on_stop: Callable[[], None]) -> Any:
+        """Send a goal and return its result; cancel it where somebody asks for the end.
+
+        Args:
+            goal: The goal.
+            on_feedback: Called with every feedback.
+            on_stop: Called before the goal is cancelled.
+
+        Raises:
+            GoalLost: There is no result.
+        """
+        # A goal that is sent before the server knows where to send its answer runs, and nobody here learns of it.
+        if not self.spin_until(lambda: self._probe.is_answered() or self._stop.is_set, SERVER_TIMEOUT):
+            raise GoalLost(f"nobody offers the action {self._name}; see the logs of the nodes")
+        if self._stop.is_set:
+            raise GoalLost("stopped before anything was asked for", True)
+        sent = self._client.send_goal_async(goal, feedback_callback=lambda message: on_feedback(message.feedback))
+        # A goal that is on its way must be answered before it can be cancelled.
+        if not self.spin_until(lambda: sent.done() or not self._is_there, SERVER_TIMEOUT) or not sent.done():
+            raise GoalLost(f"the goal was not answered; see the log of {self._server}", self._stop.is_set)
+        handle: ClientGoalHandle[Any, Any, Any] | None = sent.result()
+        if handle is None or not handle.accepted:
+            raise GoalLost(f"the goal was refused; see the log of {self._server}")
+        return self._follow(handle, on_stop)
+
+    def spin_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Spin until a condition holds; return whether it does within the time [s]."""
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() >= end:
+                return False
+            self._executor.spin_once(timeout_sec=0.05)
+        return True
+
+    @property
+    def _is_there(self) -> bool:
+        return self._client.server_is_ready()
+
+    def _follow(self, handle: ClientGoalHandle[Any, Any, Any], on_stop: Callable[[], None]) -> Any:
+        outcome = handle.get_result_async()
+        self.spin_until(lambda: outcome.done() or self._stop.is_set or not self._is_there, math.inf)
+        if not outcome.done() and not self._is_there:
+            raise GoalLost(f"{self._server} has gone; the driver hears nobody and brakes by itself")
+        if not outcome.done():
+            on_stop()
+            handle.cancel_goal_async()
+            self.spin_until(lambda: outcome.done() or not self._is_there, CANCEL_TIMEOUT)
+            if not outcome.done():
+                raise GoalLost("the goal did not end; the driver stops the robot when its node ends", True)
+        response = outcome.result()
+        if response is None:
+            raise GoalLost(f"the goal ended without a result; see the log of {self._server}")
+        return response.result
