@@ -53,6 +53,9 @@ _SHRINKS = 0.98
 _BATCH = 16
 """Directions that are bounded together, which limits the memory."""
 _JITTER = ERROR_TERMS.index("jitter")
+_ROUNDING = 1e-100
+"""A radius below this is none: boxes are rounded outwards, so that what is exactly zero has a radius of 5e-324. It adds
+less to a row than the allowance for rounding."""
 _WINDOWS_SHARE = 0.3
 """Share of a pass that windows take; the bounds take the rest."""
 _PASSES = 2
@@ -271,7 +274,7 @@ def _solve(
         asked: Rows of motions with which payloads will be identified; none if no directions are asked for.
         work: Told how far the bounds are.
     """
-    used = np.flatnonzero(unknowns.radius > 0.0)
+    used = np.flatnonzero(unknowns.radius > _ROUNDING)
     covariance = Covariance.of(problem, problem.y * problem.radius)
     gram = covariance.gram
     values, vectors = np.linalg.eigh(gram)
@@ -376,7 +379,7 @@ def _collect(
 def _join(parts: Sequence[tuple[Rows, Unknowns, Box]], offset_change: Array) -> Problem:
     """Join recordings: the shared unknowns with a radius become the target, loads and offset changes nuisances."""
     n, radius = offset_change.size, parts[0][1].radius
-    used, size = np.flatnonzero(radius > 0.0), radius.size
+    used, size = np.flatnonzero(radius > _ROUNDING), radius.size
     beta = INERTIAL * n + np.arange(3, FRICTION * n, FRICTION)
     problems = [
         Problem.build(rows, box.center, box.radius, radius, unknowns.end_error) for rows, unknowns, box in parts

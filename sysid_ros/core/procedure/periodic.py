@@ -79,18 +79,21 @@ class PeriodicProcedure(Procedure):
 
     def _follow(self, index: int, plan: CertifiedPlan) -> None:
         deadline = plan.duration + MOTION_GRACE
-        elapsed = 0.0
+        elapsed = progress = 0.0
         while True:
             self._arm.wait(POLL_PERIOD)
             elapsed += POLL_PERIOD
-            if not self._require_moving_well().is_moving and elapsed > 5 * POLL_PERIOD:
+            state = self._require_moving_well()
+            if not state.is_moving and elapsed > 5 * POLL_PERIOD:
                 break
+            if state.progress > progress:  # slowly, where the time of an emulated arm waits, but it moves on
+                deadline, progress = max(deadline, elapsed + MOTION_GRACE), state.progress
             if elapsed > deadline:
                 raise IdentificationFailed(
                     IdentificationErrorCode.TIMEOUT,
                     f"the arm still moves {elapsed:.1f} s after the start of a trajectory of {plan.duration:.1f} s",
                 )
-            self._report(Phase.MOVING, "moving", self._fraction(index + self._arm.motion_state().progress))
+            self._report(Phase.MOVING, "moving", self._fraction(index + state.progress))
         self._motion_time += plan.duration
         self._settle(self._fraction(index + 1))
 

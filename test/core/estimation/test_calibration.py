@@ -315,3 +315,14 @@ def test_a_reference_weight_is_an_object_of_the_prior_with_its_mass(arm):
     nominal = from_com_form(2.0, shape.com.center, shape.gyration**2 * np.eye(3))
     np.testing.assert_allclose(load.prior.nominal, nominal, atol=1e-12)
     assert load.prior.box.contains(nominal) and load.prior.box.lower[0] == 1.99 and load.prior.box.upper[0] == 2.01
+
+
+def test_an_arm_whose_products_of_inertia_are_exactly_zero_is_calibrated(tools):
+    """Their boxes are rounded outwards, to radii of 5e-324."""
+    lbr = load_robot("kuka_lbr_med7")
+    assert np.sum(lbr.theta_box.radius < 1e-300) > 10
+    world = TrueWorld(lbr, tools, 3, adversarial=False)
+    block = world.record(np.zeros(10), 21).slice(0, 800)
+    calibration = calibrate_arm(lbr, [LoadedRecording("empty", [block], empty_hand())], RECORD)
+    assert holds(calibration, world)
+    assert apply_calibration(calibration, lbr, today=TODAY).theta_box.contains(world.theta)

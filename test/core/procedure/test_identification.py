@@ -265,6 +265,20 @@ def test_cancel_while_moving_brakes():
     assert backend.calls[-2:] == ["execute", "brake"]
 
 
+def test_a_slow_motion_that_moves_on_is_waited_for():
+    """The time of an emulated arm passes at a third of that of the clock."""
+
+    class Slow(FakeBackend):
+        def wait(self, duration):
+            super().wait(duration / 3.0)
+
+        def motion_state(self):
+            return MotionState(self._remaining > 0.0, False, 1.0 - self._remaining / FakeTrajectory.duration, "")
+
+    outcome = identify(Slow(), SETTINGS)
+    assert outcome.motion_time == pytest.approx(6.0)
+
+
 def test_a_motion_that_never_ends_times_out():
     backend = FakeBackend()
     backend.wait = lambda duration: None
