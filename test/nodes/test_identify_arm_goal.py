@@ -27,7 +27,7 @@ from sysid_ros.core.procedure import (
     Phase,
     Progress,
 )
-from sysid_ros.core.trajectories.fourier import FourierTrajectory
+from sysid_ros.core.trajectories.families import FourierTrajectory
 from sysid_ros.reports.torque_fit import predict_torque
 from sysid_ros.ros.conversions import Samples
 
@@ -187,7 +187,7 @@ def test_an_arm_that_others_move_and_a_used_folder_are_refused(robot, monkeypatc
     options = IdentificationParameters(arm=FAST)
     observing = dataclasses.replace(options, procedure=dataclasses.replace(options.procedure, strategy="observe"))
     result = Goal(robot, monkeypatch, options=observing).run()
-    assert result.error_code == Identify.Result.INVALID_GOAL and "sysid_calibrate arm" in result.error_text
+    assert result.error_code == Identify.Result.INVALID_GOAL and "sysid calibrate arm" in result.error_text
     (tmp_path / "arm.yaml").write_text("")
     result = Goal(robot, monkeypatch, tmp_path).run()
     assert result.error_code == Identify.Result.INVALID_GOAL and "holds the arm.yaml of an earlier" in result.error_text

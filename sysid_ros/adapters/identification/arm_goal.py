@@ -53,8 +53,7 @@ from sysid_ros.core.procedure import (
     Progress,
     run_collection,
 )
-from sysid_ros.core.trajectories.base import PlanningCancelled
-from sysid_ros.core.trajectories.serialization import Trajectory
+from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.reports.arm import (
     ROBOT,
     SERIAL,
