@@ -47,12 +47,11 @@ from sysid_ros.reports.arm import (
     TorqueCheck,
     make_result,
     prepare_files,
-    read_mass,
-    read_recordings,
     robot_files,
     write_arm_result,
 )
 from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.known import read_mass, read_recordings
 from sysid_ros.reports.writer import RECORDING, make_results_directory
 
 CLIENT_MODULE = "sysid_ros.nodes.calibrate_client"

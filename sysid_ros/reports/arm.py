@@ -1,4 +1,4 @@
-"""An identified arm: recordings it is identified from, and files: calibration, robot description, a page about it."""
+"""The files of an identified arm: its calibration, updated robot descriptions, and a page about what was found."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.calibration import (
     ArmIdentification,
-    KnownLoad,
     LoadedRecording,
     describe_arm,
-    empty_hand,
-    reference_weight,
 )
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
@@ -27,94 +24,11 @@ from sysid_ros.core.model.calibration import ArmCalibration, save_calibration
 from sysid_ros.core.model.loader import calibrated_settings
 from sysid_ros.core.model.robot import FRICTION_NAMES, FRICTION_UNITS, RobotModel
 from sysid_ros.reports.arm_urdf import arm_urdf
-from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions, Recording, with_velocity_error
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
 
 Array = NDArray[np.float64]
 
 CALIBRATION, URDF, REPORT = "arm.yaml", "arm.urdf", "arm.html"
-SERIAL, ROBOT = "serial", "robot"
-"""Descriptions of a recording that say which arm it is of: its serial number, and the name of its model."""
-
-
-@dataclass(frozen=True)
-class KnownRecordings:
-    """Recordings of one arm with known loads.
-
-    Attributes:
-        robot: The arm, with errors of velocity that hold in all of them.
-        recordings: The recordings.
-        warnings: What was found and mended, a sentence each.
-    """
-
-    robot: RobotModel
-    recordings: tuple[LoadedRecording, ...]
-    warnings: tuple[str, ...]
-
-
-def read_recordings(
-    texts: Sequence[str], robot: RobotModel, serial: str, options: ReadOptions | None = None
-) -> KnownRecordings:
-    """Read recordings of one arm with known loads.
-
-    Args:
-        texts: ``FILE`` of the empty hand, or ``FILE=MASS+-TOLERANCE`` of a reference weight [kg].
-        robot: The arm.
-        serial: Its serial number; recordings that say that they are of another arm are refused.
-        options: What the files leave open.
-
-    Raises:
-        SysidError: One of them cannot be used; says what, where and what is allowed.
-    """
-    loaded, warnings, computed = list[LoadedRecording](), list[str](), robot
-    for text in texts:
-        path, load = read_load(text, robot)
-        recording = read_recording(path, robot, options)
-        _require_one_arm(path, recording, robot, serial)
-        warnings += [f"{path.name}: {sentence}" for sentence in (*recording.notices, *recording.caveats)]
-        computed = with_velocity_error(computed, recording)
-        loaded.append(LoadedRecording(path.name, recording.batches, load))
-    return KnownRecordings(computed, tuple(loaded), tuple(warnings))
-
-
-def read_load(text: str, robot: RobotModel) -> tuple[Path, KnownLoad]:
-    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and what the hand held.
-
-    Raises:
-        ParameterOutOfRange: The mass or its tolerance is no number.
-    """
-    name, separator, mass = text.rpartition("=")
-    if not separator:
-        return Path(text), empty_hand()
-    return Path(name), reference_weight(robot, *read_mass(mass))
-
-
-def read_mass(text: str) -> tuple[float, float]:
-    """Read ``MASS[+-TOLERANCE]`` [kg].
-
-    Raises:
-        ParameterOutOfRange: The mass or its tolerance is no number.
-    """
-    value, _, tolerance = text.partition("+-")
-    try:
-        return float(value), float(tolerance or 0.0)
-    except ValueError:
-        raise ParameterOutOfRange("MASS+-TOLERANCE", text, "numbers in kg, such as 1.0+-0.002") from None
-
-
-def _require_one_arm(path: Path, recording: Recording, robot: RobotModel, serial: str) -> None:
-    """Refuse a recording of another arm, or of more than one load."""
-    said = recording.metadata or {}
-    for key, what, expected in (
-        (SERIAL, "the serial number of its arm", serial),
-        (ROBOT, "the robot in it", robot.name),
-    ):
-        if said.get(key, expected) != expected:
-            raise InvalidRecording(path, what, said[key], f"{expected}: one calibration is of one arm")
-    if len(set(recording.payload_epochs)) > 1:
-        allowed = "the same in the whole recording: make one of each"
-        raise InvalidRecording(path, "what the hand holds", "announced to have changed", allowed)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_se
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.reports.arm import read_load
+from sysid_ros.reports.recordings.known import read_load
 
 MODEL = "kinova_gen3_2f85"
 

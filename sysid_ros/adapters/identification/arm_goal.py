@@ -54,16 +54,8 @@ from sysid_ros.core.procedure import (
     run_collection,
 )
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
-from sysid_ros.reports.arm import (
-    ROBOT,
-    SERIAL,
-    ArmResult,
-    KnownRecordings,
-    make_result,
-    prepare_files,
-    read_recordings,
-    write_arm_result,
-)
+from sysid_ros.reports.arm import ArmResult, make_result, prepare_files, write_arm_result
+from sysid_ros.reports.recordings.known import ROBOT, SERIAL, KnownRecordings, read_recordings
 from sysid_ros.reports.writer import RECORDING
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples
