@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent
 MARKERS = {
     "test/nodes/test_driver_choice.py": "pure",
     "test/nodes/test_identification_arm.py": "pure",
-    "test/nodes/test_identify_arm_goal.py": "slow",
+    "test/nodes/test_identify_arm_goal.py": "pure",
     "test/nodes/test_node_parameters.py": "pure",
     "test/nodes/test_nodes_page.py": "pure",
     "test/nodes/test_plan_cache.py": "pure",

@@ -31,6 +31,7 @@ from sysid_ros.core.trajectories.families import FourierTrajectory
 from sysid_ros.reports.torque_fit import predict_torque
 from sysid_ros.ros.conversions import Samples
 
+pytestmark = pytest.mark.slow
 Result = IdentifyArm.Result
 START_NS, PERIOD_NS = 10**18, 2_000_000
 BEGIN_NS = START_NS + 1_200_000_000
