@@ -175,12 +175,12 @@ def body_table(target: Target, estimate: ParameterEstimate) -> str:
         prior = target.prior
         lines += ["", _head("parameter", 12)]
         columns = (estimate.names, estimate.units, estimate.values, estimate.lower, estimate.upper, prior.width)
-        lines += [_row(12, *row) for row in zip(*columns, strict=True)]
+        lines += [_row(12, row) for row in zip(*columns, strict=True)]
     found = estimate.combinations
     if found is not None:
         lines += ["", "What joint torques tell:", _head("combination", _FORMULA_WIDTH)]
         columns = (found.formulas, found.units, found.values, found.lower, found.upper, found.prior.width)
-        lines += [_row(_FORMULA_WIDTH, *row) for row in zip(*columns, strict=True)]
+        lines += [_row(_FORMULA_WIDTH, row) for row in zip(*columns, strict=True)]
     seconds = f"{estimate.data_seconds:.1f} s of data in {estimate.number_of_windows} windows, {estimate.method}"
     return "\n".join([*lines, "", seconds, estimate.guarantee])
 
@@ -251,6 +251,7 @@ def _head(what: str, width: int) -> str:
     return f"{what:<{width}}{'unit':<10}{'estimate':>12}{'lower':>12}{'upper':>12}{'width':>11}{'prior width':>13}"
 
 
-def _row(width: int, name: str, unit: str, value: float, lower: float, upper: float, prior: float) -> str:
+def _row(width: int, row: tuple[str, str, float, float, float, float]) -> str:
+    name, unit, value, lower, upper, prior = row
     text = name if len(name) < width else name[: width - 4].rsplit(" ", 1)[0] + " ..."
     return f"{text:<{width}}{unit:<10}{value:>12.5g}{lower:>12.5g}{upper:>12.5g}{upper - lower:>11.3g}{prior:>13.3g}"

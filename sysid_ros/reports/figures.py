@@ -25,7 +25,7 @@ def convergence(result: IdentificationResult) -> str | None:
     if history.time.size == 0:
         return None
     with pages.styled():
-        figure, grid = pages.make_axes(2, 5, WIDTH, 440, sharex=True)
+        figure, grid = pages.make_axes((2, 5), (WIDTH, 440), sharex=True)
         for i, axes in enumerate(grid.ravel()):
             _converge(axes, result, i)
         for axes in grid[-1]:
@@ -63,7 +63,7 @@ def shrinkage(result: IdentificationResult) -> str | None:
     if history.time.size == 0:
         return None
     with pages.styled():
-        figure, grid = pages.make_axes(1, 1, WIDTH, 280)
+        figure, grid = pages.make_axes((1, 1), (WIDTH, 280))
         axes = grid[0, 0]
         groups = (("mass", [0], 2.4), ("first moments", [1, 2, 3], 1.4), ("inertias", [4, 5, 6, 7, 8, 9], 1.2))
         for color, (label, members, linewidth) in zip(pages.SERIES, groups, strict=False):
@@ -86,7 +86,7 @@ def torque_fit(result: IdentificationResult) -> str | None:
         return None
     seconds, names, sensors = samples.seconds, result.robot.joint_names, result.robot.sensors
     with pages.styled():
-        figure, grid = pages.make_axes(samples.n, 2, WIDTH, 112 * samples.n + 80, (66.0, 12.0), sharex=True)
+        figure, grid = pages.make_axes((samples.n, 2), (WIDTH, 112 * samples.n + 80), (66.0, 12.0), sharex=True)
         for j, (fit, rest) in enumerate(grid):
             measured = samples.tau[:, j]
             claimed = sensors.effort_relative_error[j] * np.abs(measured) + sensors.effort_absolute_error[j]
@@ -129,7 +129,7 @@ def windows(result: IdentificationResult) -> str | None:
         return None
     n = check.residual.shape[1]
     with pages.styled():
-        figure, grid = pages.make_axes(-(-n // 2), 2, WIDTH, 112 * -(-n // 2) + 80, (66.0, 12.0), sharex=True)
+        figure, grid = pages.make_axes((-(-n // 2), 2), (WIDTH, 112 * -(-n // 2) + 80), (66.0, 12.0), sharex=True)
         for j, axes in enumerate(grid.ravel()):
             if j >= n:
                 axes.set_axis_off()
@@ -162,7 +162,7 @@ def motion(result: IdentificationResult) -> str | None:
     seconds = samples.seconds
     rows = [("position [rad]", samples.q, result.reference_q), ("velocity [rad/s]", samples.v, result.reference_v)]
     with pages.styled():
-        figure, grid = pages.make_axes(1, 2, WIDTH, 290, sharex=True)
+        figure, grid = pages.make_axes((1, 2), (WIDTH, 290), sharex=True)
         for axes, (label, measured, desired) in zip(grid[0], rows, strict=True):
             for j in range(samples.n):
                 color = pages.SERIES[j % len(pages.SERIES)]
@@ -202,7 +202,7 @@ def excitation(result: IdentificationResult) -> str | None:
     if result.information is None and result.history.time.size == 0:
         return None
     with pages.styled():
-        figure, grid = pages.make_axes(1, 2, WIDTH, 240, top=26.0)
+        figure, grid = pages.make_axes((1, 2), (WIDTH, 240), top=26.0)
         _singular_values(grid[0, 0], result)
         axes, history = grid[0, 1], result.history
         finite = np.isfinite(history.condition_number)
@@ -246,7 +246,7 @@ def error_budget(result: IdentificationResult) -> str | None:
     if rest.any():
         shown.append(("all others", rest))
     with pages.styled():
-        figure, grid = pages.make_axes(1, 1, WIDTH, 300, top=34.0)
+        figure, grid = pages.make_axes((1, 1), (WIDTH, 300), top=34.0)
         axes, left = grid[0, 0], np.zeros(10)
         for color, (name, share) in zip(pages.SERIES, shown, strict=False):
             part = 100.0 * share / np.maximum(total, 1e-300)

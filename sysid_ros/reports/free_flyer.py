@@ -376,7 +376,7 @@ def _entries(assumptions: Assumptions, simulation: SimulationTruth | None) -> di
 def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
     data = result.data
     with pages.styled():
-        figure, grid = pages.make_axes(2, 2, _WIDTH, 460.0)
+        figure, grid = pages.make_axes((2, 2), (_WIDTH, 460.0))
         times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
         for axes, values, label in (
             (grid[0, 0], 1e3 * data.base_twist[:, :3], "base velocity [mm/s]"),
@@ -405,7 +405,7 @@ def _object_figure(result: ObjectIdentification, truth: Array | None) -> str:
     """Draw the motion, and bounds, estimate and truth within the prior's width."""
     data, found = result.data, result.estimate
     with pages.styled():
-        figure, grid = pages.make_axes(1, 2, _WIDTH, 260.0)
+        figure, grid = pages.make_axes((1, 2), (_WIDTH, 260.0))
         first, second = np.ravel(grid)
         times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
         first.plot(times, data.q, linewidth=0.9)

@@ -124,7 +124,7 @@ def _spectrum(analysis: DataAnalysis) -> str | None:
     if not shown.any():
         return None
     with pages.styled():
-        figure, grid = pages.make_axes(1, 1, WIDTH, 230, top=26.0)
+        figure, grid = pages.make_axes((1, 1), (WIDTH, 230), top=26.0)
         axes = grid[0, 0]
         floor = min(float(values[shown].min()) / 3.0, 0.3)
         axes.vlines(numbers[shown], floor, values[shown], color=pages.ACCENT, linewidth=2.5)

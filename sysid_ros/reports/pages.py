@@ -130,27 +130,24 @@ def styled() -> AbstractContextManager[None]:
 
 
 def make_axes(
-    rows: int,
-    columns: int,
-    width: float,
-    height: float,
+    shape: tuple[int, int],
+    size: tuple[float, float],
     gap: tuple[float, float] = (66.0, 34.0),
     top: float = 50.0,
     **options: Any,
 ) -> tuple[Figure, NDArray]:
-    """Make a figure of width x height [page units] with a grid of axes (rows, columns), and room for a legend on top.
+    """Make a figure with a grid of axes, (rows, columns), and room for a legend on top.
 
     Margins are fixed instead of fitted to the labels: fitting draws every figure several times over.
 
     Args:
-        rows: Rows of axes.
-        columns: Columns of axes.
-        width: Width of the figure.
-        height: Height of the figure.
+        shape: Rows and columns of axes.
+        size: Width and height of the figure [page units].
         gap: Space between neighbours, across and down.
         top: Space above, for legend and title.
         options: For ``Figure.subplots``.
     """
+    (rows, columns), (width, height) = shape, size
     figure = Figure(figsize=(width / SIZE_PER_INCH, height / SIZE_PER_INCH))
     left, right, bottom = 62.0, 14.0, 44.0
     cell = ((width - left - right + gap[0]) / columns - gap[0], (height - top - bottom + gap[1]) / rows - gap[1])

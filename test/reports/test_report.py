@@ -155,7 +155,7 @@ def test_the_page_says_what_the_data_know(page, result):
 
 def test_labels_of_figures_keep_their_digits():
     with pages.styled():
-        figure, grid = pages.make_axes(1, 1, 300, 200)
+        figure, grid = pages.make_axes((1, 1), (300, 200))
         grid[0, 0].plot([0.123456, 1.0], [0.00123, 0.00125])
         grid[0, 0].set_yticks([0.00123, 0.00125])
         text = pages.inline_svg(figure, "demo", "a demo")

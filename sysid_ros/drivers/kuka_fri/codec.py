@@ -136,13 +136,15 @@ def message_classes(version: FriVersion) -> dict[str, Any]:
     for name, fields in fields_of(version).items():
         message = file.message_type.add(name=name)
         for field in fields:
-            _add_field(message, package, *field.split())
+            _add_field(message, package, field)
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return {name: _class_of(pool.FindMessageTypeByName(f"{package}.{name}")) for name in fields_of(version)}
 
 
-def _add_field(message: Any, package: str, tag: str, label: str, kind: str, name: str) -> None:
+def _add_field(message: Any, package: str, text: str) -> None:
+    """Add a field that is written as ``tag label type name``."""
+    tag, label, kind, name = text.split()
     field = message.field.add(name=name, number=int(tag))
     is_packed = label == "packed"
     field.label = _FIELD.LABEL_REPEATED if is_packed else getattr(_FIELD, f"LABEL_{label.upper()}")
