@@ -81,7 +81,7 @@ def test_a_whole_life(robot):
     assert process.scheduling.text.startswith("SCHED_FIFO" if process.scheduling.has_priority else "normal")
     with pytest.raises(LoopProcessError, match="runs already"):
         process.start()
-    plan = start_move(process, robot)
+    plan = start_move(process, robot, duration=3.0)  # long enough to be asked in, on a busy machine
     with pytest.raises(LoopRefusal, match="the loop is in TRACK"):
         process.execute(plan, make_certificate(boxes(robot), plan, now=time.time()))
     collected = []
