@@ -204,6 +204,7 @@ def arm_html(result: ArmResult) -> str:
         facts=facts,
         rows=rows,
         friction=_friction(result),
+        sensors=_sensors(identification),
         check=None if check is None else _check_rows(result.before, check),
         unknown=[base.formulas[k] for k in range(len(base)) if share[k] > 0.95],
         entries={
@@ -238,6 +239,17 @@ def _friction(result: ArmResult) -> list[dict[str, Any]]:
         }
         for j, joint in enumerate(robot.joint_names)
         for k, (name, unit) in enumerate(zip(FRICTION_NAMES, FRICTION_UNITS, strict=True))
+    ]
+
+
+def _sensors(identification: ArmIdentification) -> list[dict[str, Any]]:
+    """List torque lag, gain and direction of gravity where they are uncertain: bounds before and now."""
+    found = identification.sensors
+    columns = (found.prior.lower, found.prior.upper, found.lower, found.upper)
+    return [
+        {"name": name, "unit": unit}
+        | dict(zip(("before_lower", "before_upper", "lower", "upper"), map(_number, bounds), strict=True))
+        for name, unit, bounds in zip(found.names, found.units, np.transpose(columns), strict=True)
     ]
 
 

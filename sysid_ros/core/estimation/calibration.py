@@ -300,7 +300,10 @@ def _solve(
     shared[used] += problem.radius * step
     nominal = _nearest_bodies(arm, box, shared[: box.lower.size])
     record = CalibrationRecord(serial="", date="")
-    return ArmCalibration(arm.name, "", record, matrix[:count], lower[:count], upper[:count], box, nominal)
+    # What single bounds say of the arm's parameters is in the box; of the others they are rows.
+    kept = np.arange(len(matrix)) < count
+    kept[count:] = bool(asked) & (used[own] >= box.lower.size)
+    return ArmCalibration(arm.name, "", record, matrix[kept], lower[kept], upper[kept], box, nominal)
 
 
 def _payload_directions(arm: RobotModel, rows: Rows, used: NDArray[np.intp], posterior: Array) -> Array:
@@ -468,17 +471,38 @@ def _nearest_bodies(robot: RobotModel, box: Box, theta: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class SensorBounds:
+    """Bounds of what is constant but uncertain of sensors and mounting, K of them.
+
+    Attributes:
+        names: Torque lag and gain of each joint, and the deviation of gravity from its nominal vector.
+        units: Their units; a gain g means a true torque of ``1 + g`` times the measured one.
+        lower: Lower bounds, (K,).
+        upper: Upper bounds, (K,).
+        prior: Bounds before any data.
+    """
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    lower: Array
+    upper: Array
+    prior: Box
+
+
+@dataclass(frozen=True)
 class ArmIdentification:
     """A calibration with what it says of the base parameters.
 
     Attributes:
         calibration: The calibration.
         base: Base parameters with point estimate, proven bounds, and bounds before.
+        sensors: Torque lag, torque gain and direction of gravity, those that are uncertain.
         row_shares: Width of each certified row over that before, rising, (R,) [-].
     """
 
     calibration: ArmCalibration
     base: CombinationEstimate
+    sensors: SensorBounds
     row_shares: Array
 
     @property
@@ -492,7 +516,7 @@ class ArmIdentification:
 def describe_arm(
     robot: RobotModel, calibration: ArmCalibration, settings: EstimatorSettings | None = None
 ) -> ArmIdentification:
-    """Bound the base parameters of an arm with the rows of its calibration.
+    """Bound base parameters, torque lag, gain and direction of gravity of an arm with the rows of its calibration.
 
     Args:
         robot: The arm as it was before.
@@ -512,8 +536,10 @@ def describe_arm(
     shared, rows = Box(center - radius, center + radius), Box(calibration.lower, calibration.upper)
     old = hull(calibration.matrix, shared)
     shares = np.minimum(rows.width / np.maximum(old.width, 1e-300), 1.0)
-    size, padded = len(names), np.zeros((len(combinations), center.size))
-    padded[:, :size] = combinations.matrix
+    size, count = len(names), len(combinations)
+    constant = np.flatnonzero((radius > 0.0) & (np.arange(radius.size) >= size))
+    padded = np.zeros((count + constant.size, center.size))
+    padded[:count, :size], padded[count:] = combinations.matrix, np.eye(center.size)[constant]
     low, high = shared.lower.copy(), shared.upper.copy()
     low[:size], high[:size] = calibration.box.lower, calibration.box.upper
     box = Box(low, high)
@@ -522,9 +548,21 @@ def describe_arm(
         problem = Problem.of_rows(calibration.matrix, rows, box, padded)
         found = SidedBounds.best_of(problem, [solve_exactly(problem)])
     before = hull(combinations.matrix, robot.theta_box)
-    lower, upper = np.maximum(found.lower, before.lower), np.minimum(found.upper, before.upper)
+    lower, upper = np.maximum(found.lower[:count], before.lower), np.minimum(found.upper[:count], before.upper)
     values = np.clip(combinations.matrix @ calibration.nominal, lower, upper)
     base = CombinationEstimate(
         combinations.names, combinations.formulas, combinations.units, combinations.matrix, values, lower, upper, before
     )
-    return ArmIdentification(calibration, base, np.sort(shares))
+    prior = Box(shared.lower[constant], shared.upper[constant])
+    labels = [f"torque lag of {name}" for name in robot.joint_names]
+    labels += [f"torque gain of {name}" for name in robot.joint_names]
+    labels += ["gravity across, first axis", "gravity across, second axis", "gravity along"]
+    units = ["s"] * robot.n + ["-"] * robot.n + ["m/s^2"] * 3
+    sensors = SensorBounds(
+        names=tuple(labels[k - size] for k in constant),
+        units=tuple(units[k - size] for k in constant),
+        lower=np.maximum(found.lower[count:], prior.lower),
+        upper=np.minimum(found.upper[count:], prior.upper),
+        prior=prior,
+    )
+    return ArmIdentification(calibration, base, sensors, np.sort(shares))

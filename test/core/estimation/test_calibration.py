@@ -16,6 +16,7 @@ from sysid_ros.core.estimation.calibration import (
     LoadedRecording,
     _payload_directions,
     calibrate_arm,
+    describe_arm,
     empty_hand,
     reference_weight,
 )
@@ -170,6 +171,28 @@ def test_bounds_hold_the_exact_joint_programme(arm, calibrated, dumbbell):
         slack = 1e-6 * (high - low)
         assert estimate.lower[index] <= low + slack and high - slack <= estimate.upper[index]
         assert estimate.upper[index] - estimate.lower[index] <= 1.1 * (high - low)
+
+
+def test_gains_are_results_with_bounds(arm, calibrated):
+    world, calibration = calibrated
+    found = describe_arm(arm, calibration).sensors
+    gains = world.shared[15 * arm.n : 16 * arm.n]
+    assert found.names == tuple(f"torque gain of {name}" for name in arm.joint_names) and set(found.units) == {"-"}
+    assert np.all((found.lower <= gains) & (gains <= found.upper))
+    assert np.any(found.upper - found.lower < 0.9 * found.prior.width)
+
+
+@pytest.mark.slow
+def test_torque_lag_and_direction_of_gravity_are_results_with_bounds(arm, tools):
+    """Both are as the model has them, which is inside; so short a motion tells more of gravity than of the lag."""
+    world = TrueWorld(arm, tools, 4, adversarial=True)
+    settings = EstimatorSettings(torque_lag_tolerance=0.002, gravity_cone=0.03)
+    found = describe_arm(arm, calibrate(world, arm, settings=settings), settings).sensors
+    assert len(found.names) == 2 * arm.n + 3 and found.units[0] == "s" and found.units[-1] == "m/s^2"
+    truth = np.concatenate([np.zeros(arm.n), world.shared[15 * arm.n : 16 * arm.n], np.zeros(3)])
+    assert np.all((found.lower <= truth) & (truth <= found.upper))
+    share = (found.upper - found.lower) / found.prior.width
+    assert share.max() <= 1.0 and share[-3:].min() < 0.9
 
 
 def test_directions_that_matter_for_a_payload_are_those_of_a_left_inverse(arm):
