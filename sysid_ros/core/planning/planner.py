@@ -24,6 +24,7 @@ from sysid_ros.core.planning.problem import PlannerModel
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest, RecedingSettings, Rejection
 from sysid_ros.core.planning.strategy import Strategy, WarmStart
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.motion import SHORTEST_MOTION
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
@@ -164,7 +165,7 @@ class CertifiedPlanner:
         limits, distance = self.robot.limits, np.abs(distance)
         by_velocity = _PEAK_SPEED * distance / limits.v_max
         by_acceleration = np.sqrt(_PEAK_ACCELERATION * distance / limits.a_max)
-        return float(max(1.05 * by_velocity.max(), 1.05 * by_acceleration.max(), 0.2))
+        return float(max(1.05 * by_velocity.max(), 1.05 * by_acceleration.max(), SHORTEST_MOTION))
 
     def _certified(
         self, request: PlanRequest, found: Candidate, information: Array, candidates: Candidates, now: float

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.core.tracking_bound.between import ModelRates, MotionRates
 from sysid_ros.core.tracking_bound.inertia_columns import largest_eigenvalue
-from sysid_ros.core.tracking_bound.model_terms import ModelTerms, TermStates
-from sysid_ros.core.tracking_bound.motion import MotionSamples
+from sysid_ros.core.tracking_bound.model_terms import ModelTerms
+from sysid_ros.core.tracking_bound.motion import MotionSamples, larger_neighbour
 from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty
 
 Array = NDArray[np.float64]
@@ -41,17 +42,17 @@ class Signal:
 
 @dataclass(frozen=True)
 class SmoothDisturbance:
-    """Bounds of the smooth model error, as accelerations.
+    """Bounds of the smooth model error between nodes, a polygon, and of what differs from it.
 
     Attributes:
-        size: Of its magnitude, at the nodes [rad/s^2].
-        rate: Of its rate, over the intervals [rad/s^3].
-        jumps: Of its jumps, one after the other [rad/s^2].
+        size: Of the magnitude of the polygon, at its N nodes [rad/s^2].
+        rate: Of its rate, over the intervals; the norm is that of the mean of the inertias at both ends [rad/s^3].
+        missed: Of the torque by which the model error differs from the polygon, in the intervals, (N - 1, n) [Nm].
     """
 
     size: Signal
     rate: Signal
-    jumps: Signal
+    missed: Array
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def compute_smooth_disturbance(
     regressor: TorqueRegressor,
     uncertainty: InertialUncertainty,
     samples: MotionSamples,
-    inertia: Array,
+    nominal: tuple[Array, ModelRates],
 ) -> SmoothDisturbance:
     """Bound the smooth model error over all parameters in the boxes.
 
@@ -85,22 +86,13 @@ def compute_smooth_disturbance(
         regressor: Torque of the arm, motor side.
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
         samples: The motion, N nodes.
-        inertia: Nominal inertia at the nodes, (N, n, n).
+        nominal: Nominal inertia at the nodes, (N, n, n), and bounds of the rates of the model in the intervals.
     """
-    n, model, settings = samples.q.shape[1], arm.model, arm.settings
+    n, model, settings, (inertia, rates) = samples.q.shape[1], arm.model, arm.settings, nominal
     split = INERTIAL * n
     lower, upper = (bound[split:] - model.theta[split:] for bound in (model.theta_box.lower, model.theta_box.upper))
     friction, friction_radius = 0.5 * (lower + upper), np.nextafter(0.5 * (upper - lower), np.inf)
     radius = np.concatenate([uncertainty.spread[:split], friction_radius])
-
-    def columns(q: Array, v: Array, a: Array, metric: Array) -> Array:
-        share = settings.friction_share(v)
-        torques = regressor.evaluate(q, v, a, direction=share)
-        return np.asarray(np.linalg.solve(metric, torques), dtype=np.float64)
-
-    def middle(values: Array, payload: Array) -> Array:  # (N, n)
-        inertial: Array = np.einsum("til,tl->ti", values[..., :split], uncertainty.center(payload)[:, :split])
-        return inertial + values[..., split:] @ friction
 
     def bound(center: Array, values: Array, metric: Array) -> Signal:
         vertices, last, width = uncertainty.vertices, values[..., uncertainty.last], np.abs(values) @ radius
@@ -108,20 +100,50 @@ def compute_smooth_disturbance(
         norm += np.sqrt(np.einsum("ti,tij,tj->t", width, np.abs(metric), width, optimize=True))
         return Signal(vertices.largest_entries(center, last) + width, norm)
 
-    values = columns(samples.q, samples.v, samples.a, inertia)
-    center = middle(values, samples.payload)
-    at = [interval for interval, *_ in samples.jumps]
-    sides = (np.array([jump[k] for jump in samples.jumps]).reshape(-1, n) for k in (1, 2))
-    before, after = (columns(samples.q[at], samples.v[at], a, inertia[at]) for a in sides)
-    return SmoothDisturbance(
-        size=bound(center, values, inertia),
-        rate=bound(samples.slopes(center), samples.slopes(values), inertia[1:]),
-        jumps=bound(middle(after - before, samples.payload[at]), after - before, inertia[at]),
+    share = settings.friction_share(samples.v)
+    torques = regressor.evaluate(samples.q, samples.v, samples.a, direction=share)
+    values = np.asarray(np.linalg.solve(inertia, torques), dtype=np.float64)
+    center = np.einsum("til,tl->ti", values[..., :split], uncertainty.center(samples.payload)[:, :split])
+    center = center + values[..., split:] @ friction
+    size = bound(center, values, inertia)
+    rate = bound(samples.slopes(center), samples.slopes(values), 0.5 * (inertia[1:] + inertia[:-1]))
+    most = np.maximum(np.abs(lower), np.abs(upper)).reshape(n, FRICTION)
+    missed = rates.missed_torque(larger_neighbour(size.entries), rate.entries) + _missed_friction(
+        most, settings, samples, rates.curvature
     )
+    return SmoothDisturbance(size, rate, missed)
 
 
-def bound_friction(model: ControlModel, settings: RobustSettings, v_d: Array, velocity: Array) -> Array:
-    """Bound the Coulomb friction that is not compensated, (N - 1, n) [Nm].
+def _missed_friction(friction: Array, settings: RobustSettings, samples: MotionSamples, rates: MotionRates) -> Array:
+    """Bound by how much friction errors of at most (n, 4) differ from straight lines between the nodes, (N - 1, n)."""
+    sag, slope = samples.step**2 / 8.0, 2.0 / settings.friction_speed
+    speeds = speed_range(samples.v, sag * rates.jerk)
+    # The ramp bends where the speed passes half of its end and its end; otherwise it is a straight line.
+    bends = np.zeros(speeds[0].shape, dtype=bool)
+    for bend in (0.5 * settings.friction_speed, settings.friction_speed):
+        bends |= (speeds[0] <= bend) & (bend <= speeds[1])
+    ramp = slope * np.where(bends, 0.5 * samples.step * rates.a, sag * rates.jerk)
+    missed: Array = friction[:, 0] * np.minimum(ramp, 2.0) + friction[:, 1] * sag * rates.jerk
+    return missed
+
+
+def speed_range(v_d: Array, sag: Array) -> tuple[Array, Array]:
+    """Bound the smallest and largest speeds in the intervals between nodes, (N - 1, n) each [rad/s].
+
+    Args:
+        v_d: Velocities at the nodes, (N, n) [rad/s].
+        sag: By how much they differ from straight lines between the nodes, (N - 1, n) [rad/s].
+    """
+    speed = np.abs(v_d)
+    turns = v_d[:-1] * v_d[1:] <= 0.0
+    slowest = np.where(turns, 0.0, np.maximum(np.minimum(speed[:-1], speed[1:]) - sag, 0.0))
+    return slowest, larger_neighbour(speed) + sag
+
+
+def bound_friction(
+    model: ControlModel, settings: RobustSettings, speeds: tuple[Array, Array], velocity: Array
+) -> Array:
+    """Bound the Coulomb friction that is not compensated, (N, n) [Nm].
 
     Where the desired speed exceeds the velocity error, the true velocity has its sign, and only the share that the ramp
     holds back is missing; elsewhere friction may have either sign, or any value in between at rest.
@@ -129,17 +151,14 @@ def bound_friction(model: ControlModel, settings: RobustSettings, v_d: Array, ve
     Args:
         model: Boxes of the friction.
         settings: Friction compensation of the controller.
-        v_d: Desired velocities at the nodes, (N, n) [rad/s].
-        velocity: Bound of the velocity error in the intervals, (N - 1, n) [rad/s].
+        speeds: Smallest and largest desired speeds in the intervals, (N, n) each [rad/s].
+        velocity: Bound of the velocity error in the intervals, (N, n) [rad/s].
     """
-    speed = np.abs(v_d)
-    turns = v_d[:-1] * v_d[1:] <= 0.0
-    slowest = np.where(turns, 0.0, np.minimum(speed[:-1], speed[1:]))
-    fastest = np.minimum(np.maximum(speed[:-1], speed[1:]), velocity)
+    slowest, fastest = speeds
     missing = np.where(
         slowest > velocity,
         1.0 - settings.friction_share(slowest),
-        1.0 + settings.friction_share(fastest),
+        1.0 + settings.friction_share(np.minimum(fastest, velocity)),
     )
     return model.friction_upper()[:, 0] * missing
 
@@ -157,7 +176,7 @@ def bound_torques(inverse: Array, torques: Array) -> Signal:
 
 @dataclass(frozen=True)
 class ResidualDisturbance:
-    """Bound of the residual disturbance without Coulomb friction, at S nodes of a motion.
+    """Bound of the residual disturbance without Coulomb friction, in S intervals of a motion.
 
     Its norm is at most ``constant + (position + position_velocity |de| + position_acceleration |dde|) |e| +
     (velocity + velocity_squared |de|) |de| + acceleration |dde| + (feedback + feedback_velocity |de|) |f|``, each
@@ -186,20 +205,19 @@ class ResidualDisturbance:
 
 
 def compute_residual(
-    arm: ControlledArm, terms: ModelTerms, largest_ratio: float, states: TermStates, jerk: Array
+    arm: ControlledArm, terms: ModelTerms, inverses: Array, largest_ratio: float, rates: MotionRates
 ) -> ResidualDisturbance:
-    """Compute the factors.
+    """Compute the factors in S intervals.
 
     Args:
         arm: The arm, with its sensors, under its controller.
-        terms: Terms at S nodes of the motion.
+        terms: Terms in the intervals.
+        inverses: Inverse inertias of which a convex combination bounds that in the interval, (K, S, n, n).
         largest_ratio: Largest eigenvalue of E; a changing nominal payload multiplies it.
-        states: Desired states there.
-        jerk: Largest jerk near them, (S, n) [rad/s^3].
+        rates: Largest rates of the motion there; the jerk is that of what is held over the age of a measurement.
     """
-    robot, model, settings, v, a = arm.robot, arm.model, arm.settings, states.v, states.a
+    robot, model, settings, v, a = arm.robot, arm.model, arm.settings, rates.v, rates.a
     k, age = settings.position_gain, settings.period + settings.delay
-    inverse = np.asarray(np.linalg.inv(terms.inertia), dtype=np.float64)
 
     def norm(values: Array) -> Array:
         size = np.broadcast_to(np.abs(values), v.shape)
@@ -208,21 +226,23 @@ def compute_residual(
 
     def damping(values: Array) -> Array:
         root = np.sqrt(values)
-        return largest_eigenvalue(root[:, None] * inverse * root)
+        largest: Array = largest_eigenvalue(root[:, None] * inverses * root).max(axis=0)
+        return largest
 
     coulomb, viscous = np.abs(model.friction[:, 0]), np.abs(model.friction[:, 1])
     viscous_radius = robot.friction(np.maximum(*(np.abs(bound) for bound in model.deviation)))[:, 1]
     error_q, error_v = norm(0.5 * robot.sensors.position_resolution), norm(robot.sensors.velocity_error)
     stale_v = error_v + age * norm(a)
-    late_friction = age * np.abs(a) * (2.0 * coulomb / settings.friction_speed + viscous)
+    late_friction = age * a * (2.0 * coulomb / settings.friction_speed + viscous)
     late_friction = late_friction + viscous * robot.sensors.velocity_error
+    late_torque = np.max([bound_torques(one, late_friction).norm for one in inverses], axis=0)
     stale_reference = age * norm(a) + k * error_q  # of v_d + K e
     return ResidualDisturbance(
         constant=terms.torque_slope * error_q
         + age * terms.torque_rate
         + terms.coriolis_rate * (stale_v + stale_reference)
-        + age * norm(jerk)
-        + bound_torques(inverse, late_friction).norm,
+        + age * norm(rates.jerk)
+        + late_torque,
         position=terms.model_slope + k * (terms.coriolis_rate + terms.coriolis_slope * stale_v),
         velocity=terms.torque_slope * age
         + terms.drag_rate

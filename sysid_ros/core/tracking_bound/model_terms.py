@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.inertia_columns import (
@@ -54,13 +53,16 @@ class TermStates:
 
 @dataclass(frozen=True)
 class ModelTerms:
-    """Terms at S samples, (S,) each but for the last two. D stands for H - M, C_0 for the nominal C, C_D for C - C_0.
+    """Terms at S samples or in S intervals, (S,) each but for the last two.
+
+    D stands for H - M, C_0 for the nominal C, C_D for C - C_0.
 
     A *slope* is the largest norm for any velocity x of norm one, a *rate* the norm for the desired velocity. Terms with
     D are the largest for any parameters there may be.
 
     Attributes:
-        model_slope: Of the derivative of ``M^-1 Y(q, v_d, v_d, a_d) (theta - theta_0)`` by position [1/s^2].
+        model_slope: Of the derivative of ``M^-1 Y(q, v_d, v_d, a_d) (theta - theta_0)`` by position [1/s^2]; at nodes
+            without friction and armature.
         torque_slope: Of the derivative of the nominal torque of the motion by position [1/s^2].
         torque_rate: Norm of the same derivative times the desired velocity.
         inertia_slope: Of M [(kg m^2)^-1/2].
@@ -95,7 +97,6 @@ class ModelTerms:
 def compute_model_terms(
     robot: RobotModel,
     regressor: TorqueRegressor,
-    model: ControlModel,
     uncertainty: InertialUncertainty,
     states: TermStates,
 ) -> ModelTerms:
@@ -106,7 +107,6 @@ def compute_model_terms(
     Args:
         robot: The arm.
         regressor: Its torque, motor side.
-        model: Boxes of the friction.
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
         states: Where to evaluate them.
     """
@@ -154,12 +154,8 @@ def compute_model_terms(
     torque_gradient = np.einsum("sijl,sl->sij", gradient, theta[:, inertial])
     model_columns = congruence(factor, np.moveaxis(gradient - moving, -1, 1))
     swapped = np.einsum("sia,sal,srl->sri", factor, columns[..., uncertainty.last], payload_rate, optimize=True)
-    # What friction and armature add to the model error, where M changes.
-    rest = robot.friction(np.maximum(*(np.abs(bound) for bound in model.deviation)))
-    passive = rest[:, 0] + rest[:, 1] * np.abs(v) + rest[:, 2] * np.abs(a) + rest[:, 3]
-    passive_norm = np.sqrt(np.einsum("si,sij,sj->s", passive, np.abs(np.linalg.inv(inertia)), passive))
     return ModelTerms(
-        model_slope=spread(model_columns) + _slope(turned) * passive_norm,
+        model_slope=spread(model_columns),
         torque_slope=_norm(factor @ torque_gradient @ np.swapaxes(factor, -1, -2)),
         torque_rate=np.linalg.norm(np.einsum("sia,sab,sb->si", factor, torque_gradient, v), axis=-1)
         + np.linalg.norm(swapped, axis=-1).max(axis=1),

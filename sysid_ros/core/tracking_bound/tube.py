@@ -12,7 +12,7 @@ docs/theory/tracking_bound.md, "Theorem" and "Torque".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,13 @@ from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.core.tracking_bound.between import (
+    ChainJets,
+    ChainRates,
+    ModelRates,
+    MotionRates,
+    PayloadChange,
+)
 from sysid_ros.core.tracking_bound.convolution import bound_change_convolution, bound_convolution
 from sysid_ros.core.tracking_bound.disturbance import (
     ControlledArm,
@@ -31,6 +38,7 @@ from sysid_ros.core.tracking_bound.disturbance import (
     bound_torques,
     compute_residual,
     compute_smooth_disturbance,
+    speed_range,
 )
 from sysid_ros.core.tracking_bound.inertia_columns import inertia_columns
 from sysid_ros.core.tracking_bound.loop_response import (
@@ -44,8 +52,8 @@ from sysid_ros.core.tracking_bound.loop_response import (
     horizon,
     loop_kernels,
 )
-from sysid_ros.core.tracking_bound.model_terms import TermStates, compute_model_terms
-from sysid_ros.core.tracking_bound.motion import MotionSamples, larger_neighbour
+from sysid_ros.core.tracking_bound.model_terms import ModelTerms, TermStates, compute_model_terms
+from sysid_ros.core.tracking_bound.motion import MotionSamples, coarse_nodes, larger_neighbour
 from sysid_ros.core.tracking_bound.uncertainty import (
     InertialUncertainty,
     InertiaRatio,
@@ -58,9 +66,8 @@ Array = NDArray[np.float64]
 
 _STRIDE = 2
 """The smooth model error is evaluated at every so many nodes."""
-_TERM_ANGLE = 0.3
-_TERM_STEPS = (0.05, 0.25)
-"""Slowly varying terms are evaluated at this phase of the fastest oscillation [rad], within these times [s]."""
+_TERM_ANGLE, _TERM_STEP = 0.35, 0.25
+"""Slowly varying terms are evaluated whenever the joints together have turned so far [rad], and after this time [s]."""
 _PROBES = 3
 """Number of these at which the slope of the inertia ratio by position is evaluated."""
 _SLOW_TERMS = (
@@ -73,7 +80,7 @@ _SLOW_TERMS = (
     "coriolis_slope",
 )
 _SAMPLING = 1.05
-"""Factor on all sampled quantities that covers the values between the samples."""
+"""Factor on the slowly varying terms that covers what lies between their nodes, and products of errors; measured."""
 
 
 @dataclass(frozen=True)
@@ -202,39 +209,75 @@ class TubeMap:
         past_tube: Tube | None = None,
     ):
         self.robot, self.model, self.samples, self.settings, self.past_tube = robot, model, samples, settings, past_tube
-        chosen = self._term_nodes = _choose_term_nodes(samples)
+        nodes = self._fine = coarse_nodes(len(samples.q) - 1, _STRIDE)
+        coarse = samples.every(_STRIDE)
+        changes = coarse.rates, coarse.jumps, samples.step * np.diff(nodes)
+        self._jets = ChainJets(robot, (coarse.q, coarse.v, coarse.a), *changes)
+        chosen = _choose_term_nodes(samples, nodes)
         q, v, a, payload = (x[chosen] for x in (samples.q, samples.v, samples.a, samples.payload))
         around = [slice(chosen[max(0, i - 1)], chosen[min(i + 1, len(chosen) - 1)]) for i in range(len(chosen))]
-        jerk = np.abs(samples.slopes(samples.a))
-        jerk = np.stack([jerk[part].max(axis=0) for part in around])
         self.uncertainty, self._ratio = _narrowest(robot, model, q, payload)
         arm, regressor = ControlledArm(robot, model, settings), TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-        rates = _payload_rates(samples, around)
-        states = TermStates(q, v, a, payload, rates)
-        terms = compute_model_terms(robot, regressor, model, self.uncertainty, states)
-        self._half_spacing = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these nodes, (n,) [rad]
-        residual = compute_residual(arm, terms, self._ratio.upper, states, jerk)
-        self._residual = ResidualDisturbance(
-            *(self._between_terms(getattr(residual, x.name)) for x in fields(ResidualDisturbance))
-        )
-        self.slow_terms = {name: self._between_terms(getattr(terms, name)) for name in _SLOW_TERMS}
-        self.torque_gradient = _SAMPLING * terms.torque_gradient.max(axis=0)
 
-        coarse = samples.every(_STRIDE)
-        self._cells = np.minimum(np.arange(self.intervals) // _STRIDE, len(coarse.q) - 2)
+        self._cells = np.repeat(np.arange(len(nodes) - 1), np.diff(nodes))
         self.inertia = _nominal_inertias(robot, model, coarse)
         self._inverse = np.asarray(np.linalg.inv(self.inertia), dtype=np.float64)
-        self.smooth = compute_smooth_disturbance(arm, regressor, self.uncertainty, coarse, self.inertia)
-        self._jumps = [interval for interval, *_ in samples.jumps]
-        self._inertia_diagonal, self._inverse_diagonal = (
-            self._refined(larger_neighbour(np.diagonal(x, axis1=1, axis2=2))) for x in (self.inertia, self._inverse)
+        self.smooth = compute_smooth_disturbance(
+            arm, regressor, self.uncertainty, coarse, (self.inertia, self._rates_between(nodes))
         )
-        self._magnitude = self._refined(larger_neighbour(np.abs(self.inertia)))
-        self.smooth_norm: Array = _SAMPLING * self._refined(larger_neighbour(self.smooth.size.norm))
+
+        terms = compute_model_terms(
+            robot, regressor, self.uncertainty, TermStates(q, v, a, payload, _payload_rates(samples, around))
+        )
+        self._half_spacing = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these nodes, (n,) [rad]
+        inverse = np.asarray(np.linalg.inv(terms.inertia), dtype=np.float64)
+        speeds = samples.rates_over(chosen)
+        passive = _passive_norm(robot, model, speeds, inverse)
+        largest = ModelTerms(*(larger_neighbour(np.abs(getattr(terms, x.name))) for x in fields(ModelTerms)))
+        largest = replace(largest, model_slope=largest.model_slope + largest.inertia_slope * passive)
+        # What is held jumps where the acceleration does.
+        jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
+        held = replace(speeds, jerk=speeds.jerk + jumps)
+        inverses = np.stack([inverse[:-1], inverse[1:]])
+        residual = compute_residual(arm, largest, inverses, self._ratio.upper, held)
+        self._spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
+        self._residual = ResidualDisturbance(
+            *(_SAMPLING * getattr(residual, x.name)[self._spread] for x in fields(ResidualDisturbance))
+        )
+        self.slow_terms = {name: _SAMPLING * getattr(largest, name)[self._spread] for name in _SLOW_TERMS}
+        self.torque_gradient = _SAMPLING * largest.torque_gradient.max(axis=0)
+
+        # Between two nodes the inertia is within this factor of that at the nearer one.
+        width = coarse.step * np.maximum.reduceat(self.slow_terms["inertia_rate"], nodes[:-1])
+        self._nearby = np.exp(0.5 * width)
+        self._missed = self._refined(self.smooth.missed)
+        self._inertia_diagonal, self._inverse_diagonal = (
+            self._refined(self._nearby[:, None] * larger_neighbour(np.diagonal(x, axis1=1, axis2=2)))
+            for x in (self.inertia, self._inverse)
+        )
+        size = np.sqrt(self._inertia_diagonal)
+        off = self._refined(self._nearby - 1.0)[:, None, None] * size[:, :, None] * size[:, None]
+        self._magnitude = self._refined(larger_neighbour(np.abs(self.inertia))) + off
+        polygon = self._refined(np.sqrt(self._nearby) * larger_neighbour(self.smooth.size.norm))
+        missed = self._bound_torques(self._missed)
+        self.smooth_norm: Array = polygon + missed.norm
         rate = self.smooth.rate
-        self._rate = Signal(_SAMPLING * rate.entries[self._cells], _SAMPLING * rate.norm[self._cells])
+        self._rate = Signal(rate.entries[self._cells], (np.sqrt(self._nearby) * rate.norm)[self._cells])
+        self._speeds = speed_range(
+            samples.v, samples.step**2 / 8.0 * samples.curvature_over(np.arange(self.intervals + 1)).jerk
+        )
         self._errors = (robot.sensors.velocity_error, 0.5 * robot.sensors.position_resolution)
         self._error_norms = [self._norm_of(error) for error in self._errors]
+
+    def _rates_between(self, nodes: NDArray[np.intp]) -> ModelRates:
+        """Bound the second derivatives of the model between chosen nodes."""
+        samples = self.samples
+        change = PayloadChange.of(samples.payload, samples.step, nodes)
+        rates, width = samples.curvature_over(nodes), samples.step * np.diff(nodes)
+        plain = samples.rates_over(nodes)
+        added = replace(plain, jerk=rates.jerk - plain.jerk, snap=rates.snap - plain.snap)
+        chain = ChainRates(self._jets, np.searchsorted(self._fine, nodes[:-1]), added)
+        return ModelRates(self.robot, self.uncertainty, samples.payload, change, chain, rates, width)
 
     @property
     def intervals(self) -> int:
@@ -270,11 +313,6 @@ class TubeMap:
             sensors += np.broadcast_to(error, self.robot.n)[:, None] * kernel.center
             coupled += grown * norm[:, None] * kernel.deviation
             norms += grown * norm[:, None] * kernel.largest
-        jumps = self.smooth.jumps
-        for index, interval in enumerate(self._jumps):
-            model += self._after(interval, kernels.step.center)[:, None] * jumps.entries[index][:, None]
-            coupled += grown * self._after(interval, kernels.step.deviation) * jumps.norm[index]
-            norms += grown * self._after(interval, kernels.step.largest) * jumps.norm[index]
         causes = {
             "friction": bound_convolution(kernels.residual.center, inputs.friction.entries),
             "model": model,
@@ -322,7 +360,7 @@ class TubeMap:
         viscous = np.abs(self.model.friction[:, 1]) * (tube.velocity + self._errors[0])
         gravity = (tube.position + self._errors[1]) @ self.torque_gradient.T
         bound: Array = np.minimum(by_cause, by_norm) + torque_per_norm * model[:, None] + viscous + gravity
-        return bound
+        return bound + self._missed
 
     def apply_inertia(self, shift: float, accelerations: Array) -> Array:
         """Bound ``M(q) a`` for all accelerations at most these, (I, n), with q in the tube, (I, n) [Nm].
@@ -348,7 +386,7 @@ class TubeMap:
         inertia_rate = (slow["inertia_rate"] + slow["inertia_slope"] * tube.velocity_norm) / (1.0 - shift)
         growth = self._norm_growth(0.5 * inertia_rate)
         kernels = loop_kernels(self.settings, ratios, *growth, self.robot.sensors.velocity_is_difference)
-        torque = bound_friction(self.model, self.settings, self.samples.v, tube.velocity)
+        torque = bound_friction(self.model, self.settings, self._speeds, tube.velocity) + self._missed
         friction = self._bound_torques(torque)
         shrunk = np.sqrt(1.0 - shift)
         joint_per_norm = np.sqrt(self._inverse_diagonal)
@@ -401,11 +439,10 @@ class TubeMap:
         sensors, samples = self.robot.sensors, self.samples
         if not sensors.velocity_is_difference:
             return list(zip(self._errors, self._error_norms, strict=True))
-        accelerations = [samples.a, *(side for _, *sides in samples.jumps for side in sides)]
-        lag = 0.5 * self.settings.period * np.abs(np.vstack(accelerations)).max(axis=0)
-        speed = _SAMPLING * np.abs(samples.v).max(axis=0) + tube.velocity.max(axis=0)
+        lag = 0.5 * self.settings.period * (samples.rates.a + samples.jumps).max(axis=0)
+        speed = samples.rates.v.max(axis=0) + tube.velocity.max(axis=0)
         position = 0.5 * sensors.position_resolution + sensors.stamp_jitter * speed
-        return [(error, self._norm_of(error)) for error in (_SAMPLING * lag, position)]
+        return [(error, self._norm_of(error)) for error in (lag, position)]
 
     def _bound_torques(self, torque: Array) -> Signal:
         """Bound ``M^-1 h`` for all torques ``|h| <= torque``, (I, n)."""
@@ -413,30 +450,19 @@ class TubeMap:
         largest = np.maximum.reduceat(torque, starts, axis=0)
         first, second = (bound_torques(inverse, largest) for inverse in (self._inverse[1:], self._inverse[:-1]))
         entries, norm = np.maximum(first.entries, second.entries), np.maximum(first.norm, second.norm)
-        return Signal(self._refined(entries), self._refined(norm))
+        reach = np.sqrt(larger_neighbour(np.diagonal(self._inverse, axis1=1, axis2=2)))
+        entries = entries + ((self._nearby - 1.0) * norm)[:, None] * reach
+        return Signal(self._refined(entries), self._refined(np.sqrt(self._nearby) * norm))
 
     def _norm_of(self, error: Array) -> Array:
         """Bound the norm of every vector whose entries are at most these, (n,), in all intervals, (I,)."""
         size = np.broadcast_to(error, self.robot.n)
         norm = np.sqrt(np.einsum("tij,i,j->t", np.abs(self.inertia), size, size))
-        return self._refined(larger_neighbour(norm))
-
-    def _between_terms(self, values: Array) -> Array:
-        """Bound values in all intervals, (I,), from those at the nodes of the slowly varying terms, (S,)."""
-        right = np.searchsorted(self._term_nodes, np.arange(self.intervals), side="right")
-        right = np.clip(right, 1, len(self._term_nodes) - 1)
-        return _SAMPLING * np.maximum(values[right - 1], values[right])
+        return self._refined(np.sqrt(self._nearby) * larger_neighbour(norm))
 
     def _refined(self, values: Array) -> Array:
         """Spread values of the coarse intervals over all intervals."""
         return values[self._cells]
-
-    def _after(self, interval: int, kernel: Array) -> Array:
-        """Bound, in all intervals, (I, 4), the response by age (B, 4) to an event in one interval."""
-        result = np.zeros((self.intervals, kernel.shape[1]))
-        values = np.maximum(kernel, np.concatenate([kernel[:1], kernel[:-1]]))[: self.intervals - interval]
-        result[interval : interval + len(values)] = values
-        return result
 
 
 def _bound_coupling(kernel: Kernel, norm: Array) -> Array:
@@ -446,13 +472,31 @@ def _bound_coupling(kernel: Kernel, norm: Array) -> Array:
     return result
 
 
-def _choose_term_nodes(samples: MotionSamples) -> NDArray[np.intp]:
-    """Choose the nodes at which the slowly varying terms are evaluated, the first and the last among them."""
-    last = len(samples.q) - 1
-    frequency = float((np.abs(samples.a).max(axis=0) / np.maximum(np.abs(samples.v).max(axis=0), 1e-9)).max())
-    step = np.clip(_TERM_ANGLE / max(frequency, 1e-9), *_TERM_STEPS)
-    count = min(last, max(1, int(np.ceil(last * samples.step / step))))
-    return np.unique(np.linspace(0, last, count + 1).round().astype(int))
+def _choose_term_nodes(samples: MotionSamples, nodes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Choose the nodes at which the slowly varying terms are evaluated, the first and the last among them.
+
+    They are the denser the faster the joints turn.
+    """
+    rates = samples.rates
+    sums = [rate.sum(axis=1) ** (1.0 / order) for order, rate in enumerate(rates.orders, start=1)]
+    density = np.maximum(np.max(sums, axis=0) / _TERM_ANGLE, 1.0 / _TERM_STEP)
+    total = np.concatenate([[0.0], np.cumsum(density)])[nodes] * samples.step
+    count = int(np.ceil(total[-1]))
+    spread = np.searchsorted(total, np.linspace(0.0, total[-1], count + 1)).clip(0, len(nodes) - 1)
+    # Where the jerk jumps an interval ends.
+    bends = np.searchsorted(nodes, np.flatnonzero(samples.kinks.any(axis=(0, 2))))
+    chosen: NDArray[np.intp] = nodes[np.unique(np.concatenate([spread, bends]))]
+    return chosen
+
+
+def _passive_norm(robot: RobotModel, model: ControlModel, speeds: MotionRates, inverse: Array) -> Array:
+    """Bound the norm of the error of friction and armature between nodes, inverse inertias (P + 1, n, n), (P,)."""
+    rest = robot.friction(np.maximum(*(np.abs(bound) for bound in model.deviation)))
+    passive = rest[:, 0] + rest[:, 1] * speeds.v + rest[:, 2] * speeds.a + rest[:, 3]
+    size = np.abs(inverse)
+    both = [np.einsum("si,sij,sj->s", passive, x, passive) for x in (size[:-1], size[1:])]
+    norm: Array = np.sqrt(np.maximum(*both))
+    return norm
 
 
 def _payload_rates(samples: MotionSamples, around: list[slice]) -> Array:

@@ -293,6 +293,13 @@ class InertialUncertainty:
         """Vertices of the payload set about their mean."""
         return Vertices(self.payloads.vertices - self.payloads.vertices.mean(axis=0))
 
+    def largest_deviation(self, payload: Array) -> Array:
+        """Return the largest magnitudes of the deviation from the nominal parameters with payloads (S, 10), (11 n,)."""
+        largest: Array = np.abs(self.center(payload)).max(axis=0)
+        offsets = self.payloads.vertices - self.payloads.vertices.mean(axis=0)
+        largest[self.last] = np.abs(self.center(payload)[:, None, self.last] + offsets).max(axis=(0, 1))
+        return largest + self.spread
+
     @property
     def spread(self) -> Array:
         """Radii about the vertices, (11 n,)."""

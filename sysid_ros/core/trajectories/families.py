@@ -70,6 +70,11 @@ class BezierTrajectory(BasisTrajectory):
         return self._control_points(self.duration)
 
     @property
+    def power_coefficients(self) -> Array:
+        """Coefficients of the powers of ``t / duration`` in the displacement from the start, (6, n) [rad]."""
+        return self._power
+
+    @property
     def coefficients(self) -> dict[str, Array]:
         """Start state and end position, each (n,)."""
         return {"q0": self.q0, "v0": self.v0, "a0": self.a0, "q1": self.q1}

@@ -12,15 +12,10 @@ from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
-from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.core.tracking_bound.disturbance import (
-    ControlledArm,
-    bound_friction,
-    bound_torques,
-    compute_smooth_disturbance,
-)
+from sysid_ros.core.tracking_bound.disturbance import bound_friction, bound_torques, speed_range
 from sysid_ros.core.tracking_bound.motion import sample_motion
-from sysid_ros.core.tracking_bound.uncertainty import inertial_uncertainties, tighten
+from sysid_ros.core.tracking_bound.tube import TubeMap
+from sysid_ros.core.tracking_bound.uncertainty import tighten
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 SLOW = RobustSettings(period=0.002)
@@ -36,17 +31,15 @@ def boxed(robot):
 
 
 def smooth_of(robot, model, samples):
-    inertia = ArmDynamics(robot, model.total, armature=True).inertia(samples.q)
-    (uncertainty,) = inertial_uncertainties(robot, model)
-    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    arm = ControlledArm(robot, model, RobustSettings())
-    return inertia, compute_smooth_disturbance(arm, regressor, uncertainty, samples, inertia)
+    """Every other node of a motion, its nominal inertia there and the smooth disturbance."""
+    tube_map = TubeMap(robot, model, samples, RobustSettings())
+    return samples.every(2), tube_map.inertia, tube_map.smooth
 
 
 def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, boxed, tools):
     model, settings = boxed, RobustSettings()
-    samples = sample_motion(tools.fourier(robot, 1), robot.n, SLOW, model.payload)
-    inertia, smooth = smooth_of(robot, model, samples)
+    motion = sample_motion(tools.fourier(robot, 1), robot.n, settings, model.payload)
+    samples, inertia, smooth = smooth_of(robot, model, motion)
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
     share = settings.friction_share(samples.v)
     y = regressor.evaluate(samples.q, samples.v, samples.v, samples.a, direction=share)
@@ -66,7 +59,8 @@ def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, boxed, tools)
         assert np.all(np.abs(signal) <= smooth.size.entries + 1e-9)
         assert np.all(np.abs(rate) <= smooth.rate.entries + 1e-9)
         assert np.all(np.einsum("ti,tij,tj->t", signal, inertia, signal) <= smooth.size.norm**2)
-        assert np.all(np.einsum("ti,tij,tj->t", rate, inertia[1:], rate) <= smooth.rate.norm**2)
+        mean = 0.5 * (inertia[1:] + inertia[:-1])
+        assert np.all(np.einsum("ti,tij,tj->t", rate, mean, rate) <= smooth.rate.norm**2)
         closest = max(closest, (np.abs(signal) / smooth.size.entries).max())
     assert closest > 0.999  # each single bound is reached
 
@@ -74,17 +68,12 @@ def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, boxed, tools)
 def test_a_nominal_payload_that_changes_moves_the_model_error(robot, boxed):
     """While the controller goes from one payload to another at rest, against differences of the error itself."""
     model = boxed
-    past = sample_motion(robot.home, robot.n, BLENDING, 0.4 * model.payload)
-    samples = sample_motion(robot.home, robot.n, BLENDING, model.payload, past)
-    np.testing.assert_allclose(samples.payload[past.q.shape[0] - 1], 0.4 * model.payload)
-    np.testing.assert_allclose(samples.payload[-1], model.payload)
-    inertia = np.stack(
-        [ArmDynamics(robot, add_payload(model.theta, p), armature=True).inertia(robot.home) for p in samples.payload]
-    )
-    (uncertainty,) = inertial_uncertainties(robot, model)
-    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    arm = ControlledArm(robot, model, RobustSettings())
-    smooth = compute_smooth_disturbance(arm, regressor, uncertainty, samples, inertia)
+    settings = RobustSettings(blend_time=0.3)
+    past = sample_motion(robot.home, robot.n, settings, 0.4 * model.payload)
+    motion = sample_motion(robot.home, robot.n, settings, model.payload, past)
+    np.testing.assert_allclose(motion.payload[past.q.shape[0] - 1], 0.4 * model.payload)
+    np.testing.assert_allclose(motion.payload[-1], model.payload)
+    samples, inertia, smooth = smooth_of(robot, model, motion)
     true = ArmDynamics(robot, add_payload(model.theta, 1.05 * model.payload), armature=True).gravity(robot.home)
     signal = np.stack(
         [
@@ -103,21 +92,22 @@ def test_jump_of_the_acceleration_is_seen(robot, boxed):
     start = np.r_[2.0, np.zeros(robot.n - 1)]
     motion = BezierTrajectory(robot.home, np.zeros(robot.n), start, robot.home + 0.1, 1.0)
     samples = sample_motion(motion, robot.n, RobustSettings(), boxed.payload)
-    assert len(samples.jumps) == 1 and samples.jumps[0][0] == 0
-    np.testing.assert_allclose(samples.jumps[0][2], start, atol=1e-12)
-    inertia, smooth = smooth_of(robot, boxed, samples)
+    assert samples.past == 2 and not samples.a[:2].any()
+    np.testing.assert_allclose(samples.jumps[1], start, atol=1e-12)
+    _, _, smooth = smooth_of(robot, boxed, samples)
     armature = boxed.theta_box.radius[10 * robot.n + 2]
-    # What the uncertain armature of the first joint alone does.
-    least = np.abs(np.linalg.inv(inertia[0])[:, 0]) * 2.0 * armature
-    assert np.all(smooth.jumps.entries[0] >= least)
+    # What the uncertain armature of the first joint alone does: the polygon rises through the jump, which is in time.
+    assert smooth.missed[0, 0] >= 2.0 * armature
+    assert smooth.missed[0, 0] > 10.0 * smooth.missed[1, 0]
 
 
 def test_friction_is_bounded_through_a_reversal(robot):
     model, settings = ControlModel.of_boxes(robot), RobustSettings(friction_speed=0.4)
     v_d = np.linspace(-0.6, 0.6, 241)[:, None] * np.ones(robot.n)
+    speeds = speed_range(v_d, np.zeros((240, robot.n)))
     rng = np.random.default_rng(1)
     for error in (0.02, 0.15, 0.3):
-        bound = bound_friction(model, settings, v_d, np.full((240, robot.n), error))
+        bound = bound_friction(model, settings, speeds, np.full((240, robot.n), error))
         closest = 0.0
         for _ in range(500):
             at = rng.uniform(0.0, 240.0)
@@ -128,7 +118,7 @@ def test_friction_is_bounded_through_a_reversal(robot):
             closest = max(closest, (missing / bound.max(axis=0)).max())
         assert closest > 0.75
     # Compensated friction that turns out to have the other sign counts double.
-    assert bound_friction(model, settings, v_d, np.full((240, robot.n), 0.45)).max() > 1.9 * 0.55
+    assert bound_friction(model, settings, speeds, np.full((240, robot.n), 0.45)).max() > 1.9 * 0.55
 
 
 def test_norm_of_a_box_of_torques_is_that_of_its_worst_corner():

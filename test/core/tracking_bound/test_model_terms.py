@@ -27,7 +27,7 @@ def case(robot):
     nominal = np.tile(model.payload, (3, 1))
     regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
     states = TermStates(q, v, a, nominal, np.zeros((3, 1, 10)))
-    terms = compute_model_terms(robot, regressor, model, uncertainty, states)
+    terms = compute_model_terms(robot, regressor, uncertainty, states)
     return model, (q, v, a), terms
 
 
