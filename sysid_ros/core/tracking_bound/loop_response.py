@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
@@ -38,8 +39,10 @@ _STRIDE = 4
 """Every so many of these powers is evaluated between the ends of an interval."""
 _DELAYS = 2
 """Delays at which the loops are evaluated, from 0 to the longest."""
+_CELL = _FINE**_STRIDE - 1.0
+"""Largest distance of two evaluated inverse ratios, as a share of the smaller one."""
 _GRID_MARGIN = 1.02
-"""Factor on all kernels for ratios and delays between those evaluated, and for ages beyond the horizon."""
+"""Factor on all kernels for delays between those evaluated, and for ages beyond the horizon."""
 _HORIZON = 14.0
 """Length of the responses, in time constants of the slowest nominal pole."""
 _TAIL = 3e-3
@@ -159,10 +162,12 @@ def _envelopes(settings: RobustSettings, lower: int, upper: int, is_difference: 
     """Compute the envelope over all inertia ratios, for each delay."""
     powers = (*range(lower, upper, _STRIDE), upper)
     delays = np.unique(np.linspace(0.0, settings.delay, _DELAYS))
-    return tuple(
-        _envelope(_cache_of(settings, float(delay), is_difference).get(powers), _FINE ** np.array(powers), settings)
-        for delay in delays
-    )
+    result = []
+    for delay in delays:
+        cache = _cache_of(settings, float(delay), is_difference)
+        responses = cache.get(powers)
+        result.append(_envelope(responses, _FINE ** np.array(powers), settings, cache.slack(powers)))
+    return tuple(result)
 
 
 class _ResponseCache:
@@ -171,16 +176,25 @@ class _ResponseCache:
     def __init__(self, settings: RobustSettings, delay: float, is_difference: bool):
         self._settings, self._delay, self._is_difference = settings, delay, is_difference
         self._known: dict[int, _Responses] = {}
+        self._slack: dict[int, Array] = {}
 
     def get(self, powers: tuple[int, ...]) -> _Responses:
         """Return the responses for inertia ratios that are these powers of :data:`_FINE`."""
         missing = [power for power in powers if power not in self._known]
         if missing:
-            found = _respond(self._settings, _FINE ** np.array(missing), self._delay, self._is_difference)
+            ratios = _FINE ** np.array(missing)
+            found = _respond(self._settings, ratios, self._delay, self._is_difference)
+            slack = _bound_slack(found, ratios, self._settings, self._delay)
             for index, power in enumerate(missing):
                 self._known[power] = _Responses(*(getattr(found, x.name)[index] for x in fields(_Responses)))
+                self._slack[power] = slack[index]
         chosen = [self._known[power] for power in powers]
         return _Responses(*(np.stack([getattr(one, x.name) for one in chosen]) for x in fields(_Responses)))
+
+    def slack(self, powers: tuple[int, ...]) -> Array:
+        """Return the largest of :func:`_bound_slack` over these powers, (7, N, 4), after :meth:`get`."""
+        slack: Array = np.max([self._slack[power] for power in powers], axis=0)
+        return slack
 
 
 @lru_cache(maxsize=8)
@@ -265,6 +279,60 @@ def _propagate(outputs: Array, step: Array, state: Array, count: int) -> Array:
     return result
 
 
+_LATE, _EARLY, _STEP, _VELOCITY, _POSITION, _CORNERS, _JUMPS = range(7)
+"""Rows of the slack."""
+
+
+def _bound_slack(responses: _Responses, ratios: Array, settings: RobustSettings, delay: float) -> Array:
+    """Bound how far responses are from straight lines between those of neighbouring loops, (ratios, 7, N, 4).
+
+    With ``y = 1 / E`` the loop is ``dde = y (a - f)``. Let w be the response to a force that is held for a period, per
+    y. A loop with ``y + d`` is that with y and the force ``d / y (a - f)`` beside it, so a response o has
+    ``do/dy = o / y - w * f`` (sensor errors: ``-w * f``) and ``d^2 o/dy^2 = -2 w * df/dy``, and at ``y + d`` the latter
+    is that convolved three times with ``(1 + d w_f)^-1``, of which a Neumann series bounds the magnitude. A response is
+    within ``D^2 / 8`` times the largest second derivative of the straight line between two loops D apart.
+    """
+    period, count = settings.period, responses.late.shape[1]
+    rest, length = period - delay, next_fast_len(2 * count, real=True)
+
+    def convolve(one: Array, other: Array) -> Array:
+        product: Array = irfft(rfft(one, length, axis=1) * rfft(other, length, axis=1), length, axis=1)[:, :count]
+        return product
+
+    late, early = responses.late, responses.early
+
+    def response_to(position: float, velocity: float) -> Array:
+        return (early - late) * (position / period) + late * velocity
+
+    force = np.zeros_like(late)  # times y, as all that follows
+    force[:, 1:] += response_to(0.5 * rest**2, rest)[:, :-1]
+    force[:, 2:] += response_to(0.5 * delay**2 + delay * rest, delay)[:, :-2]
+    feedback = force[:, :, FEEDBACK, None]
+    share = 0.5 * _CELL * np.abs(feedback)
+    if not share.sum(axis=1).max() < 0.5:
+        raise BoundNotAvailable("the loops of neighbouring inertia ratios differ too much; lower the bandwidth")
+    echo = term = np.eye(1, count)[0, None, :, None] * np.ones_like(share)
+    while term.sum(axis=1).max() > 1e-12:
+        term = np.maximum(convolve(term, share), 0.0)
+        echo = echo + term
+    echo = convolve(echo, convolve(echo, echo)) + 1e-9 * echo.max()
+    bent = []
+    for index, kind in enumerate((late, early, responses.velocity, responses.position)):
+        own = kind[:, :, FEEDBACK, None]
+        slope = (own if index < 2 else 0.0) - convolve(feedback, own)
+        curve = -2.0 * convolve(force, slope)
+        acceleration = (2.0 * slope + curve[:, :, FEEDBACK:]) / ratios[:, None, None]
+        bent.append(np.concatenate([curve, acceleration], axis=2))
+    first, second, velocity, position = bent
+    corners = np.concatenate([first[:, :1], 0.5 * (second[:, :-1] + first[:, 1:])], axis=1)
+    jumps = np.zeros_like(first)
+    jumps[:, :-1] = second[:, :-1] - first[:, 1:]
+    steps = np.cumsum(0.5 * period * (first + second), axis=1)
+    kinds = [first, second, steps, velocity, position, np.diff(corners, axis=1, append=corners[:, -1:]), jumps]
+    result: Array = np.stack([_CELL**2 / 8.0 * np.maximum(convolve(echo, np.abs(x)), 0.0) for x in kinds], axis=1)
+    return result
+
+
 class _Range(NamedTuple):
     """Ranges of responses over all loops: any loop's is within ``half`` of ``center``, (N, 4) each."""
 
@@ -299,7 +367,7 @@ class _Envelope:
     direct_acceleration: float
 
 
-def _envelope(responses: _Responses, ratios: Array, settings: RobustSettings) -> _Envelope:
+def _envelope(responses: _Responses, ratios: Array, settings: RobustSettings, slack: Array) -> _Envelope:
     period = settings.period
     late, early, velocity, position = (
         np.concatenate([x, x[:, :, FEEDBACK:] / ratios[:, None, None]], axis=2)
@@ -313,13 +381,14 @@ def _envelope(responses: _Responses, ratios: Array, settings: RobustSettings) ->
     # The response jumps where a sample is taken; a polygon through the middle of these jumps does not.
     corners = np.concatenate([late[:, :1], 0.5 * (early[:, :-1] + late[:, 1:])], axis=1)
     return _Envelope(
-        late=_range(late),
-        early=_range(early),
-        step=_range(np.concatenate([before, steps])),  # a step response is between these in a period
-        velocity=_range(velocity),
-        position=_range(position),
-        variation=np.abs(np.diff(corners, axis=1)).max(axis=0),
-        sampling_jumps=0.25 * period * np.abs(early[:, :-1] - late[:, 1:]).max(axis=0),
+        late=_range(late, slack[_LATE]),
+        early=_range(early, slack[_EARLY]),
+        # A step response is between these in a period.
+        step=_range(np.concatenate([before, steps]), np.maximum(slack[_STEP], np.roll(slack[_STEP], 1, axis=0))),
+        velocity=_range(velocity, slack[_VELOCITY]),
+        position=_range(position, slack[_POSITION]),
+        variation=np.abs(np.diff(corners, axis=1)).max(axis=0) + slack[_CORNERS, :-1],
+        sampling_jumps=0.25 * period * (np.abs(early[:, :-1] - late[:, 1:]).max(axis=0) + slack[_JUMPS, :-1]),
         tail=float((np.abs(steps[:, -1]) / np.maximum(np.abs(steps).max(axis=1), 1e-300)).max()),
         direct_acceleration=1.0 / float(ratios.min()),
     )
@@ -356,10 +425,10 @@ def _kernels(envelope: _Envelope, settings: RobustSettings, growth: float, large
     )
 
 
-def _range(responses: Array) -> _Range:
-    """Compute the range over all loops of responses (loops, N, 4)."""
+def _range(responses: Array, slack: Array) -> _Range:
+    """Compute the range over all loops of responses (loops, N, 4), with the slack (N, 4) of those between."""
     lower, upper = responses.min(axis=0), responses.max(axis=0)
-    return _Range(0.5 * (lower + upper), 0.5 * (upper - lower))
+    return _Range(0.5 * (lower + upper), 0.5 * (upper - lower) + slack)
 
 
 def _weighted(ranges: list[_Range], scale: float, growth: Array, gather: Callable[[Array], Array]) -> Kernel:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.tracking_bound import loop_response
 from sysid_ros.core.tracking_bound.loop_response import (
     ACCELERATION,
     BIN,
@@ -97,6 +98,30 @@ def test_no_disturbance_exceeds_the_largest_kernel():
     assert np.all(reached <= largest)
     assert reached[VELOCITY] > 0.3 * largest[VELOCITY]
     assert reached[ACCELERATION] > 0.3 * largest[ACCELERATION]
+
+
+@pytest.mark.parametrize(("delay", "is_difference"), [(0.0, False), (1e-3, False), (1e-3, True)])
+def test_loops_between_those_evaluated_are_within_the_slack_and_not_without_it(delay, is_difference):
+    settings, powers = RobustSettings(), tuple(range(-12, 60, 4))
+    cache = loop_response._ResponseCache(settings, delay, is_difference)
+    responses, ratios = cache.get(powers), loop_response._FINE ** np.array(powers)
+    slack = cache.slack(powers)
+    covered = loop_response._envelope(responses, ratios, settings, slack)
+    without = loop_response._envelope(responses, ratios, settings, np.zeros_like(slack))
+    rng, missed = np.random.default_rng(0), 0
+    for ratio in np.exp(rng.uniform(np.log(ratios[0]), np.log(ratios[-1]), 10)):
+        alone = loop_response._respond(settings, np.array([ratio]), delay, is_difference)
+        one = loop_response._envelope(alone, np.array([ratio]), settings, np.zeros_like(slack))
+        for name in ("late", "early", "step", "velocity", "position"):
+            own, all_of_them, grid = (getattr(x, name) for x in (one, covered, without))
+            rounding = 1e-12 * np.abs(own.center).max()
+            assert np.all(np.abs(own.center - all_of_them.center) + own.half <= all_of_them.half + rounding)
+            missed += np.count_nonzero(np.abs(own.center - grid.center) + own.half > grid.half + rounding)
+        assert np.all(one.variation <= covered.variation * (1.0 + 1e-9))
+        assert np.all(one.sampling_jumps <= covered.sampling_jumps * (1.0 + 1e-9) + 1e-12)
+    assert missed > 100
+    # It costs little.
+    assert np.all(slack[:2].sum(axis=1) < 0.03 * np.stack([covered.late.half, covered.early.half]).sum(axis=1))
 
 
 def test_a_loop_outside_the_interval_is_not_covered():
