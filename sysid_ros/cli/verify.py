@@ -1,7 +1,7 @@
 """Checks certified plans again: ``sysid verify recording.mcap``.
 
 Everything is done anew: hashes, start states, times, the controller's tracking bound from plan to plan, and the proof
-over continuous time.
+over continuous time. The margins of the control law are printed besides: of the linear loop at the start of each plan.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from sysid_ros.core.certification.certificate import Margin
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence, recheck
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.control.sampled_loop import LoopCase, LoopMargins, SampledLoop
+from sysid_ros.core.control.settings import ROBUST, RobustSettings
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.files import read_plans
 
@@ -34,11 +37,13 @@ class CheckedPlan:
         plan: The plan.
         tightest: Its smallest margin; None where it could not be computed.
         problems: What does not hold, a sentence each.
+        margins: Margins of the control law at its start, with the nominal payload in the hand; None of other laws.
     """
 
     plan: CertifiedPlan
     tightest: Margin | None
     problems: tuple[str, ...]
+    margins: LoopMargins | None = None
 
     @property
     def holds(self) -> bool:
@@ -88,8 +93,38 @@ def verify_plans(
         found = recheck(robot, plan)
         margins = () if found.verification is None else found.verification.margins.values()
         tightest = min(margins, key=lambda margin: margin.value, default=None)
-        checked.append(CheckedPlan(plan, tightest, (*found.problems, *in_sequence, *bounds.check(plan))))
+        problems = (*found.problems, *in_sequence, *bounds.check(plan))
+        checked.append(CheckedPlan(plan, tightest, problems, _margins_at_start(robot, plan)))
     return checked
+
+
+def _margins_at_start(robot: RobotModel, plan: CertifiedPlan) -> LoopMargins | None:
+    if plan.certificate.control_law.name != ROBUST or plan.boxes[0].lower.size != robot.theta_nominal.size:
+        return None
+    arm = np.clip(robot.theta_nominal, plan.boxes[0].lower, plan.boxes[0].upper)
+    total = add_payload(arm, plan.certificate.nominal_payload)
+    settings = RobustSettings.of_law(plan.certificate.control_law)
+    shares = (0.0,) if robot.elasticity is None else (-1.0, 1.0)
+    start = plan.trajectory.evaluate(0.0)[0]
+    return LoopMargins.least(
+        SampledLoop(robot, settings, LoopCase(start, total, total, share)).margins() for share in shares
+    )
+
+
+def describe_margins(checked: Sequence[CheckedPlan], joint_names: Sequence[str]) -> str:
+    """Say the least gain, phase and delay margin of the loops of some plans, and of which joints; empty without one."""
+    loops = [one.margins for one in checked if one.margins is not None]
+    if not loops:
+        return ""
+    least = LoopMargins.least(loops)
+    if np.isnan(least.gain).any():
+        return f"loop margins: none, a loop is unstable (spectral radius {least.radius:.4f})"
+    parts = (("gain", least.gain, "{:.2f}"), ("phase", np.degrees(least.phase), "{:.0f} deg"),
+             ("delay", 1e3 * least.delay, "{:.2f} ms"))  # fmt: skip
+    texts = [
+        f"{name} {form.format(values.min())} ({joint_names[int(values.argmin())]})" for name, values, form in parts
+    ]
+    return "least loop margins at the starts of plans: " + ", ".join(texts)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -124,6 +159,8 @@ def main(argv: list[str] | None = None) -> int:
     for one in checked:
         for sentence in one.problems:
             print(f"plan {one.plan.plan_id[:12]}: {sentence}")
+    if checked:
+        print(describe_margins(checked, load_robot(options.model or checked[0].plan.robot_name).joint_names))
     held = sum(one.holds for one in checked)
     print(f"{held} of {len(checked)} certificates hold")
     return ExitStatus.OK if held == len(checked) else ExitStatus.FAILED

@@ -111,7 +111,7 @@ class WrenchObserver:
         self._model = robot.pin_model
         self._data = self._model.createData()
         self._frame = self._model.getFrameId(robot.tool_frame)
-        self._position_error = 0.5 * float(np.sum(robot.sensors.position_resolution))
+        self._position_error = 0.5 * float(np.sum(robot.link_sensors.position_resolution))
         self._reach = _reach(robot)
 
     def jacobian(self, q: ArrayLike) -> Array:
