@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import yaml
 
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.verify import main
+from sysid_ros.cli.verify import CheckedPlan, describe_margins, main
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.certificate import CertificateMismatch
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.sampled_loop import LoopMargins
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
@@ -130,12 +133,28 @@ def test_a_changed_certificate_or_another_format_cannot_be_read(plans, robot, tm
             read_plans(tmp_path / f"{name}.mcap")
 
 
+def test_the_least_margins_are_those_of_the_worst_loop(plans):
+    good = LoopMargins(0.99, *(np.array(x) for x in ([0.5, 0.4], [3.0, 2.0], [1.0, 1.2], [0.003, 0.002])))
+    worse = replace(good, gain=np.array([1.7, 4.0]))
+    unstable = replace(good, radius=1.01, gain=np.full(2, np.nan))
+    names = ("a", "b")
+
+    def text(*loops):
+        return describe_margins([CheckedPlan(plans[0], None, (), loop) for loop in loops], names)
+
+    assert text(good, worse, None).endswith("plans: gain 1.70 (a), phase 57 deg (a), delay 2.00 ms (b)")
+    assert text(good, unstable) == "loop margins: none, a loop is unstable (spectral radius 1.0100)"
+    assert text(None) == ""
+
+
 def test_files_and_another_robot(plans, tmp_path, capsys):
     entries = [plan.to_dict() for plan in plans]
     (tmp_path / "plans.json").write_text(json.dumps(entries, allow_nan=False))
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(entries[0]))
     quick = ["--stops", "0"]
     assert main([str(tmp_path / "plans.json"), *quick]) == main([str(tmp_path / "plan.yaml"), *quick]) == ExitStatus.OK
+    printed = capsys.readouterr().out
+    assert re.search(r"margins at the starts of plans: gain 4.\d\d \(joint_\d\), phase \d\d deg \(joint_\d\)", printed)
     assert main([str(tmp_path / "plan.yaml"), "--model", "kinova_gen3"]) == ExitStatus.FAILED
     assert "for a robot" in capsys.readouterr().out
 
