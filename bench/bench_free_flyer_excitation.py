@@ -1,8 +1,11 @@
 """Exciting motions of the paper's dual-arm robot (SPACE), beside its own numbers, and how searches grow with joints.
 
-Everything is planned from the offset parameters of its Table 3 and judged on the true robot. The last rows plan a
-second part with what was estimated from the first, by total least squares from data with the paper's noise. Limits of
-time are those of this process, so that other load does not count; ``--seconds`` sets them.
+    python bench/bench_free_flyer_excitation.py [--seconds 60] [--seeds 3] [--growth-seconds 15] [--intervals 3000]
+
+Everything is planned from the offset parameters of its Table 3 and judged on the true robot. In two parts the second is
+planned with what was estimated from the first, by total least squares from data with the paper's noise. Limits of time
+are those of this process for all steps together, so that other load does not count. The limit is the condition number
+of the best mixture of random single intervals on the true robot, whether or not one motion could connect them.
 """
 
 from __future__ import annotations
@@ -14,18 +17,33 @@ from dataclasses import replace
 import numpy as np
 import pinocchio as pin
 from _table import print_table
+from scipy.optimize import minimize
 
 from sysid_ros.core.free_floating.direction_combinations import plan_by_direction_combinations
 from sysid_ros.core.free_floating.dynamics import embed, simulate
-from sysid_ros.core.free_floating.excitation import ExcitationSettings, plan_with_free_knots
-from sysid_ros.core.free_floating.intervals import FloatingMotion, IntervalInformation, condition_number
+from sysid_ros.core.free_floating.excitation import (
+    ExcitationPlan,
+    ExcitationSettings,
+    largest_range,
+    largest_wheel_turns,
+    plan_with_free_knots,
+)
+from sysid_ros.core.free_floating.intervals import (
+    FloatingMotion,
+    IntervalInformation,
+    condition_number,
+    smooth_condition,
+)
 from sysid_ros.core.free_floating.kinematics import FloatingTree
 from sysid_ros.core.free_floating.measurements import add_noise
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
 from sysid_ros.core.free_floating.regression import estimate_minimal
 from sysid_ros.core.free_floating.robot import FreeFlyer, ReactionWheels, load_free_flyer
+from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
 
-PAPER = ("SPACE, as printed", 67, "", "", 248.8, "", "")
+PAPER = ("SPACE, as printed", "no", 67, "", "", 248.8, "", "")
+FIRST = 8
+"""Intervals of the first of two parts, and with 67 in all its share of the time."""
 
 
 def judge(robot: FreeFlyer, motions: list[FloatingMotion]) -> float:
@@ -34,44 +52,105 @@ def judge(robot: FreeFlyer, motions: list[FloatingMotion]) -> float:
     return condition_number(sum(information.gram(one.joints.knots, one.wheel_turns) for one in motions))
 
 
-def row(robot, name, plans, begin):
+def row(robot, name, is_clear, plans, begin):
     motions = [plan.motion for plan in plans]
     count = sum(motion.joints.intervals for motion in motions)
     gap = min(plan.gap for plan in plans)
     evaluations = sum(plan.evaluations for plan in plans)
     seconds = time.process_time() - begin
     planned, true = plans[-1].condition_number, judge(robot, motions)
-    found = (name, count, f"{seconds:.0f}", f"{planned:.1f}", f"{true:.1f}", f"{gap:.2f}", evaluations)
+    found = (name, "yes" if is_clear else "no", count, round(seconds), round(planned, 1), round(true, 1))
+    found += (f"{gap:.2f}" if np.isfinite(gap) else "", evaluations)
     print(" ", *found, flush=True)
     return found
 
 
-def compare(seconds: float) -> None:
+def plan_in_two_parts(robot, settings: ExcitationSettings) -> list[ExcitationPlan]:
+    minimal, clock, plans = build_minimal_parameters(robot.tree), time.process_time, []
+    parameters, before = robot.tree.parameters, None
+    for count in (FIRST, 67 - FIRST):
+        limited = replace(settings, time_limit=settings.time_limit * count / 67)
+        plan = plan_with_free_knots(robot, parameters, count, limited, before=before, clock=clock)
+        before = plan.motion
+        plans.append(plan)
+        data = simulate(robot, robot.truth, plan.motion, np.arange(0.0, plan.motion.joints.duration + 1e-9, 0.02))
+        noisy = add_noise(robot, data, np.random.default_rng(settings.seed), "trapezoid")
+        parameters = embed(minimal, estimate_minimal(robot, minimal, noisy).values)
+    return plans
+
+
+def compare(seconds: float, seeds: int) -> None:
     robot = load_free_flyer("dual_arm")
     guess, clock = robot.tree.parameters, time.process_time
     settings = ExcitationSettings(time_limit=seconds)
     rows = [PAPER]
     begin = clock()
     written = plan_by_direction_combinations(robot, guess, replace(settings, samples=6), clock)
-    rows.append(row(robot, "its method, three steps", [written], begin))
-    for count in (67, 40):
+    rows.append(row(robot, "its method, three steps", False, [written], begin))
+    begin = clock()
+    plan = plan_with_free_knots(robot, guess, 67, settings, clock=clock)
+    rows.append(row(robot, "free knots, one part", True, [plan], begin))
+    for is_clear, seed in [(True, seed) for seed in range(seeds)] + [(False, 0)]:
         begin = clock()
-        plan = plan_with_free_knots(robot, guess, count, settings, clock=clock)
-        rows.append(row(robot, "free knots, one part", [plan], begin))
-    minimal = build_minimal_parameters(robot.tree)
-    for seed in (0, 1):
-        begin, parts = clock(), (16, 51)
-        limits = [replace(settings, time_limit=seconds * share, seed=seed) for share in (0.2, 0.8)]
-        first = plan_with_free_knots(robot, guess, parts[0], limits[0], clock=clock)
-        times = np.arange(0.0, first.motion.joints.duration + 1e-9, 0.02)
-        data = simulate(robot, robot.truth, first.motion, times)
-        noisy = add_noise(robot, data, np.random.default_rng(seed), "trapezoid")
-        values = estimate_minimal(robot, minimal, noisy).values
-        second = plan_with_free_knots(
-            robot, embed(minimal, values), parts[1], limits[1], before=first.motion, clock=clock
-        )
-        rows.append(row(robot, f"free knots, two parts, seed {seed}", [first, second], begin))
-    print_table(("plan", "intervals", "time [s]", "planned [-]", "true robot [-]", "gap [m]", "evaluations"), rows)
+        plans = plan_in_two_parts(robot, replace(settings, seed=seed, clearance=0.05 if is_clear else -1.0))
+        rows.append(row(robot, f"free knots, two parts, seed {seed}", is_clear, plans, begin))
+    head = (
+        "plan",
+        "clear of itself",
+        "intervals",
+        "CPU [s]",
+        "planned [-]",
+        "true robot [-]",
+        "gap [m]",
+        "evaluations",
+    )
+    print_table(head, rows)
+
+
+def find_limits(count: int) -> None:
+    robot, rows = load_free_flyer("dual_arm"), []
+    for is_clear in (True, False):
+        value, support, names = limit(robot, count, is_clear)
+        rows.append(("yes" if is_clear else "no", count, support, round(value, 1), ", ".join(names)))
+        print(" ", *rows[-1], flush=True)
+    head = ("clear of itself", "intervals drawn", "used", "condition number [-]", "least excited parameters")
+    print_table(head, rows, "Limit of the condition number on the true robot: any mixture of intervals")
+
+
+def limit(robot: FreeFlyer, count: int, is_clear: bool) -> tuple[float, int, list[str]]:
+    """Return condition number of the best mixture of random intervals, how many it uses, and the weakest parameters."""
+    rng = np.random.default_rng(0)
+    information = IntervalInformation(robot, robot.truth, 1.0, 2)
+    reach, turn = largest_range(robot, 1.0), largest_wheel_turns(robot, 1.0)
+    collisions, places = SelfCollisionModel(robot), np.zeros((0, robot.n))
+    while len(places) < count:
+        drawn = rng.uniform(robot.q_lower, robot.q_upper, (count, robot.n))
+        gaps = collisions.gaps(robot.tree.evaluate(drawn, np.zeros_like(drawn))).min(axis=1)
+        places = np.concatenate([places, drawn[gaps > 0.1] if is_clear else drawn])[:count]
+    steps = reach * rng.choice([-1.0, 1.0, 0.0, 0.5, -0.5], places.shape, p=[0.35, 0.35, 0.1, 0.1, 0.1])
+    turns = turn * rng.choice([-1.0, 1.0, 0.0], (count, robot.wheels.count), p=[0.45, 0.45, 0.1])
+    size = information.count
+    grams = np.empty((count, size * size))
+    for begin in range(0, count, 500):
+        part = slice(begin, begin + 500)
+        intervals = information.evaluate(places[part], places[part] + steps[part], turns[part])
+        flat = intervals.rows.reshape(-1, 12, size)
+        grams[part] = (np.swapaxes(flat, 1, 2) @ flat).reshape(len(flat), -1)
+
+    def cost(x: np.ndarray) -> tuple[float, np.ndarray]:
+        weights = np.exp(x - x.max())
+        weights /= weights.sum()
+        value, slope = smooth_condition((weights @ grams).reshape(size, size))
+        along = grams @ slope.reshape(-1)
+        return value, weights * (along - weights @ along)
+
+    found = minimize(cost, np.zeros(count), jac=True, method="L-BFGS-B", options={"maxiter": 400})
+    weights = np.exp(found.x - found.x.max())
+    weights /= weights.sum()
+    gram = (weights @ grams).reshape(size, size)
+    weakest = np.argsort(-np.abs(np.linalg.eigh(gram)[1][:, 0]))[:3]
+    names = [information.minimal.names[k] for k in weakest]
+    return condition_number(gram), int(np.count_nonzero(weights > 1e-4)), names
 
 
 def many_joints(count: int) -> FreeFlyer:
@@ -123,18 +202,24 @@ def grow(seconds: float) -> None:
         "condition [-]",
         "ms/evaluation",
     )
-    print_table(head, rows)
+    print_table(head, rows, "Growth with the number of joints; collisions not looked at")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="time limit of each plan of the paper's robot [s]")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of plans in two parts")
+    parser.add_argument("--intervals", type=int, default=3000, help="intervals drawn for the limit; 0 leaves it out")
     parser.add_argument(
         "--growth-seconds", type=float, default=15.0, help="time limit of each plan with more joints [s]"
     )
     options = parser.parse_args()
-    compare(options.seconds)
-    grow(options.growth_seconds)
+    if options.intervals:
+        find_limits(options.intervals)
+    if options.seconds:
+        compare(options.seconds, options.seeds)
+    if options.growth_seconds:
+        grow(options.growth_seconds)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class ExcitationSettings(Settings):
 
     period: float = setting(1.0, "s", lower=0.01, upper=1000.0)
     """Length of an interval."""
-    samples: int = setting(4, "-", lower=2, upper=1000)
+    samples: int = setting(2, "-", lower=2, upper=1000)
     """Samples of an interval that count in the search."""
     clearance: float = setting(0.05, "m", lower=-1.0, upper=10.0)
     """Gap that bodies keep between each other; negative: collisions of the robot with itself are not looked at."""

@@ -118,7 +118,7 @@ def caught(robot, identified, held):
     result, port, _ = identified
     port.loop.hold(held)
     told = []
-    task = Task(robot, ProcedureSettings(intervals=24, parts=3), replace(FAST, time_limit=6.0))
+    task = Task(robot, ProcedureSettings(intervals=24, parts=3), FAST)
     found = identify_object(task, ObjectSettings(mass=60.0), result.knowledge, port, on_progress=told.append)
     return found, port, told
 
@@ -192,7 +192,7 @@ def test_momentum_that_is_known_in_a_range_only(robot):
     port = Port(robot, momentum=momentum)
     quiet = ProcedureSettings(intervals=16, parts=1)
     aware = Assumptions(linear_momentum=3.0, angular_momentum=1.0)
-    result = identify_free_flyer(Task(robot, quiet, replace(FAST, time_limit=3.0), aware), port)
+    result = identify_free_flyer(Task(robot, quiet, FAST, aware), port)
     truth = result.minimal.values(robot.truth)
     assert result.inconsistency is None
     assert result.bounds.box.contains(truth)
