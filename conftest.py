@@ -24,6 +24,7 @@ ROOT = Path(__file__).parent
 # Without a marker of its own a test gets the first one whose pattern matches its file. "pure" ends the search.
 MARKERS = {
     "test/nodes/test_driver_choice.py": "pure",
+    "test/nodes/test_free_flyer_messages.py": "pure",
     "test/nodes/test_identification_arm.py": "pure",
     "test/nodes/test_identify_arm_goal.py": "pure",
     "test/nodes/test_node_parameters.py": "pure",

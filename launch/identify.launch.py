@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from launch import LaunchContext, LaunchDescription
 from launch_ros.actions import Node
-from launch_ros.parameter_descriptions import ParameterValue
 
-from sysid_ros.launching import describe_launch, make_nodes, make_rviz, read_arguments
+from sysid_ros.launching import describe_launch, make_description_publisher, make_nodes, make_rviz, read_arguments
 from sysid_ros.processes import ARGUMENTS, resolve
 
 
@@ -29,11 +28,5 @@ def rviz_nodes(values: dict[str, str]) -> list[Node]:
     """RViz and what it needs to show the arm."""
     from sysid_ros.core.model.loader import load_robot  # reads the whole model: only when it is shown
 
-    description = ParameterValue(load_robot(values["model"]).urdf, value_type=str)
-    publisher = Node(
-        package="robot_state_publisher",
-        executable="robot_state_publisher",
-        namespace=values["robot_name"],
-        parameters=[{"robot_description": description, "use_sim_time": values["use_sim_time"] == "true"}],
-    )
+    publisher = make_description_publisher(values, load_robot(values["model"]).urdf)
     return [publisher, make_rviz(values, "rviz/identify.rviz")]

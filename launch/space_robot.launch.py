@@ -9,7 +9,7 @@ from __future__ import annotations
 from launch import LaunchContext, LaunchDescription
 from launch_ros.actions import Node
 
-from sysid_ros.launching import describe_launch, make_nodes, make_rviz, read_arguments
+from sysid_ros.launching import describe_launch, make_description_publisher, make_nodes, make_rviz, read_arguments
 from sysid_ros.processes import SPACE_ARGUMENTS, resolve_space
 
 
@@ -21,5 +21,12 @@ def generate_launch_description() -> LaunchDescription:
 def start_nodes(context: LaunchContext) -> list[Node]:
     """Return the nodes for the given launch arguments; when one of ours ends, all do."""
     values = read_arguments(context, SPACE_ARGUMENTS)
-    rviz = [make_rviz(values, "rviz/space_robot.rviz")] if values["launch_rviz"] == "true" else []
-    return make_nodes(resolve_space(values)) + rviz
+    return make_nodes(resolve_space(values)) + (rviz_nodes(values) if values["launch_rviz"] == "true" else [])
+
+
+def rviz_nodes(values: dict[str, str]) -> list[Node]:
+    """RViz and what it needs to show the robot; the driver publishes where its base is."""
+    from sysid_ros.core.free_floating.robot import load_free_flyer  # reads the whole model: only when it is shown
+
+    publisher = make_description_publisher(values, load_free_flyer(values["model"]).urdf)
+    return [publisher, make_rviz(values, "rviz/space_robot.rviz")]

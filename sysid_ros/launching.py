@@ -8,6 +8,7 @@ from launch import LaunchContext, LaunchDescription
 from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
 
 from sysid_ros.processes import Argument, StartedProcess
 from sysid_ros.resources import PACKAGE, resource
@@ -52,6 +53,26 @@ def make_nodes(processes: Iterable[StartedProcess]) -> list[Node]:
         )
         for started in processes
     ]
+
+
+def make_description_publisher(values: Mapping[str, str], urdf: str) -> Node:
+    """Make the node that publishes the transforms of a robot's links.
+
+    Args:
+        values: Launch arguments as texts.
+        urdf: Description of the robot.
+    """
+    return Node(
+        package="robot_state_publisher",
+        executable="robot_state_publisher",
+        namespace=values["robot_name"],
+        parameters=[
+            {
+                "robot_description": ParameterValue(urdf, value_type=str),
+                "use_sim_time": values["use_sim_time"] == "true",
+            }
+        ],
+    )
 
 
 def make_rviz(values: Mapping[str, str], configuration: str) -> Node:

@@ -174,7 +174,8 @@ def test_space_launch_file_and_runner_start_the_same(launch_packages, tmp_path):
         path = Suite([one], None, tmp_path, {})._write_parameters(one)
         own = yaml.safe_load(path.read_text())[f"/**/{node.executable}"]["ros__parameters"]
         assert json.dumps(node.parameters[-1]) == json.dumps(own)
-    (rviz,) = module.start_nodes({**values, "launch_rviz": "true"})[len(SPACE) :]
+    publisher, rviz = module.start_nodes({**values, "launch_rviz": "true"})[len(SPACE) :]
+    assert publisher.executable == "robot_state_publisher"
     assert Path(rviz.arguments[1]).is_file()
     # A robot with a driver of its own needs no simulated one.
     assert [one.process for one in resolve_space({"mode": "external"})] == list(SPACE[1:])

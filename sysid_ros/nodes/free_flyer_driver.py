@@ -1,4 +1,4 @@
-"""Node ``free_flyer_driver``: a simulated free-flying robot, with base twist, joints and reaction wheels on topics."""
+"""Node ``free_flyer_driver``: a simulated free-flying robot, with odometry, joints and reaction wheels on topics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-import pinocchio as pin
-from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, Twist, TwistStamped, Vector3
+from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, Header, String
@@ -17,13 +16,15 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import DriverStatus, NamedArray, Trajectory
 from sysid_msgs.srv import SetPayload
 from sysid_ros.adapters.free_flyer.driver import FreeFlyerLoop, Measurement
+from sysid_ros.adapters.free_flyer.messages import odometry_to_message
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.free_floating.robot import load_free_flyer
-from sysid_ros.drivers.free_flyer import FloatingState, simulate_free_flyer
+from sysid_ros.drivers.free_flyer import simulate_free_flyer
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import stamp_to_message, trajectory_from_message
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter
+from sysid_ros.ros.transforms import TransformBroadcaster
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class FreeFlyerDriverParameters(NodeParameters):
 class FreeFlyerDriverNode(Node):
     """Simulates the robot, publishes what its sensors measure, and follows what it is told by ``~/trajectory``.
 
+    The pose of the base is on ``/tf`` too, where ROS has it.
+
     A trajectory is answered on ``~/status``: followed under its hash, or refused with a code and a sentence.
     """
 
@@ -66,10 +69,9 @@ class FreeFlyerDriverNode(Node):
         self._start_ns = self.get_clock().now().nanoseconds
         self._code, self._text = DriverStatus.CODE_OK, "holds its posture"
         self._heard = -np.inf
-        self._samples = 0
-        self._twist_publisher = self.create_publisher(TwistStamped, "~/twist", qos.SAMPLES)
+        self._odometry_publisher = self.create_publisher(Odometry, "~/odometry", qos.SAMPLES)
+        self._transforms = TransformBroadcaster(self)
         self._joint_publisher = self.create_publisher(JointState, "joint_states", qos.SAMPLES)
-        self._pose_publisher = self.create_publisher(PoseStamped, "~/pose", qos.JOINT_STATES)
         self._status_publisher = self.create_publisher(DriverStatus, "~/status", qos.STATUS)
         description = self.create_publisher(String, "robot_description", qos.LATCHED)
         description.publish(String(data=self._robot.urdf))
@@ -138,26 +140,22 @@ class FreeFlyerDriverNode(Node):
         if followed and is_silent and self._loop.brake():
             self._code, self._text = DriverStatus.CODE_STALE, "no heartbeat from the commanding side: comes to rest"
             self.get_logger().error(self._text)
-        state = self._loop.advance(1.0 / self._config.values.sample_rate)
+        self._loop.advance(1.0 / self._config.values.sample_rate)
         if followed and not self._loop.followed:
             self._text = "holds its posture"
-        self._publish(state, self._loop.measure())
+        self._publish(self._loop.measure())
 
-    def _publish(self, state: FloatingState, measured: Measurement) -> None:
+    def _publish(self, measured: Measurement) -> None:
         stamp = stamp_to_message(self._start_ns + round(1e9 * measured.time))
-        linear, angular = (Vector3(x=x, y=y, z=z) for x, y, z in measured.twist.reshape(2, 3).tolist())
-        header = Header(stamp=stamp, frame_id="base")
-        self._twist_publisher.publish(TwistStamped(header=header, twist=Twist(linear=linear, angular=angular)))
+        odometry = odometry_to_message(self._robot, measured, stamp)
+        self._odometry_publisher.publish(odometry)
+        self._transforms.send(odometry.header, odometry.child_frame_id, odometry.pose.pose)
+        header = Header(stamp=stamp, frame_id=self._robot.base_link)
         self._joint_publisher.publish(
             JointState(
                 header=header, name=self._names, position=measured.q.tolist(), velocity=measured.v.tolist()
             )
         )  # fmt: skip
-        self._samples += 1
-        if self._samples % 5 == 0 and self._pose_publisher.get_subscription_count():
-            self._pose_publisher.publish(
-                PoseStamped(header=Header(stamp=stamp, frame_id="world"), pose=pose_message(state))
-            )
 
     def _publish_status(self, refused: str = "") -> None:
         """Publish the status; after a trajectory came with its hash, which is refused if it is not followed."""
@@ -180,13 +178,6 @@ class FreeFlyerDriverNode(Node):
                 reference_position=loop.reference.tolist(),
             )
         )
-
-
-def pose_message(state: FloatingState) -> Pose:
-    """Return the pose of the base as a message."""
-    x, y, z, w = pin.Quaternion(np.ascontiguousarray(state.rotation)).coeffs().tolist()
-    place = state.position.tolist()
-    return Pose(position=Point(x=place[0], y=place[1], z=place[2]), orientation=Quaternion(x=x, y=y, z=z, w=w))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -59,12 +59,16 @@ class Measurement:
         twist: Linear and angular velocity of the base in its own axes, (6,) [m/s, rad/s].
         q: Positions of joints, then angles of wheels, (n + W,) [rad].
         v: Their rates, (n + W,) [rad/s].
+        rotation: Axes of the base in inertial ones, (3, 3).
+        position: Origin of the base, (3,) [m].
     """
 
     time: float
     twist: Array
     q: Array
     v: Array
+    rotation: Array
+    position: Array
 
 
 class FreeFlyerLoop:
@@ -193,14 +197,14 @@ class FreeFlyerLoop:
         return self.simulation.state
 
     def measure(self) -> Measurement:
-        """Measure, with white noise of the sensors' standard deviations; encoders and wheel speeds are exact."""
+        """Measure, with white noise of the sensors' standard deviations; encoders, wheel speeds and pose are exact."""
         state, (linear, angular, joint) = self.simulation.state, self.robot.noise
         n = self.robot.n
         deviations = np.concatenate([np.full(3, linear), np.full(3, angular)])
         v = state.v.copy()
         v[:n] += self._random.normal(0.0, 1.0, n) * joint
         twist = state.twist + self._random.normal(0.0, 1.0, 6) * deviations
-        return Measurement(state.time, twist, state.q, v)
+        return Measurement(state.time, twist, state.q, v, state.rotation, state.position)
 
 
 def require_within_limits(robot: FreeFlyer, trajectory: CycloidTrajectory) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from rclpy.serialization import serialize_message
 
 from sysid_msgs.action import Identify
 from sysid_ros.adapters.free_flyer.link import DriverSilent, FreeFlyerLink, MotionCancelled, MotionFailed
@@ -111,7 +112,7 @@ class FreeFlyerGoal:
     def record(self, topic: str, kind: str, message: object, stamp_ns: int) -> None:
         """Write a message into the recording, if there is one."""
         if self._recording is not None:
-            self._recording.write(topic, kind, message, stamp_ns)
+            self._recording.write(topic, kind, serialize_message(message), stamp_ns)
 
     def identify(self, goal: Identify.Goal) -> Identify.Result:
         """Identify the robot."""

@@ -1,6 +1,6 @@
 """The way to a free-flying robot over topics: what it measures, and trajectories that it follows.
 
-A driver, simulated or real, publishes base twist and joint states with equal stamps and a status; it follows what comes
+A driver, simulated or real, publishes odometry and joint states with equal stamps and a status; it follows what comes
 on its topic of trajectories, and answers with the hash in its status.
 """
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from geometry_msgs.msg import TwistStamped
+from nav_msgs.msg import Odometry
 from rclpy.client import Client
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
@@ -19,6 +19,7 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, Trajectory
+from sysid_ros.adapters.free_flyer.messages import odometry_from_message
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.procedure import Samples
 from sysid_ros.core.free_floating.robot import FreeFlyer
@@ -92,13 +93,13 @@ class FreeFlyerLink:
         self._node, self._robot, self.timeout, self._on_sample = node, robot, timeout, on_sample
         self._names = [*robot.joint_names, *robot.wheels.names]
         self._lock = threading.Lock()
-        self._twists: dict[int, Array] = {}
+        self._bases: dict[int, tuple[Array, Array, Array]] = {}
         self._joints: dict[int, tuple[Array, Array]] = {}
         self._status: DriverStatus | None = None
         self._invalid: SysidError | None = None
         self.is_cancelled: Callable[[], bool] = lambda: False
         self.planned: CycloidTrajectory | None = None
-        node.create_subscription(TwistStamped, "free_flyer_driver/twist", self._take_twist, qos.SAMPLES)
+        node.create_subscription(Odometry, "free_flyer_driver/odometry", self._take_odometry, qos.SAMPLES)
         node.create_subscription(JointState, "joint_states", self._take_joints, qos.SAMPLES)
         node.create_subscription(DriverStatus, "free_flyer_driver/status", self._take_status, qos.STATUS)
         self._trajectories = node.create_publisher(Trajectory, "free_flyer_driver/trajectory", 1)
@@ -107,13 +108,16 @@ class FreeFlyerLink:
 
     # What is heard
 
-    def _take_twist(self, message: TwistStamped) -> None:
+    def _take_odometry(self, message: Odometry) -> None:
         stamp = stamp_from_message(message.header.stamp)
-        linear, angular = message.twist.linear, message.twist.angular
-        values = np.array([linear.x, linear.y, linear.z, angular.x, angular.y, angular.z])
+        try:
+            values = odometry_from_message(self._robot, message)
+        except InvalidMessage as error:
+            self._invalid = error
+            return
         with self._lock:
-            self._twists[stamp] = values
-        self._on_sample("/free_flyer_driver/twist", "geometry_msgs/msg/TwistStamped", message, stamp)
+            self._bases[stamp] = values
+        self._on_sample("/free_flyer_driver/odometry", "nav_msgs/msg/Odometry", message, stamp)
 
     def _take_joints(self, message: JointState) -> None:
         stamp = stamp_from_message(message.header.stamp)
@@ -136,31 +140,36 @@ class FreeFlyerLink:
     def forget(self) -> None:
         """Drop all samples: a new identification begins."""
         with self._lock:
-            self._twists.clear()
+            self._bases.clear()
             self._joints.clear()
+        self._invalid = None
 
     def samples(self) -> Samples:
-        """See :meth:`FreeFlyerPort.samples`: those of which twist and joints have come, by equal stamps."""
+        """See :meth:`FreeFlyerPort.samples`: those of which base and joints have come, by equal stamps.
+
+        Raises:
+            InvalidMessage: One that came could not be used.
+        """
+        if self._invalid is not None:
+            raise self._invalid
         with self._lock:
-            stamps = sorted(self._twists.keys() & self._joints.keys())
+            stamps = sorted(self._bases.keys() & self._joints.keys())
             axes = len(self._names)
             if not stamps:
                 return Samples(np.zeros(0), np.zeros((0, 6)), np.zeros((0, axes)), np.zeros((0, axes)))
-            twist = np.array([self._twists[stamp] for stamp in stamps])
+            twist, rotations, positions = (np.array([self._bases[stamp][k] for stamp in stamps]) for k in range(3))
             q, v = (np.array([self._joints[stamp][k] for stamp in stamps]) for k in range(2))
-        return Samples(1e-9 * (np.array(stamps) - stamps[0]), twist, q, v)
+        return Samples(1e-9 * (np.array(stamps) - stamps[0]), twist, q, v, rotations, positions)
 
     def wait_until_ready(self) -> None:
         """Wait for the status of the driver and for samples.
 
         Raises:
             DriverSilent: One of them does not come.
-            InvalidMessage: Joint states are not those of the robot.
+            InvalidMessage: Odometry or joint states are not those of the robot.
         """
         self._wait(lambda: self._status is not None, "status")
-        self._wait(lambda: self._invalid is not None or len(self.samples().times) > 1, "twist with joint states")
-        if self._invalid is not None:
-            raise self._invalid
+        self._wait(lambda: len(self.samples().times) > 1, "odometry with joint states")
 
     def reference(self) -> Array:
         """See :meth:`FreeFlyerPort.reference`."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pinocchio as pin
 from builtin_interfaces.msg import Time
+from geometry_msgs.msg import Point, Quaternion, Vector3
+from nav_msgs.msg import Odometry
 from std_msgs.msg import Header
 from visualization_msgs.msg import MarkerArray
 
 from sysid_msgs.msg import IdentifiabilityReport
+from sysid_ros.adapters.free_flyer.driver import Measurement
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.free_floating.procedure import FreeFlyerIdentification
 from sysid_ros.core.free_floating.robot import FreeFlyer
@@ -15,9 +19,48 @@ from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.ros.conversions import stamp_to_message
+from sysid_ros.ros.conversions.common import InvalidMessage
 from sysid_ros.ros.markers import MarkerBuilder
 
+WORLD = "world"
+"""Frame of poses of the base."""
 _PATH_POINTS = 200
+_UNIT_TOLERANCE = 1e-3
+
+
+def odometry_to_message(robot: FreeFlyer, measured: Measurement, stamp: Time) -> Odometry:
+    """Return what was measured of the base: its pose in the world, its twist in its own axes."""
+    x, y, z, w = pin.Quaternion(np.ascontiguousarray(measured.rotation)).coeffs().tolist()
+    place, (linear, angular) = measured.position.tolist(), measured.twist.reshape(2, 3).tolist()
+    message = Odometry(header=Header(stamp=stamp, frame_id=WORLD), child_frame_id=robot.base_link)
+    message.pose.pose.position = Point(x=place[0], y=place[1], z=place[2])
+    message.pose.pose.orientation = Quaternion(x=x, y=y, z=z, w=w)
+    message.twist.twist.linear = Vector3(x=linear[0], y=linear[1], z=linear[2])
+    message.twist.twist.angular = Vector3(x=angular[0], y=angular[1], z=angular[2])
+    message.twist.covariance[::7] = np.repeat(robot.noise[:2] ** 2, 3)
+    return message
+
+
+def odometry_from_message(robot: FreeFlyer, message: Odometry) -> tuple[Array, Array, Array]:
+    """Return twist (6,), rotation (3, 3) and position (3,) of the base.
+
+    Raises:
+        InvalidMessage: The twist is that of another frame or not finite, or the orientation is no rotation.
+    """
+    if message.child_frame_id != robot.base_link:
+        problem = f"is '{message.child_frame_id}', in whose axes the twist is; needed is the base, '{robot.base_link}'"
+        raise InvalidMessage("Odometry", "child_frame_id", problem)
+    linear, angular = message.twist.twist.linear, message.twist.twist.angular
+    twist = np.array([linear.x, linear.y, linear.z, angular.x, angular.y, angular.z])
+    if not np.all(np.isfinite(twist)):
+        raise InvalidMessage("Odometry", "twist", f"is {twist.tolist()}; the momentum equation needs the base's twist")
+    place, turn = message.pose.pose.position, message.pose.pose.orientation
+    quaternion = np.array([turn.x, turn.y, turn.z, turn.w])
+    length = float(np.linalg.norm(quaternion))
+    if not abs(length - 1.0) < _UNIT_TOLERANCE:
+        raise InvalidMessage("Odometry", "orientation", f"has length {length:.4g}; a unit quaternion is needed")
+    rotation = pin.Quaternion(quaternion / length).toRotationMatrix()
+    return twist, rotation, np.array([place.x, place.y, place.z])
 
 
 def minimal_to_message(identification: FreeFlyerIdentification, stamp_ns: int) -> IdentifiabilityReport:

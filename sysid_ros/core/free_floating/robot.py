@@ -112,6 +112,11 @@ class FreeFlyer:
         """Number of joints, without wheels [-]."""
         return len(self.joint_names)
 
+    @property
+    def base_link(self) -> str:
+        """Name of the link that is the base."""
+        return _links(self.tree.model, self.tree)[0]
+
     def frame(self, name: str) -> tuple[int, pin.SE3]:
         """Return the body (0..B-1) that a joint or link of the URDF belongs to, and the pose of its frame on it.
 
@@ -233,7 +238,7 @@ def _read_wheels(section: Section) -> ReactionWheels:
 def _links(model: pin.Model, tree: FloatingTree) -> list[str]:
     """Return the link of each body that is the body itself, its name in the settings."""
     bodies = [f for f in model.frames if f.type == pin.FrameType.BODY]
-    return [next(f.name for f in bodies if f.parentJoint == index + 1) for index in range(tree.count)]
+    return [next(str(f.name) for f in bodies if f.parentJoint == index + 1) for index in range(tree.count)]
 
 
 def _read_truth(section: Section, model: pin.Model, tree: FloatingTree) -> Array:

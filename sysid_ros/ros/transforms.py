@@ -1,0 +1,45 @@
+"""Transforms for RViz, where ROS has them: tf2's messages come with an installed ROS, not as a wheel."""
+
+from __future__ import annotations
+
+from geometry_msgs.msg import Pose, Transform, TransformStamped, Vector3
+from rclpy.node import Node
+from std_msgs.msg import Header
+
+from sysid_ros.ros import qos
+
+try:
+    from tf2_msgs.msg import TFMessage
+except ImportError:  # on a machine without ROS nobody listens
+    TFMessage = None
+
+
+class TransformBroadcaster:
+    """Publishes poses on ``/tf``; does nothing where tf2 is not installed.
+
+    Args:
+        node: The node that publishes.
+    """
+
+    def __init__(self, node: Node):
+        self._publisher = None if TFMessage is None else node.create_publisher(TFMessage, "/tf", qos.JOINT_STATES)
+
+    @property
+    def is_available(self) -> bool:
+        """Whether there is anything to publish with."""
+        return self._publisher is not None
+
+    def send(self, header: Header, child_frame_id: str, pose: Pose) -> None:
+        """Publish the pose of a frame.
+
+        Args:
+            header: Stamp, and frame in which the pose is.
+            child_frame_id: The frame whose pose it is.
+            pose: Its pose.
+        """
+        if self._publisher is None:
+            return
+        place = pose.position
+        transform = Transform(translation=Vector3(x=place.x, y=place.y, z=place.z), rotation=pose.orientation)
+        stamped = TransformStamped(header=header, child_frame_id=child_frame_id, transform=transform)
+        self._publisher.publish(TFMessage(transforms=[stamped]))
