@@ -43,7 +43,7 @@ from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
 
 PAPER = ("SPACE, as printed", "no", 67, "", "", 248.8, "", "")
 FIRST = 8
-"""Intervals of the first of two parts, and with 67 in all its share of the time."""
+"""Intervals of the first of two parts; its share of them is its share of the time."""
 
 
 def judge(robot: FreeFlyer, motions: list[FloatingMotion]) -> float:
@@ -65,11 +65,11 @@ def row(robot, name, is_clear, plans, begin):
     return found
 
 
-def plan_in_two_parts(robot, settings: ExcitationSettings) -> list[ExcitationPlan]:
+def plan_in_two_parts(robot, settings: ExcitationSettings, intervals: int) -> list[ExcitationPlan]:
     minimal, clock, plans = build_minimal_parameters(robot.tree), time.process_time, []
     parameters, before = robot.tree.parameters, None
-    for count in (FIRST, 67 - FIRST):
-        limited = replace(settings, time_limit=settings.time_limit * count / 67)
+    for count in (FIRST, intervals - FIRST):
+        limited = replace(settings, time_limit=settings.time_limit * count / intervals)
         plan = plan_with_free_knots(robot, parameters, count, limited, before=before, clock=clock)
         before = plan.motion
         plans.append(plan)
@@ -90,9 +90,11 @@ def compare(seconds: float, seeds: int) -> None:
     begin = clock()
     plan = plan_with_free_knots(robot, guess, 67, settings, clock=clock)
     rows.append(row(robot, "free knots, one part", True, [plan], begin))
-    for is_clear, seed in [(True, seed) for seed in range(seeds)] + [(False, 0)]:
+    cases = [(67, True, seed) for seed in range(seeds)] + [(40, True, 0), (67, False, 0)]
+    for count, is_clear, seed in cases:
         begin = clock()
-        plans = plan_in_two_parts(robot, replace(settings, seed=seed, clearance=0.05 if is_clear else -1.0))
+        chosen = replace(settings, seed=seed, clearance=0.05 if is_clear else -1.0)
+        plans = plan_in_two_parts(robot, chosen, count)
         rows.append(row(robot, f"free knots, two parts, seed {seed}", is_clear, plans, begin))
     head = (
         "plan",

@@ -394,7 +394,7 @@ def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
             radii = result.bounds.box.radius / scale
             axes.semilogy(numbers, radii, ".", color=pages.MUTED, markersize=4, label="radius of the guaranteed bounds")
         if truth is not None:
-            wrong = np.abs(result.estimate.values - truth) / np.maximum(np.abs(truth), 1e-12)
+            wrong = np.abs(result.estimate.values - truth) / scale  # the truth may be zero
             axes.semilogy(numbers, np.maximum(wrong, 1e-9), "x", color=pages.TRUTH, markersize=4, label="true error")
         axes.set(xlabel="minimal parameter", ylabel="relative [-]")
         pages.add_legend(figure, 3)
@@ -402,7 +402,7 @@ def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
 
 
 def _object_figure(result: ObjectIdentification, truth: Array | None) -> str:
-    """Draw the motion, and bounds, estimate and truth within the prior's width."""
+    """Draw the motion, and how much narrower than the prior the bounds are."""
     data, found = result.data, result.estimate
     with pages.styled():
         figure, grid = pages.make_axes((1, 2), (_WIDTH, 260.0))
@@ -412,14 +412,13 @@ def _object_figure(result: ObjectIdentification, truth: Array | None) -> str:
         first.set(xlabel="time in motion [s]", ylabel="joint positions [rad]")
         if found is not None:
             box, prior = found.bounds.box, found.bounds.prior
-            rows, radius = np.arange(10), 0.5 * prior.width
-            shown = [(part - prior.center) / radius for part in (box.lower, box.upper, found.values)]
-            second.barh(rows, shown[1] - shown[0], left=shown[0], height=0.6, color=pages.ACCENT, alpha=0.35,
-                        label="guaranteed bounds")  # fmt: skip
-            second.plot(shown[2], rows, "|", color=pages.ACCENT, markersize=9, label="estimate")
+            rows = np.arange(10)
+            second.semilogx(box.radius / prior.radius, rows, "o", color=pages.ACCENT, markersize=4,
+                            label="radius of the guaranteed bounds")  # fmt: skip
             if truth is not None:
-                second.plot((truth - prior.center) / radius, rows, "x", color=pages.TRUTH, markersize=5, label="truth")
-            second.set(yticks=rows, yticklabels=found.bounds.names, xlim=(-1.02, 1.02), xlabel="share of the prior [-]")
+                wrong = np.maximum(np.abs(found.values - truth) / prior.radius, 1e-9)
+                second.semilogx(wrong, rows, "x", color=pages.TRUTH, markersize=5, label="true error of the estimate")
+            second.set(yticks=rows, yticklabels=found.bounds.names, xlabel="share of the radius of the prior [-]")
             second.invert_yaxis()
             pages.add_legend(figure, 3)
-        return pages.inline_svg(figure, "object", "motion of the joints, and bounds of the object within its prior")
+        return pages.inline_svg(figure, "object", "motion of the joints, and bounds of the object beside its prior")
