@@ -100,7 +100,7 @@ class _Client:
         def show(message: Any) -> None:
             feedback = message.feedback
             text = f"{100.0 * feedback.progress:3.0f} %  {feedback.text}"
-            if feedback.mass_upper > 0.0:
+            if feedback.has_estimate:
                 text += f" ({feedback.mass_lower:.2f} to {feedback.mass_upper:.2f} kg)"
             if text != said[0]:
                 said[0] = text

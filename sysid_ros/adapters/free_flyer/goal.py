@@ -202,9 +202,14 @@ class FreeFlyerGoal:
             number_of_trajectories=progress.parts,
         )
         if progress.held is not None:
-            box = progress.held.bounds.box
-            feedback.mass_lower, feedback.mass_upper = float(box.lower[0]), float(box.upper[0])
-            feedback.mass = progress.held.mass
+            held, box, com = progress.held, progress.held.bounds.box, progress.held.com_box
+            feedback.has_estimate = True
+            feedback.mass_lower, feedback.mass, feedback.mass_upper = (
+                float(box.lower[0]),
+                held.mass,
+                float(box.upper[0]),
+            )
+            feedback.com_lower, feedback.com, feedback.com_upper = com.lower, held.com, com.upper
         self._report(feedback)
 
     def _close_recording(self, result: Identify.Result) -> None:
