@@ -18,11 +18,12 @@ from _unproven import unproven_certificate
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.families import BezierTrajectory
+from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopRefusal
 from sysid_ros.drivers.network import UdpEndpoint
 from sysid_ros.drivers.pacing import request_real_time
-from sysid_ros.drivers.process import LoopProcess, LoopProcessError
+from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.emulation.plant import EmulatedArm
 from sysid_ros.emulation.relays.faults import NetworkFaults
 from sysid_ros.emulation.relays.relay import FaultyRelay
@@ -187,7 +188,7 @@ class RunningLoop:
             try:
                 self._process.start()
                 return self._process
-            except LoopProcessError:
+            except ChildProcessFailed:
                 if attempt == self.attempts - 1:
                     raise
         raise AssertionError
@@ -221,7 +222,7 @@ def move(process: LoopProcess, robot: RobotModel, seconds: float) -> int:
             elif status.mode is LoopMode.FAULT:
                 reconnects += 1
                 process.reconnect()
-        except (LoopRefusal, LoopProcessError):
+        except (LoopRefusal, ChildProcessFailed):
             pass  # still blending, or the session is not good enough to be taken over: try again
         time.sleep(0.05)
     return reconnects
@@ -264,7 +265,7 @@ def print_campaign(fault_row: Callable[[str, NetworkFaults], list[object]], colu
     for name, faults in CAMPAIGN.items():
         try:
             rows.append(fault_row(name, faults))
-        except LoopProcessError as error:
+        except ChildProcessFailed as error:
             rows.append([name, *["-"] * (len(columns) - 4), str(error)[:40], "-", "not taken over"])
     print_table(columns, rows, title)
 

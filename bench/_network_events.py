@@ -15,8 +15,9 @@ from _network import Child, RunningLoop, Watched, start_move
 from _table import print_table
 
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
-from sysid_ros.drivers.process import LoopProcess, LoopProcessError
+from sysid_ros.drivers.process import LoopProcess
 
 KILL = "kill"
 PATIENCE = 0.05
@@ -137,7 +138,7 @@ def takeover_row(
         try:
             with loop() as process:
                 is_held = process.status().mode is LoopMode.HOLD
-        except LoopProcessError as error:
+        except ChildProcessFailed as error:
             is_held, told = False, str(error).removeprefix("the loop process ").removeprefix("failed in 'start': ")
         time.sleep(_SETTLE)
         seen: Watched = cell.emulated.finish()
@@ -161,7 +162,7 @@ def print_events(
     for event in events:
         try:
             rows.append(in_motion_row(start, loop, robot, event))
-        except (LoopProcessError, NotMoving) as error:
+        except (ChildProcessFailed, NotMoving) as error:
             rows.append([event.name, "-", f"not begun: {error}"[:_WORDS], *["-"] * 6, "not tried"])
     print_table(COLUMNS, rows, f"{title}: in the middle of a motion")
     rows = [takeover_row(start, loop, *one) for one in takeovers]

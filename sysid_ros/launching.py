@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from launch import LaunchContext, LaunchDescription
 from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
@@ -10,7 +11,7 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
-from sysid_ros.processes import Argument, StartedProcess
+from sysid_ros.processes import RESPAWN_DELAY, STOP_TIMEOUT, Argument, StartedProcess, key_variables
 from sysid_ros.resources import PACKAGE, resource
 
 
@@ -40,19 +41,27 @@ def read_arguments(context: LaunchContext, arguments: Iterable[Argument]) -> dic
     return {argument.name: LaunchConfiguration(argument.name).perform(context) for argument in arguments}
 
 
-def make_nodes(processes: Iterable[StartedProcess]) -> list[Node]:
-    """Make the nodes of processes; when one of them ends, all do."""
-    return [
-        Node(
-            package=PACKAGE,
-            executable=started.process.executable,
-            namespace=started.namespace,
-            parameters=[*map(str, started.parameter_files), dict(started.parameters)],
-            output="both",
-            on_exit=Shutdown(reason=f"{started.process.executable} ended"),
-        )
-        for started in processes
-    ]
+def make_nodes(processes: Sequence[StartedProcess]) -> list[Node]:
+    """Make the nodes of processes: all end when one that is required does; the others are started again."""
+    variables = key_variables(processes)
+    return [_make_node(one, variables if one.process.has_key else {}) for one in processes]
+
+
+def _make_node(started: StartedProcess, variables: Mapping[str, str]) -> Node:
+    process = started.process
+    ending: dict[str, Any] = {"respawn": True, "respawn_delay": RESPAWN_DELAY}
+    if process.is_required:
+        ending = {"on_exit": Shutdown(reason=f"{process.executable} ended, and the suite needs it")}
+    return Node(
+        package=PACKAGE,
+        executable=process.executable,
+        namespace=started.namespace,
+        parameters=[*map(str, started.parameter_files), dict(started.parameters)],
+        additional_env=dict(variables),
+        sigterm_timeout=str(STOP_TIMEOUT),  # the arm is brought to rest and handed back first
+        output="both",
+        **ending,
+    )
 
 
 def make_description_publisher(values: Mapping[str, str], urdf: str) -> Node:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, make_run_key
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.drivers.modes import Mode
 from sysid_ros.resources import PACKAGE, resource
@@ -100,6 +101,8 @@ class Process:
         parameter_files: Files of the package it reads; ``{mode}`` stands for that launch argument.
         condition: Launch argument that must be true for it to start; empty for always.
         ends_last: Whether it is ended only when all others have: they need it to end in order.
+        is_required: Whether the suite ends when it ends: what a motion or its data need. Others are started again.
+        has_key: Whether it gets the key by which the driver knows the planner.
     """
 
     executable: str
@@ -108,6 +111,8 @@ class Process:
     parameter_files: tuple[str, ...] = ("config/nodes/{mode}.yaml",)
     condition: str = ""
     ends_last: bool = False
+    is_required: bool = True
+    has_key: bool = False
 
     @property
     def module(self) -> str:
@@ -120,17 +125,22 @@ IDENTIFY = (
         "arm_driver",
         "owns the arm, real or simulated, and its torque loop",
         arguments=("model", "use_sim_time", "mode", "robot_ip"),
+        has_key=True,
     ),
     Process("excitation_planner", "plans motions that make the payload's parameters visible"),
-    Process("safe_planner", "checks motions against the limits and certifies them"),
+    Process("safe_planner", "checks motions against the limits and certifies them", has_key=True),
     Process("estimator", "turns samples into an estimate with bounds"),
-    Process("identifiability", "says which parameters can be known, and which of the payload's the data know"),
+    Process(
+        "identifiability",
+        "says which parameters can be known, and which of the payload's the data know",
+        is_required=False,
+    ),
     Process(
         "identification",
         "runs the whole procedure: the action users call",
         arguments=("model", "use_sim_time", "record"),
     ),
-    Process("monitor", "shows plan, payload and uncertainty in RViz"),
+    Process("monitor", "shows plan, payload and uncertainty in RViz", is_required=False),
 )
 """The processes of ``identify.launch.py`` and of the runner."""
 
@@ -198,6 +208,23 @@ class StartedProcess:
     namespace: str
     parameter_files: tuple[Path, ...]
     parameters: Mapping[str, ParameterValue]
+
+
+RESPAWN_DELAY = 2.0
+"""How long after its end a process that is not required is started again [s]."""
+STOP_TIMEOUT = 20.0
+"""How long a process may take to end, so that the arm can come to rest and be handed back [s]."""
+
+
+def key_variables(processes: Iterable[StartedProcess]) -> dict[str, str]:
+    """Return the environment variables for those processes that have the key; make it where the user gives none.
+
+    Raises:
+        KeyUnusable: The user's key file cannot be used.
+    """
+    if not any(one.process.has_key for one in processes):
+        return {}
+    return {KEY_FILE_VARIABLE: str(make_run_key())}
 
 
 def is_emulated(mode: str) -> bool:

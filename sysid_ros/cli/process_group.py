@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from sysid_ros.processes import STOP_TIMEOUT
+
 _POLL_SECONDS = 0.1
 _ORPHAN_SECONDS = 0.5
 """How long the children of a process may outlive it [s]."""
@@ -30,7 +32,7 @@ class ProcessGroup:
         self.name = name
         self.log = log
         parent = os.getpid()
-        output = None if log is None else log.open("wb")
+        output = None if log is None else log.open("ab")
         try:
             self._child = subprocess.Popen(
                 command,
@@ -80,7 +82,9 @@ class ProcessGroup:
         return "\n".join(self.log.read_text(errors="replace").rstrip().splitlines()[-count:])
 
 
-def stop_groups(groups: Sequence[ProcessGroup], interrupt_seconds: float = 8.0, terminate_seconds: float = 3.0) -> None:
+def stop_groups(
+    groups: Sequence[ProcessGroup], interrupt_seconds: float = STOP_TIMEOUT, terminate_seconds: float = 3.0
+) -> None:
     """End processes: SIGINT, then SIGTERM, then SIGKILL, to those that are left.
 
     Args:

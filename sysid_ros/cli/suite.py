@@ -10,13 +10,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.process_group import ProcessGroup, kill_groups, stop_groups, wait_for_end
-from sysid_ros.processes import Argument, ParameterValue, StartedProcess
+from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.processes import RESPAWN_DELAY, Argument, ParameterValue, StartedProcess, key_variables
 from sysid_ros.ros.environment import existing_files, files_in_use, files_of_domain, loopback_environment, remove_unused
 
 _POLL_SECONDS = 0.1
@@ -79,7 +82,8 @@ class Suite:
         self._log = log_directory
         self._environment = environment
         self._parameters = parameters or {}
-        self._nodes: list[ProcessGroup] = []
+        self._nodes: list[ProcessGroup] = []  # in the order of the processes
+        self._again: dict[int, float] = {}  # which of them are started again, and when: monotonic [s]
         self._client: ProcessGroup | None = None
         self._before = existing_files()
         self._shared: set[Path] = set()
@@ -89,8 +93,14 @@ class Suite:
         """Run it to its end.
 
         Returns:
-            The client's exit status; 3 if a node died; 128 plus the number of the signal that ended it.
+            The client's exit status; 3 if a node died that the suite needs; 128 plus the number of the signal that
+            ended it.
         """
+        try:
+            _ = self._key
+        except SysidError as error:
+            say(str(error))
+            return ExitStatus.BAD_INPUT
         self._log.mkdir(parents=True, exist_ok=True)
         with Interrupts() as interrupts:
             try:
@@ -102,13 +112,25 @@ class Suite:
                 self._clean()
         return status
 
+    def environment_of(self, started: StartedProcess) -> Mapping[str, str]:
+        """Return the environment of a process: the key is for those alone that need it."""
+        others = {name: value for name, value in self._environment.items() if name != KEY_FILE_VARIABLE}
+        return {**others, **self._key} if started.process.has_key else others
+
+    @cached_property
+    def _key(self) -> Mapping[str, str]:
+        return key_variables(self._processes)
+
     def _start(self) -> None:
         for started in self._processes:
-            name = started.process.executable
-            command = node_command(started, self._write_parameters(started))
-            self._nodes.append(ProcessGroup(name, command, self._environment, self._log / f"{name}.log"))
+            self._nodes.append(self._start_node(started))
         if self._client_command is not None:
             self._client = ProcessGroup("client", self._client_command, self._environment)
+
+    def _start_node(self, started: StartedProcess) -> ProcessGroup:
+        name = started.process.executable
+        command = node_command(started, self._write_parameters(started))
+        return ProcessGroup(name, command, self.environment_of(started), self._log / f"{name}.log")
 
     def _write_parameters(self, started: StartedProcess) -> Path:
         """Write the node's parameters of this run, as text of an exact type, which a command line cannot carry."""
@@ -125,15 +147,31 @@ class Suite:
             if interrupts.count:
                 say("stopping the arm, then the nodes" if self._client else "stopping the nodes")
                 return 128 + interrupts.number
-            dead = next((node for node in self._nodes if node.returncode is not None), None)
-            if dead is not None:
-                say(f"{dead.name} {ending(dead.returncode)} before the end; the last lines of {dead.log}:")
-                print(indented(dead.last_lines()), file=sys.stderr, flush=True)
+            if self._has_lost_a_node():
                 return ExitStatus.NODE_DIED
             if self._client is not None and self._client.returncode is not None:
                 code = self._client.returncode
                 return code if code >= 0 else 128 - code
             time.sleep(_POLL_SECONDS)
+
+    def _has_lost_a_node(self) -> bool:
+        """Return whether a node has ended that the suite needs; start the others again."""
+        now = time.monotonic()
+        for index, (node, started) in enumerate(zip(self._nodes, self._processes, strict=True)):
+            if node.returncode is None:
+                continue
+            if index not in self._again:
+                say(f"{node.name} {ending(node.returncode)} before the end; the last lines of {node.log}:")
+                print(indented(node.last_lines()), file=sys.stderr, flush=True)
+                if started.process.is_required:
+                    return True
+                say(f"nothing that moves needs {node.name}; it is started again in {RESPAWN_DELAY:g} s")
+                self._again[index] = now + RESPAWN_DELAY
+            elif now >= self._again[index]:
+                del self._again[index]
+                self._scan(now=True)
+                self._nodes[index] = self._start_node(started)
+        return False
 
     def _end(self, interrupts: Interrupts) -> None:
         """End the client, which cancels its goal and waits for the arm to rest, and then the nodes."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch
+from sysid_ros.core.certification.stop_model import LONGEST_STOP, SHORTEST_STOP
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.settings import ControlLaw
@@ -21,12 +22,12 @@ _SAME_START = 1e-6
 """Largest difference between the held position and the start of a proven motion [rad]: what rounding may add."""
 _TAKEOVER_TOLERANCES = (("position", "rad", 1e-9), ("velocity", "rad/s", 1e-8), ("acceleration", "rad/s^2", 1e-7))
 """Largest differences at the takeover: what rounding leaves of two evaluations of the same state."""
-_SHORTEST_BRAKE, _LONGEST_BRAKE = 0.1, 10.0
-"""Times to rest of a brake that an arm can follow, and that end before anybody is in its way [s]."""
 _LARGEST_ERROR = 0.2
 """Largest tracking error a certificate may allow for [rad]: a loop that is off by more is not a controller's."""
 _LEAST_TORQUE_FRACTION = 0.01
 """Least part of the torque limits that leaves a motion any."""
+_LONGEST_MOTION = 120.0
+"""Longest motion that is considered [s]: a proof takes time and memory in proportion."""
 _LONGEST_REST, _LONGEST_VALIDITY = 60.0, 86400.0
 """Longest rest before a motion, and longest time for which a certificate is good [s]."""
 
@@ -59,6 +60,9 @@ def admit_trajectory(
     if trajectory.n != robot.n:
         text = f"it has {trajectory.n} joints, the arm has {robot.n}"
         raise LoopRefusal(_WHAT, text, RefusalCode.MALFORMED)
+    if not trajectory.duration <= _LONGEST_MOTION:
+        text = f"it takes {trajectory.duration:g} s, allowed are {_LONGEST_MOTION:g} s"
+        raise LoopRefusal(_WHAT, text, RefusalCode.OUT_OF_RANGE)
     _require_in_range(robot, certificate)
     try:
         certificate.matches(trajectory, *boxes)
@@ -187,9 +191,10 @@ def _require_in_range(robot: RobotModel, certificate: Certificate) -> None:
                 RefusalCode.OUT_OF_RANGE,
             )
     ranges = (
-        ("brake time", certificate.brake_time, _SHORTEST_BRAKE, _LONGEST_BRAKE, " s"),
+        ("brake time", certificate.brake_time, SHORTEST_STOP, LONGEST_STOP, " s"),
         ("torque fraction", certificate.torque_fraction, _LEAST_TORQUE_FRACTION, 1.0, ""),
         ("rest before", certificate.rest_before, 0.0, _LONGEST_REST, " s"),
+        ("takeover time", certificate.takeover_time, 0.0, _LONGEST_MOTION, " s"),
         ("validity", certificate.expires_at - certificate.issued_at, 0.0, _LONGEST_VALIDITY, " s"),
     )
     for name, value, least, most, unit in ranges:
@@ -263,12 +268,17 @@ class SceneGuard:
         return self._fault
 
     @property
+    def present(self) -> Scene | None:
+        """The present scene; None where it is not known."""
+        return self._scene
+
+    @property
     def hash(self) -> str | None:
         """Hash of the present scene; None where it is not known."""
         return None if self._scene is None else self._scene.hash()
 
-    def admit(self, certificate: Certificate, now: float) -> None:
-        """Check that a certificate is about the present scene.
+    def admit(self, certificate: Certificate, now: float) -> Scene:
+        """Check that a certificate is about the present scene, and return that.
 
         Args:
             certificate: The certificate.
@@ -297,6 +307,7 @@ class SceneGuard:
             )
         # The motion before may still be on its way.
         self._certified = dict([*self._certified.items(), (present, self._scene)][-2:])
+        return self._scene
 
     def find_conflict(self, source: str, now: float) -> str | None:
         """Note that a source has spoken, and return why what it says does not count; None if it does.

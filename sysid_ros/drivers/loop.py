@@ -129,7 +129,7 @@ class ControlLoop:
             self._lose_arm(error)
             return None
 
-    def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> None:
+    def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> float:
         """Check a trajectory and start it, or let it take over from its predecessor.
 
         Args:
@@ -138,27 +138,32 @@ class ControlLoop:
             model: Model the controller uses from the takeover on; None keeps the present one, which a start from rest
                 must.
 
+        Returns:
+            Time until it takes over [s]; 0 for a start from rest.
+
         Raises:
             LoopRefusal: It may not be executed; says which joint and by how much.
         """
         certificate = admit_trajectory(self.robot, trajectory, certificate, self.boxes_of(model), self.now_ns * 1e-9)
-        self.begin(trajectory, certificate, model)
+        return self.begin(trajectory, certificate, model)
 
     def boxes_of(self, model: LoopModel | None) -> tuple[Box, Box]:
         """Return the boxes the certificate of a trajectory must be about, where it brings a model or none."""
         model = self.model if model is None else model
         return model.theta_box, model.payload_box
 
-    def begin(self, trajectory: Trajectory, certificate: Certificate, model: LoopModel | None = None) -> None:
+    def begin(self, trajectory: Trajectory, certificate: Certificate, model: LoopModel | None = None) -> float:
         """Start a trajectory that :func:`admit_trajectory` has admitted with :meth:`boxes_of` it.
+
+        Returns:
+            Time until it takes over [s]; 0 for a start from rest.
 
         Raises:
             LoopRefusal: The arm is not ready for it, or the model has changed since.
         """
         segment = Segment(trajectory, certificate, model)
         if certificate.predecessor is not None:
-            self._continue(segment)
-            return
+            return self._continue(segment)
         if model is not None:
             text = "only a plan that takes over from another brings a model; set it before"
             raise LoopRefusal("trajectory", text, RefusalCode.MALFORMED)
@@ -183,6 +188,7 @@ class ControlLoop:
         self._motion.error_max = np.zeros(self.robot.n)
         self.heartbeat()
         self._follow(segment)
+        return 0.0
 
     def guide(self, settings: GuidingSettings | None = None, walls: Sequence[Wall] = ()) -> None:
         """Let a person lead the arm by its tool until :meth:`brake`; no certificate covers that.
@@ -450,8 +456,8 @@ class ControlLoop:
 
     # Segments
 
-    def _continue(self, segment: Segment) -> None:
-        """Let a segment wait to take over from the present one."""
+    def _continue(self, segment: Segment) -> float:
+        """Let a segment wait to take over from the present one, and return for how long [s]."""
         reference, motion, certificate, model = self._reference, self._motion, segment.certificate, segment.model
         if self.mode is not LoopMode.TRACK or motion.present is None:
             text = f"it continues a motion, but the loop is in {self.mode.name}"
@@ -477,6 +483,7 @@ class ControlLoop:
         admit_control(certificate, self._controller.law, (self.model if model is None else model).payload)
         reference.continue_with(segment.trajectory, certificate.takeover_time)
         motion.next = segment
+        return -late
 
     def _take_over(self, segment: Segment) -> None:
         self._motion.next = None

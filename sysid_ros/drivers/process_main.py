@@ -122,7 +122,7 @@ class LoopServer:
             return loop.status().cycles if name == "set_payload" else result
         calls: dict[str, Callable[..., object]] = {
             "brake": loop.brake, "guide": loop.guide, "set_model": loop.set_model, "connect": loop.connect,
-            "status": loop.status, "health": loop.arm.health,
+            "status": loop.status, "health": loop.arm.health, "model": lambda: loop.model,
         }  # fmt: skip
         return calls[name](*arguments)
 
@@ -153,11 +153,11 @@ class LoopServer:
             return
         (number, work, trajectory, model), self._pending = self._pending, None
 
-        def begin() -> None:
+        def begin() -> float:
             certificate = work.result()
             if self._stop_reason is not None:
                 raise LoopRefusal("trajectory", self._stop_reason)
-            self._loop.begin(trajectory, certificate, model)
+            return self._loop.begin(trajectory, certificate, model)
 
         self._answer(number, "execute", begin)
 

@@ -56,6 +56,8 @@ class LockstepSettings:
         estimate_period: Time between two estimates that the others get to know [s]; that of the node ``estimator``, so
             what a plan is asked for with is as old as there.
         batch: Samples that reach the estimator together.
+        check_time: How long before its takeover a plan must be there [s]; what the nodes assume of a driver that has
+            proven nothing yet.
     """
 
     planning_times: tuple[float, ...] = (0.0,)
@@ -63,6 +65,7 @@ class LockstepSettings:
     first_time_limit: float = 10.0
     estimate_period: float = 0.5
     batch: int = 20
+    check_time: float = 0.45
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,11 @@ class LockstepBackend:
         raise IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, "only the strategy 'receding' runs here")
 
     # Arm
+
+    @property
+    def check_time(self) -> float:
+        """See :class:`sysid_ros.core.procedure.Arm`."""
+        return self._settings.check_time
 
     def wait_until_ready(self) -> None:
         """See :class:`sysid_ros.core.procedure.Arm`."""

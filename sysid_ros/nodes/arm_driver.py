@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
@@ -11,16 +11,19 @@ from rclpy.parameter import Parameter
 from std_msgs.msg import Empty
 from std_srvs.srv import SetBool, Trigger
 
-from sysid_msgs.msg import DriverStatus
+from sysid_msgs.msg import CertifiedTrajectory, DriverStatus
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
 from sysid_ros.adapters.arm_driver.commands import ArmCommands
 from sysid_ros.adapters.arm_driver.outputs import ArmOutputs, DrivenArm, PayloadEpochs
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
+from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.arm import InjectedFaults
+from sysid_ros.drivers.authentication import AuthenticationState, Authenticator
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.process import LoopProcess
+from sysid_ros.drivers.proof import PlanProver, ProofProcess
 from sysid_ros.ros import qos
 from sysid_ros.ros.node import Interfaces, spin_main
 from sysid_ros.ros.parameters import ParameterServer
@@ -30,10 +33,15 @@ _FAULTS_OF_JOINTS = ("fault_stuck_encoders", "fault_nan_torques")
 
 
 class ArmDriverNode(LifecycleNode):
-    """Publishes what the loop measures; starts only what is certified."""
+    """Publishes what the loop measures; starts only what is certified, by whom it knows, and what it proves itself.
 
-    def __init__(self) -> None:
+    Args:
+        make_prover: Makes what proves plans, for a robot as :func:`load_robot` takes it.
+    """
+
+    def __init__(self, make_prover: Callable[[str], PlanProver] = ProofProcess) -> None:
         super().__init__("arm_driver")
+        self._make_prover = make_prover
         self._config = ParameterServer(self, ArmDriverParameters)
         self.add_on_set_parameters_callback(self._check_joints_of_faults)
         self._config.on_change(self._on_change)
@@ -41,7 +49,8 @@ class ArmDriverNode(LifecycleNode):
         self._arm: DrivenArm | None = None  # from configuration on, as its outputs
         self._outputs: ArmOutputs | None = None
         self._commands: ArmCommands | None = None  # while the arm is held
-        self._inputs = Interfaces(self)
+        self._is_proving = False
+        self._inputs, self._lasting = Interfaces(self), Interfaces(self)
 
     # Lifecycle
 
@@ -53,13 +62,17 @@ class ArmDriverNode(LifecycleNode):
             load_payload(robot, values.payload)
             values.faults.require_joints(robot.joint_names)
             loop = LoopProcess(values.build(robot, self.resolve_topic_name), robot.n)
+            key = key_from_environment()
         except SysidError as error:
             self.get_logger().fatal(str(error))
             return TransitionCallbackReturn.FAILURE
-        self._arm = DrivenArm(robot, loop, self._epochs, self._config)
+        self._arm = DrivenArm(robot, loop, self._epochs, self._config, self._make_prover(values.model), key)
+        if not values.is_monitor:
+            self._arm.prover.start()
         self._outputs = ArmOutputs(self, self._arm)
         text = "configured, the arm is not under control"
         self._outputs.publish_state(DriverStatus.MODE_IDLE, DriverStatus.CODE_OK, text)
+        self._lasting.create_long_service(ExecuteTrajectory, "~/execute", self._execute)
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -90,10 +103,12 @@ class ArmDriverNode(LifecycleNode):
 
     def _begin(self, arm: DrivenArm, outputs: ArmOutputs) -> None:
         """Offer everything that exists only while the arm is held."""
-        commands = self._commands = ArmCommands(arm, outputs, self.get_logger())
+        commands = self._commands = ArmCommands(self, arm, outputs)
         values = arm.values
         commands.change_faults(values)
-        outputs.begin()
+        outputs.begin(commands.authenticator)
+        if not values.is_monitor:
+            self._say_who_counts(commands.authenticator)
 
         def report() -> None:
             status = outputs.read_status()
@@ -103,8 +118,9 @@ class ArmDriverNode(LifecycleNode):
 
         inputs = self._inputs
         inputs.create_subscription(SceneMessage, "safe_planner/scene", commands.on_scene, qos.SCENE)
+        if not values.is_monitor:
+            inputs.create_subscription(CertifiedTrajectory, "safe_planner/plan", commands.on_plan, qos.LATCHED)
         inputs.create_subscription(Empty, "~/heartbeat", commands.on_heartbeat, 1)
-        inputs.create_service(ExecuteTrajectory, "~/execute", commands.execute)
         inputs.create_service(Trigger, "~/brake", commands.brake)
         inputs.create_service(SetBool, "~/guide", commands.guide)
         inputs.create_service(Trigger, "~/reconnect", commands.reconnect)
@@ -122,8 +138,14 @@ class ArmDriverNode(LifecycleNode):
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Forget the robot."""
+        if self._is_proving:
+            self.get_logger().error("cannot clean up while a plan is being proven; try again")
+            return TransitionCallbackReturn.FAILURE
+        self._lasting.destroy()
         if self._outputs is not None:
             self._outputs.close()
+        if self._arm is not None:
+            self._arm.prover.stop()
         self._arm = self._outputs = None
         return TransitionCallbackReturn.SUCCESS
 
@@ -140,6 +162,8 @@ class ArmDriverNode(LifecycleNode):
     def close(self) -> None:
         """Stop the arm before the node ends."""
         self._release("the driver ends")
+        if self._arm is not None:
+            self._arm.prover.stop()
 
     def _release(self, reason: str) -> None:
         if self._arm is None or self._outputs is None:
@@ -147,11 +171,34 @@ class ArmDriverNode(LifecycleNode):
         self._arm.loop.stop(reason)
         if self._commands is not None:
             self.get_logger().info(f"the arm rests and is handed back: {reason}")
+            self._commands.close()
+            self._outputs.end()
             self._outputs.publish_state(DriverStatus.MODE_IDLE, DriverStatus.CODE_OK, reason)
         self._commands = None
         self._inputs.destroy()
         self._outputs.end()
         self._config.unlock()
+
+    # Motion
+
+    async def _execute(
+        self, request: ExecuteTrajectory.Request, response: ExecuteTrajectory.Response
+    ) -> ExecuteTrajectory.Response:
+        if self._commands is not None:
+            self._is_proving = True
+            try:
+                return await self._commands.execute(request, response)
+            finally:
+                self._is_proving = False
+        response.code = ExecuteTrajectory.Response.NOT_READY
+        response.message = "trajectory refused: the arm is not under control; activate arm_driver"
+        return response
+
+    def _say_who_counts(self, authenticator: Authenticator) -> None:
+        if authenticator.fault is not None:
+            self.get_logger().error(f"nothing may move: {authenticator.fault}")
+        elif authenticator.state is AuthenticationState.OFF:
+            self.get_logger().warning("whoever reaches this network can move the arm (allow_unauthenticated)")
 
     # Parameters
 

@@ -10,6 +10,7 @@ from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
 from sysid_ros.adapters.safe_planner.requests import PlanRequests
 from sysid_ros.adapters.safe_planner.scene import SceneFeed
 from sysid_ros.adapters.safe_planner.service import PlanService
+from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.ros.node import spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer
@@ -34,7 +35,7 @@ class SafePlannerNode(LifecycleNode):
         try:
             robot = values.load_robot(self.get_logger())
             self._scene = SceneFeed(self, robot, values)
-            requests = PlanRequests(robot, self._scene.store, values)
+            requests = PlanRequests(robot, self._scene.store, values, key_from_environment())
         except SysidError as error:
             self.get_logger().fatal(str(error))
             self._close_parts()

@@ -20,8 +20,9 @@ from driver_doubles import (
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.arm import InjectedFaults
+from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefusal, LoopSettings
-from sysid_ros.drivers.process import LoopProcess, LoopProcessError
+from sysid_ros.drivers.process import LoopProcess
 
 PATIENCE = 60.0
 REPOSITORY = Path(__file__).parents[2]
@@ -72,14 +73,14 @@ def process():
 
 def test_a_whole_life(robot):
     process = LoopProcess(partial(build_loop, settings=PATIENT), 7)
-    with pytest.raises(LoopProcessError, match="not running; call start"):
+    with pytest.raises(ChildProcessFailed, match="not running; call start"):
         process.status()
-    with pytest.raises(LoopProcessError, match="never started"):
+    with pytest.raises(ChildProcessFailed, match="never started"):
         process.read_samples()
     process.start()
     assert process.is_alive and os.getsid(process.pid) != os.getsid(0)  # no Ctrl-C of our terminal reaches it
     assert process.scheduling.text.startswith("SCHED_FIFO" if process.scheduling.has_priority else "normal")
-    with pytest.raises(LoopProcessError, match="runs already"):
+    with pytest.raises(ChildProcessFailed, match="runs already"):
         process.start()
     plan = start_move(process, robot, duration=3.0)  # long enough to be asked in, on a busy machine
     with pytest.raises(LoopRefusal, match="the loop is in TRACK"):
@@ -106,7 +107,7 @@ def test_a_whole_life(robot):
     assert not process.is_alive and not is_running(process.pid)
     process.stop()
     assert len(process.read_samples().block) > 0
-    with pytest.raises(LoopProcessError):
+    with pytest.raises(ChildProcessFailed):
         process.status()
 
 
@@ -192,7 +193,7 @@ def test_the_loop_process_ignores_sigint_and_obeys_sigterm(robot, tmp_path):
     wait_until(lambda: not process.is_alive, "its end")
     speed, reason, story = report.read_text().splitlines()
     assert float(speed) < 0.01 and reason == "SIGTERM" and "BRAKE:SIGTERM" in story
-    with pytest.raises(LoopProcessError):
+    with pytest.raises(ChildProcessFailed):
         process.status()
     process.stop()
 
@@ -201,7 +202,7 @@ def test_a_killed_loop_process_is_reported_and_leaves_nothing():
     process = LoopProcess(build_loop, 7)
     process.start()
     os.kill(process.pid, signal.SIGKILL)
-    with pytest.raises(LoopProcessError, match="exit status -9"):
+    with pytest.raises(ChildProcessFailed, match="exit status -9"):
         while True:
             process.status()
     process.stop()

@@ -29,6 +29,7 @@ class SuiteOfProcesses:
         self._folder, self._names = folder, [one.process.executable for one in started]
         folder.mkdir(parents=True, exist_ok=True)
         suite = Suite(started, None, folder, self._environment, parameters)
+        self._environments = {one.process.executable: suite.environment_of(one) for one in started}
         self._commands = {one.process.executable: node_command(one, suite._write_parameters(one)) for one in started}
         self.groups: dict[str, ProcessGroup] = {}
         for name in self._names:
@@ -36,7 +37,7 @@ class SuiteOfProcesses:
 
     def start(self, name):
         log = self._folder / f"{name}.log"
-        self.groups[name] = ProcessGroup(name, self._commands[name], self._environment, log)
+        self.groups[name] = ProcessGroup(name, self._commands[name], self._environments[name], log)
 
     def restart(self, name, ready):
         """Starts a killed node again and waits until it has said that it is ready and the others have found it."""

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import PATIENCE, Bench, DriverProbe
+from node_bench import PATIENCE, Bench, DriverProbe, Trusting
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
@@ -20,7 +20,7 @@ from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.trajectories.families import BezierTrajectory
-from sysid_ros.drivers.loop_types import LoopMode
+from sysid_ros.drivers.loop_types import LoopMode, RefusalCode
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.pacing import Scheduling
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
@@ -46,7 +46,7 @@ def bench():
 
 @pytest.fixture(scope="module")
 def node(bench):
-    return bench.run_active(ArmDriverNode())
+    return bench.run_active(ArmDriverNode(Trusting))
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +221,10 @@ def test_a_plan_takes_over_in_motion(bench, driver, robot):
     response = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
     assert response.accepted and response.message == "waits to take over"
     twice = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
+    assert not twice.accepted and "has been used" in twice.message and twice.code == RefusalCode.REPLAYED
+    again = replace(certificate, issued_at=certificate.issued_at + 1.0)
+    request = ExecuteTrajectory.Request(plan=certified_to_message(second, again, robot.joint_names))
+    twice = bench.call(ExecuteTrajectory, "arm_driver/execute", request)
     assert not twice.accepted and "already waits to take over" in twice.message
     driver.wait_for(TRACK, after=before, plan_id=own.plan_id, next_plan_id=certificate.plan_id)
     driver.wait_for(TRACK, after=before, plan_id=certificate.plan_id, next_plan_id="")
@@ -261,9 +265,9 @@ def test_a_person_may_guide_the_arm_where_that_is_allowed(bench, driver):
 
 def set_commander_timeout(bench, driver, seconds):
     """Changes what guards a motion, which goes only while nothing can move."""
-    before = len(driver.status.messages)
     assert bench.change_state("arm_driver", "deactivate")
     assert not bench.set_parameter("arm_driver", commander_timeout=seconds)
+    before = len(driver.status.messages)
     assert bench.change_state("arm_driver", "activate")
     driver.wait_for(HOLD, after=before, scene_hash=Scene().hash())
 
@@ -464,6 +468,6 @@ def test_diagnostics_warn_where_a_real_arm_has_no_real_time_priority(mode, has_p
 
 
 def test_driver_that_was_never_activated_can_be_closed(bench):
-    node = ArmDriverNode()
+    node = ArmDriverNode(Trusting)
     node.close()
     node.destroy_node()

@@ -1,7 +1,7 @@
 """What ``ros2 lifecycle set /arm_driver shutdown`` does while the arm is held."""
 
 import pytest
-from node_bench import Bench, DriverProbe
+from node_bench import Bench, DriverProbe, Trusting
 
 from sysid_msgs.msg import DriverStatus
 from sysid_ros.nodes.arm_driver import ArmDriverNode
@@ -15,7 +15,7 @@ def bench():
 
 
 def test_shutdown_hands_the_arm_back_for_good(bench, robot):
-    node = bench.run_active(ArmDriverNode())
+    node = bench.run_active(ArmDriverNode(Trusting))
     driver = DriverProbe(bench, robot)
     driver.wait_for(DriverStatus.MODE_HOLD)
     count, loop = len(driver.status.messages), node._arm.loop

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import PATIENCE, Bench, DriverProbe
+from node_bench import PATIENCE, Bench, DriverProbe, Trusting
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
@@ -35,7 +35,7 @@ def bench():
 
 def test_the_arm_is_held_released_and_held_again(bench):
     emulator = bench.run(ArmEmulatorNode())
-    bench.run_active(ArmDriverNode())
+    bench.run_active(ArmDriverNode(Trusting))
     robot = load_robot("kuka_lbr_med7")
     probe = DriverProbe(bench, robot, scene=Scene())
     status = probe.wait_for(HOLD)

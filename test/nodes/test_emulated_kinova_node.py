@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import PATIENCE, Bench, DriverProbe
+from node_bench import PATIENCE, Bench, DriverProbe, Trusting
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
@@ -31,7 +31,7 @@ def bench():
 
 def test_the_arm_is_held_found_again_after_a_restart_of_its_base_and_released(bench):
     emulator = bench.run(ArmEmulatorNode())
-    bench.run_active(ArmDriverNode())
+    bench.run_active(ArmDriverNode(Trusting))
     robot = load_robot("kinova_gen3_2f85")
     probe = DriverProbe(bench, robot, scene=Scene())
     status = probe.wait_for(DriverStatus.MODE_HOLD)

@@ -8,15 +8,18 @@ from certificates import make_certificate
 
 from sysid_msgs.msg import DriverStatus
 from sysid_ros.adapters.identification import arm as arm_module
-from sysid_ros.adapters.identification.arm import BRAKE_TIMEOUT, START_TIMEOUT, RosArm
+from sysid_ros.adapters.identification.arm import (
+    BRAKE_TIMEOUT,
+    EXPECTED_CHECK_TIME,
+    START_TIMEOUT,
+    TAKEOVER_RESERVE,
+    RosArm,
+)
 from sysid_ros.adapters.identification.monitor import PlanProgress, Records
-from sysid_ros.adapters.identification.ports import TAKEOVER_RESERVE
-from sysid_ros.adapters.safe_planner.requests import ANSWER_RESERVE
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.procedure import StopUnconfirmed
-from sysid_ros.core.procedure.receding import HAND_OVER_RESERVE
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.emulation.lockstep_identification import LockstepSettings
 from sysid_ros.nodes.estimator import EstimatorParameters
@@ -48,11 +51,11 @@ class Bench:
     """An arm whose plans are all accepted; its time is set by hand, apart from that of the clock."""
 
     def __init__(self, robot, monkeypatch):
-        self.clock, self.answer = 100.0, SimpleNamespace(accepted=True)
+        self.clock, self.answer = 100.0, SimpleNamespace(accepted=True, proof_time=0.2)
         status = DriverStatus(mode=DriverStatus.MODE_HOLD, code=DriverStatus.CODE_OK)
         self.monitor = FakeMonitor(
             records=Records(), status=status, status_time=self.clock, sample_time=self.clock,
-            sample_stamp_ns=round(50e9), followed={},
+            sample_stamp_ns=round(50e9), followed={}, check_times=[],
         )  # fmt: skip
         self.warnings = []
         logger = SimpleNamespace(warning=self.warnings.append, error=self.warnings.append)
@@ -64,9 +67,14 @@ class Bench:
         monkeypatch.setattr(arm_module, "time", SimpleNamespace(monotonic=lambda: self.clock, time_ns=lambda: 0))
         monkeypatch.setattr(arm_module, "certified_plan_to_message", lambda *arguments: None)
         monkeypatch.setattr(arm_module, "ExecuteTrajectory", SimpleNamespace(Request=SimpleNamespace))
-        monkeypatch.setattr(arm_module, "call_service", lambda *arguments: self.answer)
+        self.answer_time = 0.0
+        monkeypatch.setattr(arm_module, "call_service", self._answer)
         monkeypatch.setattr(arm_module, "wait_until", lambda condition, seconds: condition())
         self.arm = RosArm(session)
+
+    def _answer(self, *_):
+        self.clock += self.answer_time
+        return self.answer
 
     def hear(self, clock, stamp, plan, done):
         """The driver says how much of a plan is done [s], by the time of the arm."""
@@ -106,6 +114,16 @@ def test_time_until_a_takeover_is_that_of_the_arm(bench, robot):
     assert bench.time_left(second) == pytest.approx(1.2) and bench.arm.has_begun(second)
 
 
+def test_plans_are_wanted_earlier_where_the_driver_takes_long_to_prove_them(bench, robot):
+    assert bench.arm.check_time == pytest.approx(TAKEOVER_RESERVE + EXPECTED_CHECK_TIME)
+    bench.answer_time = 0.2
+    bench.arm.execute(make_plan(robot))
+    assert bench.arm.check_time - TAKEOVER_RESERVE == pytest.approx(0.26)
+    bench.answer_time = 0.5
+    bench.arm.execute(make_plan(robot, None, 0.2))
+    assert bench.arm.check_time - TAKEOVER_RESERVE == pytest.approx(0.65)
+
+
 def test_begins_are_by_the_clock_of_samples(bench, robot):
     """So the share of a plan's information that an estimate has seen is known from its stamp."""
     first = make_plan(robot)
@@ -137,7 +155,7 @@ def test_a_plan_that_is_refused_never_begins(bench, robot):
     first = make_plan(robot)
     second = make_plan(robot, first, 0.2)
     bench.arm.execute(first)
-    bench.answer = SimpleNamespace(accepted=False, message="it comes too late")
+    bench.answer = SimpleNamespace(accepted=False, message="it comes too late", proof_time=0.4)
     with pytest.raises(SysidError, match="too late"):
         bench.arm.execute(second)
     assert bench.arm.begin_ns(second) is None and len(bench.monitor.records.plans) == 1
@@ -197,5 +215,5 @@ def test_only_what_this_goal_moves_is_braked_and_a_stop_must_be_confirmed(bench,
 
 
 def test_what_procedure_and_lock_step_assume_of_the_nodes():
-    assert pytest.approx(TAKEOVER_RESERVE + ANSWER_RESERVE) == HAND_OVER_RESERVE
+    assert LockstepSettings().check_time == pytest.approx(TAKEOVER_RESERVE + EXPECTED_CHECK_TIME)
     assert LockstepSettings().estimate_period == 1.0 / EstimatorParameters().publish_rate

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from diagnostic_msgs.msg import DiagnosticArray
-from node_bench import PATIENCE, Bench, DriverProbe
+from node_bench import PATIENCE, Bench, DriverProbe, Trusting
 from rcl_interfaces.srv import GetParameters
 from std_srvs.srv import Trigger
 from suite_bench import GoalProbe
@@ -91,7 +91,7 @@ def commanded(robot):
 def test_any_arm_is_held_moved_lost_and_held_again(commanded, robot):
     bench = commanded
     bench.run(ArmEmulatorNode())
-    driver = bench.run_active(ArmDriverNode())
+    driver = bench.run_active(ArmDriverNode(Trusting))
     probe = DriverProbe(bench, robot, scene=Scene())
     status = probe.wait_for(HOLD)
     assert "over ros2_control, without real-time guarantees" in status.text
@@ -157,7 +157,7 @@ def test_a_stated_order_that_is_not_the_controllers_is_refused(robot):
     try:
         bench.run(ArmEmulatorNode())
         said = []
-        driver = bench.run(ArmDriverNode())
+        driver = bench.run(ArmDriverNode(Trusting))
         driver.get_logger().fatal = said.append
         assert bench.change_state("arm_driver", "configure")
         status = bench.listen(DriverStatus, "arm_driver/status", qos.STATUS)
@@ -177,7 +177,7 @@ def test_an_arm_that_moves_by_itself_is_weighed_and_never_commanded(robot, tmp_p
         bench.run(ArmEmulatorNode())
         bench.run(EstimatorNode())
         bench.run(IdentificationNode())
-        driver = bench.run_active(ArmDriverNode())
+        driver = bench.run_active(ArmDriverNode(Trusting))
         probe = DriverProbe(bench, robot)
         status = probe.status.wait(lambda s: s.mode == IDLE and "monitoring; nothing is commanded" in s.text)
         assert status.is_simulated and status.timing == DriverStatus.TIMING_TOPICS

@@ -207,6 +207,7 @@ class FakeMonitor:
 
     def __init__(self, world):
         self._world, self.records, self.followed, self.sample_fault = world, Records(), {}, None
+        self.check_times = []
 
     @property
     def status(self):
@@ -287,7 +288,7 @@ class FakeSession(Session):
             f"execute {request.plan.plan_id}", self._model_of(request), getattr(request, "nominal_payload", ())
         )
         self._world.execute(request.plan)
-        return SimpleNamespace(accepted=True)
+        return SimpleNamespace(accepted=True, proof_time=0.0)
 
     def _brake(self, _):
         self._world.brake()

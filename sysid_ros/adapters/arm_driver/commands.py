@@ -8,27 +8,36 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-from rclpy.impl.rcutils_logger import RcutilsLogger
+from rclpy.node import Node
 from std_msgs.msg import Empty
 from std_srvs.srv import SetBool, Trigger
 
+from sysid_msgs.msg import CertifiedTrajectory
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
 from sysid_ros.adapters.arm_driver.outputs import ArmOutputs, DrivenArm
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
+from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.drivers import admission
+from sysid_ros.drivers.admission import admit_trajectory
 from sysid_ros.drivers.arm import InjectedFaults
+from sysid_ros.drivers.authentication import Authenticator
+from sysid_ros.drivers.child import ChildProcessFailed
+from sysid_ros.drivers.gate import Conditions, OfferedPlan, PlanGate
 from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopStatus, RefusalCode
-from sysid_ros.drivers.process import LoopProcessError
+from sysid_ros.drivers.proof import OwnAssumptions
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED
 from sysid_ros.ros.conversions import (
+    authentication_from_message,
     certified_from_message,
+    certified_plan_from_message,
     estimate_from_message,
     nominal_payload_from_message,
     scene_from_message,
 )
+from sysid_ros.ros.node import run_in_thread, start_in_thread
 
 R = TypeVar("R", Trigger.Response, ApplyEstimate.Response, SetPayload.Response)
 
@@ -60,53 +69,114 @@ class ArmCommands:
     """Hand on to the loop what other nodes ask of the arm: callbacks of services, subscriptions and timers.
 
     Args:
+        node: The node.
         arm: The arm, whose loop runs.
         outputs: What is published of it.
-        logger: Logger of the node.
 
     Attributes:
         scene: What is known of the scene.
+        authenticator: Whose certificates count.
+        is_proving: Whether a plan is being proven.
     """
 
-    def __init__(self, arm: DrivenArm, outputs: ArmOutputs, logger: RcutilsLogger):
-        self._arm, self._loop, self._outputs, self._log = arm, arm.loop, outputs, logger
+    def __init__(self, node: Node, arm: DrivenArm, outputs: ArmOutputs):
+        self._node, self._log = node, node.get_logger()
+        self._arm, self._loop, self._outputs = arm, arm.loop, outputs
         self.scene = SceneGuard(arm.robot.n)
+        self.authenticator = Authenticator(arm.key, arm.values.allow_unauthenticated)
+        self._gate = PlanGate(arm.robot, self.authenticator, self.scene, arm.prover)
+        self.is_proving = self._is_over = False
         self._commander_time = -np.inf
         self._is_silent = False  # the commander, and the arm was told to brake for it
         self._is_moving = False
         self._must_forget = False  # the controller still has the model of the last payload
         self._faults = InjectedFaults()
 
+    def close(self) -> None:
+        """Let nothing move any more, not even what is being proven now."""
+        self._is_over = True
+
     # Motion
 
-    def execute(
+    async def execute(
         self, request: ExecuteTrajectory.Request, response: ExecuteTrajectory.Response
     ) -> ExecuteTrajectory.Response:
-        """Start a certified trajectory, or have it wait to take over."""
+        """Prove a plan; then start it, or have it wait to take over."""
+        if self.is_proving:
+            return self._refuse(response, LoopRefusal("trajectory", "another one is being proven; try again then"))
+        self.is_proving = True
         try:
-            self._require_command("trajectory")
-            if self._must_forget:
-                raise LoopRefusal("trajectory", "the controller still has the model of the last payload; try again")
-            trajectory, certificate = certified_from_message(request.plan, self._arm.robot.joint_names)
-            if certificate is None:
-                text = "it has no certificate; let the safe planner certify it"
-                raise LoopRefusal("trajectory", text, RefusalCode.NO_CERTIFICATE)
-            model = self._model_of(request)
-            if certificate.predecessor is None and model is not None:
-                raise ParameterOutOfRange("estimate", "given", "none where nothing is taken over: use ~/set_model")
-            now = time.monotonic()
-            self.scene.admit(certificate, now)
-            self._commander_time = now
-            self._loop.execute(trajectory, certificate, model)
-        except SysidError as error:
-            self._log.error(str(error))
-            response.accepted, response.message, response.code = False, str(error), _code_of(error)
-            return response
+            certificate = await self._execute(request, response)
+        except Exception as error:  # noqa: BLE001 - whatever is strange in a request, the arm is still held
+            return self._refuse(response, error)
+        finally:
+            self.is_proving = False
         self._is_moving = True
         words = "moving" if certificate.predecessor is None else "waits to take over"
         if self._arm.values.is_ros2_control:
             words += f" {NO_GUARANTEE}: that torques act within one period is assumed by its certificate, not known"
-        response.accepted, response.message = True, words
+        response.accepted, response.code, response.message = True, ExecuteTrajectory.Response.OK, words
+        return response
+
+    async def _execute(self, request: ExecuteTrajectory.Request, response: ExecuteTrajectory.Response) -> Certificate:
+        self._require_command("trajectory")
+        if self._must_forget:
+            raise LoopRefusal("trajectory", "the controller still has the model of the last payload; try again")
+        robot, plan = self._arm.robot, request.plan
+        trajectory, certificate = certified_from_message(plan, robot.joint_names)
+        if certificate is None:
+            text = "it has no certificate; let the safe planner certify it"
+            raise LoopRefusal("trajectory", text, RefusalCode.NO_CERTIFICATE)
+        model = self._model_of(request)
+        if certificate.predecessor is None and model is not None:
+            raise ParameterOutOfRange("estimate", "given", "none where nothing is taken over: use ~/set_model")
+        offered, loop = OfferedPlan(trajectory, certificate, authentication_from_message(plan)), self._loop
+
+        def admit() -> float:
+            status = loop.status()
+            in_use = loop.model() if model is None else model
+            return self._gate.admit(offered, Conditions(in_use, status.law, 1e-9 * status.stamp_ns, time.monotonic()))
+
+        response.proof_time = await run_in_thread(self._node, admit)
+        if self._is_over:
+            raise LoopRefusal("trajectory", "the arm was handed back meanwhile")
+        now = time.monotonic()
+        self.scene.admit(certificate, now)  # it may have changed
+        self._commander_time = now
+        response.time_left = loop.execute(trajectory, certificate, model)
+        self.authenticator.note_used(certificate, 1e-9 * loop.status().stamp_ns)
+        return certificate
+
+    def on_plan(self, message: CertifiedTrajectory) -> None:
+        """Prove what the safe planner has just made, before anybody wants it executed: so it need not be waited for.
+
+        Whatever is wrong with it will be told to whoever wants that. The bounds of the payload are the planner's here;
+        the driver compares them with its own before the plan moves anything.
+        """
+        robot, scene = self._arm.robot, self.scene.present
+        if scene is None or self.authenticator.fault is not None:
+            return
+
+        def prove() -> None:
+            try:
+                plan = certified_plan_from_message(message, robot.joint_names)
+                self.authenticator.admit(plan.certificate, plan.authentication)
+                boxes, status = (robot.theta_box, plan.boxes[1]), self._loop.status()
+                admit_trajectory(robot, plan.trajectory, plan.certificate, boxes, 1e-9 * status.stamp_ns)
+                own = OwnAssumptions(boxes, plan.certificate.nominal_payload, scene, status.law)
+                self._arm.prover.prove(plan.trajectory, plan.certificate, own)
+            except Exception as error:  # noqa: BLE001 - it is for who wants the plan executed to hear of it
+                self._log.debug(f"a plan was not proven ahead: {error}")
+
+        start_in_thread(self._node, prove)
+
+    def _refuse(self, response: ExecuteTrajectory.Response, error: Exception) -> ExecuteTrajectory.Response:
+        text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
+        response.accepted, response.code, response.message = False, _code_of(error), text
+        if response.code in _ROUTINE:
+            self._log.warning(text)
+        else:
+            self._log.error(text)
         return response
 
     def brake(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -264,8 +334,13 @@ class ArmCommands:
         return response
 
 
-def _code_of(error: SysidError) -> RefusalCode:
+_ROUTINE = (RefusalCode.NOT_READY, RefusalCode.TOO_LATE)
+"""Refusals that belong to a normal run: the arm rests, or comes to rest on the plan it follows."""
+
+
+def _code_of(error: Exception) -> RefusalCode:
     """Return the number of a refusal: what is not refused by the loop could not be read."""
-    if isinstance(error, LoopProcessError):
-        return RefusalCode.INTERNAL
-    return error.code if isinstance(error, LoopRefusal) else RefusalCode.MALFORMED
+    if isinstance(error, LoopRefusal):
+        return error.code
+    is_of_request = isinstance(error, SysidError | ValueError) and not isinstance(error, ChildProcessFailed)
+    return RefusalCode.MALFORMED if is_of_request else RefusalCode.INTERNAL

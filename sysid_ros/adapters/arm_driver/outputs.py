@@ -13,11 +13,14 @@ from std_msgs.msg import Header, String
 
 from sysid_msgs.msg import ControlLaw, DriverStatus, SampleBatch, SimulationTruth
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
+from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.authentication import Authenticator
 from sysid_ros.drivers.channel import LoopSamples, LoopTiming
 from sysid_ros.drivers.loop_types import LoopStatus
 from sysid_ros.drivers.process import LoopProcess
+from sysid_ros.drivers.proof import PlanProver
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
@@ -105,12 +108,16 @@ class DrivenArm:
         loop: Its torque loop.
         epochs: Which payload its samples belong to.
         config: Parameters of the node.
+        prover: Proves plans before they may move it.
+        key: Key that certificates must be made with; None without one.
     """
 
     robot: RobotModel
     loop: LoopProcess
     epochs: PayloadEpochs
     config: ParameterServer[ArmDriverParameters]
+    prover: PlanProver
+    key: AuthenticationKey | None
 
     @property
     def values(self) -> ArmDriverParameters:
@@ -138,6 +145,7 @@ class ArmOutputs:
             description = self._lasting.create_publisher(String, "robot_description", qos.LATCHED)
             description.publish(String(data=arm.robot.urdf))
         self._last_text: str | None = None
+        self._authenticator: Authenticator | None = None
         self._dropped = self._joint_state_ns = 0
 
     @property
@@ -148,8 +156,13 @@ class ArmOutputs:
         has_priority = self._arm.loop.scheduling.has_priority
         return DriverStatus.TIMING_REAL_TIME if has_priority else DriverStatus.TIMING_NO_PRIORITY
 
-    def begin(self) -> None:
-        """Offer what exists only while the loop runs."""
+    def begin(self, authenticator: Authenticator) -> None:
+        """Offer what exists only while the loop runs.
+
+        Args:
+            authenticator: Whose certificates count meanwhile.
+        """
+        self._authenticator = authenticator
         passing, resolve = self._passing, self._node.resolve_topic_name
         self._dropped = self._joint_state_ns = 0
         self._samples = passing.create_publisher(SampleBatch, "~/samples", qos.SAMPLES)
@@ -164,6 +177,7 @@ class ArmOutputs:
 
     def end(self) -> None:
         """Take that back."""
+        self._authenticator = None
         self._passing.destroy()
 
     def close(self) -> None:
@@ -208,6 +222,8 @@ class ArmOutputs:
     def _publish(self, message: DriverStatus) -> None:
         message.joint_names = list(self._arm.robot.joint_names)
         message.is_simulated, message.payload_epoch = self._arm.values.is_simulated, self._arm.epochs.present
+        if self._authenticator is not None:
+            message.session, message.authentication = self._authenticator.session, int(self._authenticator.state)
         self._status.publish(message)
 
     def publish_samples(self) -> None:

@@ -240,6 +240,9 @@ class ArmDriverParameters(ConnectionParameters):
     """How often the status is published."""
     commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0, guards_motion=True)
     """Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat."""
+    allow_unauthenticated: bool = parameter(False, read_only=True)
+    """Without a key (SYSID_ROS_KEY_FILE): let anybody's certificates move the arm where the driver can prove the plan.
+    Whoever reaches the network can then make the arm move; otherwise nothing moves without a key."""
     faults: InjectedFaults = parameters_from(InjectedFaults, prefix="fault_", note="mock: ")
 
     def check(self) -> None:

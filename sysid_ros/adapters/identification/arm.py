@@ -42,6 +42,12 @@ BRAKE_TIMEOUT = 3.0
 """How long the driver may take to take in a request to brake, and again to bring the arm to rest [s]."""
 TAKE_OVER_TIMEOUT = 60.0
 """How long a driver that says that it takes the arm over may need for it [s]."""
+TAKEOVER_RESERVE = 0.15
+"""How long before its takeover the driver must have a plan that it has proven [s]."""
+EXPECTED_CHECK_TIME = 0.3
+"""How long the driver may take to prove a plan, before this node has seen it do so [s]."""
+_CHECK_RESERVE = 1.3
+"""An answer is expected to take at most this much longer than the longest of the last ones."""
 REST_PATIENCE = 1.0
 """How much longer than needed to wait until the driver says that the arm has rested long enough [s]."""
 _MODES = {
@@ -86,6 +92,12 @@ class RosArm:
         return total
 
     # Arm
+
+    @property
+    def check_time(self) -> float:
+        """See :class:`Arm`."""
+        times = self._monitor.check_times
+        return TAKEOVER_RESERVE + (_CHECK_RESERVE * max(times) if times else EXPECTED_CHECK_TIME)
 
     def wait_until_ready(self) -> None:
         """See :class:`Arm`."""
@@ -158,11 +170,15 @@ class RosArm:
         elif model is not None:
             request.estimate = session.model_message(model)
             request.nominal_payload = model.nominal.tolist()
+        asked = time.monotonic()
         # Not cancellable: whether the arm moves must be known before anything else is done.
         try:
             response = call_service(session.node, session.clients.execute, request, session.options.service_timeout)
         except SysidError as error:
             raise IdentificationFailed(failed, str(error)) from error
+        if response.proof_time > 0.0:
+            monitor.check_times.append(time.monotonic() - asked)
+            monitor.records.timing[f"proof of plan {len(monitor.records.plans) + 1}"] = float(response.proof_time)
         if not response.accepted:
             raise IdentificationFailed(failed, response.message)
         if plan.predecessor is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,7 +44,7 @@ from sysid_ros.ros.source import SingleSource
 MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
 """Modes of the driver in which the arm moves."""
 _ALL_OF_THEM = 2**63 - 1
-_KEPT_PLANS = 16
+_KEPT_PLANS, _REMEMBERED_ANSWERS = 16, 10
 _JOINT_STATES_PERIOD = 0.05
 """How often joint states are fetched [s]; fewer must come meanwhile than can wait."""
 
@@ -108,6 +109,7 @@ class SuiteMonitor:
         status: Latest status of the driver, None before the first.
         status_time: When it came, monotonic [s].
         followed: The last plans that the driver reported to follow, by plan_id, the oldest first.
+        check_times: How long the driver took to answer to the last plans, which it proves first [s].
         sample_stamp_ns: Stamp of the latest sample [ns].
         sample_time: When it came, monotonic [s].
         sample_fault: Why the latest batch of samples could not be used; None if it could.
@@ -124,6 +126,7 @@ class SuiteMonitor:
         self.status: DriverStatus | None = None
         self.status_time = -np.inf
         self.followed: dict[str, PlanProgress] = {}
+        self.check_times: deque[float] = deque(maxlen=_REMEMBERED_ANSWERS)
         self.sample_stamp_ns = 0
         self.sample_time = -np.inf
         self.sample_fault: str | None = None

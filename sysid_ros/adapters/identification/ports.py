@@ -33,11 +33,6 @@ from sysid_ros.ros.waiting import call_service
 
 FIRST_PLAN_TIME = 30.0
 """How long the safe planner may search for a plan while the arm rests [s]: a second of computing, on a busy machine."""
-TAKEOVER_RESERVE = 0.15
-"""How long before the take-over a plan must be there, to be checked and handed to the loop [s].
-
-With ``ANSWER_RESERVE`` of the node ``safe_planner`` it makes up ``HAND_OVER_RESERVE`` of the procedure.
-"""
 LEAST_PLAN_TIME = 0.2
 """Less time than this is not worth asking for a plan [s]."""
 SERVICE_RESERVE = 1.0
@@ -76,7 +71,7 @@ class RosPlanner:
         if before is not None:
             message.predecessor, message.takeover_time = before.plan_id, before.handover_time
         if np.isfinite(request.time_left):
-            limit = request.time_left - TAKEOVER_RESERVE
+            limit = request.time_left
             if limit <= LEAST_PLAN_TIME:
                 text = f"only {limit:.2f} s are left to plan in"
                 raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, text)

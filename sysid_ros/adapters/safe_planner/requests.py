@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,14 @@ from sysid_msgs.srv import CertifyTrajectory, PlanNext, PlanTo
 from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
 from sysid_ros.adapters.safe_planner.scene import SceneStore
 from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
+from sysid_ros.core.procedure import ANSWER_TIME
 from sysid_ros.ros.conversions import (
     control_law_from_message,
     estimate_from_message,
@@ -29,8 +32,6 @@ from sysid_ros.ros.conversions import (
     trajectory_from_message,
 )
 
-ANSWER_RESERVE = 0.1
-"""Part of the time limit of a request that is left for the answer's way back [s]."""
 _REMEMBERED_PLANS = 8
 """Plans that others may still take over from."""
 
@@ -46,13 +47,21 @@ class PlanRequests:
         robot: The arm.
         scenes: What is known of the scene.
         values: Parameters of the node.
+        key: Key that the driver knows this planner by; None without one.
 
     Attributes:
         planning_time: How long a search takes where the request does not say [s].
     """
 
-    def __init__(self, robot: RobotModel, scenes: SceneStore, values: SafePlannerParameters):
-        self._robot, self._scenes = robot, scenes
+    def __init__(
+        self,
+        robot: RobotModel,
+        scenes: SceneStore,
+        values: SafePlannerParameters,
+        key: AuthenticationKey | None = None,
+    ):
+        self._robot, self._scenes, self._key = robot, scenes, key
+        self._session = ""
         self._planner = CertifiedPlanner(robot, values.search, values.verifier)
         self.planning_time = values.planner.planning_time
         self._plans: OrderedDict[str, CertifiedPlan] = OrderedDict()
@@ -87,7 +96,8 @@ class PlanRequests:
         return self._control
 
     def on_driver_status(self, status: DriverStatus) -> None:
-        """Note the time of the loop that executes plans, which may not be ours: certificates are valid in it."""
+        """Note session and time of the loop that executes plans; certificates are made for them."""
+        self._session = status.session
         if status.mode != DriverStatus.MODE_IDLE:
             self._offset_ns = stamp_from_message(status.header.stamp) - time.time_ns()
 
@@ -101,6 +111,12 @@ class PlanRequests:
             raise NotReady(self._law_fault)
 
     # Plans
+
+    def authenticate(self, plan: CertifiedPlan) -> CertifiedPlan:
+        """Return a plan with what the driver knows its maker by; without a key, as it is."""
+        if self._key is None:
+            return plan
+        return replace(plan, authentication=self._key.authenticate(plan.certificate, self._session))
 
     def keep(self, plan: CertifiedPlan) -> None:
         """Keep a plan that others may take over from.
@@ -124,8 +140,8 @@ class PlanRequests:
         if request.purpose not in (PlanNext.Request.EXCITE, PlanNext.Request.MOVE):
             raise ParameterOutOfRange("PlanNext.purpose", request.purpose, "EXCITE = 0 or MOVE = 1")
         limit = request.time_limit or self.planning_time
-        if not ANSWER_RESERVE < limit <= 3600.0:
-            raise ParameterOutOfRange("PlanNext.time_limit [s]", limit, f"above {ANSWER_RESERVE:g}, at most 3600")
+        if not ANSWER_TIME < limit <= 3600.0:
+            raise ParameterOutOfRange("PlanNext.time_limit [s]", limit, f"above {ANSWER_TIME:g}, at most 3600")
         is_move = request.purpose == PlanNext.Request.MOVE
         wanted = PlanRequest(
             assumptions=self._assumptions_of(request),
@@ -135,7 +151,7 @@ class PlanRequests:
             information=np.array(request.information, dtype=float).reshape(10, 10),
             goal=self._joints(request, "goal_position") if is_move else None,
             is_last=request.is_last,
-            time_limit=limit - ANSWER_RESERVE,
+            time_limit=limit - ANSWER_TIME,
         )
         return self._planner.plan(wanted, self._now(), is_unwanted)
 

@@ -146,6 +146,7 @@ class PlanService:
             plan = await run_in_thread(self._node, lambda: self._run_alone(work))
             self._require_ready()
             self._requests.keep(plan)
+            plan = self._requests.authenticate(plan)
         except Exception as error:  # noqa: BLE001 - whatever fails in a check is a refusal, not the end of the node
             text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
             self._node.get_logger().error(text)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.authentication import Authentication
 from sysid_ros.core.certification.certificate import FORMAT_VERSION, Certificate, require_format
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
@@ -66,6 +67,7 @@ class CertifiedPlan:
         condition_number: Condition number of the information before and what is gained together [-].
         bound: Tracking bound, which a plan that takes over inherits.
         statistics: What it took to find.
+        authentication: Who made it, for the driver.
     """
 
     trajectory: Trajectory
@@ -78,6 +80,7 @@ class CertifiedPlan:
     condition_number: float | None = None
     bound: TrackingBound | None = field(default=None, repr=False)
     statistics: PlanStatistics | None = field(default=None, repr=False)
+    authentication: Authentication = field(default=Authentication(), repr=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CertifiedPlan) and other.plan_id == self.plan_id

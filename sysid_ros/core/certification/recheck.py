@@ -12,6 +12,7 @@ from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.certification.checks import AllowedErrors
 from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.reproof import find_overstated
 from sysid_ros.core.certification.stop_model import STOP_ERRORS, VerifierSettings, stop_torque_growths
 from sysid_ros.core.certification.verify import Verification, verify
 from sysid_ros.core.common.errors import SysidError
@@ -72,7 +73,7 @@ def recheck(robot: RobotModel, plan: CertifiedPlan, settings: VerifierSettings |
         )
         certificate.matches(plan.trajectory, *plan.boxes, scene_hash=plan.scene.hash(), now=certificate.issued_at)
         found = verify(plan.assumptions(robot), plan.trajectory, _errors(certificate), proof)
-        problems += _overstated(certificate, found, settings)
+        problems += find_overstated(certificate, found, settings)
     except SysidError as error:
         problems.append(str(error))
     return Recheck(tuple(problems), found)
@@ -114,22 +115,6 @@ def check_sequence(plans: Sequence[CertifiedPlan]) -> list[tuple[str, ...]]:
 
 def _errors(certificate: Certificate) -> AllowedErrors:
     return AllowedErrors(certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound)
-
-
-def _overstated(certificate: Certificate, found: Verification, settings: VerifierSettings) -> list[str]:
-    """List margins that the certificate states larger than can be proven, and limits it does not mention."""
-    problems = []
-    stated = {margin.limit: margin.value for margin in certificate.margins}
-    for kind, margin in found.margins.items():
-        tolerance = settings.distance_tolerance if kind.is_of_the_path else settings.rate_tolerance
-        if kind not in stated:
-            problems.append(f"its certificate has no margin of the {kind.value} limit")
-        elif stated[kind] > margin.value + tolerance:
-            problems.append(
-                f"its certificate states a margin of the {kind.value} limit of {stated[kind]:.4g} "
-                f"{kind.margin_unit}, proven is {margin.value:.4g} {kind.margin_unit}"
-            )
-    return problems
 
 
 class BoundRechecker:

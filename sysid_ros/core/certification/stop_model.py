@@ -201,13 +201,17 @@ def _largest_before(times: Array, values: Array, reach: float, middle: Array, ha
     return np.array([values[i : j + 1].max() for i, j in zip(np.atleast_1d(first), np.atleast_1d(last), strict=True)])
 
 
+SHORTEST_STOP, LONGEST_STOP = 0.1, 10.0
+"""Times to rest of a stop that an arm can follow, and that ends before anybody is in its way [s]."""
+
+
 @dataclass(frozen=True)
 class VerifierSettings(Settings):
     """What a plan may use, and how finely its time is divided."""
 
     torque_fraction: float = setting(1.0, "-", lower=0.01, upper=1.0)
     """Fraction of the torque limits that may be used."""
-    brake_times: tuple[float, ...] = setting((0.5, 0.8, 1.2, 2.0), "s", lower=0.01, upper=10.0)
+    brake_times: tuple[float, ...] = setting((0.5, 0.8, 1.2, 2.0), "s", lower=SHORTEST_STOP, upper=LONGEST_STOP)
     """Times to rest of stops along the path that are tried, ascending; the first that passes is noted, and a plan none
     of them can stop is rejected."""
     piece: float = setting(0.15, "s", above=0.0, upper=1.0, library_only=True)

@@ -24,7 +24,7 @@ from sysid_ros.core.procedure.ports import (
     Planner,
     Ports,
 )
-from sysid_ros.core.procedure.receding import RecedingProcedure
+from sysid_ros.core.procedure.receding import ANSWER_TIME, RecedingProcedure
 from sysid_ros.core.procedure.types import (
     STRATEGIES,
     Collection,
@@ -38,6 +38,7 @@ from sysid_ros.core.procedure.types import (
 )
 
 __all__ = [
+    "ANSWER_TIME",
     "STRATEGIES",
     "Arm",
     "CertifiedPlan",

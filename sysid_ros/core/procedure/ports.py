@@ -51,7 +51,8 @@ class MotionRequest:
         information: Gram matrix of the data that will have been collected by then, (10, 10).
         start: Posture it starts from at rest, (n,) [rad]; None where it takes over.
         predecessor: Plan it takes over from, at the hand-over time of that plan; None for a start from rest.
-        time_left: Time until the hand-over [s]; infinite before the predecessor is executed.
+        time_left: Time until the plan must be there, to be checked and handed over [s]; infinite before the predecessor
+            is executed.
         goal: Posture to get to, (n,) [rad]; None for an exciting motion.
     """
 
@@ -99,6 +100,10 @@ class Planner(Protocol):
 
 class Arm(Protocol):
     """Executes plans with a model of the payload."""
+
+    @property
+    def check_time(self) -> float:
+        """Return how long before its takeover a plan must be there, for the arm to prove it and let it wait [s]."""
 
     def wait_until_ready(self) -> None:
         """Return when the arm holds still and samples arrive."""

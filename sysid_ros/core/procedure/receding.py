@@ -19,13 +19,8 @@ from sysid_ros.core.procedure.model_policy import PayloadModel
 from sysid_ros.core.procedure.ports import MotionRequest
 from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed, Phase
 
-HAND_OVER_RESERVE = 0.25
-"""How much more than the time to plan in (t_p, the takeover time) before its take-over a plan is asked for [s].
-
-What is measured after the request neither tightens the box of the plan nor tells it which motion is worth most, so it
-is asked for as late as possible. The planner is to have t_p; the rest is for its answer, the checks of it and the loop,
-and is what the nodes take off the time that is left: 0.15 s in ``identification``, 0.1 s in ``safe_planner``.
-"""
+ANSWER_TIME = 0.1
+"""How much more than the time to plan in (t_p, the takeover time) the planner's answer may take on its way [s]."""
 _EARLIER = 0.5
 """By how much of t_p plans are asked for earlier after one was not found in time, up to t_p: on a slower machine."""
 _SHORTEST_WAIT = 0.01
@@ -143,7 +138,7 @@ class RecedingProcedure(Procedure):
             start = self._arm.posture()
         else:
             model = self._policy.for_plan(self._estimates.latest())
-        time_left = np.inf if before is None else self._time_until_handover(before)
+        time_left = np.inf if before is None else self._time_until_handover(before) - self._arm.check_time
         plan = self._planner.plan(MotionRequest(model, information, start, before, time_left, self._posture_wanted))
         self._note_planned(plan)
         return plan, model
@@ -190,7 +185,9 @@ class RecedingProcedure(Procedure):
 
     def _wait_to_plan(self, plan: CertifiedPlan, following: CertifiedPlan) -> None:
         """Return when the plan that will take over from the following one is to be asked for."""
-        lead = (1.0 + self._earlier) * _handover_time(following) + HAND_OVER_RESERVE
+        # What is measured after the request neither tightens the box of the plan nor tells it which motion is worth
+        # most, so it is asked for as late as possible: the planner is to have t_p, and the arm time to check the plan.
+        lead = (1.0 + self._earlier) * _handover_time(following) + ANSWER_TIME + self._arm.check_time
         self._follow(plan, following, lambda: self._time_until_handover(following) - lead)
 
     def _follow(

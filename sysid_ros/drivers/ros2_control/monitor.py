@@ -196,7 +196,7 @@ class MonitorLoop:
             LoopMode.IDLE,
         )  # fmt: skip
 
-    def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> None:
+    def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> float:
         """Is refused.
 
         Raises:

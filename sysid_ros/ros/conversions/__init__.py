@@ -28,6 +28,7 @@ from sysid_ros.ros.conversions.identifiability import (
     require_no_mechanism,
 )
 from sysid_ros.ros.conversions.plans import (
+    authentication_from_message,
     certificate_from_message,
     certificate_to_message,
     certified_from_message,
@@ -49,6 +50,7 @@ __all__ = [
     "analysis_from_request",
     "certificate_from_message",
     "certificate_to_message",
+    "authentication_from_message",
     "certified_from_message",
     "certified_plan_from_message",
     "certified_plan_to_message",

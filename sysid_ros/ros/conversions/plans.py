@@ -9,6 +9,7 @@ import numpy as np
 from std_msgs.msg import Header
 
 from sysid_msgs import msg as messages
+from sysid_ros.core.certification.authentication import Authentication
 from sysid_ros.core.certification.certificate import FORMAT_VERSION, Certificate, Margin
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import LimitKind
@@ -202,6 +203,11 @@ def certified_from_message(
     )
 
 
+def authentication_from_message(message: messages.CertifiedTrajectory) -> Authentication:
+    """Return who is said to have made a certificate, and for which session of the driver."""
+    return Authentication(message.session, bytes(message.authentication))
+
+
 def certified_plan_to_message(
     plan: CertifiedPlan, joint_names: Sequence[str], stamp_ns: int = 0, frame: str = ""
 ) -> messages.CertifiedTrajectory:
@@ -212,6 +218,7 @@ def certified_plan_to_message(
         setattr(message, f"{name}_lower", to_array("d", box.lower, np.float64))
         setattr(message, f"{name}_upper", to_array("d", box.upper, np.float64))
     message.scene = scene_to_message(plan.scene, stamp_ns, frame)
+    message.session, message.authentication = plan.authentication.session, list(plan.authentication.code)
     return message
 
 
@@ -231,7 +238,8 @@ def certified_plan_from_message(message: messages.CertifiedTrajectory, joint_nam
         Box(np.array(message.payload_lower), np.array(message.payload_upper)),
     )
     scene = scene_from_message(message.scene, len(joint_names))
-    return CertifiedPlan(trajectory, certificate, boxes, scene, message.robot_name)
+    given = authentication_from_message(message)
+    return CertifiedPlan(trajectory, certificate, boxes, scene, message.robot_name, authentication=given)
 
 
 def scene_to_message(

@@ -318,6 +318,8 @@ class ChainBackend(FakeBackend):
     the take-over and the time of the arm are kept.
     """
 
+    check_time = 0.15
+
     def __init__(self, widths=(0.5,), missing=(), refused=(), planning_time=0.0, **options):
         super().__init__(widths=widths, **options)
         self._missing, self._refused = set(missing), set(refused)
@@ -331,7 +333,7 @@ class ChainBackend(FakeBackend):
     def plan(self, request):
         self._do("plan")
         self._numbers += 1
-        before, left = request.predecessor, request.time_left
+        before, left = request.predecessor, request.time_left + self.check_time
         self.asked.append((before.trajectory.number if before else 0, request.information[0, 0], left, self._clock))
         if not self.is_at_rest:
             self._clock += self._planning_time

@@ -11,10 +11,11 @@ from emulated_campaign import (
 )
 from kortex_bench import ROBOT
 
+from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
 from sysid_ros.drivers.loop_types import LoopMode, LoopSettings
 from sysid_ros.drivers.network import free_port
-from sysid_ros.drivers.process import LoopProcess, LoopProcessError
+from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 
 TIMES = "wait_time", "session_timeout", "late_limit", "call_timeout", "connect_timeout"
@@ -67,5 +68,5 @@ def test_the_emulator_outlives_its_parent_until_the_arm_is_handed_back(emulator,
 
 
 def test_a_refusal_to_take_over_reaches_the_caller_in_words(ports):
-    with pytest.raises(LoopProcessError, match=f"TCP 127.0.0.1:{ports['port']}.*refused"):
+    with pytest.raises(ChildProcessFailed, match=f"TCP 127.0.0.1:{ports['port']}.*refused"):
         LoopProcess(partial(build_loop, setup_of(ports, connect_timeout=0.2)), 7).start()

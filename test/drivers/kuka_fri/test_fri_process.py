@@ -12,10 +12,11 @@ from emulated_campaign import (
 from fri_bench import ROBOT
 
 from sysid_ros.core.control import RobustSettings, build_controller
+from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.kuka_fri.messages import FriVersion
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.process import LoopProcess, LoopProcessError
+from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 from sysid_ros.emulation.fri.__main__ import main
 
@@ -50,7 +51,7 @@ def test_the_emulator_outlives_its_parent_until_the_arm_is_handed_back(emulator,
 
 def test_a_refusal_to_take_over_reaches_the_caller_in_words(port):
     setup = LoopSetup("kuka_lbr_med7", Driver.FRI, (FriSettings(port=port, connect_timeout=0.2),))
-    with pytest.raises(LoopProcessError, match=f"not taken over: no message of an FRI 1.15.*port {port}"):
+    with pytest.raises(ChildProcessFailed, match=f"not taken over: no message of an FRI 1.15.*port {port}"):
         LoopProcess(partial(build_loop, setup), 7).start()
 
 
