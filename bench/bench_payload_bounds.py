@@ -1,14 +1,14 @@
 """Payload bounds with a calibrated arm: what is guaranteed, what is inside, and the limit of a perfectly known arm.
 
-``python bench/bench_payload_bounds.py [--trials N] [--first K] [--workers N] [--results FILE] [--payloads P]``. An arm
-is known to 20 % and its torque sensors to a constant gain of 2.5 % and a rest of 0.5 % of the torque at any time. It is
-calibrated by 15 s of a motion with the empty hand and 15 s of the same with a reference weight, and then carries P
-payloads of 1.81 kg, a trial each, for 15 s of that motion. Arms, gains, friction, payloads and motions are drawn anew
-for every arm; every second arm lies at the corners of its box. Errors of the sensors are random, of constant sign, at
-their limits in every sample, or worst gains, in turns. A trial counts as inside if the payload is in the bounds at
-every update, the arm in the box of its calibration, and arm and gains in every certified row. ``limit`` is the same
-motion with arm and gains known exactly. With ``--results`` trials are noted and not run again. Exit status 1 if a truth
-is outside, an alarm is raised, or a trial fails.
+``python bench/bench_payload_bounds.py [--trials N] [--first K] [--workers N] [--results FILE] [--payloads P]
+[--show]``. An arm is known to 20 % and its torque sensors to a constant gain of 2.5 % and a rest of 0.5 % of the
+torque at any time. It is calibrated by 15 s of a motion with the empty hand and 15 s of the same with a reference
+weight, and then carries P payloads of 1.81 kg, a trial each, for 15 s of that motion. Arms, gains, friction, payloads
+and motions are drawn anew for every arm; every second arm lies at the corners of its box. Errors of the sensors are
+random, of constant sign, at their limits in every sample, or worst gains, in turns. A trial counts as inside if the
+payload is in the bounds at every update, the arm in the box of its calibration, and arm and gains in every certified
+row. ``limit`` is the same motion with arm and gains known exactly. With ``--results`` trials are noted and not run
+again, and with ``--show`` none is run. Exit status 1 if a truth is outside, an alarm is raised, or a trial fails.
 """
 
 from __future__ import annotations
@@ -248,9 +248,12 @@ def main() -> int:
     parser.add_argument("--payloads", type=int, default=10, help="trials of each arm")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--results", default="", help="file of results, one JSON object per line")
+    parser.add_argument("--show", action="store_true", help="only what the file of results has")
     arguments = parser.parse_args()
     print(describe_machine(), flush=True)
-    trials = run_all(arguments)
+    trials = read_results(arguments.results) if arguments.show else run_all(arguments)
+    if not trials:
+        parser.error("there are no results to show; leave out --show, or give their file")
     if arguments.results:
         print(describe_results(arguments.results))
     print_results(trials)
