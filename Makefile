@@ -7,6 +7,8 @@ PYTHON ?= python3
 ARM     ?= kinova_gen3_2f85
 MODE    ?= mock
 PAYLOAD ?= dumbbell_4lb
+# CALIBRATE=yes: the arm calibrates itself first, and the payload is bounded with and without.
+CALIBRATE ?=
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
@@ -27,7 +29,7 @@ MESSAGES := $(shell find sysid_msgs -type f)
 .PHONY: help demo space check test quick-tests all-tests format lint types docs install clean
 
 help:
-	@echo "make demo     identify an unknown payload on a simulated arm"
+	@echo "make demo     identify an unknown payload on a simulated arm; CALIBRATE=yes: calibrate the arm first"
 	@echo "make space    identify a simulated robot that floats, and what it catches"
 	@echo "make check    check format, style and types, and run the quick tests"
 	@echo "make test     check and run everything"
@@ -37,7 +39,7 @@ help:
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
 demo: install
-	@$(BIN)/python -m sysid_ros.cli.identify --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD)
+	@$(BIN)/python -m sysid_ros.cli.$(if $(CALIBRATE),demo,identify) --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD)
 
 space: install
 	@$(BIN)/python -m sysid_ros.cli.space --speed 5 --object

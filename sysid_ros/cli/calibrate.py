@@ -214,7 +214,25 @@ class _Motion:
 def run_motions(options: argparse.Namespace) -> int:
     """Start the nodes and move the arm, once with each load; return the exit status.
 
+    Raises:
+        SysidError: The input cannot be used.
+    """
+    status, model = calibrate_by_motions(options)
+    if status == ExitStatus.OK:
+        print(f"To use it: sysid identify --model {model}")
+    return status
+
+
+def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
+    """Start the nodes and move the arm, once with each load.
+
     The nodes end before a load is changed: meanwhile the arm's own controller holds it.
+
+    Args:
+        options: Those of ``sysid calibrate run``.
+
+    Returns:
+        The exit status, and the robot file with the calibration.
 
     Raises:
         SysidError: The input cannot be used.
@@ -228,7 +246,7 @@ def run_motions(options: argparse.Namespace) -> int:
     motions = [_Motion(results / "1_empty")]
     motions += [_Motion(results / f"{number}_weight", *mass, com) for number, mass in enumerate(masses, start=2)]
     is_emulator = is_emulated(options.mode)
-    is_simulated = options.mode == "mock" or is_emulator
+    is_simulated, status = options.mode == "mock" or is_emulator, int(ExitStatus.OK)
     for number, motion in enumerate(motions):
         if not is_simulated:
             _ask(motion.request)
@@ -248,9 +266,8 @@ def run_motions(options: argparse.Namespace) -> int:
         client = client_of(CLIENT_MODULE, words, options.robot_name)
         status = Suite(started, client, log, environment, own if is_simulated else {}).run()
         if status != ExitStatus.OK:
-            return status
-    print(f"To use it: sysid identify --model {motions[-1].folder / robot_files(robot)[0]}")
-    return ExitStatus.OK
+            break
+    return status, motions[-1].folder / robot_files(robot)[0]
 
 
 def _com_box(robot: RobotModel, com: Sequence[float], tolerance: float) -> Box:

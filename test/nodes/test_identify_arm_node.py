@@ -19,7 +19,7 @@ PARAMETERS = {
         "late_limit": 10.0,
     },
     "identification": {
-        "weighing_time": 0.3, "arm_search_time": 0.5, "arm_starts": 1, "arm_criterion": "condition_number",
+        "weighing_time": 0.3, "arm_search_time": 0.5, "arm_starts": 1,
     },
 }  # fmt: skip
 SHORT = {"serial_number": "K7", "motion_time": 4.0, "validation_time": 2.0}
@@ -77,7 +77,7 @@ def test_cancelled_while_moving_the_arm_rests_and_the_recording_is_kept(send, dr
 
 def test_a_goal_calibrates_the_arm(send, driver, robot, folder):
     goal = send(results_directory=str(folder / "out"))
-    result = goal.wait()
+    result = goal.wait(6 * PATIENCE)  # it computes for half a minute, on a busy machine for minutes
     assert result.error_code == 0, result.error_text
     names = {getattr(Feedback, name): name[6:] for name in dir(Feedback) if name.startswith("PHASE_")}
     phases = [names[phase] for k, phase in enumerate(goal.phases) if k == 0 or phase != goal.phases[k - 1]]

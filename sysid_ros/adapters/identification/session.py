@@ -80,7 +80,7 @@ class ArmGoalSettings(Settings):
     """Time after which the search for a motion begins no other start and ends the present one."""
     starts: int = setting(2, "-", lower=1, upper=100)
     """Largest number of starts of the search for a motion."""
-    criterion: str = setting("bounds", choices=ARM_CRITERIA)
+    criterion: str = setting("condition_number", choices=ARM_CRITERIA)
     """What motions are planned for, see docs/theory/excitation.md."""
     offset_change: float = setting(0.0, "Nm", lower=0.0, upper=50.0)
     """How much each torque offset may differ between recordings, and between them and later use."""

@@ -65,7 +65,7 @@ def load_robot(
         ParameterOutOfRange: A setting is unknown, missing or out of range.
         NotPhysicallyConsistent: An inertia no body can have.
     """
-    path = _find_settings(robot)
+    path = find_settings(robot)
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, yaml.YAMLError) as error:
@@ -105,7 +105,7 @@ def calibrated_settings(robot: str | Path, urdf: str, calibration: str) -> str:
     Raises:
         ModelError: There are no such settings, or they cannot be read.
     """
-    path = _find_settings(robot)
+    path = find_settings(robot)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError) as error:
@@ -148,7 +148,15 @@ def load_robot_from_urdf(
     return build_robot(label, description, Section(merged, label))
 
 
-def _find_settings(robot: str | Path) -> Path:
+def find_settings(robot: str | Path) -> Path:
+    """Return the settings file of a robot.
+
+    Args:
+        robot: As for :func:`load_robot`.
+
+    Raises:
+        ModelError: There is no such robot.
+    """
     path = Path(robot)
     if path.suffix in (".yaml", ".yml"):
         return path

@@ -1,0 +1,171 @@
+"""Shows what a calibration is worth: a simulated arm calibrates itself, then identifies a payload, with it and without.
+
+``make demo CALIBRATE=yes``. The robot file it writes for itself says that most of the torque error is a constant gain,
+which a calibration can learn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from sysid_ros.cli import calibrate, identify
+from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.offline import identify_recording
+from sysid_ros.cli.suite import say
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.model.loader import find_settings, load_robot
+from sysid_ros.core.model.robot import RobotModel, tool_transform
+from sysid_ros.reports.payload import Bounded, in_frame, payload_parameters, summarize_payload
+from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.result import IdentificationResult
+from sysid_ros.reports.writer import ESTIMATE, RECORDING, make_results_directory
+
+Array = NDArray[np.float64]
+
+GAIN_SHARE = 0.8
+"""Share of the torque error that is assumed to be a constant gain [-]."""
+WEIGHT, TOLERANCE = 1.0, 0.002
+"""Mass of the simulated reference weight and its largest error [kg]."""
+WEIGHT_COM = (0.0, 0.0, 0.14)
+"""Where its CoM is in the tool frame, to a centimetre [m]."""
+MOTION_TIME, VALIDATION_TIME = 15.0, 5.0
+"""How long the arm moves with each load, to be identified and to be predicted [s]."""
+COMPARISON = "comparison.md"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="kinova_gen3_2f85", help="the arm: a name or a settings file")
+    parser.add_argument(
+        "--mode", default="mock", choices=("mock", "emulated"), help="simulated, or emulated controller"
+    )
+    parser.add_argument("--payload", default="dumbbell_4lb", help="what the arm identifies in the end")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and of the searches")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder for the folder of this run")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Calibrate, identify, compare; return the exit status.
+
+    Raises:
+        SysidError: The input cannot be used.
+    """
+    results = make_results_directory(options.results)
+    model = write_robot(options.model, results / "robot")
+    robot = load_robot(model)
+    largest, gain = (
+        100.0 * np.max(one) for one in (robot.sensors.effort_relative_error, robot.sensors.effort_gain_error)
+    )
+    say(f"assumed: of the torque error of {largest:g} %, {gain:g} % is a gain that stays the same")
+    common = ["--mode", options.mode, "--seed", str(options.seed)]
+    words = ["run", *common, "--model", str(model), "--serial", "simulated", "--weight", f"{WEIGHT}+-{TOLERANCE}"]
+    words += ["--com", *map(str, WEIGHT_COM), "--motion-time", str(MOTION_TIME)]
+    words += ["--validation-time", str(VALIDATION_TIME), "--results", str(results / "calibration")]
+    status, known = calibrate.calibrate_by_motions(calibrate.build_parser().parse_args(words))
+    if status != ExitStatus.OK:
+        return status
+    words = [*common, "--model", str(known), "--payload", options.payload, "--results", str(results / "payload")]
+    status = identify.main(words)
+    if status != ExitStatus.OK:
+        return status
+    (folder,) = (results / "payload").iterdir()
+    say("estimating once more from the same recording, without the calibration")
+    table = compare(
+        folder, [(name, load_robot(path)) for name, path in (("robot file alone", model), ("calibrated", known))]
+    )
+    print("\n" + table)
+    (results / COMPARISON).write_text(table + "\n", encoding="utf-8")
+    print(f"Files: {results}")
+    return ExitStatus.OK
+
+
+def write_robot(name: str, folder: Path) -> Path:
+    """Write the settings of a robot with a torque error that is mostly a constant gain; return the file.
+
+    Raises:
+        SysidError: There is no such robot.
+    """
+    source = find_settings(name)
+    values = yaml.safe_load(source.read_text(encoding="utf-8"))
+    relative = values["sensors"]["effort_relative_error"]
+    gain = GAIN_SHARE * np.asarray(relative, dtype=float)
+    values["sensors"]["effort_gain_error"] = gain.tolist()
+    values["urdf"] = str((source.parent / values["urdf"]).resolve())
+    folder.mkdir(parents=True)
+    path = folder / source.name
+    path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def compare(folder: Path, robots: Sequence[tuple[str, RobotModel]]) -> str:
+    """Estimate from one recording with several models of its arm, and put the bounds beside each other.
+
+    Args:
+        folder: Files of an identification.
+        robots: Headings and models.
+
+    Returns:
+        A table as Markdown, with the true values where the arm was simulated.
+
+    Raises:
+        SysidError: The recording cannot be read.
+    """
+    columns = [
+        _bounds(identify_recording(read_recording(folder / RECORDING, one), one, EstimatorSettings()))
+        for _, one in robots
+    ]
+    truth = _truth(folder, robots[0][1])
+    heads = ["", "unit", *(f"{name}: bounds" for name, _ in robots), *(f"{name}: +-" for name, _ in robots), "truth"]
+    lines = ["| " + " | ".join(heads) + " |", "|---|---|" + "---:|" * (len(heads) - 2)]
+    for k, (name, unit) in enumerate(_ROWS):
+        cells = [name, unit, *(f"{lower[k]:.4f} to {upper[k]:.4f}" for lower, upper in columns)]
+        cells += [f"{0.5 * (upper[k] - lower[k]):.4f}" for lower, upper in columns]
+        lines.append("| " + " | ".join([*cells, "" if truth is None else f"{truth[k]:.4f}"]) + " |")
+    return "\n".join(lines)
+
+
+_ROWS = (
+    ("mass", "kg"), ("CoM x, tool frame", "m"), ("CoM y", "m"), ("CoM z", "m"), ("Ixx, last joint", "kg m^2"),
+    ("Iyy", "kg m^2"), ("Izz", "kg m^2"),
+)  # fmt: skip
+_MOMENTS = (4, 6, 9)
+
+
+def _bounds(result: IdentificationResult) -> tuple[Array, Array]:
+    summary, parameters = summarize_payload(result, result.robot.tool_frame), payload_parameters(result)
+    lower, upper = (
+        np.concatenate(
+            [[getattr(summary.mass, side)], getattr(summary.com, side), getattr(parameters, side)[list(_MOMENTS)]]
+        )
+        for side in ("lower", "upper")
+    )
+    return lower, upper
+
+
+def _truth(folder: Path, robot: RobotModel) -> Array | None:
+    """Return what the simulator knows, in the order of the rows; None where nobody does."""
+    rows = yaml.safe_load((folder / ESTIMATE).read_text(encoding="utf-8"))["estimate"]["parameters"]
+    if "truth" not in rows[0]:
+        return None
+    theta = np.array([row["truth"] for row in rows])
+    com = in_frame(Bounded(theta, theta, theta), tool_transform(robot)).values[1:4] / theta[0]
+    return np.concatenate([theta[:1], com, theta[list(_MOMENTS)]])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demonstration and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
+    options = build_parser().parse_args(argv)
+    return run_command(lambda: run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""What the demonstration of a calibration writes and compares; the motions before it are tested elsewhere."""
+
+import numpy as np
+import pytest
+import yaml
+
+from sysid_ros.cli import demo
+from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.reports.recordings.files import read_recording
+
+
+def test_the_robot_file_says_that_most_of_the_torque_error_is_a_gain(robot, tmp_path):
+    path = demo.write_robot("kinova_gen3_2f85", tmp_path / "robot")
+    made = load_robot(path)
+    assert made.name == robot.name
+    np.testing.assert_allclose(made.sensors.effort_gain_error, 0.8 * robot.sensors.effort_relative_error)
+    np.testing.assert_array_equal(made.sensors.effort_relative_error, robot.sensors.effort_relative_error)
+    np.testing.assert_array_equal(made.theta_box.lower, robot.theta_box.lower)
+    with pytest.raises(ModelError, match="'rocket' is unknown"):
+        demo.write_robot("rocket", tmp_path / "other")
+
+
+def test_bounds_stand_beside_each_other_and_the_truth(robot, result, samples, monkeypatch, tmp_path):
+    known = load_robot(demo.write_robot("kinova_gen3_2f85", tmp_path / "robot"))
+    path = tmp_path / "samples.npz"
+    np.savez(
+        path, t=samples.stamps, q=samples.q, v=samples.v, tau=samples.tau, joints=np.array(robot.joint_names),
+        units="t=ns, q=rad, v=rad/s, tau=Nm",
+    )  # fmt: skip
+    monkeypatch.setattr(demo, "read_recording", lambda _, one: read_recording(path, one))
+    rows = [{"truth": float(value)} for value in result.truth]
+    (tmp_path / "estimate.yaml").write_text(yaml.safe_dump({"estimate": {"parameters": rows}}))
+    table = demo.compare(tmp_path, [("before", robot), ("after", known)])
+    lines = table.splitlines()
+    assert lines[0] == "|  | unit | before: bounds | after: bounds | before: +- | after: +- | truth |"
+    assert len(lines) == 2 + 7 and all(line.count("|") == 8 for line in lines)
+    for line in lines[2:]:
+        cells = [cell.strip() for cell in line.split("|")][1:-1]
+        truth = float(cells[-1])
+        for bounds, radius in ((cells[2], cells[4]), (cells[3], cells[5])):
+            low, high = map(float, bounds.split(" to "))
+            assert low - 1e-4 <= truth <= high + 1e-4, line
+            assert 0.5 * (high - low) == pytest.approx(float(radius), abs=2e-4)
+    (tmp_path / "estimate.yaml").write_text(yaml.safe_dump({"estimate": {"parameters": [{"value": 1.0}]}}))
+    assert demo.compare(tmp_path, [("before", robot)]).splitlines()[2].endswith("|  |")
