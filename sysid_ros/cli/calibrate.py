@@ -260,7 +260,9 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
         words = ["--serial", options.serial, "--results", str(motion.folder), "--seed", str(options.seed + number)]
         words += ["--mass", repr(motion.mass), "--tolerance", repr(motion.tolerance)]
         if motion.com is not None:
-            words += ["--com", *map(repr, motion.com.center.tolist()), "--com-tolerance", repr(motion.com.radius.max())]
+            # One word, for numbers like -1e-17 look like options.
+            words += [f"--com={','.join(map(repr, motion.com.center.tolist()))}"]
+            words += ["--com-tolerance", repr(float(motion.com.radius.max()))]
         words += ["--motion-time", str(options.motion_time), "--validation-time", str(options.validation_time)]
         words += [word for one in motions[:number] for word in ("--recording", one.recording)]
         client = client_of(CLIENT_MODULE, words, options.robot_name)

@@ -33,7 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--mass", type=float, default=0.0, help="mass of what the hand holds [kg]; 0: nothing")
     parser.add_argument("--tolerance", type=float, default=0.0, help="largest error of this mass [kg]")
     parser.add_argument(
-        "--com", type=float, nargs=3, default=[], help="its centre of mass in the frame of the last joint [m]"
+        "--com", type=_numbers, default=[], metavar="X,Y,Z", help="its CoM in the frame of the last joint [m]"
     )
     parser.add_argument("--com-tolerance", type=float, default=0.0, help="largest error of its coordinates [m]")
     parser.add_argument(
@@ -44,6 +44,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--motion-time", type=float, default=0.0, help="time of motion [s]; 0: the node's own")
     parser.add_argument("--validation-time", type=float, default=0.0, help="time of the check [s]; 0: the node's own")
     return parser
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(word) for word in text.split(",")]
 
 
 def run(options: argparse.Namespace, stop: StopRequest) -> int:

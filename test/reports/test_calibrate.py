@@ -14,6 +14,8 @@ from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_se
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import tool_transform
+from sysid_ros.nodes import calibrate_client
 from sysid_ros.reports.recordings.known import read_load
 
 MODEL = "kinova_gen3_2f85"
@@ -127,3 +129,86 @@ def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
     assert not (tmp_path / "arm.yaml").exists()
     assert offline.main([data, "--model", MODEL, "--calibration", str(tmp_path / "none.yaml")]) == ExitStatus.BAD_INPUT
     assert "calibration none.yaml: the file is unreadable" in capsys.readouterr().err
+
+
+class FakeSuite:
+    """Keeps what would have been started."""
+
+    started: list = []
+    status = ExitStatus.OK
+
+    def __init__(self, processes, client, log_directory, environment, parameters):
+        FakeSuite.started.append((client, log_directory, parameters))
+
+    def run(self):
+        return FakeSuite.status
+
+
+@pytest.fixture
+def suites(monkeypatch):
+    monkeypatch.setattr(calibrate, "Suite", FakeSuite)
+    monkeypatch.setattr(FakeSuite, "started", [])
+    return FakeSuite
+
+
+def run_words(tmp_path, *words):
+    return ["run", "--serial", "K7", "--results", str(tmp_path / "results"), *words]
+
+
+def test_the_arm_moves_once_with_each_load(robot, suites, tmp_path, capsys):
+    words = ["--weight", "1.0+-0.002", "--weight", "2.0", "--com", "0.0", "-0.01", "0.14", "--motion-time", "9"]
+    assert calibrate.main(run_words(tmp_path, *words)) == ExitStatus.OK
+    (run,) = (tmp_path / "results").iterdir()
+    goals = []
+    for client, log, parameters in suites.started:
+        options = calibrate_client.build_parser().parse_args(client[3:])
+        goals.append((calibrate_client._goal(options), log, parameters))
+    (empty, _, first), (light, log, second), (heavy, _, third) = goals
+    assert [one["arm_driver"]["payload"] for one in (first, second, third)] == ["none", "1.0", "2.0"]
+    assert (empty.load_mass, list(empty.load_com), list(empty.recordings)) == (0.0, [], [])
+    assert (light.load_mass, light.load_mass_tolerance) == (1.0, 0.002) and light.motion_time == 9.0
+    rotation, origin = tool_transform(robot)
+    np.testing.assert_allclose(light.load_com, rotation @ [0.0, -0.01, 0.14] + origin, atol=1e-12)
+    assert light.load_com_tolerance == pytest.approx(0.01, rel=1e-6)
+    assert heavy.recordings == [f"{run}/1_empty/recording.mcap", f"{run}/2_weight/recording.mcap=1.0+-0.002"]
+    assert light.results_directory == str(run / "2_weight") and log == run / "2_weight" / "log"
+    assert len({goal.seed for goal, *_ in goals}) == 3
+    for text in heavy.recordings:
+        read_load(text, robot)
+    assert f"sysid identify --model {run}/3_weight/{MODEL}.yaml" in capsys.readouterr().out
+
+
+def test_a_person_is_asked_where_the_arm_is_real(suites, tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr("builtins.input", asked.append)
+    words = run_words(tmp_path, "--mode", "hardware", "--robot-ip", "10.0.0.1", "--weight", "1.5")
+    assert calibrate.main(words) == ExitStatus.OK
+    assert asked == ["Empty the hand, then press Enter: ", "Attach the reference weight of 1.5 kg, then press Enter: "]
+    assert [parameters for *_, parameters in suites.started] == [{}, {}]
+
+    def nobody(_):
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", nobody)
+    assert calibrate.main(words) == ExitStatus.BAD_INPUT
+    assert "nobody is there to say that it is done" in capsys.readouterr().err
+
+
+def test_what_fails_ends_the_run_and_bad_weights_are_refused_before_it(suites, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(FakeSuite, "status", ExitStatus.FAILED)
+    assert calibrate.main(run_words(tmp_path, "--weight", "1.0")) == ExitStatus.FAILED
+    assert len(suites.started) == 1
+    for words, message in (
+        (["--weight", "heavy"], "numbers in kg"),
+        (["--weight", "9.0"], "inside the payload prior 'held_object'"),
+        (["--weight", "1.0", "--com", "0", "0", "0.14", "--com-tolerance", "-1"], "--com-tolerance [m] is -1.0"),
+        (["--mode", "hardware"], "'robot_ip' is ''"),
+    ):
+        assert calibrate.main(run_words(tmp_path, *words)) == ExitStatus.BAD_INPUT
+        assert message in capsys.readouterr().err
+    assert len(suites.started) == 1
+
+
+def test_numbers_that_look_like_options_reach_the_goal():
+    options = calibrate_client.build_parser().parse_args(["--serial", "K7", "--com=-1e-17,0.0,-0.2"])
+    assert list(calibrate_client._goal(options).load_com) == [-1e-17, 0.0, -0.2]
