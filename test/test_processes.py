@@ -11,6 +11,7 @@ import yaml
 
 from sysid_ros.cli.identify import build_parser, client_command, main
 from sysid_ros.cli.suite import Suite, node_command
+from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, create_key_file
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import (
@@ -19,6 +20,7 @@ from sysid_ros.processes import (
     IDENTIFY,
     SPACE,
     SPACE_ARGUMENTS,
+    STOP_TIMEOUT,
     UnknownArgument,
     resolve,
     resolve_space,
@@ -207,6 +209,18 @@ def test_launch_file_and_runner_start_the_same(launch_file, tmp_path):
         assert own == yaml.safe_load(path.read_text())[f"/**/{node.executable}"]["ros__parameters"]
         assert json.dumps(own) == json.dumps(dict(one.parameters))
         assert (node.package, node.namespace) == ("sysid_ros", "left")
+
+
+def test_launch_ends_with_what_a_motion_needs_and_starts_the_rest_again(launch_file, monkeypatch, tmp_path):
+    module, values = launch_file
+    monkeypatch.setenv(KEY_FILE_VARIABLE, str(create_key_file(tmp_path / "key")))
+    nodes = {node.executable: node for node in module.start_nodes(values)}
+    again = {name for name, node in nodes.items() if getattr(node, "respawn", False)}
+    assert again == {"monitor", "identifiability"}
+    for name, node in nodes.items():
+        assert (name in again) != ("needs it" in getattr(getattr(node, "on_exit", None), "reason", ""))
+        assert float(node.sigterm_timeout) == STOP_TIMEOUT
+        assert (KEY_FILE_VARIABLE in node.additional_env) == (name in ("arm_driver", "safe_planner"))
 
 
 def test_launch_file_starts_rviz_only_when_asked(launch_file):

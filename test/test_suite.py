@@ -12,7 +12,8 @@ import pytest
 
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.suite import Suite, suite_environment
-from sysid_ros.processes import Process, StartedProcess
+from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, create_key_file, load_key
+from sysid_ros.processes import Process, StartedProcess, resolve
 from sysid_ros.ros.environment import existing_files, files_in_use, files_of_domain
 
 STANDINS = Path(__file__).parent / "standins"
@@ -109,6 +110,34 @@ def test_crash_of_a_node_shows_the_end_of_its_log(make_suite, tmp_path, environm
     assert "    RuntimeError: the cable is loose" in shown
     assert "client arm at rest" in notes(tmp_path)
     assert_nothing_left(tmp_path, environment, before)
+
+
+def test_a_node_that_nothing_needs_is_started_again(make_suite, tmp_path, environment, capfd, monkeypatch):
+    monkeypatch.setattr("sysid_ros.cli.suite.RESPAWN_DELAY", 0.2)
+    before = existing_files()
+    suite = make_suite(["driver", "crashing_once"], "client_done")
+    suite._processes[1] = replace(suite._processes[1], process=Standin("crashing_once", "x", is_required=False))
+    assert suite.run() == 0  # the client waits for both
+    shown = capfd.readouterr().err
+    assert "crashing_once ended with exit status 1" in shown and "RuntimeError: no display" in shown
+    assert "nothing that moves needs crashing_once; it is started again in 0.2 s" in shown
+    assert {"driver stopped", "crashing_once stopped"} <= set(notes(tmp_path))
+    assert_nothing_left(tmp_path, environment, before)
+
+
+def test_the_key_is_for_those_alone_that_need_it(tmp_path, environment, monkeypatch):
+    monkeypatch.delenv(KEY_FILE_VARIABLE, raising=False)
+    started = resolve({})
+    suite = Suite(started, None, tmp_path / "log", environment)
+    files = {one.process.executable: suite.environment_of(one).get(KEY_FILE_VARIABLE) for one in started}
+    with_key = {name for name, path in files.items() if path}
+    assert with_key == {"arm_driver", "safe_planner"} and len({files[name] for name in with_key}) == 1
+    assert load_key(Path(files["arm_driver"]))
+    own = create_key_file(tmp_path / "own")
+    monkeypatch.setenv(KEY_FILE_VARIABLE, str(own))
+    suite = Suite(started, None, tmp_path / "log", {**environment, KEY_FILE_VARIABLE: str(own)})
+    assert KEY_FILE_VARIABLE not in suite.environment_of(started[3])
+    assert suite.environment_of(started[0])[KEY_FILE_VARIABLE] == str(own)
 
 
 def test_what_ignores_signals_is_killed_with_its_children(make_suite, tmp_path, environment, monkeypatch):

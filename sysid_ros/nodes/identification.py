@@ -101,9 +101,19 @@ class IdentificationNode(Node):
             text = f"another goal is running ({self._phase}); cancel it or wait for its end"
             return result_type(error_code=Identify.Result.BUSY, error_text=text)
         try:
-            return await run_in_thread(self, lambda: end_goal(handle, run(handle)))
+            return await run_in_thread(self, lambda: end_goal(handle, self._name_end(handle, run(handle))))
         finally:
             self._busy.release()
+
+    def _name_end(self, handle: ServerGoalHandle, result: R) -> R:
+        """Say where nobody has cancelled a goal, but this node is told to end."""
+        if result.error_code == Identify.Result.CANCELED and self._stop.is_set() and not handle.is_cancel_requested:
+            result.error_code = Identify.Result.INTERRUPTED
+            result.error_text = (
+                f"identification was told to end before the goal was done ({result.error_text}): the suite ends, "
+                "or a node that it needs has ended; the log of the launch names it"
+            )
+        return result
 
     def _run_goal(self, handle: ServerGoalHandle) -> Identify.Result:
         started = time.monotonic()

@@ -79,6 +79,14 @@ def crashing():
     raise RuntimeError("the cable is loose")
 
 
+def crashing_once():
+    """Breaks at its first start, and runs when it is started again."""
+    if not (FOLDER / "crashed").exists():
+        (FOLDER / "crashed").touch()
+        raise RuntimeError("no display")
+    wait_for_signal("crashing_once")
+
+
 def talking():
     """A real node."""
     from rclpy.node import Node

@@ -130,6 +130,7 @@ class SuiteMonitor:
         self.sample_stamp_ns = 0
         self.sample_time = -np.inf
         self.sample_fault: str | None = None
+        self.planner_time = -np.inf
         self.estimate: ParameterEstimate | None = None
         self.scene: Scene | None = None
         self.control_law: RobustSettings | None = None
@@ -305,6 +306,7 @@ class SuiteMonitor:
             self._keep("robot_description", message)
 
     def _take_scene(self, message: SceneMessage) -> None:
+        self.planner_time = time.monotonic()
         try:
             self.scene = scene_from_message(message, self._robot.n) if message.is_known else None
         except SysidError as error:

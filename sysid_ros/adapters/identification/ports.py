@@ -33,6 +33,8 @@ from sysid_ros.ros.waiting import call_service
 
 FIRST_PLAN_TIME = 30.0
 """How long the safe planner may search for a plan while the arm rests [s]: a second of computing, on a busy machine."""
+PLANNER_TIMEOUT = 4.0
+"""A safe planner that has not spoken of the scene for longer, as it does twice a second, has gone [s]."""
 LEAST_PLAN_TIME = 0.2
 """Less time than this is not worth asking for a plan [s]."""
 SERVICE_RESERVE = 1.0
@@ -86,6 +88,8 @@ class RosPlanner:
         try:
             response = session.call(session.clients.plan_next, message, failed, timeout, self._is_unwanted)
         except IdentificationFailed as failure:
+            if failure.code is IdentificationErrorCode.INTERRUPTED:
+                raise
             if failure.code is not failed:
                 self._end_search(session.clients.cancel_next)
             if failure.code is IdentificationErrorCode.TIMEOUT and is_moving:
@@ -153,7 +157,17 @@ class RosPlanner:
         return converted(lambda: certified_plan_from_message(response.plan, names), refused)
 
     def _is_unwanted(self) -> bool:
-        """Return whether a plan is of no use any more: the goal is cancelled, or the data are inconsistent."""
+        """Return whether a plan is of no use any more: the goal is cancelled, or the data are inconsistent.
+
+        Raises:
+            IdentificationFailed: The planner has died or stands still, which its service would not show for long.
+        """
+        silence = time.monotonic() - self._session.monitor.planner_time
+        if PLANNER_TIMEOUT < silence < np.inf:
+            text = (
+                f"the safe planner has said nothing for {silence:.1f} s while it was to plan; has it died? See its log"
+            )
+            raise IdentificationFailed(IdentificationErrorCode.INTERRUPTED, text)
         estimate = self._session.monitor.estimate
         return self._session.is_cancelled() or (estimate is not None and not estimate.is_consistent)
 

@@ -34,6 +34,20 @@ CHECKED = (
 NOT_CHECKED = ("what docs/theory/certificates.md names as assumptions",)
 
 
+_ROUTINE = tuple(
+    int(code)
+    for code in (
+        PlanFailureCode.NO_TRACKING_BOUND,
+        PlanFailureCode.LIMIT,
+        PlanFailureCode.NO_MOTION,
+        PlanFailureCode.NO_ROOM,
+        PlanFailureCode.NO_TIME,
+        PlanFailureCode.CANCELLED,
+    )
+)
+"""Failures that belong to a normal run: there is no such motion, or not in time; the arm rests or comes to rest."""
+
+
 class _Response(Protocol):
     """What the answers of all services have."""
 
@@ -149,10 +163,13 @@ class PlanService:
             plan = self._requests.authenticate(plan)
         except Exception as error:  # noqa: BLE001 - whatever fails in a check is a refusal, not the end of the node
             text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
-            self._node.get_logger().error(text)
             response.success, response.message = False, text
             response.status = self._status(text, started)
             response.status.failure = failure_code(error)
+            if response.status.failure in _ROUTINE:
+                self._node.get_logger().warning(text)
+            else:
+                self._node.get_logger().error(text)
             return None
         else:
             response.plan = certified_plan_to_message(
