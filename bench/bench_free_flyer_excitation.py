@@ -42,8 +42,8 @@ from sysid_ros.core.free_floating.robot import FreeFlyer, ReactionWheels, load_f
 from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
 
 PAPER = ("SPACE, as printed", "no", 67, "", "", 248.8, "", "")
-FIRST = 8
-"""Intervals of the first of two parts; its share of them is its share of the time."""
+FIRST = 16
+"""Intervals of the first of two parts; planning gets half of the time before and half after it."""
 
 
 def judge(robot: FreeFlyer, motions: list[FloatingMotion]) -> float:
@@ -66,17 +66,16 @@ def row(robot, name, is_clear, plans, begin):
 
 
 def plan_in_two_parts(robot, settings: ExcitationSettings, intervals: int) -> list[ExcitationPlan]:
-    minimal, clock, plans = build_minimal_parameters(robot.tree), time.process_time, []
-    parameters, before = robot.tree.parameters, None
-    for count in (FIRST, intervals - FIRST):
-        limited = replace(settings, time_limit=settings.time_limit * count / intervals)
-        plan = plan_with_free_knots(robot, parameters, count, limited, before=before, clock=clock)
-        before = plan.motion
-        plans.append(plan)
-        data = simulate(robot, robot.truth, plan.motion, np.arange(0.0, plan.motion.joints.duration + 1e-9, 0.02))
-        noisy = add_noise(robot, data, np.random.default_rng(settings.seed), "trapezoid")
-        parameters = embed(minimal, estimate_minimal(robot, minimal, noisy).values)
-    return plans
+    """Plan all intervals, execute the first few, and plan the others anew with what was estimated."""
+    minimal, clock = build_minimal_parameters(robot.tree), time.process_time
+    half = replace(settings, time_limit=0.5 * settings.time_limit)
+    whole = plan_with_free_knots(robot, robot.tree.parameters, intervals, half, clock=clock)
+    first, rest = whole.motion.part(0, FIRST), whole.motion.part(FIRST)
+    data = simulate(robot, robot.truth, first, np.arange(0.0, first.joints.duration + 1e-9, 0.02))
+    noisy = add_noise(robot, data, np.random.default_rng(settings.seed), "trapezoid")
+    parameters = embed(minimal, estimate_minimal(robot, minimal, noisy).values)
+    second = plan_with_free_knots(robot, parameters, intervals - FIRST, half, before=first, guess=rest, clock=clock)
+    return [replace(whole, motion=first), second]
 
 
 def compare(seconds: float, seeds: int) -> None:

@@ -130,6 +130,7 @@ def plan_with_free_knots(
     start: ArrayLike | None = None,
     before: FloatingMotion | None = None,
     columns: Array | None = None,
+    guess: FloatingMotion | None = None,
     clock: Callable[[], float] = time.monotonic,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda share, text: None,
@@ -146,6 +147,7 @@ def plan_with_free_knots(
         start: Where the joints are, (n,) [rad]; None for the last knot of ``before``, or else free.
         before: Motion that was executed before and counts too.
         columns: Parameters of interest, see :class:`IntervalInformation`; None for the minimal parameters.
+        guess: Motion of as many intervals to begin the search with; None for random ones.
         clock: Clock of the time limit [s]; ``time.process_time`` does not count what other processes take.
         is_cancelled: Looked at between evaluations.
         on_progress: Called with the share that is done, 0..1, and what is being done.
@@ -156,13 +158,15 @@ def plan_with_free_knots(
     Raises:
         PlanningCancelled: ``is_cancelled`` said so.
         SelfCollision: No motion that keeps clear of itself was found.
-        ParameterOutOfRange: ``intervals`` is below 1, or the start is beyond a limit.
+        ParameterOutOfRange: ``intervals`` is below 1, the guess has another number, or the start is beyond a limit.
     """
     if intervals < 1:
         raise ParameterOutOfRange("intervals [-]", intervals, "1 or more")
     settings = settings or ExcitationSettings()
     information = IntervalInformation(robot, parameters, settings.period, settings.samples, columns)
     search = _Search(information, intervals, settings, start, before)
+    if guess is not None:
+        search.begin_with(guess)
     search.clock, search.is_cancelled, search.on_progress = clock, is_cancelled, on_progress
     return search.run()
 
@@ -199,12 +203,24 @@ class _Search:
         self._span = robot.q_upper - robot.q_lower
         self._collision_weight = _COLLISION_WEIGHTS[0]
         self._evaluations, self._told, self._condition = 0, 0.0, np.inf
+        self._guess: Array | None = None
+
+    def begin_with(self, guess: FloatingMotion) -> None:
+        """Begin the search with a motion, see :func:`plan_with_free_knots`."""
+        if guess.joints.intervals != self._count:
+            raise ParameterOutOfRange("intervals of the guess [-]", guess.joints.intervals, f"{self._count}")
+        knots = guess.joints.knots
+        steps, turns = np.diff(knots, axis=0) / self._reach, guess.wheel_turns / self._turns
+        first = np.clip((knots[0] - self._robot.q_lower) / self._span, 0.0, 1.0)
+        self._guess = np.concatenate(
+            [first, np.clip(np.concatenate([steps.reshape(-1), turns.reshape(-1)]), -1.0, 1.0)]
+        )
 
     def run(self) -> ExcitationPlan:
         """Search, and prove what was found."""
         begin, limit = self.clock(), self._settings.time_limit
         self._begin, self._end = begin, begin + limit
-        x = self._wander(self._best_start(begin, limit))
+        x = self._wander(self._best_start(begin, limit) if self._guess is None else self._guess)
         for weight in _COLLISION_WEIGHTS:
             self._collision_weight = weight
             # A motion that touches is worth nothing: mending it may take as long again.

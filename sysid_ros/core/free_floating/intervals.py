@@ -47,6 +47,12 @@ class FloatingMotion:
     joints: CycloidTrajectory
     wheel_turns: Array
 
+    def part(self, begin: int, end: int | None = None) -> FloatingMotion:
+        """Return some of its intervals, from one to before another."""
+        turns = self.wheel_turns[begin:end]
+        knots = self.joints.knots[begin : begin + len(turns) + 1]
+        return FloatingMotion(CycloidTrajectory(knots, self.joints.period), turns)
+
     def wheel_rates(self, times: ArrayLike) -> Array:
         """Return the speeds of the wheels at times (N,) [s], (N, W) [rad/s]."""
         if not self.wheel_turns.shape[1]:

@@ -28,7 +28,7 @@ from sysid_ros.core.free_floating.bounds import (
 )
 from sysid_ros.core.free_floating.dynamics import embed
 from sysid_ros.core.free_floating.excitation import ExcitationSettings, plan_with_free_knots
-from sysid_ros.core.free_floating.intervals import FloatingMotion
+from sysid_ros.core.free_floating.intervals import FloatingMotion, IntervalInformation
 from sysid_ros.core.free_floating.measurements import FloatingData, data_from_rates
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters, build_minimal_parameters
 from sysid_ros.core.free_floating.momentum import compute_base_twist, system_kinematic_matrix
@@ -39,8 +39,8 @@ from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 Array = NDArray[np.float64]
 
-_FIRST_SHARE = 0.25
-"""Share of the intervals, and of the time for planning, that the first part gets; the others share the rest."""
+_FIRST_SHARE, _FIRST_TIME = 0.25, 0.5
+"""Shares of the intervals, and of the time for planning, that the first part gets; the others share the rest."""
 
 
 @dataclass(frozen=True)
@@ -539,33 +539,54 @@ class _Run:
         self._task, self._port, self._is_cancelled, self._on_progress = task, port, is_cancelled, on_progress
         self._counts = _split(task.settings.intervals, task.settings.parts)
         self._before: FloatingMotion | None = None
+        self._rest: FloatingMotion | None = None
         self.parameters = parameters
         self.parts: list[Part] = []
 
     def advance(self) -> bool:
         """Make the next part; returns whether another one is left."""
         task, robot, number = self._task, self._task.robot, len(self.parts)
-        count = self._counts[number]
-        share = count / sum(self._counts)
+        count, left = self._counts[number], sum(self._counts[number:])
         place = self._port.reference()
+        # All that is left is planned, and only its first part is executed: what comes after it can be as good.
         plan = plan_with_free_knots(
             robot,
             self.parameters,
-            count,
-            replace(task.excitation, time_limit=task.excitation.time_limit * share),
+            left,
+            replace(task.excitation, time_limit=task.excitation.time_limit * self._time_share(number)),
             start=np.clip(place[: robot.n], robot.q_lower, robot.q_upper),
             before=self._before,
             columns=self.columns,
+            guess=self._rest,
             is_cancelled=self._is_cancelled,
             on_progress=lambda done, text: self.tell(Stage.PLANNING, 0.4 * done, text),
         )
+        motion = plan.motion.part(0, count)
+        self._rest = plan.motion.part(count) if count < left else None
         begin = _last_time(self._port)
-        self._port.follow(axes_trajectory(plan.motion, place), lambda done: self.tell(Stage.MOVING, 0.4 + 0.6 * done))
-        self._before = plan.motion if self._before is None else _joined(self._before, plan.motion)
-        part = Part(begin, _last_time(self._port), count, plan.condition_number, np.nan, plan.gap, plan.seconds)
+        self._port.follow(axes_trajectory(motion, place), lambda done: self.tell(Stage.MOVING, 0.4 + 0.6 * done))
+        self._before = motion if self._before is None else _joined(self._before, motion)
+        part = Part(begin, _last_time(self._port), count, self._condition(), np.nan, plan.gap, plan.seconds)
         self.parts.append(part)
         self.parts[-1] = replace(part, reached=condition_of_data(robot, self.data(), self.columns))
         return len(self.parts) < len(self._counts)
+
+    def _time_share(self, number: int) -> float:
+        """Return the share of the time for planning that a part gets."""
+        parts = len(self._counts)
+        if parts == 1:
+            return 1.0
+        return _FIRST_TIME if number == 0 else (1.0 - _FIRST_TIME) / (parts - 1)
+
+    def _condition(self) -> float:
+        """Return the condition number that the parts up to now were planned for."""
+        excitation, motion = self._task.excitation, self._before
+        if motion is None:
+            return np.inf
+        information = IntervalInformation(
+            self._task.robot, self.parameters, excitation.period, excitation.samples, self.columns
+        )
+        return information.condition_number(motion.joints.knots, motion.wheel_turns)
 
     def tell(self, stage: Stage, within: float, detail: str = "") -> None:
         """Tell the progress within the present part, 0..1; of the last one when its motion has ended."""

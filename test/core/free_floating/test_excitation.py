@@ -166,6 +166,24 @@ def test_a_second_part_begins_where_the_first_ends_and_counts_it(robot):
     assert second.condition_number < alone
 
 
+def test_what_is_left_of_a_plan_is_where_the_next_search_begins(robot):
+    whole = plan_with_free_knots(robot, robot.tree.parameters, 16, SMALL, start=robot.home)
+    first, rest = whole.motion.part(0, 4), whole.motion.part(4)
+    np.testing.assert_array_equal(first.joints.knots[-1], rest.joints.knots[0])
+    at_once = iter(np.arange(0.0, 1e6, 100.0))  # no time for anything but the guess
+    kept = plan_with_free_knots(
+        robot, robot.tree.parameters, 12, SMALL, before=first, guess=rest, clock=lambda: next(at_once)
+    )
+    np.testing.assert_allclose(kept.motion.joints.knots, rest.joints.knots, atol=1e-12)
+    assert kept.condition_number == pytest.approx(whole.condition_number, rel=1e-9)
+    better = plan_with_free_knots(robot, robot.truth, 12, SMALL, before=first, guess=rest)
+    information = IntervalInformation(robot, robot.truth, SMALL.period, SMALL.samples)
+    old = information.condition_number(whole.motion.joints.knots, whole.motion.wheel_turns)
+    assert better.condition_number < old
+    with pytest.raises(ParameterOutOfRange, match=r"intervals of the guess .* is 12; allowed: 9"):
+        plan_with_free_knots(robot, robot.truth, 9, SMALL, before=first, guess=rest)
+
+
 def test_motions_keep_clear_of_the_robot_itself(robot):
     """Densely sampled, a proven motion has no smaller gap; one through the base, and one at it, are refused."""
     model = SelfCollisionModel(robot)
