@@ -1,7 +1,7 @@
 """Keeps ROS on this machine: a private domain, and transports that never leave loopback and shared memory.
 
-``ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST`` alone sends nothing out, but it listens on all interfaces and answers a peer
-that reaches in; the Fast DDS profile beside this file binds every listening socket to 127.0.0.1.
+The Fast DDS profile beside this file binds every socket to 127.0.0.1. ``ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST`` would
+add a transport of its own that opens sockets on all addresses, so discovery is left to the profile.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def loopback_environment(domain_id: int | None = None) -> dict[str, str]:
     domain_ports(domain_id)
     return {
         "ROS_DOMAIN_ID": str(domain_id),
-        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT",
         "ROS_STATIC_PEERS": "",
         "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",
         "FASTDDS_DEFAULT_PROFILES_FILE": str(LOOPBACK_PROFILE),
