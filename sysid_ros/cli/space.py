@@ -26,7 +26,7 @@ from sysid_ros.cli.suite import (
 )
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.assumptions import Assumptions
-from sysid_ros.core.free_floating.procedure import (
+from sysid_ros.core.free_floating.identification import (
     FreeFlyerIdentification,
     ObjectIdentification,
     ObjectSettings,

@@ -24,7 +24,7 @@ from sysid_ros.adapters.free_flyer.messages import draw_free_flyer, minimal_to_m
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.excitation import ExcitationSettings
-from sysid_ros.core.free_floating.procedure import (
+from sysid_ros.core.free_floating.identification import (
     FreeFlyerIdentification,
     Knowledge,
     ObjectSettings,

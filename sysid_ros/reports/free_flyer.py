@@ -15,8 +15,13 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.settings import settings_of
 from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.bounds import ObjectEstimate
+from sysid_ros.core.free_floating.identification import (
+    FreeFlyerIdentification,
+    Knowledge,
+    ObjectIdentification,
+    Part,
+)
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
-from sysid_ros.core.free_floating.procedure import FreeFlyerIdentification, Knowledge, ObjectIdentification, Part
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.model.inertia import to_com_form, transform_parameters
 from sysid_ros.reports import pages

@@ -11,14 +11,14 @@ import yaml
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.free_floating.dynamics import simulate
 from sysid_ros.core.free_floating.excitation import largest_range, largest_wheel_turns
-from sysid_ros.core.free_floating.intervals import FloatingMotion
-from sysid_ros.core.free_floating.procedure import (
+from sysid_ros.core.free_floating.identification import (
     ObjectSettings,
     ProcedureSettings,
     Task,
     estimate_free_flyer,
     estimate_held,
 )
+from sysid_ros.core.free_floating.intervals import FloatingMotion
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.trajectories.families import CycloidTrajectory

@@ -13,7 +13,7 @@ from sysid_msgs.action import Identify
 from sysid_ros.adapters.free_flyer.link import DriverSilent, FreeFlyerLink, MotionCancelled, MotionFailed
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.free_floating.bounds import EstimationCancelled, InconsistentMomentum
-from sysid_ros.core.free_floating.procedure import (
+from sysid_ros.core.free_floating.identification import (
     FreeFlyerIdentification,
     Knowledge,
     ObjectIdentification,
@@ -21,6 +21,8 @@ from sysid_ros.core.free_floating.procedure import (
     Progress,
     Stage,
     Task,
+)
+from sysid_ros.core.free_floating.procedure import (
     identify_free_flyer,
     identify_object,
 )

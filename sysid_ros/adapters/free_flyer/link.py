@@ -21,7 +21,7 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import DriverStatus, Trajectory
 from sysid_ros.adapters.free_flyer.messages import odometry_from_message
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.free_floating.procedure import Samples
+from sysid_ros.core.free_floating.identification import Samples
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array

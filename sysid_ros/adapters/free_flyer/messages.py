@@ -13,7 +13,7 @@ from visualization_msgs.msg import MarkerArray
 from sysid_msgs.msg import IdentifiabilityReport
 from sysid_ros.adapters.free_flyer.driver import Measurement
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.free_floating.procedure import FreeFlyerIdentification
+from sysid_ros.core.free_floating.identification import FreeFlyerIdentification
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
 from sysid_ros.core.trajectories.families import CycloidTrajectory

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pinocchio as pin
 
-from sysid_ros.core.free_floating.procedure import Samples
+from sysid_ros.core.free_floating.identification import Samples
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.reports.recordings.mcap import read_messages
 from sysid_ros.reports.recordings.readers import InvalidRecording

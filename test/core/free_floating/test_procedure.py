@@ -12,7 +12,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode, EstimateStatus, Quantity
 from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.excitation import ExcitationSettings
-from sysid_ros.core.free_floating.procedure import (
+from sysid_ros.core.free_floating.identification import (
     ObjectSettings,
     ProcedureSettings,
     Samples,
@@ -20,10 +20,12 @@ from sysid_ros.core.free_floating.procedure import (
     Task,
     estimate_free_flyer,
     estimate_held,
-    identify_free_flyer,
-    identify_object,
     known_before,
     select_motion,
+)
+from sysid_ros.core.free_floating.procedure import (
+    identify_free_flyer,
+    identify_object,
 )
 from sysid_ros.core.free_floating.regression import NotIdentifiable, unit_momenta
 from sysid_ros.core.free_floating.robot import load_free_flyer
