@@ -87,13 +87,19 @@ def make_result(
         check: A motion that it did not use.
         warnings: What a reader should know, a sentence each.
     """
-    after = apply_calibration(calibration, robot)
-    tested = None if check is None else check_torques(robot, after, check)
-    return ArmResult(robot, after, describe_arm(robot, calibration, settings), tested, tuple(warnings))
+    after, identification = apply_calibration(calibration, robot), describe_arm(robot, calibration, settings)
+    tested = None if check is None else check_torques(robot, after, identification.gains, check)
+    return ArmResult(robot, after, identification, tested, tuple(warnings))
 
 
-def check_torques(before: RobotModel, after: RobotModel, recording: LoadedRecording) -> TorqueCheck:
+def check_torques(before: RobotModel, after: RobotModel, gains: Array, recording: LoadedRecording) -> TorqueCheck:
     """Compare measured torques with those of two models of the same arm.
+
+    Args:
+        before: The arm as it was.
+        after: The arm with its calibration.
+        gains: Gain of each joint with the latter, (n,): a true torque is ``1 + g`` times the measured one.
+        recording: What was measured.
 
     Raises:
         SysidError: There are no samples.
@@ -103,9 +109,10 @@ def check_torques(before: RobotModel, after: RobotModel, recording: LoadedRecord
         raise SysidError(f"{name}: there are no samples to check the parameters with")
     samples = SampleBlock.concatenate(recording.blocks)
     acceleration = differentiate(samples.stamps, samples.v)
+    states = samples.q, samples.v, acceleration
     old, new = (
-        np.sqrt(np.mean((predict_torque(arm, payload, samples.q, samples.v, acceleration) - samples.tau) ** 2, axis=0))
-        for arm in (before, after)
+        np.sqrt(np.mean((predict_torque(arm, payload, *states) / (1.0 + gain) - samples.tau) ** 2, axis=0))
+        for arm, gain in ((before, 0.0), (after, gains))
     )
     return TorqueCheck(name, float(samples.seconds[-1]), old, new, np.std(samples.tau, axis=0))
 

@@ -9,13 +9,14 @@ import yaml
 from sysid_ros.cli import calibrate, offline
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.calibration import describe_arm
+from sysid_ros.core.estimation.calibration import LoadedRecording, describe_arm, empty_hand
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.nodes import calibrate_client
+from sysid_ros.reports.arm import check_torques
 from sysid_ros.reports.recordings.known import read_load
 
 MODEL = "kinova_gen3_2f85"
@@ -212,3 +213,12 @@ def test_what_fails_ends_the_run_and_bad_weights_are_refused_before_it(suites, t
 def test_numbers_that_look_like_options_reach_the_goal():
     options = calibrate_client.build_parser().parse_args(["--serial", "K7", "--com=-1e-17,0.0,-0.2"])
     assert list(calibrate_client._goal(options).load_com) == [-1e-17, 0.0, -0.2]
+
+
+def test_torques_are_predicted_with_the_gains_that_were_found(robot, record):
+    block = record(np.zeros(10)).slice(0, 1000)
+    scaled = dataclasses.replace(block, tau=1.02 * block.tau)
+    check = check_torques(
+        robot, robot, np.full(robot.n, 1.0 / 1.02 - 1.0), LoadedRecording("scaled", [scaled], empty_hand())
+    )
+    assert np.linalg.norm(check.after) < 0.7 * np.linalg.norm(check.before)

@@ -498,12 +498,14 @@ class ArmIdentification:
         base: Base parameters with point estimate, proven bounds, and bounds before.
         sensors: Torque lag, torque gain and direction of gravity, those that are uncertain.
         row_shares: Width of each certified row over that before, rising, (R,) [-].
+        gains: Middle of the bounds of each joint's gain, 0 where it is certain, (n,) [-].
     """
 
     calibration: ArmCalibration
     base: CombinationEstimate
     sensors: SensorBounds
     row_shares: Array
+    gains: Array
 
     @property
     def relative_width(self) -> float:
@@ -565,4 +567,6 @@ def describe_arm(
         upper=np.minimum(found.upper[count:], prior.upper),
         prior=prior,
     )
-    return ArmIdentification(calibration, base, sensors, np.sort(shares))
+    gains = np.zeros(2 * robot.n + 3)
+    gains[np.asarray(constant) - size] = 0.5 * (sensors.lower + sensors.upper)
+    return ArmIdentification(calibration, base, sensors, np.sort(shares), gains[robot.n : 2 * robot.n])
