@@ -20,6 +20,8 @@ SERVER_TIMEOUT = 60.0
 """How long to wait for the action server, and again for its answer to the goal [s]."""
 CANCEL_TIMEOUT = 20.0
 """How long a cancelled goal may take to bring the robot to rest [s]."""
+GONE_AFTER = 2.0
+"""A server that is not to be found for so long has gone; for a moment, as at the start, any may seem so [s]."""
 
 
 class GoalLost(SysidError):
@@ -50,6 +52,7 @@ class GoalClient:
         self._server = name.rpartition("/")[0]
         self._client: ActionClient[Any, Any, Any] = ActionClient(node, action, name)
         self._probe = ServerProbe(self._client)
+        self._seen = -math.inf
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(node)
 
@@ -73,9 +76,10 @@ class GoalClient:
             raise GoalLost(f"nobody offers the action {self._name}; see the logs of the nodes")
         if self._stop.is_set:
             raise GoalLost("stopped before anything was asked for", True)
+        self._seen = time.monotonic()
         sent = self._client.send_goal_async(goal, feedback_callback=lambda message: on_feedback(message.feedback))
         # A goal that is on its way must be answered before it can be cancelled.
-        if not self.spin_until(lambda: sent.done() or not self._is_there, SERVER_TIMEOUT) or not sent.done():
+        if not self.spin_until(lambda: sent.done() or self._is_gone(), SERVER_TIMEOUT) or not sent.done():
             raise GoalLost(f"the goal was not answered; see the log of {self._server}", self._stop.is_set)
         handle: ClientGoalHandle[Any, Any, Any] | None = sent.result()
         if handle is None or not handle.accepted:
@@ -91,19 +95,22 @@ class GoalClient:
             self._executor.spin_once(timeout_sec=0.05)
         return True
 
-    @property
-    def _is_there(self) -> bool:
-        return self._client.server_is_ready()
+    def _is_gone(self) -> bool:
+        """Return whether the server is not to be found any more; called again and again."""
+        now = time.monotonic()
+        if self._client.server_is_ready():
+            self._seen = now
+        return now - self._seen > GONE_AFTER
 
     def _follow(self, handle: ClientGoalHandle[Any, Any, Any], on_stop: Callable[[], None]) -> Any:
         outcome = handle.get_result_async()
-        self.spin_until(lambda: outcome.done() or self._stop.is_set or not self._is_there, math.inf)
-        if not outcome.done() and not self._is_there:
+        self.spin_until(lambda: outcome.done() or self._stop.is_set or self._is_gone(), math.inf)
+        if not outcome.done() and self._is_gone():
             raise GoalLost(f"{self._server} has gone; the driver hears nobody and brakes by itself")
         if not outcome.done():
             on_stop()
             handle.cancel_goal_async()
-            self.spin_until(lambda: outcome.done() or not self._is_there, CANCEL_TIMEOUT)
+            self.spin_until(lambda: outcome.done() or self._is_gone(), CANCEL_TIMEOUT)
             if not outcome.done():
                 raise GoalLost("the goal did not end; the driver stops the robot when its node ends", True)
         response = outcome.result()

@@ -233,7 +233,12 @@ def test_what_may_not_take_over(loop):
     refusals = [
         (second, {"predecessor": "0" * 64}, None, "it continues plan 000000000000, but the arm follows"),
         (second, {"takeover_time": 1.5}, None, "takes over after 1.5 s of a plan of 1.4 s"),
-        (second, {"takeover_time": float("nan")}, None, "takes over after nan s"),
+        (
+            second,
+            {"takeover_time": float("nan")},
+            None,
+            "the takeover time of its certificate is nan s; it must be from 0 to 120 s",
+        ),
         (second, {"takeover_time": 0.5}, None, "would jump by"),
         (jumps[0], {}, None, "position of joint_1 would jump by 1e-06 rad"),
         (jumps[1], {}, None, "velocity of joint_1 would jump by 1e-05 rad/s"),

@@ -250,4 +250,4 @@ def test_the_end_of_the_node_ends_the_goal_first(bench, goals, node, monkeypatch
     monkeypatch.setattr(goals_module, "run_identification", wait)
     goal = goals.send()
     bench.end(node)
-    assert goal.wait().error_code == Result.CANCELED
+    assert goal.wait().error_code == Result.INTERRUPTED

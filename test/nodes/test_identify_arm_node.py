@@ -91,7 +91,8 @@ def test_a_goal_calibrates_the_arm(send, driver, robot, folder):
     assert np.all(np.array(result.lower) <= result.values) and np.all(result.values <= np.array(result.upper))
     assert np.linalg.norm(result.residual_after) < 1.05 * np.linalg.norm(result.residual_before)
     plans = read_plans(folder / "out" / "recording.mcap")
-    assert len(plans) == 2 and all(plan.certificate.claims for plan in plans)
+    # Both motions are there, and the one that is planned again where time has passed.
+    assert len(plans) >= 2 and all(plan.certificate.claims for plan in plans)
     # The hand may hold something else next: the controller has the prior again.
     status = driver.wait_for_rest()[0]
     assert wait_until(

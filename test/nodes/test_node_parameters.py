@@ -88,6 +88,8 @@ def other_value(one):
     info, default = one.setting, one.default
     known = {
         "brake_times": (0.4, 0.6),
+        "object_mass": 5.0,  # without a value of its own: a robot file has one
+        "object_reach": 0.4,
         "trajectory_duration": 2.0,  # no longer than the motion that is allowed
         "max_motion_time": 30.0,
         "planning_time": 1.0,  # shorter than the plan

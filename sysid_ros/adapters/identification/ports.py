@@ -58,6 +58,7 @@ class RosPlanner:
         self._session = session
         self._seed = seed
         self._answers = 0
+        self._asked = 0.0  # when the safe planner was asked for the present plan [s]
 
     def plan(self, request: MotionRequest) -> CertifiedPlan:
         """See :class:`Planner`."""
@@ -85,6 +86,7 @@ class RosPlanner:
     def _ask(self, message: PlanNext.Request, is_moving: bool) -> PlanNext.Response:
         session, failed, started = self._session, IdentificationErrorCode.PLAN_FAILED, time.monotonic()
         timeout = message.time_limit + (SERVICE_RESERVE if is_moving else session.options.service_timeout)
+        self._asked = time.monotonic()
         try:
             response = session.call(session.clients.plan_next, message, failed, timeout, self._is_unwanted)
         except IdentificationFailed as failure:
@@ -162,8 +164,10 @@ class RosPlanner:
         Raises:
             IdentificationFailed: The planner has died or stands still, which its service would not show for long.
         """
-        silence = time.monotonic() - self._session.monitor.planner_time
-        if PLANNER_TIMEOUT < silence < np.inf:
+        heard = self._session.monitor.planner_time
+        silence = time.monotonic() - heard
+        # One that was started again is not asked before its service is there: only what spoke since can fall silent.
+        if heard > self._asked and silence > PLANNER_TIMEOUT:
             text = (
                 f"the safe planner has said nothing for {silence:.1f} s while it was to plan; has it died? See its log"
             )

@@ -36,10 +36,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "offline": ("WindowResiduals", "estimate_from_samples"),
     "parameters.estimate": ("CombinationEstimate", "ParameterEstimate"),
     "parameters.settings": ("EstimatorSettings",),
-    "streaming": ("StreamingEstimator",),
+    "streaming": ("StreamingEstimator", "WindowResiduals", "estimate_from_samples"),
     "windows.samples": ("InvalidSamples", "SampleBlock", "split_into_blocks"),
 }
 

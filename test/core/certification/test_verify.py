@@ -185,12 +185,12 @@ def test_what_happens_between_samples_is_seen(arms, make_errors, small_payload, 
 
 
 def test_brake_times_are_tried_in_order(arms, make_errors, small_payload):
-    robot, errors = arms["kinova_gen3_2f85"], make_errors()
+    gen3, errors = arms["kinova_gen3_2f85"], make_errors()
+    robot, plan = close_call(gen3, errors, tau_max=0.65 * gen3.limits.tau_max)
     boxes = robot.theta_box, small_payload(robot)[0]
-    _, plan = close_call(robot, errors)
     none = VerifierSettings(brake_times=())
     assert verify(robot, plan, boxes, errors, settings=none).brake_time == 0.0
-    times = (0.02, 0.05, 0.3, 0.6)
+    times = (0.1, 0.2, 0.4, 0.8)
     chosen = verify(robot, plan, boxes, errors, settings=VerifierSettings(brake_times=times)).brake_time
     assert chosen in times[1:3]
     for shorter in times[: times.index(chosen)]:
