@@ -49,30 +49,21 @@ class IdentificationNode(Node):
         self._busy = threading.Lock()
         self._stop = threading.Event()
         self._phase = "it begins"
-        self._server = ActionServer(
-            self,
-            Identify,
-            "~/identify",
-            execute_callback=partial(self._execute, run=self._run_goal, result_type=Identify.Result),
-            goal_callback=self._judge_goal,
-            cancel_callback=lambda _: CancelResponse.ACCEPT,
-        )
-        self._mover = ActionServer(
-            self,
-            MoveTo,
-            "~/move_to",
-            execute_callback=partial(self._execute, run=self._run_move, result_type=MoveTo.Result),
-            goal_callback=self._judge_goal,
-            cancel_callback=lambda _: CancelResponse.ACCEPT,
-        )
-        self._calibrator = ActionServer(
-            self,
-            IdentifyArm,
-            "~/identify_arm",
-            execute_callback=partial(self._execute, run=self._run_arm, result_type=IdentifyArm.Result),
-            goal_callback=self._judge_goal,
-            cancel_callback=lambda _: CancelResponse.ACCEPT,
-        )
+        self._servers = [
+            ActionServer(
+                self,
+                action,
+                name,
+                execute_callback=partial(self._execute, run=run, result_type=action.Result),
+                goal_callback=self._judge_goal,
+                cancel_callback=lambda _: CancelResponse.ACCEPT,
+            )
+            for action, name, run in (
+                (Identify, "~/identify", self._run_goal),
+                (MoveTo, "~/move_to", self._run_move),
+                (IdentifyArm, "~/identify_arm", self._run_arm),
+            )
+        ]
         create_long_service(self, Trigger, "~/identify_payload", self._trigger)
         self._heartbeat = self.create_publisher(Empty, "arm_driver/heartbeat", 1)
         self.create_timer(HEARTBEAT_PERIOD, self._beat)
