@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import rclpy
-from rclpy.action import ActionClient
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
@@ -21,11 +18,9 @@ from sysid_msgs.action import Identify
 from sysid_msgs.srv import SetPayload
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.ros.goal_client import GoalClient, GoalLost
 from sysid_ros.ros.node import StopRequest
-from sysid_ros.ros.waiting import ServerProbe
 
-_SERVER_TIMEOUT = 60.0
-_CANCEL_TIMEOUT = 15.0
 _CATCH_TIMEOUT = 10.0
 
 
@@ -57,8 +52,7 @@ class _Client:
 
     def __init__(self, stop: StopRequest):
         self._stop = stop
-        self._node, self._executor = Node("free_flyer_client"), SingleThreadedExecutor()
-        self._executor.add_node(self._node)
+        self._node = Node("free_flyer_client")
 
     def run(self, options: argparse.Namespace) -> int:
         """Carry out what the options ask for."""
@@ -88,17 +82,14 @@ class _Client:
 
     def close(self) -> None:
         """End the node."""
-        self._executor.shutdown(timeout_sec=1.0)
         self._node.destroy_node()
         rclpy.try_shutdown()
 
     def _send(self, name: str, goal: Identify.Goal) -> tuple[int, Identify.Result | None]:
         """Send a goal and show it to its end; the result is None where nothing was identified."""
-        client: Any = ActionClient(self._node, Identify, name)
-        probe, said = ServerProbe(client), [""]
+        client, said = GoalClient(self._node, Identify, name, self._stop), [""]
 
-        def show(message: Any) -> None:
-            feedback = message.feedback
+        def show(feedback: Identify.Feedback) -> None:
             text = f"{100.0 * feedback.progress:3.0f} %  {feedback.text}"
             if feedback.has_estimate:
                 text += f" ({feedback.mass_lower:.2f} to {feedback.mass_upper:.2f} kg)"
@@ -106,23 +97,20 @@ class _Client:
                 said[0] = text
                 print(text, flush=True)
 
-        # A goal that is sent before the server knows where to send its answer runs, and nobody here learns of it.
-        if not self._spin(lambda: probe.is_answered() or self._stop.is_set, _SERVER_TIMEOUT):
-            print(f"nobody offers the action {name}; see the logs of the nodes")
-            return ExitStatus.FAILED, None
-        sent = client.send_goal_async(goal, feedback_callback=show)
-        if self._stop.is_set or not self._spin(sent.done, _SERVER_TIMEOUT):
-            return ExitStatus.STOPPED if self._stop.is_set else ExitStatus.FAILED, None
-        outcome = sent.result().get_result_async()
-        self._spin(lambda: outcome.done() or self._stop.is_set, float("inf"))
-        if not outcome.done():
+        def tell() -> None:
             print("stopping: the robot is brought to rest first", flush=True)
-            sent.result().cancel_goal_async()
-            self._spin(outcome.done, _CANCEL_TIMEOUT)
-            return ExitStatus.STOPPED, None
-        result = outcome.result().result
+
+        try:
+            result = client.run(goal, show, tell)
+        except GoalLost as lost:
+            print(lost, flush=True)
+            return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED, None
+        finally:
+            client.close()
         if result.error_code != Identify.Result.NONE:
             print(f"not identified (error {result.error_code}): {result.error_text}")
+            if self._stop.is_set:
+                return ExitStatus.STOPPED, None
             is_data = result.error_code in (Identify.Result.NOT_IDENTIFIED, Identify.Result.INCONSISTENT)
             return ExitStatus.NOT_IDENTIFIED if is_data else ExitStatus.FAILED, None
         return ExitStatus.OK, result
@@ -134,16 +122,11 @@ class _Client:
             print("this driver has no ~/set_payload: what is in the hand is identified", flush=True)
             return
         answer = service.call_async(SetPayload.Request(operation=SetPayload.Request.ATTACH, payload=CAUGHT))
-        if not self._spin(answer.done, _CATCH_TIMEOUT) or not answer.result().success:
+        rclpy.spin_until_future_complete(self._node, answer, timeout_sec=_CATCH_TIMEOUT)
+        if not answer.done() or not answer.result().success:
             print(f"the robot caught nothing: {answer.result().message if answer.done() else 'no answer'}", flush=True)
             return
         print("The robot has caught something.", flush=True)
-
-    def _spin(self, condition: Callable[[], bool], seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while not condition() and time.monotonic() < end:
-            self._executor.spin_once(timeout_sec=0.1)
-        return condition()
 
     @staticmethod
     def _say_files(result: Identify.Result) -> None:
