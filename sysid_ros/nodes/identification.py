@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from rclpy.action import ActionServer, CancelResponse, GoalResponse
+from rclpy.action import ActionServer, CancelResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.node import Node
 from std_msgs.msg import Empty
@@ -34,6 +34,10 @@ ANSWER_TIME = 0.2
 """How long it then waits for the answer to go out [s]."""
 
 
+def _accept_cancel(request: object) -> CancelResponse:
+    return CancelResponse.ACCEPT
+
+
 class IdentificationNode(Node):
     """Offers ``~/identify``, ``~/identify_arm``, ``~/move_to`` and the trigger ``~/identify_payload``; one at a time.
 
@@ -49,20 +53,29 @@ class IdentificationNode(Node):
         self._busy = threading.Lock()
         self._stop = threading.Event()
         self._phase = "it begins"
+        # Every goal is accepted, for it is answered with a numbered code and a sentence, which a rejection lacks.
         self._servers = [
             ActionServer(
                 self,
-                action,
-                name,
-                execute_callback=partial(self._execute, run=run, result_type=action.Result),
-                goal_callback=self._judge_goal,
-                cancel_callback=lambda _: CancelResponse.ACCEPT,
-            )
-            for action, name, run in (
-                (Identify, "~/identify", self._run_goal),
-                (MoveTo, "~/move_to", self._run_move),
-                (IdentifyArm, "~/identify_arm", self._run_arm),
-            )
+                Identify,
+                "~/identify",
+                partial(self._execute, self._run_goal, Identify.Result),
+                cancel_callback=_accept_cancel,
+            ),
+            ActionServer(
+                self,
+                MoveTo,
+                "~/move_to",
+                partial(self._execute, self._run_move, MoveTo.Result),
+                cancel_callback=_accept_cancel,
+            ),
+            ActionServer(
+                self,
+                IdentifyArm,
+                "~/identify_arm",
+                partial(self._execute, self._run_arm, IdentifyArm.Result),
+                cancel_callback=_accept_cancel,
+            ),
         ]
         create_long_service(self, Trigger, "~/identify_payload", self._trigger)
         self._heartbeat = self.create_publisher(Empty, "arm_driver/heartbeat", 1)
@@ -81,11 +94,7 @@ class IdentificationNode(Node):
 
     # Action
 
-    def _judge_goal(self, goal: Identify.Goal | IdentifyArm.Goal | MoveTo.Goal) -> GoalResponse:
-        # Every goal is answered with a numbered code and a sentence, which a rejection could not carry.
-        return GoalResponse.ACCEPT
-
-    async def _execute(self, handle: ServerGoalHandle, run: Callable[[ServerGoalHandle], R], result_type: type[R]) -> R:
+    async def _execute(self, run: Callable[[ServerGoalHandle], R], result_type: type[R], handle: ServerGoalHandle) -> R:
         """Run a goal of either action beside the executor, one at a time, and end it as its result says."""
         if not self._busy.acquire(blocking=False):
             handle.abort()
