@@ -54,6 +54,7 @@ setup(
         shared("config/nodes", "*.yaml"),
         shared("config/scenes", "*.yaml"),
         shared("config/space", "*.yaml"),
+        shared("config/sva", "*.yaml"),
         shared("urdf", "*"),
         shared("rviz", "*.rviz"),
     ],
@@ -72,6 +73,6 @@ setup(
         "scipy>=1.11",
         "urdf-parser-py>=0.0.4",
     ],
-    extras_require={"test": ["clarabel>=0.9", "cvxpy>=1.5", "pytest>=7.4"]},
+    extras_require={"cluster": ["distributed>=2024.1"], "test": ["clarabel>=0.9", "cvxpy>=1.5", "pytest>=7.4"]},
     entry_points={"console_scripts": ["sysid = sysid_ros.cli.main:main", *EXECUTABLES]},
 )

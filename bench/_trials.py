@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import lru_cache
+from inspect import signature
 from pathlib import Path
 
 from _table import describe_commit
+
+from sysid_ros.experiments.executor import open_executor
 
 Run = Callable[[Callable, Iterable[tuple]], Iterator]
 
@@ -20,16 +22,16 @@ Run = Callable[[Callable, Iterable[tuple]], Iterator]
 def open_workers(count: int) -> Iterator[Run]:
     """Gives a function that yields ``work(*job)`` for all jobs as they are done, in ``count`` processes.
 
-    With one worker the jobs run in this process, in their order.
+    With one worker the jobs run in this process, in their order. A run that fails ends the benchmark.
     """
-    if count == 1:
-        yield lambda work, jobs: (work(*job) for job in jobs)
-        return
-    with ProcessPoolExecutor(count) as pool:
+    with open_executor(count) as executor:
 
         def run(work: Callable, jobs: Iterable[tuple]) -> Iterator:
-            for future in as_completed([pool.submit(work, *job) for job in jobs]):
-                yield future.result()
+            named = [dict(signature(work).bind(*job).arguments) for job in jobs]
+            for completion in executor.run(work, named):
+                if completion.failure is not None:
+                    raise RuntimeError(completion.failure)
+                yield completion.result
 
         yield run
 

@@ -29,8 +29,8 @@ ROSDEP = {
     "urdf-parser-py": "urdfdom_py",
     "pytest": "python3-pytest",
 }
-ONLY_PIP = {"clarabel", "cvxpy", "rosbags"}
-"""There are no keys for rosdep. Tests are skipped without the first two; requirements-ros.txt has the third."""
+ONLY_PIP = {"clarabel", "cvxpy", "distributed", "rosbags"}
+"""There are no keys for rosdep. Tests are skipped without the first three; requirements-ros.txt has the last."""
 IMPORTED_AS = {"pin": "pinocchio", "protobuf": "google", "pyyaml": "yaml", "mcap-ros2-support": "mcap_ros2"}
 ONLY_LAUNCHED = {"launch", "launch_ros", "ros2launch", "robot_state_publisher", "rviz2", "rmw_fastrtps_cpp"}
 
@@ -133,6 +133,8 @@ def test_python_dependencies_agree(setup_arguments):
     assert {ROSDEP[name] for name in (names | tests) - ONLY_PIP} == keys
     assert names <= set(pinned("requirements.txt"))
     assert tests <= set(pinned("requirements-test.txt"))
+    cluster = {requirement_name(line) for line in setup_arguments["extras_require"]["cluster"]}
+    assert cluster and cluster <= set(pinned("requirements-test.txt")), "the extra is tested"
 
 
 def test_requirements_are_pinned_and_no_lower_than_setup_py_asks(setup_arguments):

@@ -1,7 +1,8 @@
 """Identifies a payload from a recording: ``python -m sysid_ros.cli.offline FILE --model kinova_gen3_2f85``.
 
 With ``--body`` it identifies another body, or combinations of the parameters of all. The same estimator as online, fed
-with the same portions of samples in the same order, so it gives the same numbers.
+with the same portions of samples in the same order, so it gives the same numbers. Several recordings of one arm are
+independent runs, each with a folder of its own; what is in ``runs.jsonl`` beside them is not run again.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import argparse
 import dataclasses
 import sys
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.many_runs import RunDisplay, add_run_options, print_throughput, report_failures
 from sysid_ros.cli.terminal import ProgressDisplay, result_table
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
@@ -25,6 +30,7 @@ from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.experiments.executor import ResultsFile, open_executor, run_all
 from sysid_ros.reports.estimate_yaml import body_table, body_text
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import ReadOptions, Recording, with_velocity_error
@@ -153,7 +159,9 @@ def build_parser() -> argparse.ArgumentParser:
         description="Identifies a payload from a recording: of this suite (.mcap), a bag with joint states (a folder "
         "of rosbag2, .mcap, .db3, .bag), or a table (.csv, .npz).",
     )
-    parser.add_argument("file", help="the recording; forms are described in docs/reference/files.md")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="the recording, or several; docs/reference/files.md has the forms"
+    )
     parser.add_argument(
         "--model", required=True, help=f"the arm: one of {', '.join(available_robots())}, or a settings file"
     )
@@ -177,7 +185,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="any other setting of the estimator, for instance torque_lag=0.02 or gravity_cone=0.035; repeatable",
     )
     add_recording_options(parser)
-    parser.add_argument("--output", default="results", help="folder for a new folder with the files; '' writes none")
+    parser.add_argument(
+        "--output",
+        default="results",
+        help="folder for a new folder with the files, of several recordings for one of each; '' writes none",
+    )
+    add_run_options(parser)
     return parser
 
 
@@ -277,10 +290,11 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SysidError: The input cannot be used.
     """
+    if len(options.files) > 1:
+        return _run_fleet(options)
     settings = read_settings(options)
-    robot = load_robot(options.model, calibration=options.calibration)
-    robot = dataclasses.replace(robot, payload_prior=robot.prior(options.prior))
-    recording = read_recording(options.file, robot, recording_options(options))
+    robot = _robot_of(options)
+    recording = read_recording(options.files[0], robot, recording_options(options))
     if settings.body != PAYLOAD:
         return _run_bodies(options, robot, settings, recording)
     prior = robot.payload_prior.box
@@ -301,6 +315,90 @@ def run(options: argparse.Namespace) -> int:
     if result.is_identified:
         return ExitStatus.OK
     return ExitStatus.NOT_IDENTIFIED if result.estimate.is_consistent else ExitStatus.FAILED
+
+
+def _robot_of(options: argparse.Namespace) -> RobotModel:
+    robot = load_robot(options.model, calibration=options.calibration)
+    return dataclasses.replace(robot, payload_prior=robot.prior(options.prior))
+
+
+def _run_fleet(options: argparse.Namespace) -> int:
+    """Identify from every recording by itself, and print a line for each."""
+    if not options.output or read_settings(options).body != PAYLOAD:
+        raise ParameterOutOfRange("several recordings", options.files, "a folder --output, and no --body")
+    recording_options(options)
+    _robot_of(options)  # what is wrong for all of them is told once
+    jobs = fleet_jobs(options)
+    with open_executor(options.workers, options.scheduler) as executor:
+        results, display = ResultsFile(Path(options.output) / "runs.jsonl"), RunDisplay()
+        failures = run_all(identify_file, jobs, results, executor, display)
+        display.finish()
+        print_throughput(results, executor)
+    print(fleet_table([(job["folder"], results[job]) for job in jobs if job in results]))
+    print(f"Files: {Path(options.output).absolute()}")
+    report_failures(failures)
+    found = [results[job] for job in jobs if job in results]
+    if failures or not all(one["is_consistent"] for one in found):
+        return ExitStatus.FAILED
+    return ExitStatus.OK if all(one["is_identified"] for one in found) else ExitStatus.NOT_IDENTIFIED
+
+
+def fleet_jobs(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the job of each recording: options, file with its size and age, and the folder of its results.
+
+    Raises:
+        ParameterOutOfRange: A file does not exist.
+    """
+    shared = {name: value for name, value in vars(options).items() if name not in ("files", "workers", "scheduler")}
+    shared["output"] = str(Path(options.output).absolute())  # workers may stand in another folder
+    jobs = []
+    for file in dict.fromkeys(str(Path(one).absolute()) for one in options.files):
+        path = Path(file)
+        if not path.exists():
+            raise ParameterOutOfRange("file", file, "a recording that exists")
+        twins = [one for one in options.files if Path(one).stem == path.stem]
+        folder = path.stem if len(twins) == 1 else f"{path.stem}-{zlib.crc32(file.encode()):08x}"
+        about = path.stat()
+        jobs.append(shared | {"file": file, "size": about.st_size, "mtime_ns": about.st_mtime_ns, "folder": folder})
+    return jobs
+
+
+def identify_file(**job: Any) -> dict[str, Any]:
+    """Identify from one of several recordings and write its files; the run of an executor.
+
+    Args:
+        job: See :func:`fleet_jobs`.
+
+    Returns:
+        Mass and CoM with bounds, and what they are worth.
+    """
+    options = argparse.Namespace(**job)
+    robot = _robot_of(options)
+    recording = read_recording(job["file"], robot, recording_options(options))
+    result = identify_recording(recording, robot, read_settings(options))
+    folder = Path(job["output"]) / job["folder"]
+    folder.mkdir(parents=True, exist_ok=True)
+    written = write_results(result, folder)
+    estimate = result.estimate
+    known: dict[str, Any] = {"is_consistent": estimate.is_consistent, "is_identified": result.is_identified}
+    known |= {"alarm": estimate.alarm_text, "windows": estimate.number_of_windows, "files": list(written.files)}
+    if estimate.is_consistent:
+        known |= {name: getattr(estimate, name).tolist() for name in ("values", "lower", "upper")}
+    return known
+
+
+def fleet_table(results: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """Return a table with the mass in each recording."""
+    width = max([len("recording"), *(len(name) for name, _ in results)])
+    lines = [f"{'recording':<{width}}  {'mass [kg]':>10}{'lower':>10}{'upper':>10}  windows  identified"]
+    lines.append("-" * len(lines[0]))
+    for name, one in results:
+        if one["is_consistent"]:
+            mass = "".join(f"{one[part][0]:>10.4f}" for part in ("values", "lower", "upper"))
+            lines.append(f"{name:<{width}}  {mass}  {one['windows']:>7}  {'yes' if one['is_identified'] else 'no'}")
+        else:
+            lines.append(f"{name:<{width}}  ALARM: {one['alarm']}")
+    return "\n".join(lines)
 
 
 def _run_bodies(

@@ -206,3 +206,25 @@ def test_a_real_arm_gives_bounds_or_an_alarm_that_names_joints(effort_sign, is_u
     else:
         assert "lbr_A" in outcome.estimate.alarm.joint and outcome.estimate.alarm.window is not None
         assert outcome.windows.contradictions(robot.joint_names)[0].startswith("lbr_A2: ")
+
+
+def test_several_recordings_are_runs_of_their_own(tmp_path, samples, robot, capsys):
+    """One line and one folder each; a second call runs only what is new."""
+    files = [_save(tmp_path / f"arm_{k}.npz", robot, samples.slice(0, 2500 + 500 * k)) for k in range(2)]
+    words = ["--model", MODEL, "--output", str(tmp_path / "fleet")]
+    assert offline.main([*files, *words]) in (ExitStatus.OK, ExitStatus.NOT_IDENTIFIED)
+    printed = capsys.readouterr()
+    for k in range(2):
+        assert f"arm_{k} " in printed.out and (tmp_path / "fleet" / f"arm_{k}" / "estimate.yaml").is_file()
+    estimate = yaml.safe_load((tmp_path / "fleet" / "arm_1" / "estimate.yaml").read_text())
+    jobs = offline.fleet_jobs(offline.build_parser().parse_args([*files, *words]))
+    again = offline.identify_file(**jobs[1])
+    assert estimate and again["values"][0] == pytest.approx(float(printed.out.split("arm_1 ")[1].split()[0]), abs=1e-3)
+    lines = (tmp_path / "fleet" / "runs.jsonl").read_text().splitlines()
+    third = _save(tmp_path / "arm_2.npz", robot, samples.slice(0, 2000))
+    offline.main([*files, third, *words, "--workers", "2"])
+    assert (tmp_path / "fleet" / "runs.jsonl").read_text().splitlines()[:2] == lines
+    assert "3 of 3 runs" in capsys.readouterr().err
+    assert offline.main([*files, *words, "--body", "all"]) == ExitStatus.BAD_INPUT
+    assert offline.main([*files, str(tmp_path / "none.npz"), *words]) == ExitStatus.BAD_INPUT
+    assert "a recording that exists" in capsys.readouterr().err

@@ -1,0 +1,83 @@
+"""Options and progress of commands that make many independent runs."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+
+from sysid_ros.experiments.executor import Completion, Executor, Progress, ResultsFile, throughput
+
+_BAR = 20
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add who carries out the runs; :func:`~sysid_ros.experiments.executor.open_executor` takes both."""
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes of this machine (default: 1)")
+    parser.add_argument(
+        "--scheduler",
+        default="",
+        metavar="ADDRESS",
+        help="scheduler of a dask cluster, as tcp://host:8786, whose workers have this package (extra [cluster])",
+    )
+
+
+class RunDisplay:
+    """Progress of many runs with the time that is left, on standard error; failures stay."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._is_open = False
+
+    def __call__(self, progress: Progress) -> None:
+        """Show how far the runs have come."""
+        completion = progress.completion
+        if completion is not None and completion.failure is not None:
+            self.finish()
+            print(f"failed: {name_of(completion)}: {completion.failure}", file=sys.stderr, flush=True)
+        if not self._is_terminal:
+            if completion is not None and completion.failure is None:
+                print(f"{_counts(progress)}  {name_of(completion)}", file=sys.stderr, flush=True)
+            return
+        filled = round(_BAR * progress.done / max(1, progress.total))
+        line = f"[{'#' * filled}{'.' * (_BAR - filled)}] {_counts(progress)}"
+        width = shutil.get_terminal_size((80, 24)).columns - 1
+        print("\r\x1b[2K" + line[:width], end="", file=sys.stderr, flush=True)
+        self._is_open = True
+
+    def finish(self) -> None:
+        """Go to the next line."""
+        if self._is_open:
+            print(file=sys.stderr, flush=True)
+            self._is_open = False
+
+
+def name_of(completion: Completion) -> str:
+    """Return the plain values of a job in a line."""
+    return " ".join(str(value) for value in completion.job.values() if isinstance(value, str | int) and value != "")
+
+
+def report_failures(failures: Sequence[Completion]) -> None:
+    """Say which runs have failed each time they were tried."""
+    for completion in failures:
+        print(f"error: no result of {name_of(completion)}: {completion.failure}", file=sys.stderr)
+
+
+def print_throughput(results: ResultsFile, executor: Executor) -> None:
+    """Say what each worker has done, where there are several."""
+    if executor.workers > 1:
+        for worker, (count, rate) in throughput(results.entries).items():
+            print(f"{worker}: {count} runs, {rate:.3g} per second", file=sys.stderr)
+
+
+def _counts(progress: Progress) -> str:
+    left = "" if progress.left is None else f", {_duration(progress.left)} left"
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    return f"{progress.done} of {progress.total} runs, {_duration(progress.elapsed)}{left}{failed}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,1 @@
+"""Experiments of many independent runs, those of the papers among them, and what carries them out."""

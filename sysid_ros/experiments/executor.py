@@ -1,0 +1,414 @@
+"""Carry out many independent runs: in this process, in processes of this machine, or on a dask cluster.
+
+A run is a function of plain values, its *job*, and returns plain values; seeds belong to the job. So a run gives the
+same result wherever it is carried out, and its job is the key under which a file of results keeps it: what is in the
+file is not run again. Every result is written as soon as it is there; Ctrl-C loses only runs that are under way.
+
+A worker that dies takes down the run it is busy with, and no other. Runs that fail are repeated after all others.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Protocol
+
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+
+Job = Mapping[str, Any]
+"""Arguments of a run by name: strings, numbers, booleans, None, lists and mappings of these."""
+Work = Callable[..., Any]
+"""A function of a module, called with the job as keyword arguments; returns what JSON can hold."""
+ATTEMPTS = 2
+"""How often a run that fails is tried."""
+
+
+class ClusterNotAvailable(SysidError):
+    """There is no cluster to run on.
+
+    Args:
+        address: Address of its scheduler.
+        reason: What is missing.
+    """
+
+    def __init__(self, address: str, reason: str):
+        self.address, self.reason = address, reason
+        super().__init__(f"no cluster at '{address}': {reason}")
+
+
+class ResultsUnreadable(SysidError):
+    """A file of results cannot be used.
+
+    Args:
+        path: The file.
+        line: Its line, from 1.
+    """
+
+    def __init__(self, path: Path, line: int):
+        self.path, self.line = path, line
+        super().__init__(
+            f"line {line} of {path} is no result of a run: an object with 'job' and 'result' is needed; take another "
+            "file, or remove the line"
+        )
+
+
+@dataclass(frozen=True)
+class Completion:
+    """How a run ended.
+
+    Attributes:
+        job: The run.
+        result: What it returned; None where it failed.
+        failure: Why it failed, in words; None where it did not.
+        worker: Who carried it out.
+        seconds: Wall time it took [s]; NaN where it failed with its worker.
+    """
+
+    job: Job
+    result: Any
+    failure: str | None
+    worker: str
+    seconds: float
+
+
+class Executor(Protocol):
+    """What carries out runs.
+
+    Attributes:
+        workers: Runs at a time.
+    """
+
+    workers: int
+
+    def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
+        """Carry out all jobs, and yield each as it ends, in any order; a failure ends no other run."""
+
+
+def carry_out(work: Work, job: Job) -> Completion:
+    """Carry out one run here, and note how it ended."""
+    begin, worker = time.monotonic(), f"{os.uname().nodename}:{os.getpid()}"
+    try:
+        result, failure = work(**job), None
+    except Exception as error:  # noqa: BLE001 - whatever a run raises is its failure, and no end of the others
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        where = " > ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
+        result, failure = None, f"{type(error).__name__}: {error} ({where})"
+    return Completion(job, result, failure, worker, time.monotonic() - begin)
+
+
+class InProcess:
+    """Runs one after the other in this process, in their order."""
+
+    workers = 1
+
+    def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
+        """See :class:`Executor`."""
+        return (carry_out(work, job) for job in jobs)
+
+
+@dataclass
+class _Worker:
+    process: Any
+    connection: Connection
+    job: Job | None = None
+
+
+class LocalProcesses:
+    """Runs in processes of this machine, one at a time in each.
+
+    Args:
+        workers: Number of processes.
+
+    Raises:
+        ParameterOutOfRange: There is to be less than one.
+    """
+
+    def __init__(self, workers: int):
+        if workers < 1:
+            raise ParameterOutOfRange("workers", workers, "1 or more")
+        self.workers = workers
+
+    def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
+        """See :class:`Executor`."""
+        waiting = list(reversed(jobs))
+        # What a script defines is known to its forks alone; any other function is better off in a fresh process.
+        context = multiprocessing.get_context("fork" if work.__module__ == "__main__" else "spawn")
+        workers = [self._start(context, work) for _ in range(min(self.workers, len(waiting)))]
+        try:
+            while waiting or any(one.job is not None for one in workers):
+                for one in workers:
+                    if one.job is None and waiting:
+                        one.job = waiting.pop()
+                        with suppress(OSError):  # it has died: its connection tells below
+                            one.connection.send(one.job)
+                ready = wait([one.connection for one in workers if one.job is not None])
+                for k, one in enumerate(workers):
+                    if one.connection not in ready:
+                        continue
+                    completion, is_alive = self._receive(one)
+                    one.job = None
+                    if not is_alive:
+                        workers[k] = self._start(context, work)
+                    yield completion
+        finally:
+            for one in workers:
+                one.process.kill()
+                one.process.join()
+                one.connection.close()
+
+    @staticmethod
+    def _start(context: Any, work: Work) -> _Worker:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(work, theirs), daemon=True)
+        process.start()
+        theirs.close()  # so that the end of the process is the end of the connection
+        return _Worker(process, ours)
+
+    @staticmethod
+    def _receive(one: _Worker) -> tuple[Completion, bool]:
+        assert one.job is not None
+        try:
+            completion: Completion = one.connection.recv()
+        except (EOFError, OSError):
+            one.process.join()
+            one.connection.close()
+            failure = f"the worker ended with exit code {one.process.exitcode}"
+            return Completion(one.job, None, failure, f"process {one.process.pid}", float("nan")), False
+        return completion, True
+
+
+def _serve(work: Work, connection: Connection) -> None:
+    """Carry out the jobs that come, until the other end is closed; Ctrl-C is for the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(EOFError, OSError):
+        while True:
+            connection.send(carry_out(work, connection.recv()))
+
+
+class DaskCluster:
+    """Runs on the workers of a dask cluster, which have this package installed.
+
+    The cluster itself repeats runs whose worker is lost, on another one.
+
+    Args:
+        address: Of its scheduler, as ``tcp://host:8786``.
+
+    Raises:
+        ClusterNotAvailable: ``distributed`` is not installed, nobody answers, or there are no workers.
+    """
+
+    def __init__(self, address: str):
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise ClusterNotAvailable(address, "install sysid_ros with its extra [cluster]") from error
+        try:
+            self._client = Client(address, timeout=10.0, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise ClusterNotAvailable(address, f"{type(error).__name__}: {error}") from error
+        self.workers = len(self._client.scheduler_info(n_workers=-1)["workers"])
+        if not self.workers:
+            self.close()
+            raise ClusterNotAvailable(address, "its scheduler has no workers; start them with 'dask worker'")
+
+    def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
+        """See :class:`Executor`."""
+        from distributed import as_completed
+
+        futures = {self._client.submit(carry_out, work, job, pure=False): job for job in jobs}
+        try:
+            for future in as_completed(list(futures), loop=self._client.loop):
+                error = future.exception()
+                if error is None:
+                    yield future.result()
+                else:  # the cluster gave up: a run that has killed several workers, or results that were lost
+                    yield Completion(futures[future], None, f"{type(error).__name__}: {error}", "", float("nan"))
+        finally:
+            self._client.cancel(list(futures), force=True)
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._client.close()
+
+
+@contextmanager
+def open_executor(workers: int = 1, scheduler: str = "") -> Iterator[Executor]:
+    """Give what carries out runs, for the options ``--workers`` and ``--scheduler``.
+
+    Args:
+        workers: Processes of this machine; with one, runs are carried out in this process.
+        scheduler: Address of the scheduler of a dask cluster; empty for this machine.
+
+    Raises:
+        ClusterNotAvailable: There is no such cluster.
+        ParameterOutOfRange: There are to be less than one worker.
+    """
+    if scheduler:
+        with closing(DaskCluster(scheduler)) as cluster:
+            yield cluster
+    elif workers == 1:
+        yield InProcess()
+    else:
+        yield LocalProcesses(workers)
+
+
+@dataclass
+class ResultsFile:
+    """Results of runs, one JSON object per line, each appended as soon as its run has ended.
+
+    Args:
+        path: The file; made with the first result. None keeps results in memory alone.
+        about: What else every line says, such as the commit.
+
+    Attributes:
+        results: Results by key of their job.
+
+    Raises:
+        ResultsUnreadable: A line is no result. A last line that was cut short is dropped: its run is repeated.
+    """
+
+    path: Path | None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict, init=False)
+    entries: list[dict[str, Any]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if self.path is None or not self.path.is_file():
+            return
+        text = self.path.read_text(encoding="utf-8")
+        if not text:
+            return
+        for number, line in enumerate(text.splitlines(), start=1):
+            try:
+                entry = json.loads(line)
+                self.results[key_of(entry["job"])] = entry["result"]
+                self.entries.append(entry)
+            except (ValueError, TypeError, KeyError) as error:
+                if number <= text.count("\n"):
+                    raise ResultsUnreadable(self.path, number) from error
+        if not text.endswith("\n"):  # the machine stopped while the last line was written
+            self._mend(text)
+
+    def _mend(self, text: str) -> None:
+        assert self.path is not None
+        whole = len(text.splitlines()) == len(self.entries)
+        text = text + "\n" if whole else text[: text.rfind("\n") + 1]
+        self.path.write_text(text, encoding="utf-8")
+
+    def __contains__(self, job: Job) -> bool:
+        return key_of(job) in self.results
+
+    def __getitem__(self, job: Job) -> Any:
+        return self.results[key_of(job)]
+
+    def add(self, completion: Completion) -> None:
+        """Append a run that has ended well."""
+        now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+        how = {"date": now, "worker": completion.worker, "seconds": round(completion.seconds, 3), **self.about}
+        entry = {"job": json.loads(key_of(completion.job)), "result": completion.result, **how}
+        self.results[key_of(completion.job)] = entry["result"]
+        self.entries.append(entry)
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+
+
+def key_of(job: Job) -> str:
+    """Return the key of a run: its job as JSON, in alphabetical order."""
+    return json.dumps(dict(job), sort_keys=True, default=plain)
+
+
+def plain(value: Any) -> Any:
+    """Return numbers and arrays of numpy as those of Python, for JSON."""
+    return value.tolist()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far many runs have come.
+
+    Attributes:
+        done: Runs that have ended, those of earlier calls included.
+        total: All of them.
+        failed: Failures so far; a run that is repeated can have several.
+        elapsed: Time since the start [s].
+        left: Expected time until the end [s]; None before the first run has ended.
+        completion: The run that has just ended; None at the start.
+    """
+
+    done: int
+    total: int
+    failed: int
+    elapsed: float
+    left: float | None
+    completion: Completion | None
+
+
+def run_all(
+    work: Work,
+    jobs: Sequence[Job],
+    results: ResultsFile,
+    executor: Executor | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> list[Completion]:
+    """Carry out all runs that are not among the results yet.
+
+    Args:
+        work: The function of a run.
+        jobs: All runs; a job that comes twice is run once.
+        results: Results so far; those of the runs are added.
+        executor: Who carries them out; this process if None.
+        on_progress: Called at the start, and with every run that ends.
+
+    Returns:
+        What failed :data:`ATTEMPTS` times; empty where there are results of all.
+    """
+    executor, begin = executor or InProcess(), time.monotonic()
+    wanted = {key_of(job): job for job in jobs}
+    pending = [job for job in wanted.values() if job not in results]
+    before, ended, failed = len(wanted) - len(pending), 0, 0
+    failures: list[Completion] = []
+    on_progress(Progress(before, len(wanted), 0, 0.0, None, None))
+    for _ in range(ATTEMPTS):
+        failures = []
+        for completion in map(_plain_result, executor.run(work, pending)):
+            if completion.failure is None:
+                results.add(completion)
+                ended += 1
+            else:
+                failures.append(completion)
+                failed += 1
+            elapsed = time.monotonic() - begin
+            left = elapsed / (ended + failed) * (len(wanted) - before - ended)
+            on_progress(Progress(before + ended, len(wanted), failed, elapsed, left, completion))
+        pending = [completion.job for completion in failures]
+        if not pending:
+            break
+    return failures
+
+
+def _plain_result(completion: Completion) -> Completion:
+    """Return the run as a file of results keeps it: with lists for tuples and arrays; a failure where none can."""
+    try:
+        return replace(completion, result=json.loads(json.dumps(completion.result, default=plain)))
+    except (AttributeError, TypeError, ValueError) as error:
+        return replace(completion, result=None, failure=f"its result is not plain: {error}")
+
+
+def throughput(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, float]]:
+    """Return by worker how many runs it has carried out, and how many of them in a second of its own time."""
+    found: dict[str, list[float]] = {}
+    for entry in entries:
+        found.setdefault(entry["worker"], []).append(entry["seconds"])
+    return {worker: (len(times), len(times) / max(sum(times), 1e-9)) for worker, times in sorted(found.items())}

@@ -1,0 +1,132 @@
+"""Many independent runs: the same results whoever carries them out, failures, dead workers, going on from a file."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.experiments.executor import (
+    ClusterNotAvailable,
+    DaskCluster,
+    InProcess,
+    LocalProcesses,
+    ResultsFile,
+    ResultsUnreadable,
+    open_executor,
+    run_all,
+    throughput,
+)
+
+# Workers are fresh processes: they import what they run, from a folder of their path.
+sys.path.append(str(Path(__file__).parent))
+runs = importlib.import_module("executor_runs")
+
+
+def jobs(count):
+    return [{"seed": seed} for seed in range(count)]
+
+
+def results_of(executor, path=None):
+    results = ResultsFile(path)
+    assert run_all(runs.draw, jobs(5), results, executor) == []
+    return results.results
+
+
+def test_processes_give_the_same_results(tmp_path):
+    alone = results_of(InProcess(), tmp_path / "alone.jsonl")
+    assert results_of(LocalProcesses(2)) == alone and len(alone) == 5
+    assert ResultsFile(tmp_path / "alone.jsonl").results == alone
+
+
+def test_what_is_in_the_file_is_not_run_again(tmp_path):
+    path, seen = tmp_path / "some" / "runs.jsonl", []
+    run_all(runs.draw, jobs(3), ResultsFile(path))
+    lines = path.read_text().splitlines()
+    results = ResultsFile(path)
+    run_all(runs.draw, [*jobs(4), {"seed": 0}], results, on_progress=seen.append)
+    assert [one.completion.job for one in seen[1:]] == [{"seed": 3}]
+    assert (seen[0].done, seen[0].total, seen[-1].done) == (3, 4, 4) and seen[-1].left == 0.0
+    assert path.read_text().splitlines()[:3] == lines
+    assert {"seed": 1} in results and {"seed": 1, "name": "b"} not in results
+
+
+def test_failures_are_told_and_tried_again(tmp_path):
+    seen = []
+    results = ResultsFile(None)
+    failures = run_all(runs.fail_on_odd, jobs(4), results, on_progress=seen.append)
+    assert [one.job["seed"] for one in failures] == [1, 3]
+    assert "seed = 1" in failures[0].failure or "an even number" in failures[0].failure
+    assert seen[-1].failed == 4 and seen[-1].done == 2 and len(results.results) == 2
+    work = [{"folder": str(tmp_path), **job} for job in jobs(4)]
+    assert run_all(runs.fail_once, work, ResultsFile(None), LocalProcesses(2)) == []
+
+
+def test_a_worker_that_dies_takes_only_its_own_run_along(tmp_path):
+    seen = []
+    work = [{"folder": str(tmp_path), **job} for job in jobs(5)]
+    results = ResultsFile(None)
+    assert run_all(runs.die_once, work, results, LocalProcesses(2), seen.append) == []
+    failed = [one.completion for one in seen if one.completion is not None and one.completion.failure is not None]
+    assert [one.job["seed"] for one in failed] == [1] and "exit code -9" in failed[0].failure
+    assert sorted(results.results.values()) == [0, 1, 2, 3, 4]
+
+
+def test_an_interrupt_loses_nothing_that_has_ended(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        run_all(runs.interrupt, jobs(6), ResultsFile(path))
+    assert len(ResultsFile(path).results) == 3
+
+
+def test_what_a_file_cannot_keep_is_a_failure():
+    (failure,) = run_all(runs.not_plain, jobs(2), ResultsFile(None))
+    assert failure.job == {"seed": 1} and failure.result is None and "not plain" in failure.failure
+
+
+def test_a_line_that_was_cut_short_is_run_again_and_a_wrong_one_is_named(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    run_all(runs.draw, jobs(3), ResultsFile(path))
+    text = path.read_text()
+    path.write_text(text[:-30])
+    results = ResultsFile(path)
+    assert len(results.results) == 2 and path.read_text() == "".join(text.splitlines(keepends=True)[:2])
+    path.write_text(text[:-1])  # whole, but for its end
+    run_all(runs.draw, jobs(4), ResultsFile(path))
+    assert len(ResultsFile(path).results) == 4
+    path.write_text("{}\n" + text)
+    with pytest.raises(ResultsUnreadable, match=r"line 1 of .*runs.jsonl is no result"):
+        ResultsFile(path)
+
+
+def test_throughput_by_worker():
+    entries = [{"worker": "b", "seconds": 2.0}, {"worker": "a", "seconds": 0.5}, {"worker": "b", "seconds": 2.0}]
+    assert throughput(entries) == {"a": (1, 2.0), "b": (2, 0.5)}
+
+
+def test_no_worker_and_no_cluster_are_refused():
+    with pytest.raises(ParameterOutOfRange, match="workers"), open_executor(0):
+        pass
+    pytest.importorskip("distributed")
+    with pytest.raises(ClusterNotAvailable, match="127.0.0.1:1"):
+        DaskCluster("tcp://127.0.0.1:1")
+
+
+@pytest.mark.processes
+def test_a_cluster_gives_the_same_results_though_a_worker_is_killed(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None, silence_logs=50
+    )
+    with cluster:
+        with open_executor(scheduler=cluster.scheduler_address) as executor:
+            assert executor.workers == 2
+            work = [{"folder": str(tmp_path), **job} for job in jobs(8)]
+            results = ResultsFile(tmp_path / "runs.jsonl")
+            assert run_all(runs.wait_and_die, work, results, executor) == []
+    assert (tmp_path / "died").exists()
+    expected = [json.loads(json.dumps(runs.draw(seed), default=lambda value: value.tolist())) for seed in range(8)]
+    assert [results[one] for one in work] == expected
+    assert all(entry["worker"] and entry["seconds"] > 0.0 for entry in results.entries)
