@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.inertia import from_com_form, inertia_matrix, pack
 from sysid_ros.core.model.robot import INERTIAL, PayloadShape, RobotModel
@@ -368,10 +369,19 @@ def compute_inertia_ratio(
 def inertia_ratios(
     robot: RobotModel, uncertainty: InertialUncertainty, q: Array, payload: Array
 ) -> tuple[Array, Array]:
-    """Bound the ratio at positions (S, n) with nominal payloads (S, 10): smallest and largest, (S,) each."""
+    """Bound the ratio at positions (S, n) with nominal payloads (S, 10): smallest and largest, (S,) each.
+
+    Raises:
+        ParameterOutOfRange: The arm with a nominal payload has no positive definite inertia matrix.
+    """
     columns, payloads = inertia_columns(robot, q), uncertainty.payloads
     nominal = np.einsum("sabl,sl->sab", columns, uncertainty.nominal(payload))
-    factor = np.linalg.inv(np.linalg.cholesky(nominal))
+    try:
+        factor = np.linalg.inv(np.linalg.cholesky(nominal))
+    except np.linalg.LinAlgError:
+        worst = payload[np.linalg.eigvalsh(nominal)[:, 0].argmin()]
+        allowed = "a payload with which the inertia matrix of the arm is positive definite"
+        raise ParameterOutOfRange("nominal payload", worst.round(6).tolist(), allowed) from None
     radius, positive = uncertainty.radius, np.resize(_IS_POSITIVE, uncertainty.radius.size)
     positive[INERTIAL * robot.n :] = True  # armatures
     others = np.flatnonzero(~positive & (radius > 0.0))

@@ -6,6 +6,7 @@ from scipy.linalg import eigh
 from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.inertia import from_com_form, pseudo_inertia
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
@@ -254,6 +255,13 @@ def test_narrow_boxes_give_a_narrow_range(robot, narrow):
         for position, low, high in zip(q, lower, upper, strict=True):
             smallest, biggest = true_ratios(robot, narrow, position, theta, payload)
             assert low <= smallest and biggest <= high
+
+
+def test_a_nominal_payload_that_leaves_no_inertia_is_refused(robot):
+    uncertainty = inertial_uncertainties(robot, ControlModel.of_boxes(robot))[-1]
+    payloads = np.stack([robot.payload_prior.nominal, from_com_form(-50.0, [0.0, 0.0, -0.2], 0.1 * np.eye(3))])
+    with pytest.raises(ParameterOutOfRange, match=r"nominal payload is \[-50.0, .*positive definite"):
+        inertia_ratios(robot, uncertainty, np.tile(robot.home, (2, 1)), payloads)
 
 
 def test_slopes_cover_positions_nearby(robot):
