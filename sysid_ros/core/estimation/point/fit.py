@@ -25,7 +25,9 @@ from sysid_ros.core.model.robot import PayloadShape
 Array = NDArray[np.float64]
 
 _MU_FACTOR = 0.05
-_MAX_STEPS = 300
+_MAX_STEPS = 500
+_PATIENCE = 50
+"""Newton steps of one barrier problem before a stronger barrier is tried."""
 _CENTERED = 1e-3
 """Newton decrement below which a barrier problem counts as solved; its objective is then exact to 1e-6 mu."""
 _SHAPE_ROUNDS = 2
@@ -143,8 +145,14 @@ def fit(
     # Where the objective and the barrier pull about equally the first problem is easy.
     mu = max(float(np.linalg.norm(point.tangent.T @ objective.gradient(point.theta))), last)
     while True:
-        point, used = _center(objective, sides, point, mu)
+        point, used, decrement = _center(objective, sides, point, mu)
         steps += used
+        if decrement > _CENTERED:
+            if steps >= _MAX_STEPS:
+                raise FitNotConverged(steps, decrement, mu)
+            # From a start close to the edge of the cone and far from the solution a weak barrier goes slowly.
+            mu /= _MU_FACTOR**3
+            continue
         if mu <= last:
             return Fit(point.theta, point.eta, objective.value(point.theta), 1.01 * parameter * mu, steps)
         mu = max(mu * _MU_FACTOR, last)
@@ -238,14 +246,17 @@ def has_shape(theta: Array, shape: PayloadShape) -> bool:
     return bool(shape.com.contains(com) and largest <= mass * shape.gyration**2)
 
 
-def _center(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[ConePoint, int]:
-    """Minimise ``objective / mu + barrier``; return the point and the steps taken."""
-    for step in range(_MAX_STEPS):
+def _center(
+    objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float
+) -> tuple[ConePoint, int, float]:
+    """Minimise ``objective / mu + barrier``; return the point, the steps taken and the Newton decrement reached."""
+    decrement = np.inf
+    for step in range(_PATIENCE):
         gradient, hessian = _barrier_model(objective, sides, point, mu)
         move = _newton_step(hessian, gradient, step, mu)
         decrement = float(np.sqrt(max(float(-gradient @ move), 0.0)))
         if decrement <= _CENTERED:
-            return point, step
+            return point, step, decrement
         longest = point.longest_step(move)
         if sides is not None:
             longest = min(longest, sides.longest_step(point.theta, point.tangent @ move))
@@ -258,7 +269,7 @@ def _center(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu:
             length = max(0.5 * length, 1.0 / (1.0 + decrement))
             candidate = point.moved(length * move)
         point = candidate
-    raise FitNotConverged(_MAX_STEPS, decrement, mu)
+    return point, _PATIENCE, decrement
 
 
 def _newton_step(hessian: Array, gradient: Array, step: int, mu: float) -> Array:

@@ -121,9 +121,22 @@ def test_a_warm_start_gives_the_same_answer():
     np.testing.assert_allclose(far.theta, cold.theta, atol=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_start_at_the_tip_of_the_cone_is_left(seed):
+    """A weak barrier, which a start close to the solution deserves, makes no headway from there."""
+    rng = np.random.default_rng(seed)
+    turn = np.linalg.qr(rng.normal(size=(10, 10)))[0]
+    gram = turn @ np.diag(np.geomspace(1e2, 4e5, 10)) @ turn.T
+    center = np.array([0.106, 0.0, 0.0, -0.034, 0.014, 0.0, 0.014, 0.0, 0.0, 0.0019])
+    objective = FitObjective(gram, rng.normal(size=10) * 300.0, center)
+    tip = from_parameters(from_com_form(1e-8, [0.0, 0.0, -0.1], 1e-9 * np.eye(3)))
+    np.testing.assert_allclose(fit(objective, tip).theta, fit(objective, START).theta, atol=1e-6)
+
+
 def test_an_unconverged_fit_raises(monkeypatch):
     objective, _ = random_objective(1, 1.0)
     monkeypatch.setattr(fit_module, "_MAX_STEPS", 2)
+    monkeypatch.setattr(fit_module, "_PATIENCE", 2)
     with pytest.raises(FitNotConverged, match="did not converge in 2 steps"):
         fit(objective, START)
 
