@@ -73,6 +73,10 @@ setup(
         "scipy>=1.11",
         "urdf-parser-py>=0.0.4",
     ],
-    extras_require={"cluster": ["distributed>=2024.1"], "test": ["clarabel>=0.9", "cvxpy>=1.5", "pytest>=7.4"]},
+    extras_require={
+        "cluster": ["distributed>=2024.1"],
+        "meshes": ["trimesh>=4.0"],
+        "test": ["clarabel>=0.9", "cvxpy>=1.5", "pytest>=7.4"],
+    },
     entry_points={"console_scripts": ["sysid = sysid_ros.cli.main:main", *EXECUTABLES]},
 )

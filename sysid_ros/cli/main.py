@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType({
     "identify": Command("identify what an arm holds: simulated, emulated or real", "sysid_ros.cli.identify"),
     "offline": Command("identify from a recording: a bag, a table, or one of this suite", "sysid_ros.cli.offline"),
     "import": Command("turn a bag or another recording into a table with SI units", "sysid_ros.cli.import_recording"),
+    "new-robot": Command("write the settings of any arm from its URDF", "sysid_ros.cli.new_robot"),
     "calibrate": Command("calibrate an arm, or its sensors, from recordings", "sysid_ros.cli.calibrate"),
     "identifiability": Command("tell which parameters can be known, at all or here", "sysid_ros.cli.identifiability"),
     "verify": Command("prove all certified plans of a recording again", "sysid_ros.cli.verify"),

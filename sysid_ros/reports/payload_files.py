@@ -10,10 +10,10 @@ import numpy as np
 import pinocchio as pin
 import yaml
 from numpy.typing import ArrayLike, NDArray
-from urdf_parser_py.urdf import URDF
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model import inertia
+from sysid_ros.core.model.urdf import parse_quietly
 from sysid_ros.reports.payload import PayloadSummary
 
 PAYLOAD_LINK = "identified_payload"
@@ -110,7 +110,7 @@ def _without_geometry(text: str) -> str:
 
 def _require_reads_back(text: str, link: str, payload: np.ndarray) -> None:
     """Both readers this project relies on must see the payload that was asked for."""
-    read = URDF.from_xml_string(_without_geometry(text)).link_map[link].inertial
+    read = parse_quietly(_without_geometry(text))[0].link_map[link].inertial
     theta = inertia.from_com_form(read.mass, read.origin.xyz, np.array(read.inertia.to_matrix()))
     model = pin.buildModelFromXML(text)
     frame = model.frames[model.getFrameId(f"{link}_joint")]

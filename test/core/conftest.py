@@ -75,6 +75,17 @@ JOINT = """<joint name="to_{name}" type="revolute"><parent link="{parent}"/><chi
 <origin xyz="{before} 0 0" rpy="{rpy}"/><axis xyz="{axis}"/>
 <limit lower="{lower}" upper="{upper}" velocity="2" effort="200"/></joint>"""
 
+SENSORS = {
+    "effort_meaning": "motor_side",
+    "effort_sign": 1,
+    "effort_relative_error": 0.025,
+    "effort_absolute_error": 0.05,
+    "effort_is_held": True,
+    "position_resolution": 1.0e-4,
+    "velocity_error": 0.002,
+    "stamp_jitter": 2.0e-5,
+}
+
 
 def _chain(lengths, ranges=None, axes=None, turns=None, **settings):
     """An arm of cylinders of 4 cm, one after the other along x, by default in a plane with joints of +-2.9 rad."""
@@ -85,7 +96,9 @@ def _chain(lengths, ranges=None, axes=None, turns=None, **settings):
         place = {"parent": chr(96 + k) if k else "base", "before": lengths[k - 1] if k else 0.0}
         parts.append(LINK.format(name=chr(97 + k), middle=0.5 * length, length=length))
         parts.append(JOINT.format(name=chr(97 + k), lower=lower, upper=upper, **numbers, **place))
-    return load_robot_from_urdf("".join([*parts, "</robot>"]), settings=settings)
+    known = {"friction": {f"to_{chr(97 + k)}": {"nominal": [0.0] * 4, "radius": [0.0] * 4} for k in range(count)}}
+    known |= {"inertial_uncertainty": {"relative": 0.05}, "sensors": SENSORS, **settings}
+    return load_robot_from_urdf("".join([*parts, "</robot>"]), settings=known)
 
 
 @pytest.fixture(scope="session")

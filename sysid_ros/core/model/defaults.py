@@ -1,35 +1,60 @@
 """Settings of an arm derived from its URDF alone.
 
-They have the form of a settings file, so a user can write them out (``yaml.safe_dump``) and go on from there.
+They have the form of a settings file (``sysid new-robot`` writes one). What a URDF does not say is unknown within a
+wide box, never taken as zero or exact: a box that misses the truth turns good data into an alarm, or into wrong bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import pinocchio as pin
 from urdf_parser_py.urdf import Joint
 
 from sysid_ros.core.model.builder import urdf_position_limits, urdf_rate_limits
 from sysid_ros.core.model.spheres import cover_links
-from sysid_ros.core.model.urdf import ROTARY, InvalidUrdf, UrdfDescription
+from sysid_ros.core.model.urdf import ROTARY, InvalidUrdf, UrdfDescription, build_arm_xml
 
-_RISE_TIME = 0.25  # [s] from rest to top speed, sets the acceleration limit
-_INERTIAL_UNCERTAINTY = 0.05  # [-] SAFE-ID section VI
-_FRICTION_UNCERTAINTY = 0.5  # [-] of the URDF's friction tags, which are mostly placeholders
-_PAYLOAD_MASS_MAX = 5.0  # [kg]
+RISE_TIME = 0.25
+"""From rest to top speed, sets the acceleration limit [s]."""
+INERTIAL_UNCERTAINTY = 0.1
+"""Share of each inertial parameter by which the URDF may be wrong [-]; SAFE-ID section VI has 0.05."""
+COM_UNCERTAINTY = 0.01
+"""Distance by which a CoM may be elsewhere besides [m]."""
+PRODUCT_UNCERTAINTY = 0.05
+"""Products of inertia, often left at zero in a URDF, may be off by this share of the largest moment besides [-]."""
+COULOMB_SHARE, VISCOUS_SHARE, OFFSET_SHARE = 0.1, 0.1, 0.02
+"""Largest Coulomb torque, viscous torque at top speed, and torque offset, as shares of the torque limit [-]."""
+ARMATURE_SHARE = 0.5
+"""Share of the torque limit that the rotors may need for the acceleration limit [-]."""
+TAG_FACTOR = 2.0
+"""The URDF's friction tags, which are mostly placeholders, may be too small by this factor [-]."""
+EFFORT_SHARE, EFFORT_LEAST = 0.005, 0.05
+"""Absolute torque error: share of the torque limit [-], and the least [Nm]."""
+PAYLOAD_MASS_MAX = 5.0
+"""Largest mass of a payload [kg]."""
 _ASSUMPTIONS = (
-    "acceleration limits: top speed within 0.25 s",
-    "link inertias: the URDF's, each within 5 %",
-    "friction: the URDF's damping and friction tags, each within 50 %; no armature, no torque offset",
-    "sensors: torque within 2.5 % and 0.05 Nm, measured before friction, in joint direction; encoder step 1e-4 rad",
-    "payload: up to 5 kg, CoM within 0.3 m of the tool frame, radius of gyration up to 0.15 m",
+    f"acceleration limits: top speed within {RISE_TIME:g} s",
+    f"link inertias: the URDF's, each parameter within {100 * INERTIAL_UNCERTAINTY:g} %, the CoM of everything a joint "
+    f"moves within {1e3 * COM_UNCERTAINTY:g} mm more, products of inertia within {100 * PRODUCT_UNCERTAINTY:g} % of "
+    "the largest moment more",
+    f"friction is unknown: Coulomb torque and viscous torque at top speed each up to {100 * COULOMB_SHARE:g} % of the "
+    f"torque limit, or twice the URDF's tags; rotors take up to {100 * ARMATURE_SHARE:g} % of it at the acceleration "
+    f"limit; torque offsets within {100 * OFFSET_SHARE:g} % of it",
+    f"sensors: torque within 2.5 % and {100 * EFFORT_SHARE:g} % of the limit, measured before friction, in joint "
+    "direction; velocity within 0.005 rad/s, encoder step 1e-4 rad, stamps within 0.1 ms",
+    f"payload: up to {PAYLOAD_MASS_MAX:g} kg, CoM within 0.3 m of the tool frame, radius of gyration up to 0.15 m",
     "home posture: the middle of each joint's range",
 )
 
 
 def default_settings(
-    description: UrdfDescription, joint_names: Sequence[str] | None = None, tool_frame: str | None = None
+    description: UrdfDescription,
+    joint_names: Sequence[str] | None = None,
+    tool_frame: str | None = None,
+    spheres: Mapping[str, list[list[float]]] | None = None,
 ) -> dict[str, Any]:
     """Derive settings from a URDF.
 
@@ -37,6 +62,7 @@ def default_settings(
         description: The URDF.
         joint_names: Joints of the arm from the base on; without them, those of the path to the tool.
         tool_frame: Link the payload is held in; without it the last link after the last joint.
+        spheres: Collision spheres by link, as in a settings file; without them, those over the simple shapes.
 
     Returns:
         Settings as in a settings file.
@@ -47,30 +73,34 @@ def default_settings(
     """
     names = list(joint_names) if joint_names is not None else _find_arm(description, tool_frame)
     joints = [description.joint(name) for name in names]
-    spheres = cover_links(description.text)
+    spheres = cover_links(description.text) if spheres is None else dict(spheres)
     uncovered = [joint.child for joint in joints if joint.child not in spheres]
     unseen = [f"no collision spheres: {', '.join(uncovered)} (no simple shapes)"] if uncovered else []
     tool = tool_frame or _last_fixed_link(description, joints[-1].child)
+    efforts = [max(EFFORT_LEAST, round(EFFORT_SHARE * urdf_rate_limits(joint)[1], 3)) for joint in joints]
     return {
         "frames": {"base": joints[0].parent, "flange": tool, "tool": tool},
         "joints": {joint.name: _joint_settings(joint) for joint in joints},
-        "friction": {joint.name: _friction(joint) for joint in joints},
-        "inertial_uncertainty": {"relative": _INERTIAL_UNCERTAINTY},
+        "friction": {joint.name: unknown_friction(joint) for joint in joints},
+        "inertial_uncertainty": {
+            "relative": INERTIAL_UNCERTAINTY,
+            "absolute": _absolute_uncertainty(description, names),
+        },
         "sensors": {
             "effort_meaning": "motor_side",
             "effort_sign": 1,
             "effort_relative_error": 0.025,
-            "effort_absolute_error": 0.05,
+            "effort_absolute_error": efforts,
             "effort_is_held": True,
             "position_resolution": 1.0e-4,
-            "velocity_error": 0.002,
-            "stamp_jitter": 2.0e-5,
+            "velocity_error": 0.005,
+            "stamp_jitter": 1.0e-4,
         },
-        "rated_payload": _PAYLOAD_MASS_MAX,
+        "rated_payload": PAYLOAD_MASS_MAX,
         "payload_prior": "anything",
         "payload_priors": {
             "anything": {
-                "mass": [0.0, _PAYLOAD_MASS_MAX],
+                "mass": [0.0, PAYLOAD_MASS_MAX],
                 "center_of_mass": {"lower": [-0.3, -0.3, -0.3], "upper": [0.3, 0.3, 0.3]},
                 "radius_of_gyration": 0.15,
             }
@@ -78,6 +108,44 @@ def default_settings(
         "spheres": spheres,
         "assumptions": [f"the arm: joints {', '.join(names)}, tool frame {tool}", *_ASSUMPTIONS, *unseen],
     }
+
+
+def unknown_friction(joint: Joint) -> dict[str, list[float]]:
+    """Return friction that is unknown within a wide box, from zero up, as nominal and radius.
+
+    Args:
+        joint: Joint of the URDF, with its limits.
+
+    Raises:
+        MissingLimit: A limit is missing.
+    """
+    speed, torque = urdf_rate_limits(joint)
+    tags = (float(getattr(joint.dynamics, name, None) or 0.0) for name in ("friction", "damping"))
+    coulomb, viscous = (TAG_FACTOR * tag for tag in tags)
+    upper = [
+        max(COULOMB_SHARE * torque, coulomb),
+        max(VISCOUS_SHARE * torque / speed, viscous),
+        ARMATURE_SHARE * torque / (speed / RISE_TIME),
+    ]
+    half = [_digits(0.5 * value) for value in upper]
+    return {"nominal": [*half, 0.0], "radius": [*half, _digits(OFFSET_SHARE * torque)]}
+
+
+def _absolute_uncertainty(description: UrdfDescription, joint_names: Sequence[str]) -> dict[str, list[float]]:
+    """Return what is unknown of everything that each joint moves besides a share of each parameter."""
+    model = pin.buildModelFromXML(build_arm_xml(description, joint_names))
+    result = {}
+    for body, name in enumerate(joint_names, start=1):
+        theta = model.inertias[body].toDynamicParameters()
+        moment, product = COM_UNCERTAINTY * theta[0], PRODUCT_UNCERTAINTY * float(np.max(theta[[4, 6, 9]]))
+        parts = [0.0, moment, moment, moment, 0.0, product, 0.0, product, product, 0.0]
+        result[name] = [_digits(max(part, 0.0)) for part in parts]
+    return result
+
+
+def _digits(value: float) -> float:
+    """Return a number with four significant digits."""
+    return float(f"{value:.4g}")
 
 
 def _find_arm(description: UrdfDescription, tool_frame: str | None) -> list[str]:
@@ -112,11 +180,5 @@ def _last_fixed_link(description: UrdfDescription, link: str) -> str:
 def _joint_settings(joint: Joint) -> dict[str, float]:
     lower, upper = urdf_position_limits(joint)
     velocity, _ = urdf_rate_limits(joint)
-    return {"home": 0.0 if joint.type == "continuous" else 0.5 * (lower + upper), "acceleration": velocity / _RISE_TIME}
-
-
-def _friction(joint: Joint) -> dict[str, list[float]]:
-    coulomb = float(getattr(joint.dynamics, "friction", None) or 0.0)
-    viscous = float(getattr(joint.dynamics, "damping", None) or 0.0)
-    share = _FRICTION_UNCERTAINTY
-    return {"nominal": [coulomb, viscous, 0.0, 0.0], "radius": [share * coulomb, share * viscous, 0.0, 0.0]}
+    home = 0.0 if joint.type == "continuous" else 0.5 * (lower + upper)
+    return {"home": home, "acceleration": velocity / RISE_TIME}

@@ -47,8 +47,9 @@ def load_robot(
     """Load a robot by name or from its settings file.
 
     Args:
-        robot: A name of :func:`available_robots`, for a KUKA LBR also as ``lbr_iiwa14`` or ``iiwa14``, or the path of a
-            YAML file of that form.
+        robot: A name of :func:`available_robots`, for a KUKA LBR also as ``lbr_iiwa14`` or ``iiwa14``, the path of a
+            YAML file of that form, or of a URDF: then everything it does not say is assumed, with wide boxes, as by
+            :func:`load_robot_from_urdf`.
         urdf_text: URDF to use instead of the one the settings name, such as the content of ``robot_description``.
         snap_angles: See :func:`sysid_ros.core.model.urdf.read_urdf`.
         calibration: File of ``sysid calibrate`` for this arm, in place of the one that the setting ``calibration``
@@ -65,6 +66,8 @@ def load_robot(
         ParameterOutOfRange: A setting is unknown, missing or out of range.
         NotPhysicallyConsistent: An inertia no body can have.
     """
+    if Path(robot).suffix == ".urdf":
+        return _load_bare(Path(robot), urdf_text, snap_angles, calibration, is_elastic)
     path = find_settings(robot)
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -86,6 +89,32 @@ def load_robot(
     if calibration is None:
         return robot_model
     return apply_calibration(load_calibration(calibration), robot_model, Path(calibration).name)
+
+
+def _load_bare(
+    path: Path, urdf_text: str | None, snap_angles: bool, calibration: str | Path | None, is_elastic: bool | None
+) -> RobotModel:
+    """Load an arm of which there is only a URDF."""
+    if is_elastic:
+        raise ParameterOutOfRange("is_elastic", True, f"false: {path.name} does not say how elastic the joints are")
+    if urdf_text is None:
+        urdf_text = read_urdf_file(path)
+    robot = load_robot_from_urdf(urdf_text, name=path.stem, snap_angles=snap_angles)
+    if calibration is None:
+        return robot
+    return apply_calibration(load_calibration(calibration), robot, Path(calibration).name)
+
+
+def read_urdf_file(path: Path) -> str:
+    """Return the text of a URDF file.
+
+    Raises:
+        ModelError: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ModelError(f"cannot read the URDF {path}: {error}") from error
 
 
 def _with_elasticity(values: Any, is_elastic: bool, name: str) -> Any:
@@ -165,4 +194,5 @@ def find_settings(robot: str | Path) -> Path:
     for folder in config_directories() if name is not None else ():
         if (folder / f"{name}.yaml").is_file():
             return folder / f"{name}.yaml"
-    raise ModelError(f"robot '{robot}' is unknown; known are {', '.join(available_robots())}, or give a .yaml file")
+    known_names = ", ".join(available_robots())
+    raise ModelError(f"robot '{robot}' is unknown; known are {known_names}, or give a .yaml or .urdf file")

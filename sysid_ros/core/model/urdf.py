@@ -15,6 +15,7 @@ from decimal import Decimal
 
 import numpy as np
 from urdf_parser_py.urdf import URDF, Joint
+from urdf_parser_py.xml_reflection import core as reflection
 from urdf_parser_py.xml_reflection.core import ParseError
 
 from sysid_ros.core.common.errors import JointNotFound, ModelError
@@ -276,15 +277,40 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
     tree = _parse(text)
     check_numbers(tree)
     warnings = snap_origins(tree) if snap_angles else []
+    is_snapped = bool(warnings)
     skeleton = _skeleton(tree)
     root = check_tree(skeleton)
     try:
-        robot = URDF.from_xml_string(ET.tostring(skeleton, encoding="unicode"))
-    except (ParseError, ValueError, AssertionError) as error:
+        robot, ignored = parse_quietly(ET.tostring(skeleton, encoding="unicode"))
+    except (ParseError, ValueError, TypeError, AssertionError) as error:
         raise InvalidUrdf("document", str(error)) from error
     check_inertias(robot)
-    mended = ET.tostring(tree, encoding="unicode") if warnings else text
+    warnings += ignored
+    mended = ET.tostring(tree, encoding="unicode") if is_snapped else text
     return UrdfDescription(mended, robot, root, tuple(warnings), skeleton)
+
+
+def parse_quietly(text: str) -> tuple[URDF, list[str]]:
+    """Read a URDF with urdf_parser_py, which prints a line for every tag and attribute that it does not know.
+
+    Args:
+        text: The URDF.
+
+    Returns:
+        What was read, and one sentence about everything that was passed over; none if nothing was.
+
+    Raises:
+        ParseError: It is no URDF.
+    """
+    told: list[str] = []
+    previous, reflection.on_error = reflection.on_error, told.append
+    try:
+        robot = URDF.from_xml_string(text)
+    finally:
+        reflection.on_error = previous
+    if not told:
+        return robot, []
+    return robot, [f"{len(told)} tags or attributes of the URDF are unknown and were passed over; first: {told[0]}"]
 
 
 def build_arm_xml(description: UrdfDescription, joint_names: Sequence[str]) -> str:

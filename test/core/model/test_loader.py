@@ -153,7 +153,9 @@ def test_wrong_settings_are_refused_by_name(load, path, value, error, message):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(ModelError, match="robot 'gen4' is unknown; known are .*kinova_gen3.*or give a .yaml file"):
+    with pytest.raises(
+        ModelError, match="robot 'gen4' is unknown; known are .*kinova_gen3.*or give a .yaml or .urdf file"
+    ):
         load_robot("gen4")
     with pytest.raises(ModelError, match="cannot read the robot settings .*missing.yaml"):
         load_robot(tmp_path / "missing.yaml")

@@ -68,8 +68,6 @@ def test_defaults_come_from_the_urdf():
     )
     assert robot.limits.v_max == pytest.approx([2.0, 3.0]) and robot.limits.tau_max == pytest.approx([50.0, 20.0])
     assert robot.limits.a_max == pytest.approx([8.0, 12.0])
-    assert robot.friction(robot.theta_nominal)[0] == pytest.approx([0.2, 0.4, 0.0, 0.0])
-    assert robot.friction(robot.theta_nominal)[1] == pytest.approx(np.zeros(4))
     assert robot.home == pytest.approx([0.0, 0.5])
     assert robot.gravity == pytest.approx([0.0, 0.0, -9.81])
     assert (robot.pin_model.nq, robot.pin_model.nv) == (2, 2)

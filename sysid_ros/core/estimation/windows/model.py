@@ -217,13 +217,19 @@ def _elastic_terms(robot: RobotModel) -> tuple[Array, Array]:
     return 2.0 * armature * rate + 2.0 * viscous * robot.deflection, rate if on_links else none
 
 
-def tilted_regressors(robot: RobotModel) -> list[InertialRegressor]:
-    """Return the robot's regressors for unit gravity along three axes: two across nominal gravity and one along it."""
+def tilt_axes(robot: RobotModel) -> Array:
+    """Return two unit vectors across nominal gravity and one along it, rows (3, 3) in the base frame."""
     along = robot.gravity / np.linalg.norm(robot.gravity)
     first = np.cross(along, np.eye(3)[int(np.argmin(np.abs(along)))])
     first /= np.linalg.norm(first)
+    return np.stack([first, np.cross(along, first), along])
+
+
+def tilted_regressors(robot: RobotModel) -> list[InertialRegressor]:
+    """Return the robot's regressors for unit gravity along :func:`tilt_axes`."""
+    base = robot.pin_model.frames[robot.pin_model.getFrameId(robot.base_frame)]
     regressors = []
-    for axis in (first, np.cross(along, first), along):
+    for axis in tilt_axes(robot) @ base.placement.rotation.T:  # gravity of a model is seen from its root
         model = pin.Model(robot.pin_model)
         model.gravity = pin.Motion(axis, np.zeros(3))
         regressors.append(InertialRegressor(model, robot.n))

@@ -343,3 +343,23 @@ def test_terms_can_be_switched_off(setup, tools):
     for name in ("velocity", "torque_relative"):
         assert np.all(rows.errors[:, ERROR_TERMS.index(name)] == 0.0)
     assert np.all(rows.errors[:, ERROR_TERMS.index("quadrature")] > 0.0)
+
+
+def test_axes_of_a_tilt_turn_with_the_base(robot):
+    """A base that is turned in its URDF has the same gravity, and the same tilted gravity, in its own frame."""
+    from sysid_ros.core.estimation.windows.model import tilted_regressors
+    from sysid_ros.core.model.loader import load_robot_from_urdf
+
+    text = robot.urdf
+    turned = text.replace(
+        '<child link="base_link"/>\n    <origin xyz="0 0 0" rpy="0 0 0"/>',
+        '<child link="base_link"/>\n    <origin xyz="0 0 0" rpy="1.1 0.4 -0.3"/>',
+    )
+    assert turned != text
+    names = {"joint_names": list(robot.joint_names)}
+    frames = {"base": robot.base_frame, "flange": robot.flange_frame, "tool": robot.tool_frame}
+    straight, mounted = (load_robot_from_urdf(one, settings={"frames": frames}, **names) for one in (text, turned))
+    q = robot.home[None]
+    for first, second in zip(tilted_regressors(straight), tilted_regressors(mounted), strict=True):
+        one, other = (regressor.evaluate(q, 0.0 * q)[1] for regressor in (first, second))
+        np.testing.assert_allclose(one, other, atol=1e-9)

@@ -1,0 +1,190 @@
+"""Writes the settings file of any arm: ``sysid new-robot ARM.urdf``, and from a bag what it shows of the sensors.
+
+A settings file is a commented YAML file; with it every command takes the arm: ``--model my_arm.yaml``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.offline import add_recording_options, recording_options
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
+from sysid_ros.core.model.defaults import default_settings
+from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf, read_urdf_file
+from sysid_ros.core.model.mesh_spheres import cover_meshes
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.settings_text import SettingsNotes, settings_text
+from sysid_ros.core.model.spheres import cover_links
+from sysid_ros.core.model.urdf import UrdfDescription, read_urdf
+from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.readers import CLEAR, ReadOptions, Recording, gravity_agreement
+
+_SPARE = 2.0
+"""Errors of sensors that a standstill shows are taken this many times, for a motion may show more."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="sysid new-robot",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="examples:\n  sysid new-robot ur5e.urdf\n"
+        "  sysid new-robot panda.urdf --tool panda_hand_tcp --from-bag first_motion/ --output my_panda.yaml\n"
+        "exit status: 0 written, 2 the URDF, the bag or an option cannot be used; nothing is written then",
+    )
+    parser.add_argument("urdf", type=Path, help="the URDF, with all xacro macros expanded; meshes may be missing")
+    parser.add_argument("--name", default=None, help="name of the arm (default: that of the URDF file)")
+    parser.add_argument("--tool", default=None, metavar="LINK", help="link that holds the payload (default: the last)")
+    parser.add_argument(
+        "--joints", default=None, help="joints of the arm from the base on, with commas (default: all to the tool)"
+    )
+    parser.add_argument(
+        "--from-bag",
+        type=Path,
+        default=None,
+        metavar="BAG",
+        help="a recording of the arm: home posture, and errors and sign of its sensors where it rests for a second",
+    )
+    parser.add_argument("--output", type=Path, default=None, help="the settings file (default: NAME.yaml)")
+    add_recording_options(parser)
+    return parser
+
+
+def describe_sensors(robot: RobotModel, recording: Recording, stated: float | None) -> tuple[dict[str, Any], list[str]]:
+    """Return settings of sensors that a recording shows, and what it does not show, a sentence each.
+
+    Args:
+        robot: The arm with its default settings.
+        recording: The recording, with efforts as they were recorded.
+        stated: Sign of the efforts, where it was stated.
+    """
+    samples, source = recording.samples, recording.source
+    found: dict[str, Any] = {}
+    agreement = gravity_agreement(robot, samples.q, samples.tau)
+    sign = stated if stated is not None else (float(np.sign(agreement)) if abs(agreement) >= CLEAR else 0.0)
+    if sign:
+        found["effort_sign"] = int(sign)
+        notes = [f"{source}: efforts are {'in' if sign > 0 else 'against'} joint direction"]
+    else:
+        notes = [f"{source}: the sign of the efforts is not clear (cosine with gravity {agreement:.2f})"]
+    try:
+        shown = measure_sensors(robot, recording.batches, EstimatorSettings())
+    except NoStandstill as error:
+        return found, [*notes, f"{source}: {error}; errors of sensors are defaults"]
+    absolute = np.maximum(_SPARE * shown.torque[0], 1e-3)
+    step = np.where(np.isfinite(shown.position_step), shown.position_step, robot.sensors.position_resolution)
+    found |= {
+        "effort_absolute_error": _rounded_up(absolute),
+        "velocity_error": _rounded_up(np.maximum(_SPARE * shown.velocity[0], 1e-4)),
+        "position_resolution": _rounded_up(step),
+        "stamp_jitter": _rounded_up(np.array([max(_SPARE * shown.jitter, 1e-6)]))[0],
+    }
+    rest = f"{shown.seconds:.3g} s at rest, every {1e3 * shown.period:.3g} ms"
+    return found, [*notes, f"{source}: errors are {_SPARE:g} times the largest of {rest}; a motion may show more"]
+
+
+def _rounded_up(values: np.ndarray) -> list[float]:
+    """Return numbers rounded up to three significant digits."""
+    exponents = np.floor(np.log10(np.maximum(values, 1e-12))) - 2
+    return [float(f"{np.ceil(v / 10.0**e - 1e-9) * 10.0**e:.3g}") for v, e in zip(values, exponents, strict=True)]
+
+
+def make_settings(
+    description: UrdfDescription, options: argparse.Namespace
+) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return the settings of an arm, and comments on them by section.
+
+    Args:
+        description: The URDF.
+        options: Of the command line.
+
+    Raises:
+        SysidError: The URDF or the recording cannot be used.
+    """
+    joints = None if options.joints is None else [name.strip() for name in options.joints.split(",") if name.strip()]
+    simple, meshes = cover_links(description.text), cover_meshes(description.text, options.urdf)
+    settings = default_settings(description, joints, options.tool, {**meshes.spheres, **simple})
+    settings["gravity"] = [0.0, 0.0, -9.81]
+    bare = {link: why for link, why in meshes.problems.items() if link not in simple}
+    comments = {"spheres": [f"{link} has none: {why}" for link, why in bare.items()]}
+    robot = load_robot_from_urdf(description.text, joint_names=list(settings["joints"]), settings=settings)
+    if options.from_bag is None:
+        return settings, comments
+    stated = recording_options(options)
+    raw = ReadOptions(stated.topics, stated.joint_names, stated.units, 1.0)  # as they were recorded
+    recording = read_recording(options.from_bag, robot, raw)
+    found, comments["sensors"] = describe_sensors(robot, recording, stated.effort_sign)
+    settings["sensors"] |= found
+    start = np.clip(recording.samples.q[0], robot.limits.q_lower, robot.limits.q_upper)
+    for name, angle in zip(robot.joint_names, start, strict=True):
+        settings["joints"][name]["home"] = float(f"{angle:.6g}")
+    comments["joints"] = [f"home: where {recording.source} begins"]
+    comments["sensors"] += [*recording.notices, *recording.caveats]
+    return settings, comments
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the file and load it; return the exit status.
+
+    Raises:
+        SysidError: The URDF or the bag cannot be used, or the file is there already.
+    """
+    name = options.name or options.urdf.stem
+    if Path(name).name != name:
+        raise ParameterOutOfRange("--name", name, "a name without slashes; --output says where")
+    output = options.output or Path(f"{name}.yaml")
+    if output.suffix not in (".yaml", ".yml"):
+        raise ParameterOutOfRange("--output", str(output), "a file .yaml")
+    if output.exists():
+        raise ParameterOutOfRange("--output", str(output), "a new file; this one is there already")
+    description = read_urdf(read_urdf_file(options.urdf))
+    settings, comments = make_settings(description, options)
+    place = Path(os.path.relpath(options.urdf.resolve(), output.resolve().parent)).as_posix()
+    text = settings_text(settings, SettingsNotes(name, place, options.urdf.name, comments))
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SysidError(f"cannot write {output}: {error.strerror or error}") from error
+    try:
+        robot = load_robot(output)
+    except SysidError:
+        output.unlink()
+        raise
+    print(_summary(robot, comments))
+    print(f"Settings: {output}")
+    print(f"Next: read it, then for instance  sysid offline BAG --model {output}")
+    return ExitStatus.OK
+
+
+def _summary(robot: RobotModel, comments: dict[str, list[str]]) -> str:
+    moving = sum(robot.pin_model.inertias[body].mass for body in range(1, robot.n + 1))
+    lines = [
+        f"{robot.name}: {robot.n} joints ({', '.join(robot.joint_names)}), tool frame {robot.tool_frame}, "
+        f"moving mass {moving:.3g} kg",
+        f"{len(robot.spheres)} collision spheres on {len({sphere.link for sphere in robot.spheres})} links",
+        *(f"note: {text}" for texts in comments.values() for text in texts),
+        *(f"note: {text}" for text in robot.warnings),
+        "Assumed, because the URDF does not say it:",
+        *(f"  - {text}" for text in robot.assumptions),
+    ]
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
+    return run_command(lambda: run(build_parser().parse_args(argv)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
