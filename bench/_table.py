@@ -55,6 +55,25 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
         listener({"columns": list(columns), "rows": rows, "title": title})
 
 
+lead_listeners: list[Callable[[str], None]] = []
+figure_listeners: list[Callable[[str, str], None]] = []
+"""Called with what comes first on a page, and with the path and caption of a figure; bench/record.py keeps them."""
+
+
+def print_lead(text: str) -> None:
+    """Prints what the first paragraph of a page says of its results."""
+    print(text + "\n", flush=True)
+    for listener in lead_listeners:
+        listener(text)
+
+
+def print_figure(path: str, caption: str) -> None:
+    """Prints where a figure is."""
+    print(f"{path}: {caption}", flush=True)
+    for listener in figure_listeners:
+        listener(path, caption)
+
+
 def describe_commit() -> str:
     """Return the commit of this checkout, and whether what is measured has changed since."""
 

@@ -15,6 +15,7 @@ import json
 import os
 import runpy
 import shlex
+import shutil
 import sys
 import time
 from datetime import datetime, timezone
@@ -46,12 +47,17 @@ def measure(script: str, arguments: list[str]) -> dict:
     path = BENCH / f"{script}.py"
     load, began = os.getloadavg()[0], time.monotonic()
     tables: list[dict] = []
+    leads: list[str] = []
+    figures: list[tuple[str, str]] = []
     _table.listeners.append(tables.append)
+    _table.lead_listeners.append(leads.append)
+    _table.figure_listeners.append(lambda path, caption: figures.append((path, caption)))
     sys.argv = [str(path), *arguments]
     tee = Tee(sys.stdout)
     with contextlib.redirect_stdout(tee):
         failed = run(path)
     printed = "\n".join(_table.format_table(**table) for table in tables).splitlines()
+    printed += [*leads, *(f"{path}: {caption}" for path, caption in figures)]
     notes = [line for line in tee.text.splitlines() if line and line not in printed and not _is_machine(line)]
     return {
         "benchmark": script,
@@ -62,6 +68,8 @@ def measure(script: str, arguments: list[str]) -> dict:
         "machine": _table.describe_machine(),
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "seconds": round(time.monotonic() - began),
+        "lead": "\n\n".join(leads),
+        "figures": [{"file": _keep_figure(path), "caption": caption} for path, caption in figures],
         "tables": tables,
         "notes": notes + ([f"The benchmark ended with exit status {failed}."] if failed else []),
     }
@@ -82,8 +90,9 @@ def render(data: dict) -> str:
     """Return the page of a measurement."""
     name = data["benchmark"].removeprefix("bench_").replace("_", " ")
     before, after = data["load"]
-    parts = [f"# {name[0].upper()}{name[1:]}", data["summary"]]
+    parts = [f"# {name[0].upper()}{name[1:]}", *([data["lead"]] if data.get("lead") else []), data["summary"]]
     parts += [_table.format_table(**table) for table in data["tables"]]
+    parts += [f"![{figure['caption']}]({figure['file']})\n\n{figure['caption']}" for figure in data.get("figures", ())]
     parts += ["\n".join(f"    {line}" for line in data["notes"])] if data["notes"] else []
     parts += [
         f"`{data['command']}`, {data['date']}, commit `{data['commit']}`, {data['seconds']} s. "
@@ -96,6 +105,13 @@ def render(data: dict) -> str:
 def page_name(data: dict) -> str:
     """Return the name of a measurement's files, without suffix."""
     return data["benchmark"].removeprefix("bench_")
+
+
+def _keep_figure(path: str) -> str:
+    """Copy a figure to the pages and return its place there."""
+    (PAGES / "figures").mkdir(parents=True, exist_ok=True)
+    shutil.copy(path, PAGES / "figures" / Path(path).name)
+    return f"figures/{Path(path).name}"
 
 
 def _without_folder(argument: str) -> str:

@@ -38,6 +38,10 @@ EMULATORS: Mapping[str, Command] = MappingProxyType({
     "ros2_control": Command("an arm under ros2_control", "sysid_ros.nodes.ros2_control_emulator"),
 })  # fmt: skip
 """Other ends of a connection, for the drivers of this package and for any other client."""
+PAPERS: Mapping[str, Command] = MappingProxyType({
+    "sva": Command("online model and computed torque gated by R^2 (SVA)", "sysid_ros.cli.papers_sva"),
+})  # fmt: skip
+"""Experiments of the papers in simulation."""
 COMMANDS: Mapping[str, Command] = MappingProxyType({
     "identify": Command("identify what an arm holds: simulated, emulated or real", "sysid_ros.cli.identify"),
     "offline": Command("identify from a recording: a bag, a table, or one of this suite", "sysid_ros.cli.offline"),
@@ -47,6 +51,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType({
     "identifiability": Command("tell which parameters can be known, at all or here", "sysid_ros.cli.identifiability"),
     "verify": Command("prove all certified plans of a recording again", "sysid_ros.cli.verify"),
     "space": Command("identify a free-flying robot", "sysid_ros.cli.space"),
+    "papers": Command("repeat experiments of the papers in simulation", commands=PAPERS),
     "emulate": Command("run an emulated controller", commands=EMULATORS),
 })  # fmt: skip
 """Every command of ``sysid``."""

@@ -6,8 +6,20 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from sysid_ros.experiments.executor import Completion, Executor, Progress, ResultsFile, throughput
+from sysid_ros.experiments.executor import (
+    Completion,
+    Executor,
+    Job,
+    Progress,
+    ResultsFile,
+    Work,
+    open_executor,
+    run_all,
+    throughput,
+)
 
 _BAR = 20
 
@@ -51,6 +63,31 @@ class RunDisplay:
         if self._is_open:
             print(file=sys.stderr, flush=True)
             self._is_open = False
+
+
+def carry_out_runs(
+    work: Work, jobs: Sequence[Job], path: Path, where: tuple[int, str]
+) -> tuple[list[dict[str, Any]], list[Completion]]:
+    """Carry out the runs that a file of results does not have yet, with progress.
+
+    Args:
+        work: The function of a run.
+        jobs: All runs.
+        path: The file.
+        where: Workers of this machine, and address of a scheduler, as of :func:`add_run_options`.
+
+    Returns:
+        Entries of the runs that were asked for, in their order, and the failures.
+    """
+    with open_executor(*where) as executor:
+        results, display = ResultsFile(path), RunDisplay()
+        try:
+            failures = run_all(work, jobs, results, executor, display)
+        finally:
+            display.finish()
+        print_throughput(results, executor)
+    report_failures(failures)
+    return [{"job": job, "result": results[job]} for job in jobs if job in results], failures
 
 
 def name_of(completion: Completion) -> str:

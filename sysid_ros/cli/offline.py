@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.cli.many_runs import RunDisplay, add_run_options, print_throughput, report_failures
+from sysid_ros.cli.many_runs import add_run_options, carry_out_runs
 from sysid_ros.cli.terminal import ProgressDisplay, result_table
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
@@ -30,7 +30,6 @@ from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.experiments.executor import ResultsFile, open_executor, run_all
 from sysid_ros.reports.estimate_yaml import body_table, body_text
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import ReadOptions, Recording, with_velocity_error
@@ -329,15 +328,11 @@ def _run_fleet(options: argparse.Namespace) -> int:
     recording_options(options)
     _robot_of(options)  # what is wrong for all of them is told once
     jobs = fleet_jobs(options)
-    with open_executor(options.workers, options.scheduler) as executor:
-        results, display = ResultsFile(Path(options.output) / "runs.jsonl"), RunDisplay()
-        failures = run_all(identify_file, jobs, results, executor, display)
-        display.finish()
-        print_throughput(results, executor)
-    print(fleet_table([(job["folder"], results[job]) for job in jobs if job in results]))
-    print(f"Files: {Path(options.output).absolute()}")
-    report_failures(failures)
-    found = [results[job] for job in jobs if job in results]
+    path = Path(options.output) / "runs.jsonl"
+    entries, failures = carry_out_runs(identify_file, jobs, path, (options.workers, options.scheduler))
+    print(fleet_table([(entry["job"]["folder"], entry["result"]) for entry in entries]))
+    print(f"Files: {path.parent.absolute()}")
+    found = [entry["result"] for entry in entries]
     if failures or not all(one["is_consistent"] for one in found):
         return ExitStatus.FAILED
     return ExitStatus.OK if all(one["is_identified"] for one in found) else ExitStatus.NOT_IDENTIFIED
