@@ -1,10 +1,11 @@
-"""Experiments of SVA section VI in simulation: tables and figures from the runs of ``sysid papers sva``.
+"""Experiments of SVA section VI in simulation, from the runs of `sysid papers sva`. Robots, motions, noise and gains
+are ours, as the paper gives no numbers of its own: bodies a third denser than in the drawing, friction anywhere in a
+box of 20 %, torques within 1 % and 0.1 Nm, velocities within 0.005 rad/s at 1 kHz, accelerations never measured.
+"Another motion" is one that was not used for the fit, compared without noise. Intervals are of 95 %: of shares exact
+(Clopper and Pearson), of medians by order statistics, for few runs the whole range; after the comma is the worst.
 
-``python bench/bench_sva.py [--seeds N] [--scale S] [--results FOLDER] [--workers N]``. Runs that are not in the folder's
-file yet are made. Robots, motions, noise and gains are ours, as the paper gives no numbers of its own: bodies a third
-denser than in the drawing, friction anywhere in a box of 20 %, torques within 1 % and 0.1 Nm, velocities within
-0.005 rad/s at 1 kHz, accelerations never measured. Intervals are of 95 %: of shares exact (Clopper and Pearson), of
-medians by order statistics, for few runs the whole range.
+``python bench/bench_sva.py [--seeds N] [--scale S] [--results FOLDER] [--workers N]``. Runs that are not in the
+folder's file yet are made.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ import _table
 
 BENCH = Path(__file__).resolve().parent
 PAGES = BENCH.parent / "docs" / "measurements"
+PAPERS = {"sva": "SVA: experiments", "safe id": "SAFE-ID: experiments"}
+"""Titles of pages that are named after a paper."""
 
 
 class Tee(io.TextIOBase):
@@ -89,6 +91,7 @@ def run(path: Path) -> int:
 def render(data: dict) -> str:
     """Return the page of a measurement."""
     name = data["benchmark"].removeprefix("bench_").replace("_", " ")
+    name = PAPERS.get(name, name)
     before, after = data["load"]
     parts = [f"# {name[0].upper()}{name[1:]}", *([data["lead"]] if data.get("lead") else []), data["summary"]]
     parts += [_table.format_table(**table) for table in data["tables"]]
@@ -115,8 +118,8 @@ def _keep_figure(path: str) -> str:
 
 
 def _without_folder(argument: str) -> str:
-    """Return the name of a file without the folders of this machine, and any other argument as it is."""
-    return Path(argument).name if Path(argument).is_file() else argument
+    """Return the name of a file or folder without the folders of this machine, and any other argument as it is."""
+    return Path(argument).name if "/" in argument and Path(argument).exists() else argument
 
 
 def _is_machine(line: str) -> bool:
