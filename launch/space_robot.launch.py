@@ -21,7 +21,7 @@ def generate_launch_description() -> LaunchDescription:
 def start_nodes(context: LaunchContext) -> list[Node]:
     """Return the nodes for the given launch arguments; when one of ours ends, all do."""
     values = read_arguments(context, SPACE_ARGUMENTS)
-    return make_nodes(resolve_space(values)) + (rviz_nodes(values) if values["launch_rviz"] == "true" else [])
+    return make_nodes(resolve_space(values), values) + (rviz_nodes(values) if values["launch_rviz"] == "true" else [])
 
 
 def rviz_nodes(values: dict[str, str]) -> list[Node]:

@@ -11,7 +11,7 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
-from sysid_ros.processes import RESPAWN_DELAY, STOP_TIMEOUT, Argument, StartedProcess, key_variables
+from sysid_ros.processes import RESPAWN_DELAY, STOP_TIMEOUT, Argument, StartedProcess, key_variables, network_of
 from sysid_ros.resources import PACKAGE, resource
 
 
@@ -41,10 +41,15 @@ def read_arguments(context: LaunchContext, arguments: Iterable[Argument]) -> dic
     return {argument.name: LaunchConfiguration(argument.name).perform(context) for argument in arguments}
 
 
-def make_nodes(processes: Sequence[StartedProcess]) -> list[Node]:
-    """Make the nodes of processes: all end when one that is required does; the others are started again."""
-    variables = key_variables(processes)
-    return [_make_node(one, variables if one.process.has_key else {}) for one in processes]
+def make_nodes(processes: Sequence[StartedProcess], values: Mapping[str, str]) -> list[Node]:
+    """Make the nodes of processes: all end when one that is required does; the others are started again.
+
+    Args:
+        processes: What to start.
+        values: Launch arguments as texts.
+    """
+    key, network = key_variables(processes), network_of(values)
+    return [_make_node(one, {**network, **(key if one.process.has_key else {})}) for one in processes]
 
 
 def _make_node(started: StartedProcess, variables: Mapping[str, str]) -> Node:
@@ -75,6 +80,7 @@ def make_description_publisher(values: Mapping[str, str], urdf: str) -> Node:
         package="robot_state_publisher",
         executable="robot_state_publisher",
         namespace=values["robot_name"],
+        additional_env=network_of(values),
         parameters=[
             {
                 "robot_description": ParameterValue(urdf, value_type=str),
@@ -95,6 +101,7 @@ def make_rviz(values: Mapping[str, str], configuration: str) -> Node:
         package="rviz2",
         executable="rviz2",
         namespace=values["robot_name"],
+        additional_env=network_of(values),
         arguments=["-d", values["rviz_config_file"] or str(resource(configuration))],
         parameters=[{"use_sim_time": values["use_sim_time"] == "true"}],
     )

@@ -10,6 +10,7 @@ from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, make_
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.drivers.modes import Mode
 from sysid_ros.resources import PACKAGE, resource
+from sysid_ros.ros.environment import Network, network_variables
 
 ParameterValue = bool | int | float | str
 
@@ -61,11 +62,21 @@ class Argument:
 
 
 _SWITCH = ("true", "false")
+_NETWORK = Argument(
+    "network",
+    Network.AUTO.value,
+    "Who hears the nodes. loopback: this machine alone; lan: as the environment says, by default everybody on its "
+    "networks; auto: loopback, unless the arm is reached over topics (ros2_control, monitor_only, external)",
+    tuple(one.value for one in Network),
+)
+_RESULTS_ROOT = Argument("results_root", "~/sysid_results", "Folder below which results are written, and nowhere else")
 
 MODES = (
     "mock", "emulated", "hardware", "ros2_control", "emulated_ros2_control", "monitor_only", "emulated_monitor_only",
 )  # fmt: skip
 """What is on the other end of the driver."""
+_MODES_ON_TOPICS = ("ros2_control", "monitor_only", "external")
+"""Modes whose arm or robot is reached over topics, maybe of another machine."""
 
 ARGUMENTS = (
     Argument(
@@ -85,6 +96,8 @@ ARGUMENTS = (
     Argument("launch_rviz", "false", "Start RViz and robot_state_publisher", _SWITCH, bool),
     Argument("rviz_config_file", "", "RViz configuration; empty for the one of this package"),
     Argument("record", "true", "Write recording.mcap with the results", _SWITCH, bool),
+    _RESULTS_ROOT,
+    _NETWORK,
     Argument("use_sim_time", "false", "Take the time from the topic /clock", _SWITCH, bool),
 )
 """Arguments of ``identify.launch.py`` and options of the runner."""
@@ -138,7 +151,7 @@ IDENTIFY = (
     Process(
         "identification",
         "runs the whole procedure: the action users call",
-        arguments=("model", "use_sim_time", "record"),
+        arguments=("model", "use_sim_time", "record", "results_root"),
     ),
     Process("monitor", "shows plan, payload and uncertainty in RViz", is_required=False),
 )
@@ -169,6 +182,8 @@ SPACE_ARGUMENTS = (
     Argument("launch_rviz", "false", "Start RViz and robot_state_publisher", _SWITCH, bool),
     Argument("rviz_config_file", "", "RViz configuration; empty for the one of this package"),
     Argument("record", "true", "Write recording.mcap with the results", _SWITCH, bool),
+    _RESULTS_ROOT,
+    _NETWORK,
     Argument("use_sim_time", "false", "Take the time from the topic /clock", _SWITCH, bool),
 )
 """Arguments of ``space_robot.launch.py`` and options of ``sysid space``."""
@@ -186,7 +201,7 @@ SPACE = (
     Process(
         "free_flyer_identification",
         "plans exciting motions of a free-flying robot, lets it follow them and estimates its minimal parameters",
-        arguments=("model", "use_sim_time", "record"),
+        arguments=("model", "use_sim_time", "record", "results_root"),
         parameter_files=(),
     ),
 )
@@ -225,6 +240,11 @@ def key_variables(processes: Iterable[StartedProcess]) -> dict[str, str]:
     if not any(one.process.has_key for one in processes):
         return {}
     return {KEY_FILE_VARIABLE: str(make_run_key())}
+
+
+def network_of(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables of all processes for the launch arguments ``network`` and ``mode``."""
+    return network_variables(Network(values["network"]), values["mode"] in _MODES_ON_TOPICS)
 
 
 def is_emulated(mode: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sysid_ros.cli.identify import build_parser, client_command, main
-from sysid_ros.cli.suite import Suite, node_command
+from sysid_ros.cli.suite import Suite, node_command, suite_environment
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, create_key_file
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
@@ -26,6 +26,7 @@ from sysid_ros.processes import (
     resolve_space,
 )
 from sysid_ros.resources import ResourceNotFound, resource, share_directories
+from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE, Network, network_variables
 
 ROOT = Path(__file__).parents[1]
 
@@ -221,6 +222,42 @@ def test_launch_ends_with_what_a_motion_needs_and_starts_the_rest_again(launch_f
         assert (name in again) != ("needs it" in getattr(getattr(node, "on_exit", None), "reason", ""))
         assert float(node.sigterm_timeout) == STOP_TIMEOUT
         assert (KEY_FILE_VARIABLE in node.additional_env) == (name in ("arm_driver", "safe_planner"))
+
+
+@pytest.mark.parametrize(
+    ("given", "is_loopback"),
+    [
+        ({}, True),
+        ({"mode": "emulated_ros2_control"}, True),
+        ({"mode": "hardware", "robot_ip": "10.0.0.1"}, True),
+        ({"mode": "ros2_control"}, False),
+        ({"mode": "monitor_only"}, False),
+        ({"mode": "ros2_control", "network": "loopback"}, True),
+        ({"network": "lan"}, False),
+    ],
+)
+def test_launch_and_runner_keep_the_same_runs_on_this_machine(launch_file, monkeypatch, tmp_path, given, is_loopback):
+    """With the network of the user's environment nothing is changed, and that is said."""
+    module, values = launch_file
+    monkeypatch.setenv("ROS_DOMAIN_ID", "7")
+    monkeypatch.setenv(PROFILE_VARIABLE, "/the/users/own.xml")
+    values |= {**given, "launch_rviz": "true"}
+    nodes = module.start_nodes(values)
+    runner = suite_environment(tmp_path, None, values)
+    for environment in (*(node.additional_env for node in nodes), runner):
+        assert (environment.get(PROFILE_VARIABLE) == str(LOOPBACK_PROFILE)) == is_loopback
+    assert all("ROS_DOMAIN_ID" not in node.additional_env for node in nodes)
+    if not is_loopback:
+        assert (runner["ROS_DOMAIN_ID"], runner[PROFILE_VARIABLE]) == ("7", "/the/users/own.xml")
+        assert not any(name.startswith("ROS_") for name in nodes[-1].additional_env)
+        assert suite_environment(tmp_path, 9, values)["ROS_DOMAIN_ID"] == "9"
+
+
+def test_another_middleware_is_kept_on_this_machine_by_its_discovery():
+    here = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_STATIC_PEERS": ""}
+    assert network_variables(Network.LOOPBACK, False, {"RMW_IMPLEMENTATION": "rmw_cyclonedds_cpp"}) == here
+    assert network_variables(Network.LAN, False, {"RMW_IMPLEMENTATION": "rmw_cyclonedds_cpp"}) == {}
+    assert PROFILE_VARIABLE in network_variables(Network.LOOPBACK, True, {"RMW_IMPLEMENTATION": "rmw_fastrtps_cpp"})
 
 
 def test_launch_file_starts_rviz_only_when_asked(launch_file):

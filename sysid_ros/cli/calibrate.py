@@ -42,7 +42,7 @@ from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, 
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_units, tool_transform
 from sysid_ros.core.procedure.arm import stated_box
-from sysid_ros.processes import ARGUMENTS, is_emulated, resolve
+from sysid_ros.processes import ARGUMENTS, ParameterValue, is_emulated, resolve
 from sysid_ros.reports.arm import (
     TorqueCheck,
     make_result,
@@ -253,10 +253,12 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
         elif motion.mass:
             say(f"the simulated arm holds a reference weight of {motion.mass:g} kg now")
         log = motion.folder / "log"
-        environment = suite_environment(log, options.domain_id)
+        environment = suite_environment(log, options.domain_id, vars(options))
         say_where(environment, log)
         payload = repr(motion.mass) if motion.mass else "none"
-        own = {"arm_emulator" if is_emulator else "arm_driver": {"payload": payload, "seed": options.seed}}
+        own: dict[str, dict[str, ParameterValue]] = {"identification": {"results_root": str(results)}}
+        if is_simulated:
+            own["arm_emulator" if is_emulator else "arm_driver"] = {"payload": payload, "seed": options.seed}
         words = ["--serial", options.serial, "--results", str(motion.folder), "--seed", str(options.seed + number)]
         words += ["--mass", repr(motion.mass), "--tolerance", repr(motion.tolerance)]
         if motion.com is not None:
@@ -266,7 +268,7 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
         words += ["--motion-time", str(options.motion_time), "--validation-time", str(options.validation_time)]
         words += [word for one in motions[:number] for word in ("--recording", one.recording)]
         client = client_of(CLIENT_MODULE, words, options.robot_name)
-        status = Suite(started, client, log, environment, own if is_simulated else {}).run()
+        status = Suite(started, client, log, environment, own).run()
         if status != ExitStatus.OK:
             break
     return status, motions[-1].folder / robot_files(robot)[0]

@@ -19,6 +19,7 @@ from sysid_ros.cli import calibrate, identify
 from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.offline import identify_recording
 from sysid_ros.cli.suite import say
+from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.model.loader import find_settings, load_robot
 from sysid_ros.core.model.robot import RobotModel, tool_transform
@@ -95,7 +96,7 @@ def write_robot(name: str, folder: Path) -> Path:
         SysidError: There is no such robot.
     """
     source = find_settings(name)
-    values = yaml.safe_load(source.read_text(encoding="utf-8"))
+    values = read_yaml(source)
     relative = values["sensors"]["effort_relative_error"]
     gain = GAIN_SHARE * np.asarray(relative, dtype=float)
     values["sensors"]["effort_gain_error"] = gain.tolist()
@@ -153,7 +154,7 @@ def _bounds(result: IdentificationResult) -> tuple[Array, Array]:
 
 def _truth(folder: Path, robot: RobotModel) -> Array | None:
     """Return what the simulator knows, in the order of the rows; None where nobody does."""
-    rows = yaml.safe_load((folder / ESTIMATE).read_text(encoding="utf-8"))["estimate"]["parameters"]
+    rows = read_yaml(folder / ESTIMATE)["estimate"]["parameters"]
     if "truth" not in rows[0]:
         return None
     theta = np.array([row["truth"] for row in rows])

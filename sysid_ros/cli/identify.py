@@ -23,9 +23,9 @@ from sysid_ros.cli.suite import (
     suite_environment,
 )
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, resolve
+from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, network_of, resolve
 from sysid_ros.reports.writer import make_results_directory
-from sysid_ros.ros.environment import LOOPBACK_PROFILE
+from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE
 
 CLIENT_MODULE = "sysid_ros.nodes.identify_client"
 """Sends the goal and shows progress and result; its exit status is that of the runner."""
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENT
     try:
         started = resolve(launch_values(options, ARGUMENTS), processes)
         results = make_results_directory(options.results)
-        environment = suite_environment(results / "log", options.domain_id)
+        environment = suite_environment(results / "log", options.domain_id, vars(options))
     except SysidError as error:
         say(str(error))
         return ExitStatus.BAD_INPUT
@@ -76,9 +76,10 @@ def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENT
     simulation = {"payload": options.payload, "seed": options.seed} if is_simulated else {}
     simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
     say_where(environment, results / "log")
-    if options.nodes_only:
+    if options.nodes_only and PROFILE_VARIABLE in network_of(vars(options)):
         say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")
-    return Suite(started, client, results / "log", environment, {simulated: simulation}).run()
+    parameters = {simulated: simulation, "identification": {"results_root": str(results)}}
+    return Suite(started, client, results / "log", environment, parameters).run()
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         started = resolve_space(launch_values(options, SPACE_ARGUMENTS))
         load_free_flyer(options.model)
         results = make_results_directory(options.results)
-        environment = suite_environment(results / "log", options.domain_id)
+        environment = suite_environment(results / "log", options.domain_id, vars(options))
     except SysidError as error:
         say(str(error))
         return ExitStatus.BAD_INPUT
@@ -111,6 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parameters = {
         "free_flyer_driver": {"seed": options.seed},
         "free_flyer_identification": {
+            "results_root": str(results),
             "excitation_time_limit": options.planning_time,
             "linear_momentum": options.momentum[0],
             "angular_momentum": options.momentum[1],

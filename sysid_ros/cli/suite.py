@@ -19,13 +19,21 @@ from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.process_group import ProcessGroup, kill_groups, stop_groups, wait_for_end
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.processes import RESPAWN_DELAY, Argument, ParameterValue, StartedProcess, key_variables
-from sysid_ros.ros.environment import existing_files, files_in_use, files_of_domain, loopback_environment, remove_unused
+from sysid_ros.processes import RESPAWN_DELAY, Argument, ParameterValue, StartedProcess, key_variables, network_of
+from sysid_ros.ros.environment import (
+    LOOPBACK_PROFILE,
+    PROFILE_VARIABLE,
+    existing_files,
+    files_in_use,
+    files_of_domain,
+    loopback_environment,
+    remove_unused,
+)
 
 _POLL_SECONDS = 0.1
 _SCAN_SECONDS, _LONGEST_SCAN_SECONDS = 2.0, 10.0
 """Time between two looks at the shared memory in use [s]: a node makes its own at its start, so it grows."""
-_ONLY_LAUNCHED = ("launch_rviz", "rviz_config_file", "use_sim_time")
+_ONLY_LAUNCHED = ("launch_rviz", "rviz_config_file", "use_sim_time", "results_root")
 """Launch arguments that the runner has no use for."""
 _CLIENT_STOP_SECONDS = 20.0
 """How long the client gets to bring the arm to rest after Ctrl-C [s]."""
@@ -232,8 +240,10 @@ def client_of(module: str, words: Sequence[str], robot_name: str) -> list[str]:
 
 
 def say_where(environment: Mapping[str, str], log_directory: Path) -> None:
-    """Tell in which ROS domain the nodes run, and where their output goes."""
-    say(f"ROS_DOMAIN_ID={environment['ROS_DOMAIN_ID']}, on this machine only; logs in {log_directory}")
+    """Tell in which ROS domain the nodes run, who hears them, and where their output goes."""
+    is_here = environment.get(PROFILE_VARIABLE) == str(LOOPBACK_PROFILE)
+    where = "on this machine only" if is_here else "on the networks that the environment says"
+    say(f"ROS_DOMAIN_ID={environment['ROS_DOMAIN_ID']}, {where}; logs in {log_directory}")
 
 
 def node_command(started: StartedProcess, own_parameters: Path) -> list[str]:
@@ -246,15 +256,29 @@ def node_command(started: StartedProcess, own_parameters: Path) -> list[str]:
     return command
 
 
-def suite_environment(log_directory: Path, domain_id: int | None = None) -> dict[str, str]:
-    """Environment of all processes of a run: this one's, kept on this machine, one thread for linear algebra each."""
+def suite_environment(
+    log_directory: Path, domain_id: int | None = None, values: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the environment of all processes of a run: this one's, and one thread for linear algebra each.
+
+    Args:
+        log_directory: Where logs go.
+        domain_id: ROS domain; on this machine alone by default one that is free, else that of this process.
+        values: Launch arguments that say which network; by default this machine alone.
+
+    Raises:
+        ParameterOutOfRange: There is no such domain.
+    """
+    network = loopback_environment(domain_id)
+    if values is not None and not network_of(values):
+        network = {"ROS_DOMAIN_ID": os.environ.get("ROS_DOMAIN_ID", "0") if domain_id is None else str(domain_id)}
     package_parent = str(Path(__file__).resolve().parents[1])
     python_path = [package_parent, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         **os.environ,
-        **loopback_environment(domain_id),
+        **network,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(python_path)),
         "PYTHONUNBUFFERED": "1",
         "RCUTILS_COLORIZED_OUTPUT": "0",

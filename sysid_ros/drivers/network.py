@@ -7,6 +7,7 @@ import random
 import select
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -170,15 +171,24 @@ class UdpEndpoint:
         port: Local port; 0 for any.
         peer_host: Datagrams of other hosts are ignored; None takes those of all.
         peer: Where :meth:`send` goes before anything was received.
+        is_from_peer: Tells a datagram that the peer alone would send. The sender of the first such one is the peer, by
+            address and port, until :meth:`forget_peer`: nobody else is heard, and nothing is sent before. None makes
+            whoever was heard last the peer.
 
     Raises:
         SocketUnavailable: The port is in use or forbidden, or a host is unknown.
     """
 
     def __init__(
-        self, host: str | None = None, port: int = 0, peer_host: str | None = None, peer: Address | None = None
+        self,
+        host: str | None = None,
+        port: int = 0,
+        peer_host: str | None = None,
+        peer: Address | None = None,
+        is_from_peer: Callable[[bytes], bool] | None = None,
     ):
         self._peer_host: str | None = None
+        self._is_from_peer = is_from_peer
         self.peer = peer
         self.ignored = 0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -197,7 +207,7 @@ class UdpEndpoint:
         return self._socket.getsockname()
 
     def receive(self, timeout: float) -> bytes | None:
-        """Return the next datagram in the order of arrival; its sender becomes the peer.
+        """Return the next datagram in the order of arrival.
 
         Args:
             timeout: Longest time to wait for it [s]; 0 does not wait.
@@ -235,13 +245,17 @@ class UdpEndpoint:
             return False
         return True
 
+    def forget_peer(self) -> None:
+        """Let the next that sends what only a peer would be the peer: the present one may have started anew."""
+        self.peer = None
+
     def close(self) -> None:
         """Close the socket."""
         with contextlib.suppress(OSError):
             self._socket.close()
 
     def _take(self) -> bytes | None:
-        """Return a datagram that is there already, of the right host."""
+        """Return a datagram that is there already, of the right host and port."""
         for _ in range(_MOST_QUEUED):
             try:
                 datagram, sender = self._socket.recvfrom(_LARGEST)
@@ -254,7 +268,13 @@ class UdpEndpoint:
             if self._peer_host is not None and sender[0] != self._peer_host:
                 self.ignored += 1
                 continue
-            self.peer = sender
+            if self._is_from_peer is None:
+                self.peer = sender
+            elif self.peer is None:
+                self.peer = sender if self._is_from_peer(datagram) else None
+            elif sender != self.peer:
+                self.ignored += 1
+                continue
             return datagram
         return None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import rclpy
@@ -39,7 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--recording", action="append", default=[], help="an earlier one that counts too: FILE or FILE=MASS+-TOLERANCE"
     )
-    parser.add_argument("--results", default="", help="folder for the files; empty writes none")
+    parser.add_argument("--results", default="", help="folder below the node's results_root; empty: no files")
     parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
     parser.add_argument("--motion-time", type=float, default=0.0, help="time of motion [s]; 0: the node's own")
     parser.add_argument("--validation-time", type=float, default=0.0, help="time of the check [s]; 0: the node's own")
@@ -107,7 +106,7 @@ def _goal(options: argparse.Namespace) -> IdentifyArm.Goal:
         motion_time=options.motion_time,
         validation_time=options.validation_time,
         seed=options.seed,
-        results_directory=str(Path(options.results).absolute()) if options.results else "",
+        results_directory=options.results,
     )
 
 

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Send the goal, or both, and show them to their ends; returns the exit status."""
     words = list(sys.argv if argv is None else argv)
     parser = argparse.ArgumentParser(description="Identifies a free-flying robot, and what it holds.")
-    parser.add_argument("--results", default="", help="folder for the files; empty writes none")
+    parser.add_argument("--results", default="", help="folder below the node's results_root; empty: no files")
     parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
     parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: the node's own")
     parser.add_argument("--parts", type=int, default=0, help="parts of the motion; 0: the node's own")

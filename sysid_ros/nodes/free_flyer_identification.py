@@ -58,6 +58,8 @@ class FreeFlyerIdentificationParameters(NodeParameters):
     excitation: ExcitationSettings = parameters_from(ExcitationSettings, prefix="excitation_")
     driver_timeout: float = parameter(30.0, "s", lower=0.1, upper=600.0)
     """How long the driver may be silent."""
+    results_root: str = parameter("~/sysid_results", read_only=True)
+    """Folder below which all results lie: goals and results_directory name folders in it, or are refused."""
     results_directory: str = parameter("")
     """Where a goal that names no folder makes one, named after the time; empty: no files."""
     record: bool = parameter(True)
@@ -161,7 +163,7 @@ class FreeFlyerIdentificationNode(Node):
         self._goal = FreeFlyerGoal(
             Task(self._robot, values.procedure, excitation, values.assumptions),
             self._link,
-            GoalFiles("" if handle.request.results_directory else values.results_directory, values.record, self._truth),
+            GoalFiles(values.results_root, values.results_directory, values.record, self._truth),
             lambda: self._stop.is_set() or handle.is_cancel_requested,
             self._reporter(handle, started),
         )

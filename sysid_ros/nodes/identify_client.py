@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import rclpy
@@ -38,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="identify_client", description="Identifies the payload the arm holds.")
     parser.add_argument("--model", default="kinova_gen3_2f85", help="robot, as given to the nodes")
-    parser.add_argument("--results", default="", help="folder for the files; empty writes none")
+    parser.add_argument("--results", default="", help="folder below the node's results_root; empty: no files")
     parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
     parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: the node's own")
     parser.add_argument("--trajectories", type=int, default=0, help="number of exciting motions; 0: the node's own")
@@ -116,7 +115,7 @@ def _goal(options: argparse.Namespace) -> Identify.Goal:
         target_mass_width=options.target_mass_width,
         number_of_trajectories=options.trajectories,
         seed=options.seed,
-        results_directory=str(Path(options.results).absolute()) if options.results else "",
+        results_directory=options.results,
     )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.settings import settings_of
+from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.bounds import ObjectEstimate
 from sysid_ros.core.free_floating.identification import (
@@ -101,19 +102,19 @@ def read_knowledge(path: Path | str, robot: FreeFlyer) -> Knowledge:
     """
     file, minimal = Path(path), build_minimal_parameters(robot.tree)
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = read_yaml(file)
         rows = {row["name"]: row for row in content["minimal_parameters"]}
         values, lower, upper = (
             np.array([float(rows[name][key]) for name in minimal.names]) for key in ("value", "lower", "upper")
         )
         return Knowledge(values, Box(lower, upper))
-    except OSError as error:
-        raise InvalidEstimate(file, error.strerror or str(error)) from error
+    except UnreadableYaml as error:
+        raise InvalidEstimate(file, error.reason) from error
     except KeyError as error:
         raise InvalidEstimate(file, f"{error} is missing; names needed are {', '.join(minimal.names[:3])}, ...") from (
             error
         )
-    except (TypeError, ValueError, UnicodeError, yaml.YAMLError) as error:
+    except (TypeError, ValueError) as error:
         raise InvalidEstimate(file, str(error)) from error
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model.robot import frame_placement
 from sysid_ros.reports import payload_files
@@ -36,6 +36,38 @@ def make_results_directory(root: Path | str = "results", now: datetime | None = 
         except OSError as error:
             raise SysidError(f"cannot make the results folder {directory}: {error.strerror or error}") from error
     raise SysidError(f"there are 99 results folders of the same second in {root}")
+
+
+class OutsideResultsRoot(ParameterOutOfRange):
+    """A folder for results that is not below the one that a node may write to.
+
+    Args:
+        wanted: The folder that was asked for.
+        root: The folder below which it has to be.
+    """
+
+    def __init__(self, wanted: str, root: Path):
+        super().__init__("results_directory", wanted, f"a folder below {root}, the node's parameter 'results_root'")
+
+
+def folder_below(root: Path | str, wanted: str) -> Path:
+    """Return a folder for results, with all links followed; nothing is made.
+
+    Args:
+        root: Where results may be.
+        wanted: The folder, from ``root`` on or absolute.
+
+    Raises:
+        OutsideResultsRoot: It is neither ``root`` nor below it.
+    """
+    base = Path(root).expanduser().absolute().resolve()
+    try:
+        folder = (base / Path(wanted).expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, an unknown user, a zero byte
+        raise OutsideResultsRoot(wanted, base) from error
+    if not folder.is_relative_to(base):
+        raise OutsideResultsRoot(wanted, base)
+    return folder
 
 
 _PACKAGES = {"sysid_ros": "sysid_ros", "numpy": "numpy", "scipy": "scipy", "pinocchio": "pin"}

@@ -6,9 +6,11 @@ add a transport of its own that opens sockets on all addresses, so discovery is 
 
 from __future__ import annotations
 
+import os
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from enum import Enum
 from pathlib import Path
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -19,6 +21,8 @@ LOOPBACK_PROFILE = Path(__file__).with_name("fastdds_loopback.xml")
 DOMAIN_IDS = range(102)
 """Domain ids whose UDP ports lie below those that Linux hands out on its own."""
 
+PROFILE_VARIABLE = "FASTDDS_DEFAULT_PROFILES_FILE"
+"""Names the file of the Fast DDS profile."""
 _PORT_BASE = 7400
 _PORTS_PER_DOMAIN = 250
 
@@ -58,12 +62,43 @@ def loopback_environment(domain_id: int | None = None) -> dict[str, str]:
     """
     domain_id = choose_domain_id() if domain_id is None else domain_id
     domain_ports(domain_id)
+    return {"ROS_DOMAIN_ID": str(domain_id), **_loopback_variables()}
+
+
+class Network(str, Enum):
+    """Who can hear the nodes of a run, and talk to them."""
+
+    AUTO = "auto"
+    LOOPBACK = "loopback"
+    LAN = "lan"
+
+
+def network_variables(
+    network: Network, is_arm_on_topics: bool, environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Return the environment variables for a choice of network, to be added to those of a process.
+
+    Args:
+        network: The choice. ``LOOPBACK``: this machine alone. ``LAN``: as the user's environment says, which without
+            settings is everybody on the networks of this machine. ``AUTO``: ``LOOPBACK``, unless the arm itself is
+            reached over topics.
+        is_arm_on_topics: Whether the arm is commanded or heard over topics, maybe of another machine.
+        environ: The user's environment.
+    """
+    if network is Network.LAN or (network is Network.AUTO and is_arm_on_topics):
+        return {}
+    middleware = environ.get("RMW_IMPLEMENTATION", "")
+    if middleware and not middleware.startswith("rmw_fastrtps"):
+        return {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_STATIC_PEERS": ""}
+    return _loopback_variables()
+
+
+def _loopback_variables() -> dict[str, str]:
     return {
-        "ROS_DOMAIN_ID": str(domain_id),
         "ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT",
         "ROS_STATIC_PEERS": "",
         "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",
-        "FASTDDS_DEFAULT_PROFILES_FILE": str(LOOPBACK_PROFILE),
+        PROFILE_VARIABLE: str(LOOPBACK_PROFILE),
     }
 
 

@@ -13,6 +13,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.ros.alive import Peers
 from sysid_ros.ros.node import StopRequest
 from sysid_ros.ros.waiting import ServerProbe
 
@@ -53,6 +54,7 @@ class GoalClient:
         self._client: ActionClient[Any, Any, Any] = ActionClient(node, action, name)
         self._probe = ServerProbe(self._client)
         self._seen = -math.inf
+        self._peers = Peers(node, (self._server,))
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(node)
 
@@ -100,7 +102,7 @@ class GoalClient:
         now = time.monotonic()
         if self._client.server_is_ready():
             self._seen = now
-        return now - self._seen > GONE_AFTER
+        return now - self._seen > GONE_AFTER or self._peers.is_gone(self._server)
 
     def _follow(self, handle: ClientGoalHandle[Any, Any, Any], on_stop: Callable[[], None]) -> Any:
         outcome = handle.get_result_async()

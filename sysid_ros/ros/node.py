@@ -26,6 +26,7 @@ from rclpy.task import Future
 
 from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.ros.alive import announce
 
 T = TypeVar("T")
 
@@ -105,6 +106,7 @@ def _run(node_class: Callable[[], Node], stop: StopRequest) -> tuple[int, Node |
         name = getattr(node_class, "__name__", "node")
         rclpy.logging.get_logger(name).fatal(f"cannot start: {error}")
         return EXIT_REFUSED, None
+    announce(node)
     executor = SingleThreadedExecutor()
     try:
         executor.add_node(node)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.duration import Duration
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, LivelinessPolicy, QoSProfile, ReliabilityPolicy
 
 
 def _profile(depth: int | None, reliable: bool = True, latched: bool = False) -> QoSProfile:
@@ -40,6 +41,16 @@ JOINT_STATES_SUBSCRIBER = _profile(100, reliable=False)
 
 EFFORT_COMMANDS = _profile(1)
 """Commands to an effort controller: only the latest counts; controllers listen with the defaults of ROS, reliably."""
+
+ALIVE_LEASE = 3.0
+"""A node whose middleware has asserted nothing for so long is not alive [s]; it does so every two thirds of that."""
+ALIVE = QoSProfile(
+    depth=1,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+    liveliness=LivelinessPolicy.AUTOMATIC,
+    liveliness_lease_duration=Duration(seconds=ALIVE_LEASE),
+)
+"""After one message the middleware alone asserts that the process is alive, and says where it no longer is."""
 
 MARKERS = _profile(1, latched=True)
 """RViz markers; RViz may be started last."""

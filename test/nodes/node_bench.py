@@ -1,6 +1,7 @@
 """What the tests of the nodes share: nodes that spin in threads, listeners, service calls, certified motions."""
 
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -48,7 +49,11 @@ class Bench:
     def __init__(self, *arguments):
         # What these nodes are sent is written by hand; keys and proofs have tests of their own.
         anybody = ("-p", "arm_driver:allow_unauthenticated:=true")
-        rclpy.init(args=["bench", "--ros-args", *anybody, *arguments], signal_handler_options=SignalHandlerOptions.NO)
+        anywhere = ("-p", f"identification:results_root:={tempfile.gettempdir()}")  # where pytest has its folders
+        rclpy.init(
+            args=["bench", "--ros-args", *anybody, *anywhere, *arguments],
+            signal_handler_options=SignalHandlerOptions.NO,
+        )
         self._running, self._clients, self._deaths = [], {}, []
         self.node = self.run(Node("tester"))
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -24,7 +25,7 @@ class SuiteOfProcesses:
     """
 
     def __init__(self, folder: Path, parameters: dict, namespace=""):
-        started = resolve({"robot_name": namespace})
+        started = resolve({"robot_name": namespace, "results_root": tempfile.gettempdir()})
         self._environment = suite_environment(folder, int(os.environ["ROS_DOMAIN_ID"]))
         self._folder, self._names = folder, [one.process.executable for one in started]
         folder.mkdir(parents=True, exist_ok=True)

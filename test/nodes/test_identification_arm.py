@@ -62,7 +62,7 @@ class Bench:
         session = SimpleNamespace(
             monitor=self.monitor, robot=robot, clients=SimpleNamespace(execute="execute", brake="brake"),
             options=SimpleNamespace(service_timeout=1.0), node=SimpleNamespace(get_logger=lambda: logger),
-            wait_until=lambda condition, seconds=None: condition(),
+            wait_until=lambda condition, seconds=None: condition(), require_alive=lambda *names: None,
         )  # fmt: skip
         monkeypatch.setattr(arm_module, "time", SimpleNamespace(monotonic=lambda: self.clock, time_ns=lambda: 0))
         monkeypatch.setattr(arm_module, "certified_plan_to_message", lambda *arguments: None)

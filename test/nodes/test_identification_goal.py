@@ -225,6 +225,8 @@ def test_own_folder_gets_one_folder_per_goal(bench, goals, outcome, monkeypatch,
     monkeypatch.setattr(goals_module, "run_identification", lambda *_: outcome)
     monkeypatch.setattr(goals_module, "write_files", lambda *_: ())
     assert not bench.set_parameter("identification", results_directory=str(tmp_path), record=False)
+    refusal = bench.set_parameter("identification", results_directory="/usr/../etc")
+    assert "results_directory is '/usr/../etc'; allowed: a folder below" in refusal
     folders = {goals.send().wait().results_directory for _ in range(2)}
     stamp = rf"{tmp_path}/\d{{4}}-\d\d-\d\d_\d\d-\d\d-\d\d"
     assert len(folders) == 2 and all(re.match(stamp, folder) for folder in folders)

@@ -1,6 +1,9 @@
 """The whole suite as separate processes in a namespace: goals, cancelling, wrong goals, alarms, killed nodes."""
 
+import os
 import re
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +29,8 @@ READY = {"estimator": "estimating the payload", "safe_planner": "plans are prove
 Feedback, Result = Identify.Feedback, Identify.Result
 PATIENT = 5.0
 """How long the driver waits for a sign of life of the commander on a machine that may be busy [s]."""
+NAMED_WITHIN = 15.0
+"""How long a goal may take to name a node that has gone, on a machine that may be busy [s]."""
 SHORT = {"max_motion_time": 3.0, "number_of_trajectories": 1}
 """A goal with one plan of 3 s."""
 PARAMETERS = {
@@ -162,6 +167,7 @@ def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, f
         "trajectories [-] is 101": {"number_of_trajectories": 101},
         "cannot be used": {"results_directory": str(folder / "file" / "below")},
         "of an earlier goal; give another folder": {"results_directory": str(full)},
+        "allowed: a folder below": {"results_directory": "../../somewhere"},
     }
     for words, fields in cases.items():
         result = goals.send(**fields).wait()
@@ -259,28 +265,47 @@ def test_payload_outside_the_prior_is_an_alarm_not_a_number(goals, bench, driver
 
 
 def test_killed_estimator_ends_the_goal_at_rest(goals, bench, driver, suite):
-    assert not bench.set_parameter(f"{NAMESPACE}/identification", service_timeout=5.0)
     goal = goals.send(**SHORT)
     goal.wait_for_phase(Feedback.PHASE_MOVING)
     suite.kill("estimator")
     result = goal.wait()
-    assert result.error_code == Result.TIMEOUT
-    assert f"no new estimate on topic /{NAMESPACE}/estimator/estimate within 5 s with QoS reliable" in result.error_text
+    assert result.error_code == Result.INTERRUPTED
+    assert "the node estimator has gone" in result.error_text
     require_rest(driver)
     # Time for a second answer of the estimator that is started again (REPEAT_AFTER), but no long wait for a dead node.
     assert not bench.set_parameter(f"{NAMESPACE}/identification", service_timeout=8.0)
 
 
-def test_killed_planner_lets_the_arm_come_to_rest_on_its_plan(goals, bench, driver, suite):
+def test_a_planner_that_stands_still_is_named_and_goes_on_later(goals, driver, suite):
     goal = goals.send(max_motion_time=12.0, number_of_trajectories=7)
+    goal.wait_for_phase(Feedback.PHASE_MOVING)
+    driver.wait_for(TRACK)
+    pid = suite.groups["safe_planner"].pid
+    os.kill(pid, signal.SIGSTOP)
+    stopped = time.monotonic()
+    try:
+        result = goal.wait()
+        assert time.monotonic() - stopped < NAMED_WITHIN
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert result.error_code == Result.INTERRUPTED, result.error_text
+    assert "the node safe_planner has gone" in result.error_text
+    require_rest(driver)
+    time.sleep(2.0)
+    assert goals.send(**SHORT).wait().error_code == Result.NONE
+
+
+def test_killed_planner_lets_the_arm_come_to_rest(goals, bench, driver, suite):
+    goal = goals.send(max_motion_time=12.0, number_of_trajectories=7)
+    goal.wait_for_phase(Feedback.PHASE_MOVING)
     driver.wait_for(TRACK)
     suite.kill("safe_planner")
+    killed = time.monotonic()
     result = goal.wait()
-    assert result.error_code in (Result.PLAN_FAILED, Result.TIMEOUT), result.error_text
-    # It is named by its silence where it was planning, and by its service where it was about to be asked.
-    assert "the safe planner has said nothing" in result.error_text or "safe_planner/plan_next" in result.error_text
-    status = require_rest(driver)
-    assert status.code == DriverStatus.CODE_OK and status.text == "trajectory done"  # not even a brake was needed
+    assert result.error_code == Result.INTERRUPTED, result.error_text
+    assert "the node safe_planner has gone" in result.error_text
+    assert time.monotonic() - killed < NAMED_WITHIN
+    assert require_rest(driver).code in (DriverStatus.CODE_OK, DriverStatus.CODE_BRAKE_REQUESTED)
 
 
 def test_plans_that_take_over_move_without_a_stop(goals, driver):
@@ -319,13 +344,15 @@ def test_killed_driver_takes_its_loop_along_and_fails_the_goal(bench, driver, su
     loop_and_driver = suite.groups["arm_driver"]
     suite.kill("arm_driver")
     result = goal.wait()
-    assert result.error_code == Result.EXECUTION_FAILED
-    assert f"no samples on topic /{NAMESPACE}/arm_driver/samples" in result.error_text
+    assert result.error_code == Result.INTERRUPTED
+    assert "the node arm_driver has gone" in result.error_text
     assert "Watch the arm: the brake could not be asked for" in result.error_text
     assert wait_until(lambda: not loop_and_driver.pids(), PATIENCE)
     # Without a driver a goal says what is missing, by topic and QoS.
     assert not bench.set_parameter(f"{NAMESPACE}/identification", service_timeout=3.0)
     result = goals.send(**SHORT).wait()
+    if "the node arm_driver has gone" in result.error_text:  # its last word is a moment ago
+        result = goals.send(**SHORT).wait()
     assert result.error_code == Result.DRIVER_NOT_READY
     topic = f"no driver status on topic /{NAMESPACE}/arm_driver/status within 3 s with QoS reliable, transient local"
     assert topic in result.error_text

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import tempfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -88,7 +89,7 @@ class Goal:
             scene=Scene(ground_height=0.0), control_law=RobustSettings(),
         )  # fmt: skip
         suite = SimpleNamespace(node=node, robot=robot, monitor=self.monitor, clients=None)
-        options = options or IdentificationParameters(arm=FAST)
+        options = options or IdentificationParameters(arm=FAST, results_root=tempfile.gettempdir())
         fields = {"serial_number": "K7", "results_directory": "" if folder is None else str(folder)} | fields
         self.is_cancelled = False
         self.run_ = ArmGoalRun(suite, options, IdentifyArm.Goal(**fields), lambda: self.is_cancelled)
@@ -185,7 +186,7 @@ def test_what_a_person_can_get_wrong_is_said_before_anything_moves(robot, monkey
 
 
 def test_an_arm_that_others_move_and_a_used_folder_are_refused(robot, monkeypatch, tmp_path):
-    options = IdentificationParameters(arm=FAST)
+    options = IdentificationParameters(arm=FAST, results_root=tempfile.gettempdir())
     observing = dataclasses.replace(options, procedure=dataclasses.replace(options.procedure, strategy="observe"))
     result = Goal(robot, monkeypatch, options=observing).run()
     assert result.error_code == Identify.Result.INVALID_GOAL and "sysid calibrate arm" in result.error_text

@@ -207,7 +207,7 @@ class FakeMonitor:
 
     def __init__(self, world):
         self._world, self.records, self.followed, self.sample_fault = world, Records(), {}, None
-        self.check_times, self.planner_time = [], -np.inf
+        self.check_times, self.peers = [], SimpleNamespace(find_gone=lambda *names, since: None)
 
     @property
     def status(self):

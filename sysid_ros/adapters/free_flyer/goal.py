@@ -37,7 +37,7 @@ from sysid_ros.reports.free_flyer import (
     write_held_object,
 )
 from sysid_ros.reports.recordings.recording import RecordingWriter
-from sysid_ros.reports.writer import make_results_directory
+from sysid_ros.reports.writer import OutsideResultsRoot, folder_below, make_results_directory
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 from sysid_ros.ros.conversions.common import InvalidMessage
 
@@ -72,12 +72,14 @@ class GoalFiles:
     """Where files go and what they hold beside the estimate.
 
     Attributes:
-        root: Folder in which to make one, if the goal names none; empty for no files.
+        root: Folder below which they lie.
+        default: Folder below it in which to make one, if the goal names none; empty for no files.
         is_recorded: Whether to write a recording with them.
         truth: Returns what a simulated robot really is, as its driver says; None of a real one.
     """
 
     root: str
+    default: str
     is_recorded: bool
     truth: Callable[[], SimulationTruth | None]
 
@@ -162,7 +164,7 @@ class FreeFlyerGoal:
         result, folder = Identify.Result(), None
         try:
             self._task_of(goal)
-            folder = _folder(goal, self._files.root)
+            folder = _folder(goal, self._files)
             if folder is not None and self._files.is_recorded:
                 self._recording = RecordingWriter(folder / RECORDING, {"robot": self._task.robot.name})
             self._report(Identify.Feedback(phase=Identify.Feedback.PHASE_WAITING, text="waiting for the driver"))
@@ -240,16 +242,18 @@ class FreeFlyerGoal:
         return next((code for kind, code in _CODES if isinstance(error, kind)), int(Identify.Result.INTERNAL))
 
 
-def _folder(goal: Identify.Goal, root: str) -> Path | None:
+def _folder(goal: Identify.Goal, files: GoalFiles) -> Path | None:
     """Make the folder for the files; None where none are wanted."""
     try:
         if goal.results_directory:
-            folder = Path(goal.results_directory)
+            folder = folder_below(files.root, goal.results_directory)
             folder.mkdir(parents=True, exist_ok=True)
             for name in (ESTIMATE, RECORDING):
                 if (folder / name).exists():
                     raise _InvalidGoal(f"the results folder {folder} holds the {name} of an earlier goal")
             return folder
-        return make_results_directory(root) if root else None
+        return make_results_directory(folder_below(files.root, files.default)) if files.default else None
+    except OutsideResultsRoot as error:
+        raise _InvalidGoal(str(error)) from error
     except OSError as error:
         raise _InvalidGoal(f"the results folder cannot be used: {error.strerror or error}") from error

@@ -173,7 +173,11 @@ class RosArm:
         asked = time.monotonic()
         # Not cancellable: whether the arm moves must be known before anything else is done.
         try:
-            response = call_service(session.node, session.clients.execute, request, session.options.service_timeout)
+            response = call_service(
+                session.node, session.clients.execute, request, session.options.service_timeout, self._is_driver_gone
+            )
+        except IdentificationFailed:
+            raise
         except SysidError as error:
             raise IdentificationFailed(failed, str(error)) from error
         if response.proof_time > 0.0:
@@ -203,6 +207,7 @@ class RosArm:
     def motion_state(self) -> MotionState:
         """See :class:`Arm`."""
         session, monitor, status = self._session, self._monitor, self._status
+        session.require_alive("estimator", "arm_driver")
         if not self._samples_arrive():
             error = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_TIMEOUT)
             return MotionState(False, True, 0.0, f"while the arm moved: {error}")
@@ -226,9 +231,10 @@ class RosArm:
         asked, patience = time.monotonic(), BRAKE_TIMEOUT
         text = f"the driver has not said that the arm rests within {BRAKE_TIMEOUT:g} s"
         try:
-            call_service(session.node, session.clients.brake, Trigger.Request(), BRAKE_TIMEOUT)
+            self._is_driver_gone()
+            call_service(session.node, session.clients.brake, Trigger.Request(), BRAKE_TIMEOUT, self._is_driver_gone)
             asked = time.monotonic()
-        except SysidError as error:
+        except SysidError as error:  # of which IdentificationFailed is one
             text = f"the brake could not be asked for ({error}); a driver that hears nobody brakes by itself"
             patience = 0.2  # it has had its time
         # A driver that ends does not answer any more, but says that it has handed the arm back.
@@ -254,6 +260,15 @@ class RosArm:
             error = self._session.describe_timeout("arm_driver/status", "driver status", qos.STATUS)
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
         return status
+
+    def _is_driver_gone(self) -> bool:
+        """Return false, where waiting for the driver may help.
+
+        Raises:
+            IdentificationFailed: It has gone.
+        """
+        self._session.require_alive("arm_driver")
+        return False
 
     def _begins_ns(self) -> dict[CertifiedPlan, int]:
         """Return when the plans of the chain begin, by the arm's clock [ns].

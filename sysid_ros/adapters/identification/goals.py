@@ -33,7 +33,7 @@ from sysid_ros.core.procedure import (
 )
 from sysid_ros.reports.payload import bound_mass_and_com
 from sysid_ros.reports.recordings.recording import RecordingWriter
-from sysid_ros.reports.writer import RECORDING, make_results_directory
+from sysid_ros.reports.writer import RECORDING, folder_below, make_results_directory
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message, joint_vector_from_message
 
 _WITH_FILES = (
@@ -100,12 +100,12 @@ class GoalBase:
         """Make the folder that a goal names, else one of the node's own; None where there are to be no files.
 
         Raises:
-            SysidError: It cannot be used.
+            SysidError: It cannot be used, or is not below the node's ``results_root``.
         """
+        root, own = self._options.results_root, self._options.results_directory
         if wanted:
-            return prepare_folder(Path(wanted).expanduser())
-        root = self._options.results_root
-        return None if root is None else prepare_folder(make_results_directory(root))
+            return prepare_folder(folder_below(root, wanted))
+        return prepare_folder(make_results_directory(folder_below(root, own))) if own else None
 
     def _record(self, **metadata: str) -> None:
         """Begin the recording of the goal in its folder, if there is one, with texts that describe it.

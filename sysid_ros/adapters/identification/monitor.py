@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from sysid_ros.core.procedure import CertifiedPlan
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
+from sysid_ros.ros.alive import Peers
 from sysid_ros.ros.conversions import (
     Samples,
     control_law_from_message,
@@ -115,6 +116,7 @@ class SuiteMonitor:
         sample_fault: Why the latest batch of samples could not be used; None if it could.
         estimate: Latest estimate of the present payload, None before the first.
         scene: What the safe planner knows around the arm; None where it has not said so, or does not know.
+        peers: Which of the nodes that a goal needs are alive.
         control_law: Control law of the driver; None where it has not said so, or it is none that plans are proven for.
     """
 
@@ -130,7 +132,6 @@ class SuiteMonitor:
         self.sample_stamp_ns = 0
         self.sample_time = -np.inf
         self.sample_fault: str | None = None
-        self.planner_time = -np.inf
         self.estimate: ParameterEstimate | None = None
         self.scene: Scene | None = None
         self.control_law: RobustSettings | None = None
@@ -140,17 +141,34 @@ class SuiteMonitor:
         self._is_recording = False
         self._recorder: RecordingWriter | None = None
         self._latched: dict[str, Any] = {}
-        self._source = SingleSource(node, "arm_driver/samples")
-        node.create_subscription(SampleBatch, "arm_driver/samples", self._take_samples, qos.SAMPLES)
-        node.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
-        node.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
+        self.peers = Peers(node, ("arm_driver", "estimator", "safe_planner", "excitation_planner"))
+        self._sources: dict[str, SingleSource] = {}
+        node.create_subscription(
+            SampleBatch, "arm_driver/samples", self._believe_one("arm_driver/samples", self._take_samples), qos.SAMPLES
+        )
+        node.create_subscription(
+            DriverStatus, "arm_driver/status", self._believe_one("arm_driver/status", self._take_status), qos.STATUS
+        )
+        node.create_subscription(
+            EstimateMessage,
+            "estimator/estimate",
+            self._believe_one("estimator/estimate", self._take_estimate),
+            qos.LATCHED,
+        )
         node.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
         self._joint_states = Inbox(node, JointState, "joint_states", qos.JOINT_STATES_SUBSCRIBER, raw=True)
         node.create_timer(_JOINT_STATES_PERIOD, self._take_joint_states)
         node.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         node.create_subscription(String, "robot_description", self._take_description, qos.LATCHED)
-        node.create_subscription(SceneMessage, "safe_planner/scene", self._take_scene, qos.SCENE)
-        node.create_subscription(ControlLaw, "arm_driver/control_law", self._take_control_law, qos.LATCHED)
+        node.create_subscription(
+            SceneMessage, "safe_planner/scene", self._believe_one("safe_planner/scene", self._take_scene), qos.SCENE
+        )
+        node.create_subscription(
+            ControlLaw,
+            "arm_driver/control_law",
+            self._believe_one("arm_driver/control_law", self._take_control_law),
+            qos.LATCHED,
+        )
 
     # For the thread of a goal
 
@@ -163,7 +181,8 @@ class SuiteMonitor:
             recorder: Writes every message of the goal to a file, None for none.
         """
         with self._lock:
-            self._source.release_if_silent()
+            for source in self._sources.values():
+                source.release_if_silent()
             self.records = Records(truth=self.records.truth)
             self.estimate, self._estimate_message = None, None
             self._past_until_ns = _ALL_OF_THEM
@@ -206,9 +225,9 @@ class SuiteMonitor:
 
     @property
     def source_conflict(self) -> str | None:
-        """Who else publishes samples, beside the driver that this node listens to; None while nobody does."""
+        """Who else speaks for a node that this one listens to; None while nobody does."""
         with self._lock:
-            return self._source.fault
+            return next((fault for source in self._sources.values() if (fault := source.fault) is not None), None)
 
     def use_estimates(self) -> None:
         """Count all estimates from now on, the latest that was received included: the payload is still the same."""
@@ -236,13 +255,23 @@ class SuiteMonitor:
 
     # Subscriptions
 
-    def _take_samples(self, batch: SampleBatch, info: Mapping[str, object]) -> None:
-        with self._lock:
-            fault = None if self._source.admits(info) else self._source.fault
-        if fault is not None:
-            self.sample_fault = fault
+    def _believe_one(self, topic: str, take: Callable[[Any], None]) -> Callable[[Any, Mapping[str, object]], None]:
+        """Return a callback for a topic of which one publisher alone is believed."""
+        source = self._sources[topic] = SingleSource(self._node, topic)
+
+        def admit(message: Any, info: Mapping[str, object]) -> None:
+            with self._lock:
+                fault = None if source.admits(info) else source.fault
+            if fault is None:
+                take(message)
+                return
+            if isinstance(message, SampleBatch):
+                self.sample_fault = fault
             self._node.get_logger().error(fault, throttle_duration_sec=5.0)
-            return
+
+        return admit
+
+    def _take_samples(self, batch: SampleBatch) -> None:
         try:
             samples = samples_from_message(batch, self._robot.joint_names)
         except SysidError as error:
@@ -306,7 +335,6 @@ class SuiteMonitor:
             self._keep("robot_description", message)
 
     def _take_scene(self, message: SceneMessage) -> None:
-        self.planner_time = time.monotonic()
         try:
             self.scene = scene_from_message(message, self._robot.n) if message.is_known else None
         except SysidError as error:

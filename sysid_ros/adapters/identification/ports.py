@@ -33,8 +33,6 @@ from sysid_ros.ros.waiting import call_service
 
 FIRST_PLAN_TIME = 30.0
 """How long the safe planner may search for a plan while the arm rests [s]: a second of computing, on a busy machine."""
-PLANNER_TIMEOUT = 4.0
-"""A safe planner that has not spoken of the scene for longer, as it does twice a second, has gone [s]."""
 LEAST_PLAN_TIME = 0.2
 """Less time than this is not worth asking for a plan [s]."""
 SERVICE_RESERVE = 1.0
@@ -58,7 +56,6 @@ class RosPlanner:
         self._session = session
         self._seed = seed
         self._answers = 0
-        self._asked = 0.0  # when the safe planner was asked for the present plan [s]
 
     def plan(self, request: MotionRequest) -> CertifiedPlan:
         """See :class:`Planner`."""
@@ -86,7 +83,6 @@ class RosPlanner:
     def _ask(self, message: PlanNext.Request, is_moving: bool) -> PlanNext.Response:
         session, failed, started = self._session, IdentificationErrorCode.PLAN_FAILED, time.monotonic()
         timeout = message.time_limit + (SERVICE_RESERVE if is_moving else session.options.service_timeout)
-        self._asked = time.monotonic()
         try:
             response = session.call(session.clients.plan_next, message, failed, timeout, self._is_unwanted)
         except IdentificationFailed as failure:
@@ -162,16 +158,9 @@ class RosPlanner:
         """Return whether a plan is of no use any more: the goal is cancelled, or the data are inconsistent.
 
         Raises:
-            IdentificationFailed: The planner has died or stands still, which its service would not show for long.
+            IdentificationFailed: A node that the motion needs has gone.
         """
-        heard = self._session.monitor.planner_time
-        silence = time.monotonic() - heard
-        # One that was started again is not asked before its service is there: only what spoke since can fall silent.
-        if heard > self._asked and silence > PLANNER_TIMEOUT:
-            text = (
-                f"the safe planner has said nothing for {silence:.1f} s while it was to plan; has it died? See its log"
-            )
-            raise IdentificationFailed(IdentificationErrorCode.INTERRUPTED, text)
+        self._session.require_alive("estimator", "arm_driver")
         estimate = self._session.monitor.estimate
         return self._session.is_cancelled() or (estimate is not None and not estimate.is_consistent)
 
@@ -227,6 +216,7 @@ class RosEstimates:
         while (reached := monitor.estimate_stamp_ns) < wanted:
 
             def has_moved_on(since: int = reached) -> bool:
+                session.require_alive("estimator", "arm_driver")
                 return monitor.estimate_stamp_ns > since
 
             if not session.wait_until(has_moved_on):

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from rclpy.client import Client
@@ -34,6 +33,7 @@ from sysid_ros.core.procedure import (
     IdentificationSettings,
     PayloadModel,
 )
+from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.parameters import parameter, parameters_from
 from sysid_ros.ros.robot import RobotParameters
@@ -110,6 +110,8 @@ class IdentificationParameters(RobotParameters):
     """How long the search for an exciting trajectory may take."""
     apply_estimate: bool = parameter(True)
     """Give the identified payload to the controller at the end of a successful goal."""
+    results_root: str = parameter("~/sysid_results", read_only=True)
+    """Folder below which all results lie: goals and results_directory name folders in it, or are refused."""
     results_directory: str = parameter("")
     """Where a goal that names no folder makes one, named after the time; empty: no files."""
     return_to_start: bool = parameter(True)
@@ -121,10 +123,11 @@ class IdentificationParameters(RobotParameters):
     record: bool = parameter(True)
     """Write recording.mcap with the other files."""
 
-    @property
-    def results_root(self) -> Path | None:
-        """Where a goal that names no folder makes one; None for no files."""
-        return Path(self.results_directory).expanduser() if self.results_directory else None
+    def check(self) -> None:
+        """Refuse a folder outside that for results."""
+        super().check()
+        if self.results_directory:
+            folder_below(self.results_root, self.results_directory)
 
     @property
     def is_moved_by_others(self) -> bool:
@@ -162,6 +165,7 @@ class Session:
         self.node, self.robot, self.monitor, self.clients = suite.node, suite.robot, suite.monitor, suite.clients
         self.options = options
         self.is_cancelled = is_cancelled
+        self._began = time.monotonic()
 
     def call(
         self,
@@ -183,18 +187,37 @@ class Session:
             repeat_after: Time without an answer after which the same is asked again [s].
 
         Raises:
-            IdentificationFailed: There is no answer.
+            IdentificationFailed: There is no answer, or its node has gone (``INTERRUPTED``).
         """
-        timeout, is_cancelled = self.options.service_timeout, is_cancelled or self.is_cancelled
+        timeout, ends, server = self.options.service_timeout, is_cancelled or self.is_cancelled, node_of(client)
+
+        def is_unwanted() -> bool:
+            self.require_alive(server)
+            return ends()
+
         try:
-            wait_for_service(self.node, client, min(timeout, SERVICE_PATIENCE), is_cancelled)
-            return call_service(self.node, client, request, seconds or timeout, is_cancelled, repeat_after)
+            # One that had gone before the goal began may have been started again, and be there in a moment.
+            patience = min(timeout, SERVICE_PATIENCE)
+            if not wait_until(lambda: not self.monitor.peers.is_gone(server), patience, is_unwanted):
+                raise IdentificationFailed(
+                    IdentificationErrorCode.INTERRUPTED, str(self.monitor.peers.find_gone(server))
+                )
+            wait_for_service(self.node, client, patience, is_unwanted)
+            return call_service(self.node, client, request, seconds or timeout, is_unwanted, repeat_after)
         except Cancelled as cancelled:
             raise _cancelled() from cancelled
+        except IdentificationFailed:
+            raise
         except ServiceTimeout as error:
             raise IdentificationFailed(IdentificationErrorCode.TIMEOUT, str(error)) from error
         except SysidError as error:
             raise IdentificationFailed(code, str(error)) from error
+
+    def require_alive(self, *names: str) -> None:
+        """Raise the code ``INTERRUPTED`` where one of these nodes has gone since the goal began."""
+        gone = self.monitor.peers.find_gone(*names, since=self._began)
+        if gone is not None:
+            raise IdentificationFailed(IdentificationErrorCode.INTERRUPTED, gone)
 
     def wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         """Wait until a condition holds; false if it does not within the time [s], or ``service_timeout``."""
@@ -226,6 +249,11 @@ class Session:
         if model.estimate is None:
             return EstimateMessage()
         return estimate_to_message(model.estimate, self.monitor.estimate_stamp_ns)
+
+
+def node_of(client: Client) -> str:
+    """Return the name of the node whose own service a client asks."""
+    return str(client.service_name).rsplit("/", 2)[-2]
 
 
 def converted(convert: Callable[[], T], code: IdentificationErrorCode) -> T:

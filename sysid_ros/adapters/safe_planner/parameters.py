@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
-
 from sysid_ros.core.certification.stop_model import VerifierSettings
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.model.loader import config_directories
 from sysid_ros.core.planning.request import RecedingSettings
 from sysid_ros.ros.parameters import parameter, parameters_from
@@ -80,9 +79,9 @@ def load_scene(name: str) -> Scene:
         known = sorted(files)
         raise ParameterOutOfRange("scene", name, f"one of {', '.join(known)}, or the path of a YAML file")
     try:
-        data = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise ParameterOutOfRange("scene", str(path), f"a readable YAML file ({error})") from error
+        data = read_yaml(path)
+    except UnreadableYaml as error:
+        raise ParameterOutOfRange("scene", str(path), f"a readable YAML file ({error.reason})") from error
     if not isinstance(data, dict):
         raise ParameterOutOfRange("scene", str(path), "a file with obstacles, ground_height, ...")
     return Scene.from_dict(data)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
-import yaml
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.free_floating.kinematics import FloatingTree
 from sysid_ros.core.free_floating.momentum import INERTIA_ENTRIES
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
@@ -161,10 +161,12 @@ def load_free_flyer(name: str | Path = "dual_arm") -> FreeFlyer:
     """
     path = _find(name)
     try:
-        settings = Section(yaml.safe_load(path.read_text(encoding="utf-8")), path.name)
+        settings = Section(read_yaml(path), path.name)
         urdf = (path.parent / settings.text("urdf")).read_text(encoding="utf-8")
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise ModelError(f"cannot read the free-flying robot {path}: {error}") from error
+    except UnreadableYaml as error:
+        raise ModelError(f"cannot read the free-flying robot {path}: {error.reason}") from error
+    except (OSError, UnicodeError) as error:
+        raise ModelError(f"cannot read the URDF that {path} names: {error}") from error
     try:
         model = pin.buildModelFromXML(urdf, pin.JointModelFreeFlyer())
     except (ValueError, RuntimeError) as error:

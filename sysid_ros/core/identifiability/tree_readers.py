@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pinocchio as pin
-import yaml
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import JointNotFound, ModelError, ParameterOutOfRange
+from sysid_ros.core.common.yaml_files import UnreadableYaml, parse_yaml
 from sysid_ros.core.identifiability.tree import WORLD, InvalidTree, KinematicTree, Rotor, TreeBody, build_tree
 from sysid_ros.core.model.urdf import MOVABLE, UrdfDescription, read_urdf
 
@@ -206,9 +206,9 @@ def read_rotors(text: str, tree: KinematicTree) -> dict[str, Rotor]:
         JointNotFound: A joint does not exist.
     """
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ModelError(f"rotors: not YAML: {error}") from error
+        document = parse_yaml(text, "rotors")
+    except UnreadableYaml as error:
+        raise ModelError(f"rotors: not YAML: {error.reason}") from error
     if not isinstance(document, dict) or set(document) != {"rotors"} or not isinstance(document["rotors"], dict):
         raise ParameterOutOfRange("rotors", document, "a mapping `rotors:` from joint names to rotors")
     bodies = {body.name: body for body in tree.bodies}

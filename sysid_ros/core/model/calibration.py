@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 
 Array = NDArray[np.float64]
 
@@ -142,10 +143,10 @@ def load_calibration(path: str | Path) -> ArmCalibration:
     """
     name = Path(path).name
     try:
-        values = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 a safe loader
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        values = read_yaml(path)
+    except UnreadableYaml as error:
         raise CalibrationError(
-            name, "the file", f"unreadable ({error})", "a file written by sysid calibrate"
+            name, "the file", f"unreadable ({error.reason})", "a file written by sysid calibrate"
         ) from error
     if not isinstance(values, Mapping) or values.get("format") != FORMAT:
         found = values.get("format") if isinstance(values, Mapping) else type(values).__name__
@@ -172,6 +173,3 @@ def load_calibration(path: str | Path) -> ArmCalibration:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CalibrationError(name, "its content", f"damaged ({error!r})", "as sysid calibrate writes it") from error
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

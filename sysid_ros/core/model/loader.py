@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.model.builder import build_robot
 from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import load_calibration
@@ -70,9 +69,9 @@ def load_robot(
         return _load_bare(Path(robot), urdf_text, snap_angles, calibration, is_elastic)
     path = find_settings(robot)
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise ModelError(f"cannot read the robot settings {path}: {error}") from error
+        values = read_yaml(path)
+    except UnreadableYaml as error:
+        raise ModelError(f"cannot read the robot settings {path}: {error.reason}") from error
     if is_elastic is not None:
         values = _with_elasticity(values, is_elastic, path.name)
     settings = Section(values, path.name)

@@ -11,7 +11,8 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning, JointLimits, RobotModel
 from sysid_ros.drivers.arm import Arm, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
-from sysid_ros.drivers.kuka_fri.link import SEQUENCE_MODULUS, FriLink
+from sysid_ros.drivers.kuka_fri.codec import FriCodec
+from sysid_ros.drivers.kuka_fri.link import SEQUENCE_MODULUS, FriLink, is_message
 from sysid_ros.drivers.kuka_fri.messages import JOINTS, CommandMode, ControlMode, Monitoring, Quality, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, PositionSent, TorqueSetup
 from sysid_ros.drivers.kuka_fri.takeover import (
@@ -187,7 +188,13 @@ class FriArm(Arm):
         return self._late_before + (0 if self._link is None else self._link.late_answers)
 
     def _open(self) -> UdpEndpoint:
-        return UdpEndpoint(None, self.settings.port, self.settings.robot_ip or None)
+        codec = FriCodec(self.settings.version)
+        return UdpEndpoint(
+            None,
+            self.settings.port,
+            self.settings.robot_ip or None,
+            is_from_peer=lambda datagram: is_message(codec, datagram),
+        )
 
     # Taking over
 

@@ -145,6 +145,15 @@ class FriSession:
         return self._codec.encode_command(command)
 
 
+def is_message(codec: FriCodec, datagram: bytes) -> bool:
+    """Return whether a datagram is a message that a controller would send: the first of them shows who it is."""
+    try:
+        _require_consistent(codec.decode_monitoring(datagram), len(datagram))
+    except FriDecodeError:
+        return False
+    return True
+
+
 def _require_consistent(message: Monitoring, size: int) -> None:
     """Check that a message has what its state promises.
 
@@ -159,6 +168,8 @@ def _require_consistent(message: Monitoring, size: int) -> None:
         raise FriDecodeError(f"no interpolated position in {message.state.name}", size)
 
 
+PEER_SILENCE = 1.0
+"""A controller that has sent nothing usable for so long may have another port when it sends again [s]."""
 _REACTIONS = 2000
 """Times between a message and its answer that are kept."""
 _UNKNOWN = "unknown"
@@ -204,6 +215,8 @@ class FriLink:
         while message is None:
             datagram = self._endpoint.receive(deadline - time.monotonic())
             if datagram is None:
+                if time.monotonic() - self._received > PEER_SILENCE:
+                    self._endpoint.forget_peer()
                 return None
             message = self._newest(self.session.receive(datagram))
             if message is None and time.monotonic() > deadline:
@@ -250,7 +263,7 @@ class FriLink:
             "session fall-backs": counts.fallbacks,
             "commands sent": counts.answered,
             "commands not taken by the network": self._unsent,
-            "datagrams of other hosts": self._endpoint.ignored,
+            "datagrams of others": self._endpoint.ignored,
             "longest time between messages [s]": self.arrivals.longest,
             "answers later than a period": self.late_answers,
             "reaction p50 [s]": float(np.quantile(reactions, 0.5)),
@@ -265,7 +278,7 @@ class FriLink:
         if counts.malformed:
             return f"{counts.malformed} unusable datagrams, the latest: {counts.rejected}"
         if self._endpoint.ignored:
-            return f"{self._endpoint.ignored} datagrams of other hosts were ignored"
+            return f"{self._endpoint.ignored} datagrams of other hosts or ports were ignored"
         return f"nothing came at UDP port {self._endpoint.address[1]}"
 
     def close(self) -> None:

@@ -21,9 +21,9 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pinocchio as pin
-import yaml
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.inertia import from_com_form, require_physically_consistent, to_com_form, transform_parameters
 from sysid_ros.core.model.loader import config_directories
 from sysid_ros.core.model.robot import JointElasticity, RobotModel, SensorModel, tool_transform
@@ -311,7 +311,7 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
     """
     if name == "none":
         return None
-    payloads = yaml.safe_load(_payload_file().read_text())
+    payloads = read_yaml(_payload_file())
     scale = 1.0
     if _is_mass(name):
         shape = next(iter(payloads))

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from sysid_ros.core.certification.certificate import CertificateMismatch, require_format
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.bags import read_bag
 from sysid_ros.reports.recordings.mcap import SAMPLES, holds, read_mcap, read_messages
@@ -145,9 +145,9 @@ def _scene_entries(scene: Any, last_body: int) -> dict[str, object]:
 
 def _read_text(file: Path) -> list[Mapping[str, object]]:
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))  # every JSON file is a YAML file
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise InvalidRecording(file, "the content", str(error), "YAML or JSON") from error
+        content = read_yaml(file)  # every JSON file is a YAML file
+    except UnreadableYaml as error:
+        raise InvalidRecording(file, "the content", error.reason, "YAML or JSON") from error
     entries = content if isinstance(content, list) else [content]
     if not all(isinstance(entry, Mapping) for entry in entries):
         raise InvalidRecording(file, "an entry", "no mapping", "certified plans as CertifiedPlan.to_dict() gives them")

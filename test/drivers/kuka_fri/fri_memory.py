@@ -68,6 +68,9 @@ class Memory:
             self.flying.append((self.time + one.delay, False, one.data))
         return True
 
+    def forget_peer(self):
+        pass
+
     def close(self):
         pass
 

@@ -12,7 +12,10 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import ArmLost, ArmNotConnected, InvalidCommand
+from sysid_ros.drivers.kuka_fri import link as link_module
 from sysid_ros.drivers.kuka_fri.arm import FriArm
+from sysid_ros.drivers.kuka_fri.codec import FriCodec
+from sysid_ros.drivers.kuka_fri.link import FriLink
 from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
@@ -184,8 +187,50 @@ def test_another_version_is_refused_with_what_came(port):
 
 def test_other_hosts_are_not_heard(port):
     with RunningEmulator(make_controller(), port):
-        with pytest.raises(TakeoverRefused, match="datagrams of other hosts were ignored"):
+        with pytest.raises(TakeoverRefused, match="datagrams of other hosts or ports were ignored"):
             make_arm(port, robot_ip="127.0.0.9", connect_timeout=0.5).connect()
+
+
+def test_garbage_of_the_robots_address_draws_no_answer_and_does_not_disturb(port):
+    """Any program on the controller's computer can send to our port; only who sends what a controller sends counts."""
+    stranger = UdpEndpoint("127.0.0.1", peer=("127.0.0.1", port))
+    controller = make_controller()
+    genuine = FriCodec(FriVersion.V1_15).encode_monitoring(controller._message(controller._state))
+    with RunningEmulator(controller, port) as emulator:
+        arm = make_arm(port, robot_ip="127.0.0.1")
+        loop = make_loop(arm)
+        stranger.send(b"garbage")
+        loop.connect()
+        for _ in range(20):
+            stranger.send(b"\x0a\x02garbage")
+            stranger.send(genuine)
+            samples = run(loop, 0.02)
+            assert loop.mode is LoopMode.HOLD and all(sample.ok for sample in samples)
+        health = arm.health()
+        assert arm._link._endpoint.peer == emulator.server.address
+        loop.release("test")
+    assert stranger.receive(0.05) is None
+    assert health["datagrams of others"] == 40 and health["messages malformed"] <= 1
+    stranger.close()
+
+
+def test_a_controller_that_comes_back_on_another_port_is_heard_after_a_silence(port, monkeypatch):
+    codec = FriCodec(FriVersion.V1_15)
+    one, other = (UdpEndpoint("127.0.0.1", peer=("127.0.0.1", port)) for _ in range(2))
+    message = make_controller()
+    link = FriLink(FriSettings(period=PERIOD), make_arm(port)._open())
+    try:
+        one.send(codec.encode_monitoring(message._message(message._state)))
+        assert link.next(60.0) is not None
+        other.send(codec.encode_monitoring(replace(message._message(message._state), sequence=1)))
+        assert link.next(0.05) is None
+        monkeypatch.setattr(link_module, "PEER_SILENCE", 0.0)
+        assert link.next(0.0) is None  # silent for long enough now
+        other.send(codec.encode_monitoring(replace(message._message(message._state), sequence=1)))
+        assert link.next(60.0).sequence == 1
+    finally:
+        for endpoint in (one, other, link):
+            endpoint.close()
 
 
 def test_a_motion_that_never_starts_is_reported(monkeypatch):

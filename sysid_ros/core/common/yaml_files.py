@@ -1,0 +1,106 @@
+"""The one way this package reads YAML: as data alone, and only where size, depth and aliases are those of a real file.
+
+An alias costs nothing in a file and the whole of what it stands for wherever the content is walked, so a kilobyte can
+keep a process busy for a minute. Events of the parser are counted before anything is built of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sysid_ros.core.common.errors import SysidError
+
+MOST_BYTES = 4 << 20
+"""Largest text [bytes]; a calibration, the largest file there is, has a fifth of it."""
+DEEPEST = 50
+"""Most collections within each other."""
+MOST_NODES = 500_000
+"""Most keys, values and collections, where each alias counts as all that it stands for."""
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class UnreadableYaml(SysidError):
+    """A text or file that cannot be read as YAML, or is not read because it is none that a person would write.
+
+    Args:
+        name: What was read.
+        reason: Why it cannot be.
+    """
+
+    def __init__(self, name: str, reason: str):
+        self.name = name
+        self.reason = reason
+        super().__init__(f"cannot read {name}: {reason}")
+
+
+def read_yaml(path: Path | str) -> Any:
+    """Return the content of a YAML file, which JSON files are too.
+
+    Raises:
+        UnreadableYaml: There is no such file, it is no YAML, or it exceeds a limit of :func:`parse_yaml`.
+    """
+    name = str(path)
+    try:
+        if not Path(path).is_file():
+            raise UnreadableYaml(name, "there is no such file" if not Path(path).exists() else "it is not a file")
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise UnreadableYaml(name, error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        if len(data) <= MOST_BYTES:
+            raise UnreadableYaml(name, f"it is no text in UTF-8 ({error})") from error
+        text = data.decode("utf-8", errors="replace")
+    return parse_yaml(text, name)
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """Return what a YAML text says, as plain data.
+
+    Args:
+        text: The text.
+        name: What it is, for errors.
+
+    Raises:
+        UnreadableYaml: It is no YAML, or longer than :data:`MOST_BYTES`, deeper than :data:`DEEPEST`, has more than
+            :data:`MOST_NODES`, or an alias within what it stands for.
+    """
+    if len(text) > MOST_BYTES or len(text.encode("utf-8", errors="replace")) > MOST_BYTES:
+        raise UnreadableYaml(name, f"it is larger than {MOST_BYTES >> 20} MiB")
+    try:
+        _check_size(text, name)
+        return yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: dates and numbers that are none
+        raise UnreadableYaml(name, str(error)) from error
+
+
+def _check_size(text: str, name: str) -> None:
+    total = 0
+    sizes: dict[str | None, int] = {}  # nodes by anchor
+    opened: list[tuple[str | None, int]] = []  # anchor of each collection around, and the nodes before it
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, total))
+            sizes.pop(event.anchor, None)  # an anchor may be used again; within itself it stands for nothing yet
+            if len(opened) > DEEPEST:
+                raise UnreadableYaml(name, f"more than {DEEPEST} collections are within each other")
+            total += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            if anchor is not None:
+                sizes[anchor] = total - before
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            if event.anchor is not None:
+                sizes[event.anchor] = 1
+        elif isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in opened):
+                raise UnreadableYaml(name, f"the alias *{event.anchor} is within what it stands for")
+            total += sizes.get(event.anchor, 1)  # an unknown one is refused by the loader
+        if total > MOST_NODES:
+            raise UnreadableYaml(name, f"with its aliases it has more than {MOST_NODES} entries")

@@ -1,0 +1,75 @@
+"""Which nodes are alive, as the middleware itself tells: a thread of its own asserts it, whatever Python is busy with.
+
+A node that is killed, or stopped by a signal, falls silent at once; one that only computes for long does not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from rclpy.event_handler import QoSLivelinessChangedInfo, SubscriptionEventCallbacks
+from rclpy.node import Node
+from std_msgs.msg import Empty
+
+from sysid_ros.ros import qos
+
+TOPIC = "alive"
+GRACE = 0.5
+"""How long a node may seem gone before it is taken to have gone [s]: another one of its name may just have begun."""
+
+
+def announce(node: Node) -> None:
+    """Let others know that a node is alive, for as long as it is.
+
+    One message is for all: whoever finds the node gets it, and knows at once, before the middleware asserts anything.
+    """
+    node.create_publisher(Empty, f"~/{TOPIC}", qos.ALIVE).publish(Empty())
+
+
+class Peers:
+    """Watch over the life of other nodes.
+
+    Args:
+        node: The node that watches; its executor must spin.
+        names: Names of the others, relative to its namespace.
+        clock: Steady time [s].
+    """
+
+    def __init__(self, node: Node, names: Sequence[str], clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._gone_since: dict[str, float] = dict.fromkeys(names, math.inf)
+        for name in names:
+            events = SubscriptionEventCallbacks(liveliness=self._note_of(name))
+            node.create_subscription(Empty, f"{name}/{TOPIC}", lambda _: None, qos.ALIVE, event_callbacks=events)
+
+    def is_gone(self, name: str) -> bool:
+        """Return whether a node was there and is not any more; false where it never said that it is alive."""
+        return self._clock() - self._gone_since.get(name, math.inf) > GRACE
+
+    def find_gone(self, *names: str, since: float = -math.inf) -> str | None:
+        """Return in words which of these nodes has gone; None if none has.
+
+        Args:
+            names: The nodes.
+            since: Those that were seen to go before this steady time [s] do not count: they may be about to come back.
+        """
+        name = next((name for name in names if self.is_gone(name) and self._gone_since[name] >= since), None)
+        if name is None:
+            return None
+        seconds = self._clock() - self._gone_since[name] + qos.ALIVE_LEASE
+        return (
+            f"the node {name} has gone: no sign of life for up to {seconds:.1f} s; it was killed, has ended or "
+            "stands still. See its log"
+        )
+
+    def _note_of(self, name: str) -> Callable[[QoSLivelinessChangedInfo], None]:
+        def note(event: QoSLivelinessChangedInfo) -> None:
+            is_alive = event.alive_count > 0
+            if is_alive:
+                self._gone_since[name] = math.inf
+            elif math.isinf(self._gone_since[name]):
+                self._gone_since[name] = self._clock()
+
+        return note
