@@ -18,9 +18,8 @@ from sysid_ros.core.free_floating.intervals import FloatingMotion
 from sysid_ros.core.free_floating.measurements import FloatingData
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters
 from sysid_ros.core.free_floating.momentum import (
-    PARAMETERS,
     composite_inertia,
-    link_kinematic_matrices,
+    compute_momentum,
     solve_base_twist,
 )
 from sysid_ros.core.free_floating.robot import FreeFlyer
@@ -65,7 +64,7 @@ def simulate(
     wheel_rates = motion.wheel_rates(nodes)
     states = robot.tree.evaluate(q, v)
     inverse = np.linalg.inv(composite_inertia(states, theta))
-    own = np.einsum("nbij,bj->ni", link_kinematic_matrices(states), theta.reshape(-1, PARAMETERS))
+    own = compute_momentum(states, theta)
     own += robot.wheels.momentum(wheel_rates)
     total = np.zeros((nodes.size, 6)) if momentum is None else np.asarray(momentum(nodes), dtype=float)
 

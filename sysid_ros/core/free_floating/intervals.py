@@ -17,7 +17,6 @@ from sysid_ros.core.common.spatial import cross
 from sysid_ros.core.free_floating.kinematics import BodyStates, joint_axis
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters, build_minimal_parameters
 from sysid_ros.core.free_floating.momentum import (
-    INERTIA_ENTRIES,
     PARAMETERS,
     composite_inertia,
     link_kinematic_matrices,
@@ -30,9 +29,9 @@ Array = NDArray[np.float64]
 
 _CHUNK = 4096
 """Samples that are evaluated at once."""
-_POWER = 6
-"""Power of the norm that stands for the largest and the smallest eigenvalue: smooth where two of them meet."""
 _SHORT = 1e-12
+_COLUMNS = np.array([[0, 1, 3], [1, 2, 4], [3, 4, 5]])
+"""Number of the inertia's entry (i, j) among INERTIA_ENTRIES."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +121,8 @@ class IntervalInformation:
         phases = (np.arange(samples) + 0.5) / samples
         self._progress = phases - np.sin(2.0 * np.pi * phases) / (2.0 * np.pi)
         self._rate = (1.0 - np.cos(2.0 * np.pi * phases)) / period
-        self._axes, self._subtrees = _joint_axes(robot), _subtrees(robot)
+        self._sliding, self._turning = _joint_axes(robot)
+        self._behind = _descent(robot)
 
     @property
     def count(self) -> int:
@@ -187,36 +187,31 @@ class IntervalInformation:
             Derivatives along first knots, second knots, (M, n), and turns of the wheels, (M, W).
         """
         states, joints = intervals.states, intervals.joints
-        bodies = self.robot.tree.count
-        count = len(intervals.rows)
-        along_rows = 2.0 * (intervals.rows @ weights)
+        bodies, count = self.robot.tree.count, len(intervals.rows)
+        slopes = 2.0 * (intervals.rows.reshape(-1, self.count) @ weights)
         if self._columns is None:
-            slopes = np.zeros((count, 6, bodies * PARAMETERS))
-            slopes[..., self.minimal.kept] = along_rows
+            every = np.zeros((len(slopes), bodies * PARAMETERS))
+            every[:, self.minimal.kept] = slopes
         else:
-            slopes = along_rows @ self._columns.T
-        slopes = np.swapaxes(slopes.reshape(count, 6, bodies, PARAMETERS), 1, 2)
+            every = slopes @ self._columns.T
+        slopes = np.ascontiguousarray(np.swapaxes(every.reshape(count, 6, bodies, PARAMETERS), 1, 2))
         along_twist = _velocity_slopes(states, slopes)
         # The base has to move so that momentum stays: what that changes counts with the multiplier of the equation.
         origin = along_twist.sum(axis=1) + 2.0 * square_weight * intervals.twist
         multiplier = np.linalg.solve(intervals.inertia, origin[..., None])[..., 0]
-        theta = self._parameters.reshape(bodies, PARAMETERS)
-        slopes -= multiplier[:, None, :, None] * theta[:, None]
+        slopes -= multiplier[:, None, :, None] * self._parameters.reshape(bodies, 1, PARAMETERS)
         along_twist, along_frame = _velocity_slopes(states, slopes), _frame_slopes(intervals.matrices, slopes)
         along_frame += 0.0 if forces is None else forces
-        along_q, along_v = np.empty((count, self.robot.n)), 2.0 * square_weight * intervals.rates
-        for joint, (linear, angular) in enumerate(self._axes):
-            body = joint + 1
-            turning = joints.rotations[:, body] @ angular
-            sliding = joints.rotations[:, body] @ linear + cross(joints.positions[:, body], turning)
-            axis = np.concatenate([sliding, turning], axis=1)
-            rates, frames = (part[:, self._subtrees[joint]].sum(axis=1) for part in (along_twist, along_frame))
-            moving = _motion_at_origin(states, body)
-            carried = np.concatenate(
-                [cross(turning, moving[:, :3]) + cross(sliding, moving[:, 3:]), cross(turning, moving[:, 3:])], axis=1
-            )
-            along_v[:, joint] += (axis * rates).sum(axis=1)
-            along_q[:, joint] = (axis * frames).sum(axis=1) - (carried * rates).sum(axis=1)
+        turning = (joints.rotations[:, 1:] @ self._turning[..., None])[..., 0]
+        sliding = (joints.rotations[:, 1:] @ self._sliding[..., None])[..., 0] + cross(joints.positions[:, 1:], turning)
+        axes = np.concatenate([sliding, turning], axis=-1)
+        # What a joint moves are the bodies behind it.
+        rates, frames = self._behind @ along_twist, self._behind @ along_frame
+        angular = states.angular[:, 1:]
+        linear = states.linear[:, 1:] - cross(angular, states.positions[:, 1:])
+        carried = np.concatenate([cross(turning, linear) + cross(sliding, angular), cross(turning, angular)], axis=-1)
+        along_v = (axes * rates).sum(axis=-1) + 2.0 * square_weight * intervals.rates
+        along_q = (axes * frames - carried * rates).sum(axis=-1)
         wheels = self.robot.wheels
         along_wheels = -(multiplier[:, 3:] @ wheels.axes.T) * wheels.inertias
         q_slopes, v_slopes, wheel_slopes = (
@@ -238,66 +233,59 @@ def condition_number(gram: Array) -> float:
     return float(np.sqrt(values[-1] / max(values[0], np.finfo(float).tiny))) if values[-1] > 0.0 else float("inf")
 
 
-def smooth_condition(gram: Array) -> tuple[float, Array]:
+def smooth_condition(gram: Array, power: float = 6.0) -> tuple[float, Array]:
     """Compute a smooth stand-in for twice the logarithm of the condition number, and its derivative with the matrix.
 
     Args:
         gram: Gram matrix of the regressor, (P, P).
+        power: Power of the norm that stands for the largest and the smallest eigenvalue [-]: smooth where two of them
+            meet, and the larger, the nearer.
     """
     values, vectors = np.linalg.eigh(gram)
     values = np.maximum(values, _SHORT * values[-1])
-    large, small = (values / values[-1]) ** _POWER, (values[0] / values) ** _POWER
-    cost = np.log(values[-1]) + np.log(large.sum()) / _POWER - np.log(values[0]) + np.log(small.sum()) / _POWER
+    large, small = (values / values[-1]) ** power, (values[0] / values) ** power
+    cost = np.log(values[-1]) + np.log(large.sum()) / power - np.log(values[0]) + np.log(small.sum()) / power
     slopes = large / large.sum() / values - small / small.sum() / values
     return float(cost), (vectors * slopes) @ vectors.T
 
 
-def _joint_axes(robot: FreeFlyer) -> list[tuple[Array, Array]]:
-    """Return what the joints do at unit speed, linear and angular velocity in the axes of the moved body."""
-    axes = []
+def _joint_axes(robot: FreeFlyer) -> tuple[Array, Array]:
+    """Return what the joints do at unit speed: linear and angular velocity in the axes of the moved bodies, (n, 3)."""
+    sliding, turning = np.zeros((2, robot.n, 3))
     for body in range(1, robot.tree.count):
         joint = robot.tree.model.joints[body + 1]
         axis = joint_axis(joint)
         if axis is None or joint.nv != 1 or joint.idx_v != body + 5:
             raise ModelError(f"{robot.tree.body_names[body]} is a {joint.shortname()}; exciting motions need an axis")
-        slides = joint.shortname().startswith("JointModelP")
-        axes.append((axis, np.zeros(3)) if slides else (np.zeros(3), axis))
-    return axes
+        (sliding if joint.shortname().startswith("JointModelP") else turning)[body - 1] = axis
+    return sliding, turning
 
 
-def _subtrees(robot: FreeFlyer) -> list[list[int]]:
-    """Return the bodies that each joint moves."""
-    parents = robot.tree.parents
-    subtrees: list[list[int]] = [[] for _ in range(robot.n)]
-    for body in range(1, robot.tree.count):
-        ancestor = body
-        while ancestor > 0:
-            subtrees[ancestor - 1].append(body)
-            ancestor = int(parents[ancestor])
-    return subtrees
-
-
-def _motion_at_origin(states: BodyStates, body: int) -> Array:
-    """Return velocity of the point of a body at the origin of the base and its angular velocity, (N, 6)."""
-    angular = states.angular[:, body]
-    return np.concatenate([states.linear[:, body] - cross(angular, states.positions[:, body]), angular], axis=1)
+def _descent(robot: FreeFlyer) -> Array:
+    """Return which bodies each joint moves, ones and zeros (n, B)."""
+    result = np.zeros((robot.n, robot.tree.count))
+    for body in range(robot.tree.count - 1, 0, -1):
+        result[body - 1, body] = 1.0
+        parent = robot.tree.parents[body]
+        while parent > 0:
+            result[parent - 1, body] = 1.0
+            parent = robot.tree.parents[parent]
+    return result
 
 
 def _velocity_slopes(states: BodyStates, slopes: Array) -> Array:
     """Return how ``sum(slopes * K_i)`` changes with the motion of each body, (N, B, 6), taken at the base's origin."""
     turn, r = states.rotations, states.positions
+    back = np.swapaxes(turn, -1, -2)
     upper, lower = slopes[..., :3, :], slopes[..., 3:, :]
-    linear = upper[..., 0] + cross(lower[..., 0], r)
-    angular = np.zeros_like(linear)
-    axes = [turn[..., k] for k in range(3)]
-    for k, axis in enumerate(axes):
-        angular += cross(axis, upper[..., 1 + k] + cross(lower[..., 1 + k], r))
-        linear += cross(lower[..., 1 + k], axis)
-    for column, (i, j) in enumerate(INERTIA_ENTRIES):
-        part = lower[..., 4 + column]
-        angular += axes[j] * (axes[i] * part).sum(axis=-1, keepdims=True)
-        if i != j:
-            angular += axes[i] * (axes[j] * part).sum(axis=-1, keepdims=True)
+    moments = lower[..., 1:4] @ back
+    linear = upper[..., 0] + cross(lower[..., 0], r) + _crossed(moments)
+    # axis x (slope x r), summed over the axes
+    angular = (moments @ r[..., None])[..., 0] - np.trace(moments, axis1=-2, axis2=-1)[..., None] * r
+    angular += _crossed(turn @ np.swapaxes(upper[..., 1:4], -1, -2))
+    along = back @ lower[..., 4:]  # axis by entry of the inertia
+    spin = along[..., 0, _COLUMNS[0]] + along[..., 1, _COLUMNS[1]] + along[..., 2, _COLUMNS[2]]
+    angular += (turn @ spin[..., None])[..., 0]
     # The velocity of the body's origin is that at the base's origin and what turning adds.
     return np.concatenate([linear, angular + cross(r, linear)], axis=-1)
 
@@ -305,7 +293,11 @@ def _velocity_slopes(states: BodyStates, slopes: Array) -> Array:
 def _frame_slopes(matrices: Array, slopes: Array) -> Array:
     """Return how ``sum(slopes * K_i)`` changes with a displacement of each body that carries its motion along."""
     upper, lower = np.swapaxes(slopes[..., :3, :], -1, -2), np.swapaxes(slopes[..., 3:, :], -1, -2)
-    force, moment = np.swapaxes(matrices[..., :3, :], -1, -2), np.swapaxes(matrices[..., 3:, :], -1, -2)
-    linear = cross(force, lower).sum(axis=-2)
-    angular = (cross(force, upper) + cross(moment, lower)).sum(axis=-2)
-    return np.concatenate([linear, angular], axis=-1)
+    force, moment = matrices[..., :3, :], matrices[..., 3:, :]
+    return np.concatenate([_crossed(force @ lower), _crossed(force @ upper + moment @ lower)], axis=-1)
+
+
+def _crossed(products: Array) -> Array:
+    """Return the sum of ``a_k x b_k`` (..., 3) from that of ``a_k b_k^T`` (..., 3, 3)."""
+    difference = products - np.swapaxes(products, -1, -2)
+    return np.stack([difference[..., 1, 2], difference[..., 2, 0], difference[..., 0, 1]], axis=-1)

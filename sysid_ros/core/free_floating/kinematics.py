@@ -74,6 +74,9 @@ class FloatingTree:
         self.body_names = ("base", *(model.names[i] for i in range(2, model.njoints)))
         self.nq, self.nv = model.nq - 7, model.nv - 6
         self.parents = np.array([-1, *(int(model.parents[i]) - 1 for i in range(2, model.njoints))])
+        self._generations = _generations(self.parents)
+        self._axis_joints = _AxisJoints(model)
+        self._other_joints = sorted(set(range(self.count - 1)) - set(self._axis_joints.joints.tolist()))
 
     @property
     def count(self) -> int:
@@ -99,25 +102,47 @@ class FloatingTree:
         if len(positions) != len(velocities):
             raise ParameterOutOfRange("v", f"{len(velocities)} samples", f"{len(positions)}, as many as of q")
         samples = len(positions)
+        turns, shifts, joint_linear, joint_angular = self._joint_motions(positions, velocities)
         rotations = np.empty((samples, self.count, 3, 3))
         origins, linear, angular = (np.zeros((samples, self.count, 3)) for _ in range(3))
         rotations[:, 0] = np.eye(3)
-        for body in range(1, self.count):
-            joint, parent = self.model.joints[body + 1], self.parents[body]
-            placement = self.model.jointPlacements[body + 1]
-            part_q = positions[:, joint.idx_q - 7 : joint.idx_q - 7 + joint.nq]
-            part_v = velocities[:, joint.idx_v - 6 : joint.idx_v - 6 + joint.nv]
-            turn, shift, joint_linear, joint_angular = _joint_motion(joint, part_q, part_v)
-            # From the parent to the joint's fixed frame, and on to the body; joint velocities are in the body's axes.
-            local_turn = placement.rotation @ turn
-            local_shift = placement.translation + shift @ placement.rotation.T
-            rotations[:, body] = rotations[:, parent] @ local_turn
-            arm = np.einsum("nij,nj->ni", rotations[:, parent], local_shift)
-            origins[:, body] = origins[:, parent] + arm
-            angular[:, body] = angular[:, parent] + np.einsum("nij,nj->ni", rotations[:, body], joint_angular)
-            own = np.einsum("nij,nj->ni", rotations[:, body], joint_linear)
-            linear[:, body] = linear[:, parent] + cross(angular[:, parent], arm) + own
+        for bodies in self._generations:
+            parents, joints = self.parents[bodies], bodies - 1
+            turn = rotations[:, parents] @ turns[:, joints]
+            arm = _turned(rotations[:, parents], shifts[:, joints])
+            rotations[:, bodies] = turn
+            origins[:, bodies] = origins[:, parents] + arm
+            angular[:, bodies] = angular[:, parents] + _turned(turn, joint_angular[:, joints])
+            own = _turned(turn, joint_linear[:, joints])
+            linear[:, bodies] = linear[:, parents] + cross(angular[:, parents], arm) + own
         return BodyStates(rotations, origins, linear, angular)
+
+    def _joint_motions(self, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+        """Return placements in the parents, (N, B - 1, 3, 3) and (N, B - 1, 3), and velocities that joints give bodies.
+
+        Velocities are linear and angular, (N, B - 1, 3) each, in the axes of the moved bodies.
+        """
+        samples, simple = len(q), self._axis_joints
+        turns = np.empty((samples, self.count - 1, 3, 3))
+        shifts, linear, angular = (np.empty((samples, self.count - 1, 3)) for _ in range(3))
+        position, rate = q[:, simple.q], v[:, simple.v, None]
+        cosine, sine = np.cos(position), np.sin(position)
+        # The unbounded joint has cosine and sine for its position.
+        cosine[:, simple.unbounded] = position[:, simple.unbounded]
+        sine[:, simple.unbounded] = q[:, simple.q[simple.unbounded] + 1]
+        turns[:, simple.joints] = (
+            simple.turns[0] + cosine[..., None, None] * simple.turns[1] + sine[..., None, None] * simple.turns[2]
+        )
+        shifts[:, simple.joints] = simple.shifts + position[..., None] * simple.slides_in_parent
+        linear[:, simple.joints], angular[:, simple.joints] = rate * simple.slides, rate * simple.axes
+        for index in self._other_joints:
+            joint, placement = self.model.joints[index + 2], self.model.jointPlacements[index + 2]
+            turn, shift, linear[:, index], angular[:, index] = _joint_motion(
+                joint, q[:, joint.idx_q - 7 :][:, : joint.nq], v[:, joint.idx_v - 6 :][:, : joint.nv]
+            )
+            turns[:, index] = placement.rotation @ turn
+            shifts[:, index] = placement.translation + shift @ placement.rotation.T
+        return turns, shifts, linear, angular
 
     def _checked(self, name: str, values: ArrayLike, size: int) -> Array:
         array = np.asarray(values, dtype=float)
@@ -128,22 +153,62 @@ class FloatingTree:
         return array
 
 
-def _joint_motion(joint: pin.JointModel, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    """Return rotation (N, 3, 3), translation, linear and angular velocity (N, 3) of a joint at N samples.
+class _AxisJoints:
+    """All revolute and prismatic joints of a tree, A of them, so that they are evaluated at once.
 
-    Velocities are in the axes of the moved body. Revolute and prismatic joints are batched, others go one by one.
+    Attributes:
+        joints: Their indices, those of the bodies they move less one, (A,).
+        q: Where their positions begin in those of the joints, (A,).
+        v: Where their velocities are, (A,).
+        unbounded: Which of them have cosine and sine for their position, indices among the A.
+        axes: Axes of revolute ones in those of the bodies, else zero, (A, 3).
+        slides: Axes of prismatic ones, else zero, (A, 3).
+        slides_in_parent: The same in the axes of the parents, (A, 3).
+        shifts: Where the joints are in the parents, (A, 3) [m].
+        turns: Rotations of the bodies in the parents: constant, with the cosine and with the sine, (3, A, 3, 3).
     """
-    samples, kind = len(q), joint.shortname()
-    axis = joint_axis(joint)
-    zeros = np.zeros((samples, 3))
-    if axis is not None and kind.startswith("JointModelP"):
-        return np.broadcast_to(np.eye(3), (samples, 3, 3)), q * axis, v * axis, zeros
-    if axis is not None:
-        # The unbounded joint has cosine and sine for its position.
-        cosine, sine = (q[:, 0], q[:, 1]) if joint.nq == 2 else (np.cos(q[:, 0]), np.sin(q[:, 0]))
-        turn = np.outer(axis, axis) + cosine[:, None, None] * (np.eye(3) - np.outer(axis, axis))
-        return turn + sine[:, None, None] * skew(axis), zeros, zeros, v * axis
-    turns, shifts, linear, angular = np.empty((samples, 3, 3)), zeros.copy(), zeros.copy(), zeros.copy()
+
+    def __init__(self, model: pin.Model):
+        found = [(k, joint_axis(model.joints[k + 2])) for k in range(model.njoints - 2)]
+        chosen = [(k, axis) for k, axis in found if axis is not None]
+        joints = [model.joints[k + 2] for k, _ in chosen]
+        self.joints = np.array([k for k, _ in chosen], dtype=int)
+        self.q = np.array([joint.idx_q - 7 for joint in joints], dtype=int)
+        self.v = np.array([joint.idx_v - 6 for joint in joints], dtype=int)
+        self.unbounded = np.flatnonzero([joint.nq == 2 for joint in joints])
+        every = np.array([axis for _, axis in chosen]).reshape(-1, 3)
+        is_sliding = np.array([joint.shortname().startswith("JointModelP") for joint in joints], dtype=bool)[:, None]
+        self.axes, self.slides = np.where(is_sliding, 0.0, every), np.where(is_sliding, every, 0.0)
+        placements = [model.jointPlacements[k + 2] for k, _ in chosen]
+        rotations = np.array([placement.rotation for placement in placements]).reshape(-1, 3, 3)
+        self.shifts = np.array([placement.translation for placement in placements]).reshape(-1, 3)
+        self.slides_in_parent = np.einsum("aij,aj->ai", rotations, self.slides)
+        along = every[:, :, None] * every[:, None]
+        fixed = np.where(is_sliding[..., None], np.eye(3), along)
+        self.turns = rotations @ np.stack([fixed, np.eye(3) - fixed, skew(self.axes)])
+
+
+def _turned(rotations: Array, vectors: Array) -> Array:
+    """Return vectors (..., 3) turned by rotations (..., 3, 3)."""
+    turned: Array = (rotations @ vectors[..., None])[..., 0]
+    return turned
+
+
+def _generations(parents: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Return the children of the base, then their children, and so on, each as an array of bodies."""
+    depth = np.zeros(len(parents), dtype=int)
+    for body in range(1, len(parents)):
+        depth[body] = depth[parents[body]] + 1
+    return [np.flatnonzero(depth == level) for level in range(1, int(depth.max()) + 1)]
+
+
+def _joint_motion(joint: pin.JointModel, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+    """Return rotation (N, 3, 3), translation, linear and angular velocity (N, 3) of any joint, sample by sample.
+
+    Velocities are in the axes of the moved body.
+    """
+    samples = len(q)
+    turns, (shifts, linear, angular) = np.empty((samples, 3, 3)), np.zeros((3, samples, 3))
     single = pin.Model()
     single.addJoint(0, joint, pin.SE3.Identity(), "joint")
     data = single.createData()

@@ -19,6 +19,8 @@ PARAMETERS = 10
 """Inertial parameters of a body, in Pinocchio's order."""
 INERTIA_ENTRIES = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
 """Rows and columns of the inertia matrix in that order."""
+_FIRST, _SECOND = np.array(INERTIA_ENTRIES).T
+_MIXED = np.flatnonzero(_FIRST != _SECOND)
 
 
 def link_kinematic_matrices(states: BodyStates) -> Array:
@@ -35,16 +37,13 @@ def link_kinematic_matrices(states: BodyStates) -> Array:
     """
     turn, r, v, w = states.rotations, states.positions, states.linear, states.angular
     matrices = np.zeros((*r.shape[:2], 6, PARAMETERS))
-    matrices[..., :3, 0] = v
-    matrices[..., 3:, 0] = cross(r, v)
-    axes = [turn[..., k] for k in range(3)]
-    for k, axis in enumerate(axes):  # the first moment
-        swept = cross(w, axis)
-        matrices[..., :3, 1 + k] = swept
-        matrices[..., 3:, 1 + k] = cross(r, swept) + cross(axis, v)
-    rates = [(axis * w).sum(axis=-1, keepdims=True) for axis in axes]
-    for column, (i, j) in enumerate(INERTIA_ENTRIES):
-        matrices[..., 3:, 4 + column] = axes[i] * rates[j] if i == j else axes[i] * rates[j] + axes[j] * rates[i]
+    matrices[..., :3, 0], matrices[..., 3:, 0] = v, cross(r, v)
+    spin = skew(w)
+    matrices[..., :3, 1:4] = spin @ turn
+    matrices[..., 3:, 1:4] = (skew(r) @ spin - skew(v)) @ turn
+    rates = (w[..., None, :] @ turn)[..., 0, :]
+    matrices[..., 3:, 4:] = turn[..., _FIRST] * rates[..., None, _SECOND]
+    matrices[..., 3:, 4 + _MIXED] += turn[..., _SECOND[_MIXED]] * rates[..., None, _FIRST[_MIXED]]
     return matrices
 
 
@@ -109,14 +108,16 @@ def solve_base_twist(
     The composite inertia (N, 6, 6) need not be given.
     """
     theta = np.asarray(parameters, dtype=float)
-    relative = np.einsum("nbij,bj->ni", link_kinematic_matrices(states), theta.reshape(-1, PARAMETERS), optimize=True)
+    relative = compute_momentum(states, theta)
     inertia = composite_inertia(states, theta) if inertia is None else inertia
     try:
         np.linalg.cholesky(inertia)
     except np.linalg.LinAlgError:
         problem = "a composite inertia that is not positive definite"
         raise ParameterOutOfRange("parameters", problem, "physical bodies") from None
-    return np.linalg.solve(inertia, (np.broadcast_to(momentum, relative.shape) - relative)[..., None])[..., 0]
+    missing: Array = np.asarray(momentum, dtype=float) - relative
+    twist: NDArray[np.floating] = np.linalg.solve(inertia, missing[..., None])[..., 0]
+    return twist.astype(float, copy=False)
 
 
 def composite_inertia(states: BodyStates, parameters: ArrayLike) -> Array:
@@ -129,15 +130,12 @@ def composite_inertia(states: BodyStates, parameters: ArrayLike) -> Array:
     Returns:
         Inertia in the axes of the base and about its origin, linear before angular, (N, 6, 6).
     """
-    theta = np.asarray(parameters, dtype=float).reshape(1, -1, PARAMETERS)
     turn, r = states.rotations, states.positions
-    mass = theta[..., 0]
-    moment = np.einsum("nbij,nbj->nbi", turn, np.broadcast_to(theta[..., 1:4], r.shape))
-    xx, xy, yy, xz, yz, zz = np.moveaxis(theta[..., 4:], -1, 0)
-    own = np.stack([np.stack(row, -1) for row in ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))], -2)
-    first = (mass[..., None] * r + moment).sum(axis=1)
-    shift = np.einsum("nb,nbi,nbj->nij", np.broadcast_to(mass, r.shape[:2]), r, r)
-    shift += np.einsum("nbi,nbj->nij", r, moment) + np.einsum("nbi,nbj->nij", moment, r)
+    mass, moment, own = _body_parameters(states, parameters)
+    weighted = mass[:, None] * r
+    first = (weighted + moment).sum(axis=1)
+    mixed = np.swapaxes(r, 1, 2) @ (0.5 * weighted + moment)
+    shift = mixed + np.swapaxes(mixed, 1, 2)
     rotational = (turn @ own @ np.swapaxes(turn, -1, -2)).sum(axis=1)
     rotational += np.trace(shift, axis1=1, axis2=2)[:, None, None] * np.eye(3) - shift
     result = np.zeros((len(r), 6, 6))
@@ -146,6 +144,34 @@ def composite_inertia(states: BodyStates, parameters: ArrayLike) -> Array:
     result[:, 3:, :3], result[:, :3, 3:] = moment_matrix, -moment_matrix
     result[:, 3:, 3:] = rotational
     return result
+
+
+def compute_momentum(states: BodyStates, parameters: ArrayLike) -> Array:
+    """Compute the momentum of bodies as they move.
+
+    Args:
+        states: The bodies.
+        parameters: Inertial parameters of all bodies, (10 B,).
+
+    Returns:
+        Momentum in the axes of the base and about its origin, (N, 6) [kg m/s, kg m^2/s].
+
+    Source: SPACE (4), (8).
+    """
+    turn, r, v, w = states.rotations, states.positions, states.linear, states.angular
+    mass, moment, own = _body_parameters(states, parameters)
+    linear = mass[:, None] * v + cross(w, moment)
+    spin = turn @ (own @ (np.swapaxes(turn, -1, -2) @ w[..., None]))
+    angular = cross(r, linear) + cross(moment, v) + spin[..., 0]
+    return np.concatenate([linear.sum(axis=1), angular.sum(axis=1)], axis=1)
+
+
+def _body_parameters(states: BodyStates, parameters: ArrayLike) -> tuple[Array, Array, Array]:
+    """Return masses (B,), first moments in the axes of the base (N, B, 3), and inertias in those of the bodies."""
+    theta = np.asarray(parameters, dtype=float).reshape(-1, PARAMETERS)
+    xx, xy, yy, xz, yz, zz = theta[:, 4:].T
+    own = np.moveaxis(np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]), -1, 0)
+    return theta[:, 0], (states.rotations @ theta[:, 1:4, None])[..., 0], own
 
 
 def _assembled(matrices: Array) -> Array:

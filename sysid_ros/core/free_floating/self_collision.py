@@ -86,7 +86,8 @@ class SelfCollisionModel:
             if has_shape[a] and has_shape[b] and tree.parents[b] != a
         ]
         self._reaches = [self._reach(body) for body in range(tree.count)]
-        self._hulls = [_hull(points, radii) for points, radii in zip(self._centers, self._radii, strict=True)]
+        hulls = [_hull(points, radii) for points, radii in zip(self._centers, self._radii, strict=True)]
+        self._hull_centers, self._hull_radii = (np.array([hull[k] for hull in hulls]) for k in range(2))
 
     def spheres(self, states: BodyStates) -> list[tuple[Array, float]]:
         """Return centres (3,) in the axes of the base and radii of all spheres at the first sample [m]."""
@@ -112,10 +113,9 @@ class SelfCollisionModel:
             about the origin of the base, (N, B, 6).
         """
         total, forces = 0.0, np.zeros((*states.positions.shape[:2], 6))
-        for pair in self._pairs:
-            near = np.flatnonzero(self._lower_gaps(states, pair) < clearance)
-            if not len(near):
-                continue
+        is_near = self._lower_gaps(states) < clearance
+        for index in np.flatnonzero(is_near.any(axis=0)):
+            pair, near = self._pairs[index], np.flatnonzero(is_near[:, index])
             gap, place, direction, other = self._nearest(_rows(states, near), pair)
             missing = np.maximum(clearance - gap, 0.0)
             total += float((missing**2).sum())
@@ -177,23 +177,28 @@ class SelfCollisionModel:
             place = points[rows, sphere]
             return flat[rows, chosen], place, _away(pair.boxes, box_index, place), place
         others = self._places(states, pair.first)
-        between = points[:, :, None] - others[:, None]
-        lengths = np.sqrt((between**2).sum(axis=-1))
+        x, y, z = (points[..., k, None] - others[:, None, :, k] for k in range(3))
+        lengths = np.sqrt(x * x + y * y + z * z)
         flat = (lengths - radii[:, None] - self._radii[pair.first]).reshape(len(points), -1)
         chosen = flat.argmin(axis=1)
         one, two = chosen // others.shape[1], chosen % others.shape[1]
+        place, other = points[rows, one], others[rows, two]
         length = np.maximum(lengths[rows, one, two], 1e-9)
-        return flat[rows, chosen], points[rows, one], between[rows, one, two] / length[:, None], others[rows, two]
+        return flat[rows, chosen], place, (place - other) / length[:, None], other
 
-    def _lower_gaps(self, states: BodyStates, pair: _Pair) -> Array:
-        """Return gaps between one sphere around each body, which no gap is below, (N,) [m]."""
-        (center, radius), (other, other_radius) = self._hulls[pair.second], self._hulls[pair.first]
-        point = states.rotations[:, pair.second] @ center + states.positions[:, pair.second]
-        if pair.boxes:
-            nearest: Array = np.min([box.distance(point) for box in pair.boxes], axis=0)
-            return nearest - radius
-        between = point - states.rotations[:, pair.first] @ other - states.positions[:, pair.first]
-        gaps: Array = np.sqrt((between**2).sum(axis=1)) - radius - other_radius
+    def _lower_gaps(self, states: BodyStates) -> Array:
+        """Return gaps between one sphere around each body, which those of the pairs are not below, (N, pairs) [m]."""
+        points = (states.rotations @ self._hull_centers[..., None])[..., 0] + states.positions
+        first, second = (
+            np.array([getattr(pair, end) for pair in self._pairs], dtype=int) for end in ("first", "second")
+        )
+        between = points[:, second] - points[:, first]
+        gaps: Array = np.sqrt((between**2).sum(axis=-1)) - self._hull_radii[second] - self._hull_radii[first]
+        if self.boxes:
+            beside = [index for index, pair in enumerate(self._pairs) if pair.boxes]
+            bodies = second[beside]
+            nearest = np.min([box.distance(points[:, bodies]) for box in self.boxes], axis=0)
+            gaps[:, beside] = nearest - self._hull_radii[bodies]
         return gaps
 
     def _places(self, states: BodyStates, body: int) -> Array:
