@@ -1,6 +1,6 @@
 """Guaranteed bounds of a free-flying robot and of an object that it holds: widths and containment.
 
-    python bench/bench_free_floating_bounds.py [--seeds 3] [--trials 40] [--plan-seconds 20]
+    python bench/bench_free_floating_bounds.py [--seeds 3] [--trials 40] [--plan-seconds 60]
 
 Widths on the paper's dual-arm robot, containment on small random robots. ``--seeds 1 --trials 2 --plan-seconds 5`` is
 the short form; 0 leaves a part out.
@@ -15,7 +15,7 @@ from dataclasses import replace
 import _table
 import numpy as np
 from _floating_trials import KINDS, minimal_trial, object_trial
-from bench_free_floating import first_intervals, sample_times
+from bench_free_floating import plan_motion, sample_times
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.free_floating.assumptions import MomentumRange, Recording, SensorBounds
@@ -27,7 +27,6 @@ from sysid_ros.core.free_floating.bounds import (
     object_prior,
 )
 from sysid_ros.core.free_floating.dynamics import simulate
-from sysid_ros.core.free_floating.excitation import ExcitationSettings, plan_with_free_knots
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.model.inertia import from_com_form
@@ -81,7 +80,7 @@ def bound_widths(robot, minimal, motion) -> None:
 def object_widths(robot, minimal, motion, seeds: int) -> None:
     parameters = robot.truth.copy()
     parameters[-10:] += OBJECT
-    part, rows = first_intervals(motion, 30), []
+    part, rows = motion.part(0, 30), []
     com = OBJECT[1:4] / OBJECT[0]
     calm, pushed = MomentumRange(), MomentumRange(Box(-0.5 * np.ones(6), 0.5 * np.ones(6)), 1e-3, 1e-3)
     cases = (
@@ -132,16 +131,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--trials", type=int, default=40)
-    parser.add_argument("--plan-seconds", type=float, default=20.0)
+    parser.add_argument("--plan-seconds", type=float, default=60.0)
     arguments = parser.parse_args()
     print(_table.describe_machine())
     robot = load_free_flyer("dual_arm")
     minimal = build_minimal_parameters(robot.tree)
     if arguments.seeds:
-        settings = ExcitationSettings(time_limit=arguments.plan_seconds)
-        plan = plan_with_free_knots(robot, robot.tree.parameters, 67, settings, clock=time.process_time)
-        object_widths(robot, minimal, plan.motion, arguments.seeds)
-        bound_widths(robot, minimal, plan.motion)
+        motion = plan_motion(robot, arguments.plan_seconds)
+        object_widths(robot, minimal, motion, arguments.seeds)
+        bound_widths(robot, minimal, motion)
     if arguments.trials:
         containment(arguments.trials)
 

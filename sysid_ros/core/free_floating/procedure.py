@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -36,14 +37,17 @@ from sysid_ros.core.free_floating.intervals import FloatingMotion, IntervalInfor
 from sysid_ros.core.free_floating.measurements import FloatingData
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters, build_minimal_parameters
 from sysid_ros.core.free_floating.momentum import compute_base_twist
+from sysid_ros.core.free_floating.momentum_rows import ROWS
 from sysid_ros.core.free_floating.regression import NotIdentifiable, estimate_minimal
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 
 Array = NDArray[np.float64]
 
-_FIRST_SHARE, _FIRST_TIME = 0.25, 0.5
+_FIRST_SHARE, _FIRST_TIME = 0.15, 0.25
 """Shares of the intervals, and of the time for planning, that the first part gets; the others share the rest."""
+_FIRST_SPARE = 2
+"""Intervals of the first part beyond those that give as many rows as there are parameters."""
 
 
 class FreeFlyerPort(Protocol):
@@ -173,11 +177,17 @@ class _Run:
         on_progress: Callable[[Progress], None],
     ):
         self._task, self._port, self._is_cancelled, self._on_progress = task, port, is_cancelled, on_progress
-        self._counts = _split(task.settings.intervals, task.settings.parts)
         self._before: FloatingMotion | None = None
         self._rest: FloatingMotion | None = None
         self.parameters = parameters
         self.parts: list[Part] = []
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        """Intervals of each part."""
+        robot, settings = self._task.robot, self._task.settings
+        count = build_minimal_parameters(robot.tree).count if self.columns is None else self.columns.shape[1]
+        return _split(settings.intervals, settings.parts, count)
 
     def advance(self) -> bool:
         """Make the next part; returns whether another one is left."""
@@ -275,13 +285,14 @@ def require_usable(robot: FreeFlyer, parameters: Array) -> None:
     compute_base_twist(robot.tree, parameters, robot.home[None], np.zeros((1, robot.n)))
 
 
-def _split(intervals: int, parts: int) -> list[int]:
-    """Return the intervals of each part."""
+def _split(intervals: int, parts: int, parameters: int) -> list[int]:
+    """Return the intervals of each part: the first is as short as an estimate of so many parameters allows."""
     if parts == 1:
         return [intervals]
     if intervals < 2 * parts:
         raise ParameterOutOfRange("intervals [-]", intervals, f"at least {2 * parts}, two for each part")
-    first = max(2, round(_FIRST_SHARE * intervals))
+    enough = -(-parameters // ROWS) + _FIRST_SPARE
+    first = min(max(enough, round(_FIRST_SHARE * intervals)), intervals // parts)
     rest = np.diff(np.linspace(0, intervals - first, parts).round().astype(int))
     return [first, *(int(count) for count in rest)]
 

@@ -283,5 +283,5 @@ def test_cancelled_late_and_impossible(robot):
         plan_with_free_knots(robot, robot.truth, 0, SMALL)
     with pytest.raises(ParameterOutOfRange, match=r"start \[rad\]"):
         plan_with_free_knots(robot, robot.truth, 3, SMALL, start=[9.0] * 6)
-    with pytest.raises(ParameterOutOfRange, match=r"samples.*is 1; allowed: from 2 to 1000"):
-        ExcitationSettings(samples=1)
+    with pytest.raises(ParameterOutOfRange, match=r"samples.*is 0; allowed: from 1 to 1000"):
+        ExcitationSettings(samples=0)
