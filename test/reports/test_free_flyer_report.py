@@ -107,6 +107,9 @@ def test_estimate_of_an_object(robot, identified, tmp_path):
         assert row["prior_lower"] <= row["lower"] <= row["truth"] <= row["upper"] <= row["prior_upper"]
     page = (tmp_path / "report.html").read_text()
     assert "Object in the hand" in page
+    # Two recordings count, each with a probability of its own.
+    assert found.estimate.bounds.probability == pytest.approx(2e-6)
+    assert "except with a probability of at most 2e-06" in page
     assert "because of" in page
     # An alarm has a page and an estimate of its own, without numbers of an object.
     wrong = estimate_held(identified.task, ObjectSettings(mass=3.0), identified.knowledge, data)

@@ -32,6 +32,8 @@ class SensorBounds:
         wheel_inertia: Inertias of the wheels, relative, the same all the time [-].
         attitude: Angle by which the rotations of the base may be wrong, a number or (N,) [rad].
         place: Distance by which its positions may be wrong, a number or (N,) [m].
+        probability: Probability that any of the first three, or of their means, is exceeded in a recording [-]: 0 for
+            bounds that are given, see :meth:`of_noise` for those made of noise.
 
     Raises:
         ParameterOutOfRange: A bound is negative or not finite.
@@ -46,6 +48,7 @@ class SensorBounds:
     wheel_inertia: float = 0.0
     attitude: ArrayLike = 0.0
     place: ArrayLike = 0.0
+    probability: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -74,7 +77,8 @@ class SensorBounds:
         sizes = np.asarray(deviations, dtype=float)
         one = sizes * -ndtri(0.25 * probability / count)
         means = sizes / np.sqrt(block) * -ndtri(0.25 * probability * block / count)
-        return cls(float(one[0]), float(one[1]), float(one[2]), joint_position, np.minimum(one, means))
+        linear, angular, joint_rate = one.tolist()
+        return cls(linear, angular, joint_rate, joint_position, np.minimum(one, means), probability=probability)
 
     def velocity(self, n: int, of_means: bool) -> Array:
         """Return the bounds of the errors of base twist and joint rates, (6 + n,)."""

@@ -29,9 +29,13 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_co
 
 Array = NDArray[np.float64]
 
-GUARANTEE = (
+_ASSUMPTIONS = (
     "Contains the true parameters if the kinematics are as modelled, parameters and momentum lie in their boxes, the "
     "sensors keep their error bounds, the bodies are rigid, and force and torque from outside stay within their bounds"
+)
+_NOISE = (
+    ". The error bounds of velocities are made of standard deviations: white Gaussian noise keeps all of them except "
+    "with a probability of at most {:.2g}; of other noise nothing is said"
 )
 _GROUP = 8
 """Objectives whose linear programmes are solved together; more of them need more memory."""
@@ -76,7 +80,8 @@ class FloatingBounds:
         box: Guaranteed bounds, (K,).
         prior: Bounds before any data, (K,).
         error_budget: Share of each source of error in the radii from the data, name -> (K,).
-        guarantee: Under which assumptions the bounds hold.
+        probability: Probability that white Gaussian noise exceeds an error bound that was made of its standard
+            deviation [-], see :class:`SensorBounds`; 0 where error bounds were given.
     """
 
     names: tuple[str, ...]
@@ -84,7 +89,12 @@ class FloatingBounds:
     box: Box
     prior: Box
     error_budget: dict[str, Array]
-    guarantee: str = GUARANTEE
+    probability: float = 0.0
+
+    @property
+    def guarantee(self) -> str:
+        """Under which assumptions the bounds hold, and with which probability these fail."""
+        return _ASSUMPTIONS + (_NOISE.format(self.probability) if self.probability else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +172,7 @@ def bound_minimal(
         budget = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         box = _intersected(box, lower, upper)
     on_progress(1.0, "done")
-    return FloatingBounds(minimal.names, minimal.units, box, prior, budget)
+    return FloatingBounds(minimal.names, minimal.units, box, prior, budget, _probability(recordings))
 
 
 def estimate_object(
@@ -173,7 +183,7 @@ def estimate_object(
     prior: Box | None = None,
     tolerance: float = 1e-2,
     passes: int = 3,
-    earlier: Box | None = None,
+    earlier: FloatingBounds | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> ObjectEstimate:
     """Bound and estimate the inertial parameters of an unknown object that a body holds.
@@ -188,7 +198,7 @@ def estimate_object(
         prior: Box of the object's parameters in that frame, (10,); see :func:`object_prior`.
         tolerance: See :func:`bound_minimal`.
         passes: See :func:`bound_minimal`.
-        earlier: Bounds of the same object from other data, (10,); the new ones lie within them.
+        earlier: Bounds of the same object from other data; the new ones lie within them.
         is_cancelled: Looked at between passes.
 
     Raises:
@@ -202,7 +212,7 @@ def estimate_object(
     before, nominal = object_within(1000.0, 3.0) if prior is None else (prior, _nominal(prior))
     box, warm_start = before, WarmStart(cuts=seed_cuts(nominal))
     if earlier is not None:
-        box = _intersected(box, earlier.lower, earlier.upper)
+        box = _intersected(box, earlier.box.lower, earlier.box.upper)
     for _ in range(passes):
         if is_cancelled():
             raise EstimationCancelled("the bounds were cancelled")
@@ -219,7 +229,9 @@ def estimate_object(
         if narrowed is None:
             raise InconsistentMomentum(None, np.nan)
         box = narrowed
-    bounds = FloatingBounds(PARAMETER_NAMES, PARAMETER_UNITS, box, before, _error_budget(sides, problem))
+    budget = _error_budget(sides, problem)
+    probability = _probability(recordings) + (0.0 if earlier is None else earlier.probability)
+    bounds = FloatingBounds(PARAMETER_NAMES, PARAMETER_UNITS, box, before, budget, probability)
     try:
         values = PointEstimator(nominal, before, 1e-3).estimate(problem, box)
     except FitNotConverged:
@@ -267,6 +279,11 @@ def minimal_box(minimal: MinimalParameters, parameters: ArrayLike, share: float,
     """
     center = minimal.values(parameters)
     return Box.around(center, np.maximum(share * np.abs(center), floor))
+
+
+def _probability(recordings: list[Recording]) -> float:
+    """Return the probability that noise exceeds an error bound in any of the recordings, at most."""
+    return float(sum(recording.sensors.probability for recording in recordings))
 
 
 def _bound(problem: Problem, entries: NDArray[np.intp], tolerance: float) -> SidedBounds:

@@ -396,7 +396,7 @@ def estimate_held(
             [*knowledge.recordings, task.assumptions.recording(robot, data)],
             known_minimal(minimal, knowledge.box),
             settings.prior,
-            earlier=None if earlier is None else earlier.bounds.box,
+            earlier=None if earlier is None else earlier.bounds,
             is_cancelled=is_cancelled,
         )
     except InconsistentMomentum as error:

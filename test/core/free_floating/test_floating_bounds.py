@@ -297,6 +297,7 @@ def test_assumptions_become_error_bounds(robot, truth):
     assert (recording.sensors.joint_position, recording.sensors.attitude) == (1e-4, 0.01)
     assert recording.sensors.linear > 5.0 * robot.noise[0]
     assert np.asarray(recording.sensors.means)[0] < recording.sensors.linear
+    assert recording.sensors.probability == assumed.probability == 1e-6
     assert not assumed.is_momentum_zero
     with pytest.raises(ParameterOutOfRange, match="probability"):
         Assumptions(probability=0.0)
@@ -323,9 +324,19 @@ def test_an_object_in_a_frame_of_its_own(robot, minimal, values):
     np.testing.assert_allclose(found.values, truth, atol=0.05 * held[0])
     assert found.bounds.box.width[0] < 0.1 * held[0]
     again = estimate_object(
-        gripper, "claw", [Recording(data, sensors)], rest, object_prior(10.0, 1.0), passes=1, earlier=found.bounds.box
+        gripper,
+        "claw",
+        [Recording(data, replace(sensors, probability=1e-6))],
+        rest,
+        object_prior(10.0, 1.0),
+        passes=1,
+        earlier=replace(found.bounds, probability=2e-6),
     )
     assert again.bounds.box.is_subset_of(found.bounds.box)
+    # Error bounds that were given hold for certain; those made of noise with a probability, and these add up.
+    assert "probability" not in found.bounds.guarantee
+    assert again.bounds.probability == pytest.approx(3e-6)
+    assert "white Gaussian noise keeps all of them except with a probability of at most 3e-06" in again.bounds.guarantee
 
 
 def test_bounds_of_noise_hold_with_their_probability():
