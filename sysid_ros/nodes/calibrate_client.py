@@ -10,16 +10,13 @@ import sys
 from collections.abc import Sequence
 
 import numpy as np
-import rclpy
 from rclpy.node import Node
-from rclpy.signals import SignalHandlerOptions
-from rclpy.utilities import remove_ros_args
 
 from sysid_msgs.action import IdentifyArm
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.terminal import ProgressDisplay
 from sysid_ros.core.procedure import IdentificationErrorCode
-from sysid_ros.ros.goal_client import GoalClient, GoalLost
+from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 from sysid_ros.ros.node import StopRequest
 
 _NOT_IDENTIFIED = (IdentificationErrorCode.NO_WINDOWS, IdentificationErrorCode.NOT_IDENTIFIED)
@@ -112,14 +109,7 @@ def _goal(options: argparse.Namespace) -> IdentifyArm.Goal:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    arguments = list(sys.argv if argv is None else ["calibrate_client", *argv])
-    options = build_parser().parse_args(remove_ros_args(arguments)[1:])
-    with StopRequest() as stop:
-        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
-        try:
-            return run(options, stop)
-        finally:
-            rclpy.try_shutdown()
+    return client_main(build_parser(), run, argv)
 
 
 if __name__ == "__main__":

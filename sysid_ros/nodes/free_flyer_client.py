@@ -11,48 +11,52 @@ from typing import Any
 import numpy as np
 import rclpy
 from rclpy.node import Node
-from rclpy.signals import SignalHandlerOptions
-from rclpy.utilities import remove_ros_args
 
 from sysid_msgs.action import Identify
 from sysid_msgs.srv import SetPayload
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.ros.goal_client import GoalClient, GoalLost
+from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 from sysid_ros.ros.node import StopRequest
 
 _CATCH_TIMEOUT = 10.0
-
-
+"""How long the driver may take to let the robot catch something [s]."""
 CAUGHT = from_com_form(12.0, [0.62, 0.05, -0.03], np.diag([0.4, 0.7, 0.6]))
 """What a simulated robot catches, about the last joint, (10,)."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Send the goal, or both, and show them to their ends; returns the exit status."""
-    words = list(sys.argv if argv is None else argv)
-    parser = argparse.ArgumentParser(description="Identifies a free-flying robot, and what it holds.")
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="free_flyer_client", description="Identifies a free-flying robot, and what it holds."
+    )
     parser.add_argument("--results", default="", help="folder below the node's results_root; empty: no files")
     parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
     parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: the node's own")
     parser.add_argument("--parts", type=int, default=0, help="parts of the motion; 0: the node's own")
     parser.add_argument("--object", action="store_true", help="let a simulated robot catch something, and identify it")
-    options = parser.parse_args(remove_ros_args(words)[1:])
-    with StopRequest() as stop:
-        rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
-        client = _Client(stop)
-        try:
-            return client.run(options)
-        finally:
-            client.close()
+    return parser
+
+
+def run(options: argparse.Namespace, stop: StopRequest) -> int:
+    """Send the goal, or both, and show them to their ends; return the exit status."""
+    node = Node("free_flyer_client")
+    try:
+        return _Client(node, stop).run(options)
+    finally:
+        node.destroy_node()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    return client_main(build_parser(), run, argv)
 
 
 class _Client:
     """Sends goals one after the other."""
 
-    def __init__(self, stop: StopRequest):
-        self._stop = stop
-        self._node = Node("free_flyer_client")
+    def __init__(self, node: Node, stop: StopRequest):
+        self._node, self._stop = node, stop
 
     def run(self, options: argparse.Namespace) -> int:
         """Carry out what the options ask for."""
@@ -79,11 +83,6 @@ class _Client:
             print(f"Its CoM in {estimate.header.frame_id}: {com.x:.4f}, {com.y:.4f}, {com.z:.4f} m")
             self._say_files(result)
         return status
-
-    def close(self) -> None:
-        """End the node."""
-        self._node.destroy_node()
-        rclpy.try_shutdown()
 
     def _send(self, name: str, goal: Identify.Goal) -> tuple[int, Identify.Result | None]:
         """Send a goal and show it to its end; the result is None where nothing was identified."""

@@ -10,24 +10,20 @@ import sys
 from collections.abc import Sequence
 
 import numpy as np
-import rclpy
 from rclpy.node import Node
-from rclpy.signals import SignalHandlerOptions
-from rclpy.utilities import remove_ros_args
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_ros.adapters.identification.monitor import find_timing_doubt
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.terminal import ProgressDisplay, result_table
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, truth_from_message
-from sysid_ros.ros.goal_client import GoalClient, GoalLost
+from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 from sysid_ros.ros.node import StopRequest
 
 _NOT_IDENTIFIED = (Identify.Result.NO_WINDOWS, Identify.Result.NOT_IDENTIFIED)
@@ -144,17 +140,7 @@ def _show_result(node: ResultNode, result: Identify.Result, was_stopped: bool) -
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    arguments = list(sys.argv if argv is None else ["identify_client", *argv])
-    options = build_parser().parse_args(remove_ros_args(arguments)[1:])
-    with StopRequest() as stop:
-        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
-        try:
-            return run(options, stop)
-        except SysidError as error:
-            print(error, file=sys.stderr)
-            return ExitStatus.BAD_INPUT
-        finally:
-            rclpy.try_shutdown()
+    return client_main(build_parser(), run, argv)
 
 
 if __name__ == "__main__":

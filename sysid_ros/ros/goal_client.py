@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import math
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import rclpy
 from rclpy.action import ActionClient
 from rclpy.action.client import ClientGoalHandle
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from rclpy.utilities import remove_ros_args
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.ros.alive import Peers
-from sysid_ros.ros.node import StopRequest
+from sysid_ros.ros.node import EXIT_REFUSED, StopRequest
 from sysid_ros.ros.waiting import ServerProbe
 
 SERVER_TIMEOUT = 60.0
@@ -23,6 +28,35 @@ CANCEL_TIMEOUT = 20.0
 """How long a cancelled goal may take to bring the robot to rest [s]."""
 GONE_AFTER = 2.0
 """A server that is not to be found for so long has gone; for a moment, as at the start, any may seem so [s]."""
+
+
+def client_main(
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace, StopRequest], int],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Run a client from its command line to its end.
+
+    Args:
+        parser: Its command line, without arguments for ROS.
+        run: Sends its goals with these options, heeds the request to stop, and returns the exit status.
+        argv: Arguments with those for ROS; the command line by default.
+
+    Returns:
+        Exit status: that of ``run``, or 2 with one sentence if an option cannot be used.
+    """
+    arguments = list(sys.argv if argv is None else [parser.prog, *argv])
+    options = parser.parse_args(remove_ros_args(arguments)[1:])
+    with StopRequest() as stop:
+        # Signals are the stop request's: a client still needs ROS to cancel its goal.
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+        try:
+            return run(options, stop)
+        except SysidError as error:
+            print(error, file=sys.stderr)
+            return EXIT_REFUSED
+        finally:
+            rclpy.try_shutdown()
 
 
 class GoalLost(SysidError):
