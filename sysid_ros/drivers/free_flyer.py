@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import mujoco
 import numpy as np
@@ -59,16 +60,33 @@ class SimulatedFreeFlyer(ABC):
     Args:
         robot: The robot.
         parameters: True inertial parameters, (10 B,).
-        timestep: Length of a step [s].
+        timestep: Length of a step [s]; None for what the kind of simulation needs.
         momentum: Momentum at the start, about the origin of the base, (6,) [kg m/s, kg m^2/s].
     """
 
-    def __init__(self, robot: FreeFlyer, parameters: ArrayLike, timestep: float, momentum: ArrayLike = (0.0,) * 6):
+    usual_timestep: ClassVar[float]
+
+    def __init__(
+        self,
+        robot: FreeFlyer,
+        parameters: ArrayLike,
+        timestep: float | None = None,
+        momentum: ArrayLike = (0.0,) * 6,
+    ):
+        timestep = self.usual_timestep if timestep is None else timestep
         if not 1e-5 <= timestep <= 0.1:
             raise ParameterOutOfRange("timestep [s]", timestep, "1e-5 to 0.1")
         self.robot, self.timestep = robot, timestep
         self.parameters = np.asarray(parameters, dtype=float)
-        self.initial_momentum = np.asarray(momentum, dtype=float)
+        rest = np.zeros(robot.n + robot.wheels.count)
+        angles = np.concatenate([robot.home, np.zeros(robot.wheels.count)])
+        total = np.array(momentum, dtype=float)
+        state = FloatingState(0.0, np.eye(3), np.zeros(3), self.twist_with(total, angles, rest), angles, rest)
+        self._begin(state, total)
+
+    @abstractmethod
+    def _begin(self, state: FloatingState, momentum: Array) -> None:
+        """Take over the state at the start and its momentum, (6,)."""
 
     def twist_with(self, momentum: ArrayLike, q: Array, v: Array) -> Array:
         """Compute the twist of the base at joints and wheels (n + W,) that gives a momentum in its axes, (6,)."""
@@ -115,19 +133,10 @@ class ConservationSimulation(SimulatedFreeFlyer):
     Masses enter by their momentum only, so they need not be those of rigid bodies: the paper's robot is of this kind.
     """
 
-    def __init__(
-        self,
-        robot: FreeFlyer,
-        parameters: ArrayLike,
-        timestep: float = 0.01,
-        momentum: ArrayLike = (0.0,) * 6,
-    ):
-        super().__init__(robot, parameters, timestep, momentum)
-        rest = np.zeros(robot.n + robot.wheels.count)
-        angles = np.concatenate([robot.home, np.zeros(robot.wheels.count)])
-        twist = self.twist_with(self.initial_momentum, angles, rest)
-        self._total = self.initial_momentum
-        self._state = FloatingState(0.0, np.eye(3), np.zeros(3), twist, angles, rest)
+    usual_timestep = 0.01
+
+    def _begin(self, state: FloatingState, momentum: Array) -> None:
+        self._state, self._total = state, momentum
 
     @property
     def state(self) -> FloatingState:
@@ -160,19 +169,13 @@ class MujocoSimulation(SimulatedFreeFlyer):
         NotPhysicallyConsistent: A body cannot have its parameters.
     """
 
-    def __init__(
-        self,
-        robot: FreeFlyer,
-        parameters: ArrayLike,
-        timestep: float = 0.002,
-        momentum: ArrayLike = (0.0,) * 6,
-    ):
-        super().__init__(robot, parameters, timestep, momentum)
-        self._model = build_mujoco_free_flyer(robot, self.parameters, timestep)
+    usual_timestep = 0.002
+
+    def _begin(self, state: FloatingState, momentum: Array) -> None:
+        self._model = build_mujoco_free_flyer(self.robot, self.parameters, self.timestep)
         self._data = mujoco.MjData(self._model)
-        self._data.qpos[7 : 7 + robot.n] = robot.home
         # At the start inertial axes are those of the base.
-        self._data.qvel[:6] = self.twist_with(self.initial_momentum, self._data.qpos[7:], self._data.qvel[6:])
+        self._data.qpos[7:], self._data.qvel[:6] = state.q, state.twist
         mujoco.mj_forward(self._model, self._data)
         self._inertia, self._units = np.zeros((self._model.nv, self._model.nv)), np.eye(self._model.nv)
 
