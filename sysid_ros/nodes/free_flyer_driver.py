@@ -166,7 +166,7 @@ class FreeFlyerDriverNode(Node):
             mode = DriverStatus.MODE_BRAKE if loop.is_braking else DriverStatus.MODE_TRACK
         self._status_publisher.publish(
             DriverStatus(
-                header=Header(stamp=stamp_to_message(now), frame_id="base"),
+                header=Header(stamp=stamp_to_message(now), frame_id=self._robot.base_link),
                 joint_names=self._names,
                 mode=mode,
                 code=self._code,

@@ -201,9 +201,7 @@ class FreeFlyerIdentificationNode(Node):
     def _draw(self) -> None:
         position = self._link.latest()
         if position is not None and self._marker_publisher.get_subscription_count():
-            self._marker_publisher.publish(
-                draw_free_flyer(self._robot, position, self._link.planned, self.get_clock().now().to_msg(), self._held)
-            )
+            self._marker_publisher.publish(draw_free_flyer(self._robot, position, self._link.planned, self._held))
 
 
 def main(argv: list[str] | None = None) -> int:

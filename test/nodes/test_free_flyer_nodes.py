@@ -7,9 +7,11 @@ import pytest
 import yaml
 from node_bench import Bench
 from rclpy.action import ActionClient
+from rclpy.qos import DurabilityPolicy, QoSCompatibility, QoSProfile, ReliabilityPolicy, qos_check_compatible
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, Trajectory
+from sysid_ros.adapters.free_flyer.messages import WORLD
 from sysid_ros.cli.space import main
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.trajectories.families import CycloidTrajectory
@@ -18,10 +20,17 @@ from sysid_ros.nodes.free_flyer_driver import FreeFlyerDriverNode
 from sysid_ros.nodes.free_flyer_identification import FreeFlyerIdentificationNode
 from sysid_ros.reports.recordings.free_flyer import read_free_flyer_recording
 from sysid_ros.reports.recordings.readers import InvalidRecording
+from sysid_ros.resources import resource
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import trajectory_to_message
 
 PATIENCE = 120.0
+SHOWN = {
+    "RobotModel": "std_msgs/msg/String",
+    "Odometry": "nav_msgs/msg/Odometry",
+    "MarkerArray": "visualization_msgs/msg/MarkerArray",
+}
+"""Types of messages that displays of RViz take; the transforms have no topic to choose."""
 
 
 def wait(condition, seconds=PATIENCE):
@@ -103,6 +112,29 @@ def test_a_cancelled_goal_rests_and_a_bad_one_is_refused(bench, driver, statuses
     assert statuses[-1].mode == DriverStatus.MODE_HOLD
 
 
+def test_what_rviz_shows_is_there_with_its_type_and_quality(bench, driver):
+    bench.run(FreeFlyerIdentificationNode())
+    view = yaml.safe_load(resource("rviz/space_robot.rviz").read_text())["Visualization Manager"]
+    kinds = []
+    for display in view["Displays"]:
+        kinds.append(display["Class"].removeprefix("rviz_default_plugins/"))
+        if kinds[-1] == "TF":
+            continue
+        topic = display.get("Topic") or display["Description Topic"]
+        name = f"/{topic['Value']}"
+        wait(lambda name=name: bench.node.get_publishers_info_by_topic(name))
+        listening = QoSProfile(
+            depth=topic["Depth"],
+            reliability=ReliabilityPolicy[topic["Reliability Policy"].upper()],
+            durability=DurabilityPolicy[topic.get("Durability Policy", "Volatile").upper().replace(" ", "_")],
+        )
+        for publisher in bench.node.get_publishers_info_by_topic(name):
+            assert publisher.topic_type == SHOWN[kinds[-1]], name
+            assert qos_check_compatible(publisher.qos_profile, listening)[0] == QoSCompatibility.OK, name
+    assert sorted(kinds) == ["MarkerArray", "Odometry", "RobotModel", "TF"]
+    assert view["Global Options"]["Fixed Frame"] == WORLD
+
+
 def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
     words = ["--model", "servicer", "--speed", "10", "--planning-time", "12", "--max-motion-time", "30"]
     assert main([*words, "--object", "--results", str(tmp_path / "run")]) == 0
@@ -120,8 +152,12 @@ def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
     )
     assert all(row["lower"] <= row["truth"] <= row["upper"] for row in rows)
     assert max(map(abs, content["simulation"]["momentum_drift"]["values"])) < 1e-5
-    assert "<svg" in (folder / "report.html").read_text()
+    assert "except with a probability of at most 1e-06" in content["guarantee"]
+    report = (folder / "report.html").read_text()
+    assert "<svg" in report
+    assert "a probability of at most 1e-06" in report
     held = yaml.safe_load((folder / "object" / "estimate.yaml").read_text())
+    assert "with a probability of at most" in held["guarantee"]
     assert held["mass"]["lower"] <= held["mass"]["truth"] == pytest.approx(CAUGHT[0])
     assert held["mass"]["truth"] <= held["mass"]["upper"] < 0.6 * held["prior"]["mass"]["upper"]
     assert all(row["lower"] <= row["truth"] <= row["upper"] for row in held["parameters"])

@@ -199,7 +199,9 @@ class FreeFlyerLink:
             return next(reversed(self._joints.values()))[0][: self._robot.n] if self._joints else None
 
     def _follow(self, trajectory: CycloidTrajectory, on_progress: Callable[[float], None]) -> None:
-        message = trajectory_to_message(trajectory, self._names, self._node.get_clock().now().nanoseconds, "base")
+        message = trajectory_to_message(
+            trajectory, self._names, self._node.get_clock().now().nanoseconds, self._robot.base_link
+        )
         self._heartbeat.publish(Empty())
         self._trajectories.publish(message)
         self._wait(lambda: self._require_status().plan_id == message.hash, "answer to a trajectory")

@@ -71,7 +71,7 @@ def minimal_to_message(identification: FreeFlyerIdentification, stamp_ns: int) -
         for k in range(minimal.count)
     )
     return IdentifiabilityReport(
-        header=Header(stamp=stamp_to_message(stamp_ns), frame_id="base"),
+        header=Header(stamp=stamp_to_message(stamp_ns), frame_id=identification.task.robot.base_link),
         method="data",
         base_parameters=[minimal.describe(k) for k in range(minimal.count)],
         base_names=list(minimal.names),
@@ -89,22 +89,21 @@ def draw_free_flyer(
     robot: FreeFlyer,
     q: Array,
     planned: CycloidTrajectory | None,
-    stamp: Time,
     held: ParameterEstimate | None = None,
 ) -> MarkerArray:
     """Draw robot, paths and what it holds, all seen from the base.
 
     Spheres and boxes are the robot, lines the paths its last bodies are going to take. An object is drawn by its
-    inertia ellipsoid, its CoM, the box its CoM certainly lies in, and its mass with bounds.
+    inertia ellipsoid, its CoM, the box its CoM certainly lies in, and its mass with bounds. Stamps are zero, for the
+    latest transform: those of a simulation that runs faster than the clock are ahead of it.
 
     Args:
         robot: The robot.
         q: Joint positions, (n,) [rad].
         planned: Motion of joints and wheels that is being followed; None for none.
-        stamp: Stamp of the markers.
         held: What is known of an object in the hand; None for nothing.
     """
-    builder, model = MarkerBuilder("base", stamp), SelfCollisionModel(robot)
+    builder, model = MarkerBuilder(robot.base_link, Time()), SelfCollisionModel(robot)
     states = robot.tree.evaluate(q[None], np.zeros((1, robot.n)))
     for box in model.boxes:
         builder.add_box("arm", box.center, 2.0 * box.half_extents, box.rotation)
