@@ -33,7 +33,13 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.estimate_yaml import body_table, body_text
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import ReadOptions, Recording, with_velocity_error
-from sysid_ros.reports.result import EstimateHistory, IdentificationResult, check_windows, collect_rows
+from sysid_ros.reports.result import (
+    EstimateHistory,
+    IdentificationResult,
+    check_windows,
+    collect_rows,
+    explain_alarm,
+)
 from sysid_ros.reports.torque_fit import with_torque_fit
 from sysid_ros.reports.writer import make_results_directory, software_versions, write_results
 
@@ -73,6 +79,8 @@ def identify_recording(
     # An alarm ends the estimator's work, but the windows after it show best what is wrong
     rows = run.rows if is_usable else collect_rows(robot, settings, recording.batches)
     times, estimates = zip(*run.history, strict=True)
+    spent = time.perf_counter() - started
+    latest = [b for b, e in zip(recording.batches, recording.payload_epochs, strict=True) if e == run.epoch]
     result = IdentificationResult(
         robot=robot,
         estimate=estimate,
@@ -82,8 +90,9 @@ def identify_recording(
         reference_v=recording.reference_v,
         commanded_tau=recording.commanded_tau,
         windows=check_windows(robot, settings, rows, estimate.values if is_usable else None, run.start_ns),
+        explanation=explain_alarm(robot, settings, estimate, latest),
         information=run.estimator.information(),
-        timing={"estimation": time.perf_counter() - started},
+        timing={"estimation": spent},
         settings=dataclasses.asdict(settings),
         versions=software_versions(),
         warnings=tuple(text for text in dict.fromkeys([*recording.notices, *notices]) if text != estimate.alarm_text),
@@ -119,7 +128,7 @@ class _Run:
 
     def __init__(self, robot: RobotModel, settings: EstimatorSettings, start_ns: int, on_progress: Callable[..., None]):
         self.start_ns = int(start_ns)
-        self.seconds = 0.0
+        self.seconds, self.epoch = 0.0, 0
         self.history: list[tuple[float, ParameterEstimate]] = []
         self.rows: list[Rows] = []
         self._on_progress = on_progress
@@ -127,10 +136,11 @@ class _Run:
 
     def process(self, recording: Recording) -> list[str]:
         """Feed everything and return the notices."""
-        notices, epoch = [], recording.payload_epochs[0]
+        notices: list[str] = []
+        self.epoch = recording.payload_epochs[0]
         for batch, payload_epoch in zip(recording.batches, recording.payload_epochs, strict=True):
-            if payload_epoch != epoch:
-                epoch = payload_epoch
+            if payload_epoch != self.epoch:
+                self.epoch = payload_epoch
                 self.rows.clear()
                 notices.append(self.estimator.reset("the payload was announced to have changed"))
             for portion in _portions(batch):

@@ -20,6 +20,8 @@ PROGRESS_WIDTH = 110
 """Widest line of progress [characters]; a narrower terminal gets what fits."""
 BAR = 20
 """Width of the picture of the mass interval [characters]."""
+HYPOTHESES = 4
+"""Hypotheses about infeasible data that are printed; the report has all."""
 _CLOCK_WIDTH = len("[9999.9 s] ")
 
 
@@ -164,8 +166,19 @@ def _alarm_lines(result: IdentificationResult) -> list[str]:
         f"{head}: no usable estimate for {result.robot.name}",
         *_wrapped("", result.reason_unusable),
         f"windows: {estimate.number_of_windows}, data: {estimate.data_seconds:.1f} s, method: {estimate.method}",
+        *_explanation_lines(result),
         *(line for warning in notices(result) for line in _wrapped("warning: ", warning)),
     ]
+
+
+def _explanation_lines(result: IdentificationResult) -> list[str]:
+    found = result.explanation
+    if found is None:
+        return []
+    lines = ["", *_wrapped("What could be wrong: ", found.text)]
+    for number, one in enumerate(found.hypotheses[:HYPOTHESES], start=1):
+        lines += [*_wrapped(f"{number}. ", one.text), *_wrapped("   check: ", one.check)]
+    return [*lines, ""]
 
 
 def _parameter_lines(result: IdentificationResult) -> list[str]:

@@ -17,7 +17,7 @@ from sysid_ros.core.estimation.parameters.estimate import (
 from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, payload_parameters, summarize_payload
-from sysid_ros.reports.result import IdentificationResult
+from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult
 
 FORMAT = "sysid_ros estimate 1"
 
@@ -46,6 +46,7 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
         "narrower_than_prior": {quantity.name.lower(): quantity in estimate.narrower for quantity in Quantity},
         "shortfall": estimate.shortfall,
         "alarm": estimate.alarm_text,
+        "explanation": _explanation(result),
         "target": estimate.target,
         "method": estimate.method,
         "guarantee": estimate.guarantee,
@@ -84,10 +85,37 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
         for motion in result.motions
     ]
     data["timing_s"] = {name: float(value) for name, value in result.timing.items()}
+    data["not_shown_by_data"] = [dict(vars(spot)) for spot in BLIND_SPOTS]
     data["warnings"] = list(notices(result))
     data["settings"] = _plain(result.settings)
     data["versions"] = dict(result.versions)
     return data
+
+
+def _explanation(result: IdentificationResult) -> dict[str, object] | None:
+    """Return the hypotheses about data that no payload agrees with."""
+    found = result.explanation
+    if found is None:
+        return None
+    return {
+        "meaning": found.text,
+        "misfit": float(found.misfit),
+        "windows": int(found.windows),
+        "hypotheses": [
+            {
+                "assumption": one.assumption.value,
+                "joint": one.joint or "",
+                "smallest_change": float(one.amount),
+                "best_change": float(one.best),
+                "change_unit": one.unit,
+                "relative_to_usual": float(one.change),
+                "misfit_with_best": float(one.misfit),
+                "sentence": one.text,
+                "check": one.check,
+            }
+            for one in found.hypotheses
+        ],
+    }
 
 
 def _parameters(result: IdentificationResult) -> list[dict[str, object]]:

@@ -14,7 +14,7 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import figures
 from sysid_ros.reports.pages import render, square_units
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
-from sysid_ros.reports.result import IdentificationResult, MotionRecord
+from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult, MotionRecord
 
 _DIGITS = {"kg": 3, "kg m": 4, "kg m^2": 5, "m": 4}
 _MEANINGS = (
@@ -66,6 +66,7 @@ def report_html(result: IdentificationResult) -> str:
         margins=_margins(result),
         claims=_claims(result),
         known=_known(result),
+        blind_spots=BLIND_SPOTS,
         assumptions=[text for text in dict.fromkeys(sentences) if text],
         groups=[(title, table) for title, table in groups if table],
         **answer,

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.certification.certificate import MarginRow
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.bounds.consistency import largest_residual
+from sysid_ros.core.estimation.hypotheses import Explanation, explain_inconsistency
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
+from sysid_ros.core.estimation.parameters.estimate import AlarmCode, EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.windows.model import WindowModel
@@ -100,6 +101,64 @@ def check_windows(
         payload=payload,
         is_estimate=estimate is not None,
     )
+
+
+EXPLAINED = (AlarmCode.WINDOW_INCONSISTENT, AlarmCode.JOINTLY_INCONSISTENT, AlarmCode.NO_CONSISTENT_BODY)
+"""Alarms that say that no payload agrees with the data."""
+
+
+def explain_alarm(
+    robot: RobotModel, settings: EstimatorSettings, estimate: ParameterEstimate, blocks: Iterable[SampleBlock]
+) -> Explanation | None:
+    """Return hypotheses about data that no payload agrees with; None where there is no such alarm."""
+    if estimate.alarm is None or estimate.alarm.code not in EXPLAINED:
+        return None
+    return explain_inconsistency(robot, settings, blocks)
+
+
+@dataclass(frozen=True)
+class BlindSpot:
+    """An assumption that data can break without an alarm.
+
+    Attributes:
+        assumption: What may be wrong.
+        effect: What the result shows instead.
+        check: What would show it.
+    """
+
+    assumption: str
+    effect: str
+    check: str
+
+
+BLIND_SPOTS = (
+    BlindSpot(
+        "a gripper, cable or tool is missing from the model of the arm",
+        "it counts as part of the payload",
+        "identify with the empty hand: mass and centre of mass must come out as zero within their bounds",
+    ),
+    BlindSpot(
+        "gravity is tilted by a degree or two (mount, table)",
+        "the centre of mass is off, within what the box of the arm hides",
+        "repeat with the first joint turned by 90 degrees: the bounds of both results must meet",
+    ),
+    BlindSpot(
+        "torques lag behind positions by some milliseconds",
+        "inertias and friction are off",
+        "repeat twice as fast: the bounds of both results must meet",
+    ),
+    BlindSpot(
+        "all torques have the same gain error",
+        "mass and inertia are off by the same share",
+        "weigh the payload on a scale, or identify a known weight",
+    ),
+    BlindSpot(
+        "something pulls at the payload with a constant force (a hose, a spring, a hand)",
+        "the mass is off",
+        "weigh in two postures with the hand up and down: the bounds of both masses must meet",
+    ),
+)
+"""What momentum data need not show; each is inside the guarantee's assumptions, so it is for the user to exclude it."""
 
 
 def _least_squares(rows: Rows) -> Array:
@@ -188,6 +247,7 @@ class IdentificationResult:
         predicted_tau: Torques the estimated model predicts for the samples, (N, n) [Nm], None where not computed.
             Without a usable estimate: those of the payload of ``windows``, for diagnosis.
         windows: The windows beside what the estimate explains of them, None where not computed.
+        explanation: Hypotheses about data that no payload agrees with, None where some do or none were tried.
         motions: Trajectories that were accepted for execution, in order of time.
         information: Gram matrix of the windows, (10, 10), None where unknown.
         timing: How long each part took [s], by name.
@@ -209,6 +269,7 @@ class IdentificationResult:
     commanded_tau: Array | None = None
     predicted_tau: Array | None = None
     windows: WindowCheck | None = None
+    explanation: Explanation | None = None
     motions: tuple[MotionRecord, ...] = ()
     information: Array | None = None
     timing: Mapping[str, float] = field(default_factory=dict)

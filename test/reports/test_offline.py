@@ -146,6 +146,24 @@ def test_a_payload_outside_its_prior_is_an_alarm_that_names_joint_and_window(rob
     assert (
         "No usable estimate" in page and "least-squares fit" in page and "predicted with a fit to all windows" in page
     )
+    # What could be wrong, in the terminal, on the page and as data.
+    words = " ".join(printed.split())
+    assert "1. the data agree if the payload prior were" in words and "check: weigh the payload" in words
+    assert "What could be wrong" in page and "payload prior were" in page
+    data = yaml.safe_load((folder / "estimate.yaml").read_text())
+    (best, *_) = data["explanation"]["hypotheses"]
+    assert best["assumption"] == "payload_prior" and best["smallest_change"] > 0.0 and best["misfit_with_best"] < 1.0
+    assert data["explanation"]["misfit"] > 1.0
+
+
+def test_what_data_need_not_show_stands_beside_every_result(outcome, robot):
+    from sysid_ros.reports.estimate_yaml import estimate_data
+    from sysid_ros.reports.result import BLIND_SPOTS
+
+    result = outcome[0] if isinstance(outcome, tuple) else outcome
+    data = estimate_data(result)
+    assert data["explanation"] is None and len(data["not_shown_by_data"]) == len(BLIND_SPOTS) >= 5
+    assert all(spot["check"] for spot in data["not_shown_by_data"])
 
 
 @pytest.mark.parametrize(

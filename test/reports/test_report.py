@@ -111,6 +111,11 @@ def test_bounds_without_guarantee_are_not_called_certain(result):
     assert "Truth inside" not in page
 
 
+def test_the_page_lists_what_the_data_need_not_show(page):
+    assert "What such data need not show" in page and "identify with the empty hand" in page
+    assert "What could be wrong" not in page, "hypotheses belong to alarms"
+
+
 def test_an_alarm_shows_no_number_as_an_answer(result):
     nothing = np.full(10, np.nan)
     estimate = dataclasses.replace(

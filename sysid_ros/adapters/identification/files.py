@@ -15,10 +15,17 @@ from sysid_ros.adapters.identification.monitor import Records
 from sysid_ros.core.certification.certificate import margin_rows
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import Identification, IdentificationSettings
-from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord, followed_motions
+from sysid_ros.reports.result import (
+    EstimateHistory,
+    IdentificationResult,
+    MotionRecord,
+    explain_alarm,
+    followed_motions,
+)
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
 from sysid_ros.reports.writer import ESTIMATE, RECORDING, write_results
 from sysid_ros.ros.conversions import Samples
@@ -104,6 +111,7 @@ def build_result(
         reference_v=references["v_d"],
         commanded_tau=references["tau_command"],
         predicted_tau=_predict(robot, estimate, block) if estimate.is_consistent else None,
+        explanation=explain_alarm(robot, EstimatorSettings(), estimate, [block]),
         motions=followed_motions(motions, block.seconds, references["q_d"]),
         information=records.information,
         timing=records.timing,

@@ -246,9 +246,7 @@ def has_shape(theta: Array, shape: PayloadShape) -> bool:
     return bool(shape.com.contains(com) and largest <= mass * shape.gyration**2)
 
 
-def _center(
-    objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float
-) -> tuple[ConePoint, int, float]:
+def _center(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[ConePoint, int, float]:
     """Minimise ``objective / mu + barrier``; return the point, the steps taken and the Newton decrement reached."""
     decrement = np.inf
     for step in range(_PATIENCE):

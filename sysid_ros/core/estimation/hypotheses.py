@@ -1,0 +1,435 @@
+"""Explains data that no payload agrees with: which single assumption, changed least, would make them feasible.
+
+Each hypothesis changes one assumption and leaves all others as they are. Where the rows are linear in the change, one
+linear programme finds the smallest that makes all rows feasible; lag, tilt and the time of a change of the payload take
+several. Errors that rows share count for each row by itself here, so "feasible" is necessary, not sufficient. A
+hypothesis that makes data feasible is a hint where to look, never a guarantee, and never leads to bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.relaxed_rows import Change, RelaxedRows, join_blocks
+from sysid_ros.core.estimation.windows.model import tilt_axes
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
+
+Array = NDArray[np.float64]
+
+LAGS = np.array([2, 5, 8, 12, 16, 20, 25, 30, 40, 50]) * 1e-3
+"""Lags and leads of the torque that are tried first [s]."""
+_TILT_ROUNDS = 3
+_SMALL = 1e-9
+
+
+class Assumption(Enum):
+    """What a hypothesis changes."""
+
+    FRICTION = "friction"
+    EFFORT_SIGN = "effort_sign"
+    GRAVITY = "gravity_direction"
+    TORQUE_LAG = "torque_lag"
+    PAYLOAD_CHANGE = "payload_change"
+    TORQUE_GAIN = "torque_gain"
+    TORQUE_OFFSET = "torque_offset"
+    PAYLOAD_PRIOR = "payload_prior"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a hypothesis says.
+
+    Attributes:
+        unit: Unit of the change; empty where there is no amount.
+        usual: A change as large as one would not wonder at; changes are ranked in units of it [unit].
+        sentence: The sentence, with ``{joint}``, ``{amount}`` and ``{detail}``.
+        check: What would show whether it is so.
+        shown: Unit in which people read an amount; empty where there is none.
+        scale: An amount in it per amount in the unit [-].
+    """
+
+    unit: str
+    usual: float
+    sentence: str
+    check: str
+    shown: str = ""
+    scale: float = 1.0
+
+
+KINDS = {
+    Assumption.FRICTION: Kind(
+        "Nm",
+        1.0,
+        "the friction of {joint} were {amount:.2g} Nm beyond its box ({detail})",
+        "move {joint} alone, slowly, both ways: half the difference of the torques is its friction",
+        "Nm",
+    ),
+    Assumption.EFFORT_SIGN: Kind(
+        "",
+        1.0,
+        "the sign of the efforts of {joint} were turned round",
+        "hold the arm still: in joint direction the effort is the torque against gravity",
+    ),
+    Assumption.GRAVITY: Kind(
+        "rad",
+        np.radians(2.0),
+        "gravity were tilted by {detail}",
+        "put a level on the base, or set `gravity` for the mount",
+        "deg",
+        np.degrees(1.0),
+    ),
+    Assumption.TORQUE_LAG: Kind(
+        "s",
+        0.01,
+        "the torques {detail}",
+        "compare the stamps of efforts and positions in a fast motion; the setting torque_lag takes a lag into account",
+        "ms",
+        1e3,
+    ),
+    Assumption.PAYLOAD_CHANGE: Kind(
+        "s",
+        1.0,
+        "the payload changed between {detail} after the first sample",
+        "look whether something was gripped, lost or touched then; split the recording there",
+    ),
+    Assumption.TORQUE_GAIN: Kind(
+        "-",
+        0.05,
+        "the torque gain of {joint} were {detail}",
+        "hold a known weight: the torque sensor must show its moment",
+        "%",
+        100.0,
+    ),
+    Assumption.TORQUE_OFFSET: Kind(
+        "Nm",
+        1.0,
+        "the torque offset of {joint} were {detail}",
+        "turn {joint} by 180 degrees about gravity, or zero its sensor with the arm upright",
+        "Nm",
+    ),
+    Assumption.PAYLOAD_PRIOR: Kind(
+        "-",
+        0.5,
+        "the payload prior were {detail} wider",
+        "weigh the payload, and choose a prior that holds it (--prior, payload_priors)",
+        "%",
+        100.0,
+    ),
+}
+"""Of every assumption; of friction and offset ``usual`` is a share of the torque limit instead, see :func:`_usual`."""
+FRICTION_USUAL, OFFSET_USUAL = 0.05, 0.02
+"""Shares of the torque limit that one would not wonder at [-]."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One changed assumption with which the data are feasible.
+
+    Attributes:
+        assumption: What is changed.
+        joint: The joint it is about; None where it is about all, or none.
+        amount: The smallest change that makes the data feasible [unit of its kind]; of a change of the payload, the
+            middle of the times at which it may have happened [s].
+        change: The same in units of what is usual [-]; hypotheses are ranked by it.
+        detail: The part of the sentence that depends on the data.
+        misfit: Least scale of all error bounds with which the data would be feasible, with the change that suits best
+            [-]; far below 1 the hypothesis explains more than it must.
+        best: The change that suits best, in size [unit]; the smallest one stops where the data just agree.
+    """
+
+    assumption: Assumption
+    joint: str | None
+    amount: float
+    change: float
+    detail: str
+    misfit: float
+    best: float
+
+    @property
+    def text(self) -> str:
+        """The hypothesis in a sentence: the smallest change, and how large the one is that suits best."""
+        kind = KINDS[self.assumption]
+        words = kind.sentence.format(joint=self.joint or "all joints", amount=self.amount, detail=self.detail)
+        more = f"; a change of {kind.scale * abs(self.best):.2g} {kind.shown} fits best" if kind.shown else ""
+        return f"the data agree if {words}{more}"
+
+    @property
+    def unit(self) -> str:
+        """Unit of amount and best."""
+        return KINDS[self.assumption].unit
+
+    @property
+    def check(self) -> str:
+        """What would show whether it is so."""
+        return KINDS[self.assumption].check.format(joint=self.joint or "a joint")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Hypotheses about infeasible data, the smallest change first.
+
+    Attributes:
+        misfit: Least scale of all error bounds with which the data would be feasible as they are [-]; above 1 they are
+            not. At most 1 where only errors that rows share tell that they are not.
+        hypotheses: Those with which the data are feasible, ranked.
+        windows: Number of windows that were looked at.
+    """
+
+    misfit: float
+    hypotheses: tuple[Hypothesis, ...]
+    windows: int
+
+    @property
+    def text(self) -> str:
+        """What the hypotheses are, and are not, in sentences."""
+        if not self.hypotheses:
+            return (
+                "No single changed assumption makes the data feasible: several may be wrong, or one that is not tried."
+            )
+        text = (
+            "Each hypothesis changes one assumption by as little as makes the data feasible, the smallest change first"
+        )
+        if self.misfit <= 1.0:
+            text += " (here: feasible with all error bounds 10 % smaller than the data as they are need)"
+        return f"{text}. They show where to look; none is proven, and no bounds follow from them."
+
+
+def explain_inconsistency(
+    robot: RobotModel,
+    settings: EstimatorSettings,
+    blocks: Iterable[SampleBlock],
+    on_progress: Callable[[float], None] = lambda share: None,
+) -> Explanation | None:
+    """Try one hypothesis after the other.
+
+    Args:
+        robot: The arm as it was assumed.
+        settings: Settings of the estimation, of a payload.
+        blocks: The samples.
+        on_progress: Called with the share of the work that is done.
+
+    Returns:
+        The explanation; None without windows.
+    """
+    samples = join_blocks(blocks)
+    data = None if samples is None else RelaxedRows.collect(robot, settings, samples)
+    if data is None:
+        return None
+    base = data.misfit(data.r)
+    tried: list[Hypothesis] = []
+    makers = [
+        _try_signs, _try_prior, _try_gains, _try_offsets, _try_friction, _try_tilt, _try_lag, _try_change,
+    ]  # fmt: skip
+    for done, make in enumerate(makers, start=1):
+        tried += make(data, min(1.0, 0.9 * base))
+        on_progress(done / len(makers))
+    ranked = sorted(tried, key=lambda one: (one.change, one.misfit))
+    return Explanation(base, tuple(ranked), data.windows)
+
+
+def _usual(data: RelaxedRows, assumption: Assumption, joint: int) -> float:
+    """Return what one would not wonder at, in the unit of the amount."""
+    share = {Assumption.FRICTION: FRICTION_USUAL, Assumption.TORQUE_OFFSET: OFFSET_USUAL}.get(assumption)
+    return KINDS[assumption].usual if share is None else share * float(data.robot.limits.tau_max[joint])
+
+
+def _try_signs(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+    """Turn the efforts of all joints round, then of each."""
+    found = []
+    for joint in (None, *range(data.robot.n)):
+        chosen = np.ones(len(data.r), dtype=bool) if joint is None else data.joint == joint
+        misfit = data.misfit(np.where(chosen, data.r - 2.0 * data.torque, data.r))
+        if misfit <= scale:
+            name = None if joint is None else data.robot.joint_names[joint]
+            found.append(Hypothesis(Assumption.EFFORT_SIGN, name, 1.0, 1.0, "", misfit, 1.0))
+    return found
+
+
+def _try_prior(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+    """Widen the box of the payload by the same share of every side."""
+    count, size = data.y.shape[1], data.allowed[:, None]
+    free, known = data.y / size, data.b / size
+    right, wide = data.r / data.allowed, np.zeros((len(data.r), 1))
+    sides = np.concatenate([np.eye(count), np.zeros((count, known.shape[1])), -np.ones((count, 1))], axis=1)
+    other = np.concatenate([-np.eye(count), sides[:, count:]], axis=1)
+    a = np.concatenate([np.block([[free, known, wide], [-free, -known, wide]]), sides, other])
+    limits = np.concatenate([scale + right, scale - right, np.ones(2 * count)])
+    bounds = [(None, None)] * count + [(-1.0, 1.0)] * known.shape[1] + [(0.0, None)]
+    found = linprog(np.append(np.zeros(a.shape[1] - 1), 1.0), a, limits, bounds=bounds, method="highs")
+    if found.status != 0 or found.x[-1] <= _SMALL:
+        return []
+    share = float(found.x[-1])
+    misfit, target = data.best(data.r, data.y)
+    best = max(float(np.max(np.abs(target))) - 1.0, share)
+    made = _Made(Assumption.PAYLOAD_PRIOR, None, share, f"{100.0 * share:.2g} %", misfit, best)
+    return [made.hypothesis(data)]
+
+
+def _try_gains(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+    """Change the gain of the torque of one joint: the true torque is ``(1 + g)`` times the measured one."""
+    found = []
+    for joint in range(data.robot.n):
+        gain = np.where(data.joint == joint, -data.torque, 0.0)
+        least = data.least(Change.both_ways(data.r, gain), scale)
+        if least is not None:
+            g = float(least[0][0] - least[0][1])
+            misfit, best = data.best(data.r, gain[:, None])
+            # People see what the sensor shows of a true torque, which is the inverse.
+            detail = f"{1.0 / max(1.0 + g, 1e-3):.3g}"
+            found.append(_Made(Assumption.TORQUE_GAIN, joint, g, detail, misfit, float(best[0])).hypothesis(data))
+    return found
+
+
+def _try_offsets(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+    """Add a constant to the torque of one joint."""
+    found = []
+    box = data.robot.theta_box
+    for joint in range(data.robot.n):
+        gain = np.where(data.joint == joint, data.seconds, 0.0)
+        least = data.least(Change.both_ways(data.r, gain), scale)
+        if least is not None:
+            beyond = float(least[0][0] - least[0][1])
+            entry = INERTIAL * data.robot.n + FRICTION * joint + 3
+            total = beyond + float(box.upper[entry] if beyond > 0.0 else box.lower[entry])
+            misfit, best = data.best(data.r, gain[:, None])
+            made = _Made(Assumption.TORQUE_OFFSET, joint, beyond, f"{total:.2g} Nm", misfit, float(best[0]))
+            found.append(made.hypothesis(data))
+    return found
+
+
+def _try_friction(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+    """Let Coulomb and viscous friction of one joint leave their box."""
+    found = []
+    for joint in range(data.robot.n):
+        chosen = data.joint == joint
+        coulomb, viscous = np.where(chosen, data.sign, 0.0), np.where(chosen, data.travel, 0.0)
+        gains = np.stack([coulomb, -coulomb, viscous, -viscous], axis=1)
+        widens = np.zeros_like(gains)
+        widens[:, 0] = np.where(chosen, data.unsure, 0.0)
+        lower, upper = (
+            data.robot.friction(side)[joint] for side in (data.robot.theta_box.lower, data.robot.theta_box.upper)
+        )
+        speed = float(data.speed[joint])
+        limits = np.array([np.inf, lower[0], np.inf, lower[1]])  # friction never drives
+        least = data.least(Change(data.r, gains, widens, np.array([1.0, 1.0, speed, speed]), limits), scale)
+        if least is None:
+            continue
+        parts = least[0]
+        amount = float(parts @ [1.0, 1.0, speed, speed])
+        ends = [_end("F_c", "Nm", (lower[0], upper[0]), parts[0] - parts[1])]
+        ends += [_end("F_v", "Nm s/rad", (lower[1], upper[1]), parts[2] - parts[3])]
+        misfit, best = data.best(data.r, np.stack([coulomb, viscous], axis=1))
+        detail = ", ".join(text for text in ends if text)
+        most = float(np.abs(best) @ [1.0, speed])
+        found.append(_Made(Assumption.FRICTION, joint, amount, detail, misfit, most).hypothesis(data))
+    return found
+
+
+def _end(name: str, unit: str, box: tuple[float, float], beyond: float) -> str:
+    """Say where a parameter would have to be, beyond its box; nothing where it may stay inside."""
+    if abs(beyond) <= _SMALL:
+        return ""
+    side = f"up to {box[1] + beyond:.2g}" if beyond > 0.0 else f"down to {max(box[0] + beyond, 0.0):.2g}"
+    return f"{name} {side} {unit}"
+
+
+def _try_tilt(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+    """Tilt gravity; its product with the target is linear about the target of the round before."""
+    strength = float(np.linalg.norm(data.robot.gravity))
+    target, along, least = data.unknowns.prior.center, 0.0, None
+    for _ in range(_TILT_ROUNDS):
+        columns = data.tilt + data.tilted @ (target - data.unknowns.prior.center)[: data.tilted.shape[2]]
+        across = columns[:, :2]
+        r = data.r + along * columns[:, 2]
+        gains = np.concatenate([across, -across], axis=1)
+        change = Change(r, gains, np.zeros_like(gains), np.ones(4), np.full(4, strength))
+        least = data.least(change, scale)
+        if least is None:
+            return []
+        vector, target = least[0][:2] - least[0][2:], least[1]
+        along = strength - float(np.sqrt(max(strength**2 - float(vector @ vector), 0.0)))
+    angle = float(np.arcsin(min(np.linalg.norm(vector) / strength, 1.0)))
+    axes = tilt_axes(data.robot)
+    axis = np.cross(axes[2], axes[0] * vector[0] + axes[1] * vector[1])
+    axis = axis / max(float(np.linalg.norm(axis)), 1e-12)
+    words = ", ".join(f"{value:+.2f}" for value in axis.tolist())
+    detail = f"{np.degrees(angle):.2g} deg about ({words}) of the base frame"
+    misfit, best = data.best(r, across)
+    most = float(np.arcsin(min(np.linalg.norm(best) / strength, 1.0)))
+    return [_Made(Assumption.GRAVITY, None, angle, detail, misfit, most).hypothesis(data)]
+
+
+def _try_lag(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+    """Read the torques of all joints earlier or later: the smallest lag, and the smallest lead, that will do."""
+    found = []
+    for side, word in ((1.0, "lagged behind the positions"), (-1.0, "were ahead of the positions")):
+        misfits = np.array([data.misfit(data.r + data.lagged(side * lag)) for lag in LAGS])
+        k = int(np.argmin(misfits))
+        if misfits[k] > scale:
+            continue
+        first = int(np.argmax(misfits <= scale))
+        low, high = float(LAGS[first - 1]) if first else 0.0, float(LAGS[first])
+        for _ in range(4):
+            middle = 0.5 * (low + high)
+            is_feasible = data.misfit(data.r + data.lagged(side * middle)) <= scale
+            low, high = (low, middle) if is_feasible else (middle, high)
+        detail = f"{word} by {1e3 * high:.2g} ms"
+        made = _Made(Assumption.TORQUE_LAG, None, side * high, detail, float(misfits[k]), side * float(LAGS[k]))
+        found.append(made.hypothesis(data))
+    return found
+
+
+def _try_change(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+    """Let the payload be another one after some time, with everything else the same."""
+    number = np.arange(len(data.r)) // data.robot.n
+    longest = _bisect(lambda k: data.misfit(data.r, number < k) <= scale, data.windows)
+    last = data.windows - _bisect(lambda k: data.misfit(data.r, number >= data.windows - k) <= scale, data.windows)
+    if longest < last or not 0 < last or longest >= data.windows:
+        return []  # no time divides the windows into two payloads
+    middle = (longest + last) // 2
+    is_late = (number >= middle)[:, None]
+    second = np.where(is_late, data.y, 0.0)
+    first = replace(data, y=np.where(is_late, 0.0, data.y), b=np.concatenate([second, data.b], axis=1))
+    misfit = first.misfit(data.r)
+    if misfit > scale:
+        return []
+    starts = data.spans[:: data.robot.n, 0]
+    low, high = float(starts[min(last, data.windows - 1)]), float(starts[min(longest, data.windows - 1)])
+    when = 0.5 * (low + high)
+    made = _Made(Assumption.PAYLOAD_CHANGE, None, when, f"{low:.2f} and {high:.2f} s", misfit, when)
+    return [replace(made.hypothesis(data), change=1.0)]
+
+
+def _bisect(is_feasible: Callable[[int], bool], count: int) -> int:
+    """Return the largest number from 1 to ``count`` that is feasible, where all smaller ones are; 0 if none is."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if is_feasible(middle) else (low, middle - 1)
+    return low
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A hypothesis before it is compared with what is usual; see :class:`Hypothesis`."""
+
+    assumption: Assumption
+    joint: int | None
+    amount: float
+    detail: str
+    misfit: float
+    best: float
+
+    def hypothesis(self, data: RelaxedRows) -> Hypothesis:
+        """Return the hypothesis."""
+        name = None if self.joint is None else data.robot.joint_names[self.joint]
+        change = abs(self.amount) / _usual(data, self.assumption, self.joint or 0)
+        return Hypothesis(self.assumption, name, self.amount, change, self.detail, self.misfit, self.best)
