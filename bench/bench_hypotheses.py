@@ -145,18 +145,9 @@ def main() -> None:
                 print(assumption.value, broken.joint, broken.amount, f"misfit {explanation.misfit:.3g}")
                 for one in explanation.hypotheses[:5]:
                     print(f"    {one.change:6.2f} {one.misfit:6.3f} {one.text}", flush=True)
-        rows.append(
-            [
-                assumption.value,
-                options.trials,
-                alarms,
-                first,
-                two,
-                np.median(size or [np.nan]),
-                np.median(spent or [np.nan]),
-            ]
-        )
-    columns = ["broken", "trials", "alarms", "first", "two", "misfit [-]", "CPU time [s]"]
+        counts = [options.trials, wrong, alarms, first, two]
+        rows.append([assumption.value, *counts, np.median(size or [np.nan]), np.median(spent or [np.nan])])
+    columns = ["broken", "trials", "wrong", "alarms", "first", "two", "misfit [-]", "CPU time [s]"]
     print_table(columns, rows, f"{robot.name}, {options.seconds:g} s of data")
     print(describe_machine())
 

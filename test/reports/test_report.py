@@ -112,7 +112,7 @@ def test_bounds_without_guarantee_are_not_called_certain(result):
 
 
 def test_the_page_lists_what_the_data_need_not_show(page):
-    assert "What such data need not show" in page and "identify with the empty hand" in page
+    assert "What such data need not show" in page and "Identify with the empty hand" in page
     assert "What could be wrong" not in page, "hypotheses belong to alarms"
 
 

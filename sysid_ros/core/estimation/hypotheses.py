@@ -80,7 +80,7 @@ KINDS = {
     ),
     Assumption.GRAVITY: Kind(
         "rad",
-        np.radians(2.0),
+        np.radians(1.0),
         "gravity were tilted by {detail}",
         "put a level on the base, or set `gravity` for the mount",
         "deg",
@@ -125,7 +125,7 @@ KINDS = {
     ),
 }
 """Of every assumption; of friction and offset ``usual`` is a share of the torque limit instead, see :func:`_usual`."""
-FRICTION_USUAL, OFFSET_USUAL = 0.05, 0.02
+FRICTION_USUAL, OFFSET_USUAL = 0.05, 0.01
 """Shares of the torque limit that one would not wonder at [-]."""
 
 
@@ -392,17 +392,20 @@ def _try_change(data: RelaxedRows, scale: float) -> list[Hypothesis]:
     number = np.arange(len(data.r)) // data.robot.n
     longest = _bisect(lambda k: data.misfit(data.r, number < k) <= scale, data.windows)
     last = data.windows - _bisect(lambda k: data.misfit(data.r, number >= data.windows - k) <= scale, data.windows)
-    if longest < last or not 0 < last or longest >= data.windows:
-        return []  # no time divides the windows into two payloads
-    middle = (longest + last) // 2
+    # The window of the change itself may agree with neither payload.
+    if last - longest > 1 or last <= 0 or longest >= data.windows:
+        return []
+    is_between = last > longest
+    middle = last if is_between else (longest + last) // 2
     is_late = (number >= middle)[:, None]
     second = np.where(is_late, data.y, 0.0)
-    first = replace(data, y=np.where(is_late, 0.0, data.y), b=np.concatenate([second, data.b], axis=1))
-    misfit = first.misfit(data.r)
+    both = replace(data, y=np.where(is_late, 0.0, data.y), b=np.concatenate([second, data.b], axis=1))
+    misfit = both.misfit(data.r, number != longest if is_between else None)
     if misfit > scale:
         return []
-    starts = data.spans[:: data.robot.n, 0]
-    low, high = float(starts[min(last, data.windows - 1)]), float(starts[min(longest, data.windows - 1)])
+    starts, stops = data.spans[:: data.robot.n].T
+    low = float(starts[longest] if is_between else starts[last])
+    high = float(stops[longest] if is_between else starts[min(longest, data.windows - 1)])
     when = 0.5 * (low + high)
     made = _Made(Assumption.PAYLOAD_CHANGE, None, when, f"{low:.2f} and {high:.2f} s", misfit, when)
     return [replace(made.hypothesis(data), change=1.0)]
