@@ -16,7 +16,15 @@ from sysid_ros.core.estimation.parameters.estimate import (
 )
 from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
-from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, payload_parameters, summarize_payload
+from sysid_ros.reports.payload import (
+    Bounded,
+    PayloadSummary,
+    exported_payload,
+    notices,
+    payload_parameters,
+    summarize_payload,
+)
+from sysid_ros.reports.payload_files import RULE, find_well_known
 from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult
 
 FORMAT = "sysid_ros estimate 1"
@@ -63,6 +71,7 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
             "at_tool": _summary(summarize_payload(result, robot.tool_frame)),
             "minus_nominal_last_body": payload_parameters(result).values.tolist() != estimate.values.tolist(),
         }
+        data["exported"] = _exported(result)
     data["error_budget"] = {
         "unit": "half width of the bounds each term causes, in the unit of the parameter",
         "order": list(PARAMETER_NAMES),
@@ -131,6 +140,21 @@ def _parameters(result: IdentificationResult) -> list[dict[str, object]]:
             row |= {"truth": truth, "is_inside": bool(estimate.lower[i] <= truth <= estimate.upper[i])}
         rows.append(row)
     return rows
+
+
+def _exported(result: IdentificationResult) -> dict[str, object]:
+    """Return the body that files for controllers have, and what is known well enough to be used as it is."""
+    exported = exported_payload(result)
+    tool = summarize_payload(result, result.robot.tool_frame, exported.parameters)
+    known = find_well_known(tool)
+    return {
+        "meaning": "the physically consistent body nearest to the middle of the bounds; files for controllers have it",
+        "is_centred": exported.is_centred,
+        "rule": RULE,
+        "well_known": {quantity.name.lower(): quantity in known for quantity in Quantity},
+        "at_last_joint": _summary(summarize_payload(result, None, exported.parameters)),
+        "at_tool": _summary(tool),
+    }
 
 
 def _summary(summary: PayloadSummary) -> dict[str, object]:

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.spatial import inverse_placement
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.point.centered import center_body
+from sysid_ros.core.estimation.point.fit import FitNotConverged, NoBodyInBox
 from sysid_ros.core.model import inertia
 from sysid_ros.core.model.robot import PayloadShape, RobotModel, frame_placement
 from sysid_ros.reports.result import END_EFFECTOR, IdentificationResult
@@ -143,6 +145,35 @@ def payload_parameters(result: IdentificationResult) -> Bounded:
     return _payload_of(result.robot, result.estimate)
 
 
+@dataclass(frozen=True)
+class Exported:
+    """The payload as files for controllers have it.
+
+    Attributes:
+        parameters: Ten parameters about the frame of the last joint, (10,), with their bounds.
+        is_centred: Whether the values are the body nearest to the middle of the bounds; otherwise none was found, and
+            they are the least-squares estimate.
+    """
+
+    parameters: Bounded
+    is_centred: bool
+
+
+def exported_payload(result: IdentificationResult) -> Exported:
+    """Return the payload for files: a physically consistent body as far inside its bounds as bodies go."""
+    known = payload_parameters(result)
+    if not np.all(np.isfinite(known.lower) & np.isfinite(known.upper)):
+        return Exported(known, False)
+    prior = result.robot.payload_prior
+    shape = prior.shape if prior.target == result.estimate.target == "payload" else None
+    start = known.values if inertia.is_physically_consistent(known.values) else prior.nominal
+    try:
+        values = center_body(Box(known.lower, known.upper), start, shape)
+    except (NoBodyInBox, FitNotConverged):
+        return Exported(known, False)
+    return Exported(Bounded(values, known.lower, known.upper), True)
+
+
 def bound_mass_and_com(robot: RobotModel, estimate: ParameterEstimate) -> tuple[Bounded, Bounded]:
     """Bound mass () [kg] and CoM (3,) [m] of a payload in the frame of the last joint, as :func:`summarize` does."""
     parameters, prior = _payload_of(robot, estimate), robot.payload_prior
@@ -256,8 +287,15 @@ def _within(bounded: Bounded, lower: ArrayLike, upper: ArrayLike) -> Bounded:
     return Bounded(bounded.values, np.where(meets, low, bounded.lower), np.where(meets, high, bounded.upper))
 
 
-def summarize_payload(result: IdentificationResult, frame: str | None = None) -> PayloadSummary:
-    """Return the payload in a link's frame; None takes the frame of the last joint.
+def summarize_payload(
+    result: IdentificationResult, frame: str | None = None, parameters: Bounded | None = None
+) -> PayloadSummary:
+    """Return the payload in a link's frame.
+
+    Args:
+        result: What was found.
+        frame: Name of the link; None takes the frame of the last joint.
+        parameters: Ten parameters about the frame of the last joint, (10,); those of the estimate without them.
 
     Raises:
         ModelError: There is no such frame, or it is not fixed to the last body.
@@ -266,7 +304,8 @@ def summarize_payload(result: IdentificationResult, frame: str | None = None) ->
     placement = (np.eye(3), np.zeros(3)) if frame is None else frame_placement(robot, frame)
     prior = robot.payload_prior
     shape = prior.shape if result.is_rigorous and prior.target == result.estimate.target == "payload" else None
-    return summarize(payload_parameters(result), placement, frame or robot.joint_names[-1], shape)
+    known = payload_parameters(result) if parameters is None else parameters
+    return summarize(known, placement, frame or robot.joint_names[-1], shape)
 
 
 def notices(result: IdentificationResult) -> tuple[str, ...]:

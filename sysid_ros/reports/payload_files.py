@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import permutations
 from xml.etree import ElementTree
 
@@ -12,9 +13,10 @@ import yaml
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model import inertia
 from sysid_ros.core.model.urdf import parse_quietly
-from sysid_ros.reports.payload import PayloadSummary
+from sysid_ros.reports.payload import Bounded, PayloadSummary
 
 PAYLOAD_LINK = "identified_payload"
 
@@ -134,12 +136,14 @@ class Load:
         com: Centre of mass, (3,) [m].
         inertia_com: Inertia about the centre of mass, axes of the frame, (3, 3) [kg m^2].
         frame: Name of the frame.
+        bounds: The same with bounds; None where there are none.
     """
 
     mass: float
     com: Array
     inertia_com: Array
     frame: str
+    bounds: PayloadSummary | None = None
 
     @classmethod
     def from_parameters(cls, theta: ArrayLike, frame: str) -> Load:
@@ -153,13 +157,72 @@ class Load:
 
     @classmethod
     def from_summary(cls, summary: PayloadSummary) -> Load:
-        """Return the point estimate of a payload."""
-        return cls.from_parameters(summary.parameters.values, summary.frame)
+        """Return the body of a payload, with its bounds."""
+        return replace(cls.from_parameters(summary.parameters.values, summary.frame), bounds=summary)
+
+
+MASS_KNOWN, MASS_KNOWN_KG = 0.1, 0.05
+"""A mass is well known within this share of it [-], or within so much [kg]."""
+COM_KNOWN = 0.02
+"""A centre of mass is well known within this, along every axis [m]."""
+INERTIA_KNOWN = 0.5
+"""Inertia is well known where every principal moment is, within this share of the largest one [-]."""
+RULE = (
+    f"well known: mass within {100 * MASS_KNOWN:g} % or {1e3 * MASS_KNOWN_KG:g} g, centre of mass within "
+    f"{1e3 * COM_KNOWN:g} mm along every axis, principal moments within {100 * INERTIA_KNOWN:g} % of the largest"
+)
+
+
+def find_well_known(summary: PayloadSummary) -> frozenset[Quantity]:
+    """Return the quantities that are known well enough to be typed into a controller without a second thought.
+
+    Args:
+        summary: A payload with bounds.
+    """
+
+    def off(bounded: Bounded) -> float:
+        return float(np.max(np.maximum(bounded.upper - bounded.values, bounded.values - bounded.lower)))
+
+    mass, moments = float(summary.mass.values), summary.principal_moments
+    is_known = {
+        Quantity.MASS: off(summary.mass) <= max(MASS_KNOWN * mass, MASS_KNOWN_KG),
+        Quantity.COM: off(summary.com) <= COM_KNOWN,
+        Quantity.INERTIA: off(moments) <= INERTIA_KNOWN * float(np.max(moments.values)),
+    }
+    return frozenset(quantity for quantity, known in is_known.items() if known)
+
+
+def show_bounded(value: float, lower: float, upper: float, digits: int = 3) -> str:
+    """Write a number with what its bounds leave above and below: ``1.812 +0.336 / -0.316``."""
+    if not (np.isfinite(lower) and np.isfinite(upper)):
+        return f"{value:.{digits}f} (not bounded)"
+    return f"{value:.{digits}f} +{upper - value:.{digits}f} / -{value - lower:.{digits}f}"
+
+
+def describe_load(load: Load) -> list[str]:
+    """Return every number of a load with its bounds, a line each, and which are not well known."""
+    summary = load.bounds
+    if summary is None:
+        return []
+    rows: list[tuple[str, Bounded, tuple[int, ...], int]] = [("mass [kg]", summary.mass, (), 3)]
+    rows += [(f"centre of mass {axis} [m]", summary.com, (i,), 4) for i, axis in enumerate("xyz")]
+    rows += [
+        (f"I{a}{b} about the centre of mass [kg m^2]", summary.inertia_com, (i, j), 5)
+        for (a, i), (b, j) in _upper_triangle()
+    ]
+    lines = [
+        f"{name}: {show_bounded(float(b.values[index]), float(b.lower[index]), float(b.upper[index]), digits)}"
+        for name, b, index, digits in rows
+    ]
+    unknown = [quantity.value for quantity in Quantity if quantity not in find_well_known(summary)]
+    if unknown:
+        lines.append(f"NOT WELL KNOWN: {', '.join(unknown)} ({RULE})")
+    return lines
 
 
 def kinova_settings(load: Load) -> dict[str, object]:
     """Mass [kg] and centre of mass [m]; Kinova asks for no inertia."""
-    return {"mass_kg": _number(load.mass), "mass_center_m": dict(zip("xyz", map(_number, load.com), strict=True))}
+    return {"mass_kg": number(load.mass), "mass_center_m": dict(zip("xyz", map(number, load.com), strict=True))}
 
 
 def kuka_load_data(load: Load) -> dict[str, float]:
@@ -171,7 +234,7 @@ def kuka_load_data(load: Load) -> dict[str, float]:
     moments, axes = _principal_axes_near_frame(load.inertia_com)
     a, b, c = kuka_angles(axes)
     numbers = [load.mass, *(1e3 * load.com), a, b, c, *moments]
-    return dict(zip(("M", "X", "Y", "Z", "A", "B", "C", "JX", "JY", "JZ"), map(_number, numbers), strict=True))
+    return dict(zip(("M", "X", "Y", "Z", "A", "B", "C", "JX", "JY", "JZ"), map(number, numbers), strict=True))
 
 
 def kuka_angles(rotation: Array) -> tuple[float, float, float]:
@@ -196,11 +259,20 @@ def ur_target_payload(load: Load) -> str:
     return f"set_target_payload({_decimal(load.mass)}, {_decimals(load.com)}, {_decimals(entries)})"
 
 
+def _ur_lines(load: Load) -> list[str]:
+    """Return the call; without the inertia where that is not well known, which the controller then guesses."""
+    line = ur_target_payload(load)
+    if load.bounds is None or Quantity.INERTIA in find_well_known(load.bounds):
+        return [line]
+    short = f"set_target_payload({_decimal(load.mass)}, {_decimals(load.com)})"
+    return [short, "# Without the inertia, which is not well known. With it:", f"# {line}"]
+
+
 def moveit_settings(load: Load) -> dict[str, object]:
     """Return the weight field of an attached object and the URDF ``inertial`` element of a link at the frame."""
     i = load.inertia_com
-    tensor = {f"i{a}{b}": _number(i["xyz".index(a), "xyz".index(b)]) for a, b in ("xx", "xy", "xz", "yy", "yz", "zz")}
-    mass, com = _number(load.mass), _numbers(load.com)
+    tensor = {f"i{a}{b}": number(i["xyz".index(a), "xyz".index(b)]) for a, b in ("xx", "xy", "xz", "yy", "yz", "zz")}
+    mass, com = number(load.mass), numbers(load.com)
     return {
         "attached_collision_object": {"link_name": load.frame, "weight": mass},
         "urdf_inertial": {"origin_xyz": com, "origin_rpy": [0.0, 0.0, 0.0], "mass": mass, **tensor},
@@ -210,7 +282,7 @@ def moveit_settings(load: Load) -> dict[str, object]:
 def kinova_file(payload_at_tool: Load, load_at_flange: Load, note: str | None = None) -> str:
     """Contents of ``payload_kinova.yaml``."""
     header = [
-        *_noted(note),
+        *noted(note),
         "Kinova: mass in kg, centre of mass in METRES. Kinova takes no inertia.",
         "Kortex API, service ControlConfig: PayloadInformation(payload_mass, payload_mass_center),",
         "ToolConfiguration(tool_mass, tool_mass_center). A web page may show other length units: look at its label.",
@@ -218,10 +290,12 @@ def kinova_file(payload_at_tool: Load, load_at_flange: Load, note: str | None = 
     payload = [
         f"What the tool holds. Centre of mass in the tool frame; here the URDF link '{payload_at_tool.frame}'.",
         "Kinova measures it in the tool reference frame of ToolConfiguration.tool_transform: the two must coincide.",
+        *describe_load(payload_at_tool),
     ]
     tool = [
         "The other way: tool and payload as one tool, and no payload. Centre of mass in the frame of the interface",
         f"module; here the URDF link '{load_at_flange.frame}'. The tool's part is nominal, from the URDF.",
+        *describe_load(load_at_flange),
     ]
     return _document(
         header,
@@ -235,14 +309,20 @@ def kinova_file(payload_at_tool: Load, load_at_flange: Load, note: str | None = 
 def kuka_file(payload_at_flange: Load, load_at_flange: Load, note: str | None = None) -> str:
     """Contents of ``payload_kuka.yaml``."""
     header = [
-        *_noted(note),
+        *noted(note),
         "KUKA load data: M [kg], X Y Z [mm] centre of mass, A B C [deg] orientation of the principal axes of inertia,",
         "JX JY JZ [kg m^2] moments about these axes through the centre of mass.",
         "A turns about Z, B about the new Y, C about the new X. All seen from the flange frame,",
         f"here the URDF link '{load_at_flange.frame}': its axes must be those of the controller's flange frame.",
     ]
-    whole = ["Everything behind the flange: tool (nominal, from the URDF) and payload. Load data of the robot."]
-    alone = ["The payload alone, also seen from the flange, where the tool has load data of its own."]
+    whole = [
+        "Everything behind the flange: tool (nominal, from the URDF) and payload. Load data of the robot.",
+        *describe_load(load_at_flange),
+    ]
+    alone = [
+        "The payload alone, also seen from the flange, where the tool has load data of its own.",
+        *describe_load(payload_at_flange),
+    ]
     data, part = kuka_load_data(load_at_flange), kuka_load_data(payload_at_flange)
     return _document(
         header,
@@ -256,7 +336,7 @@ def kuka_file(payload_at_flange: Load, load_at_flange: Load, note: str | None = 
 def ur_file(payload_at_flange: Load, load_at_flange: Load, note: str | None = None) -> str:
     """Contents of ``payload_ur.script``."""
     lines = [
-        *(f"# {line}" for line in _noted(note)),
+        *(f"# {line}" for line in noted(note)),
         "# Universal Robots: set_target_payload(m, cog, inertia)",
         "#   m [kg], cog [m] seen from the tool flange,",
         "#   inertia [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] [kg m^2] about the centre of gravity, axes of the tool flange.",
@@ -264,7 +344,8 @@ def ur_file(payload_at_flange: Load, load_at_flange: Load, note: str | None = No
         "# Setting the payload zeroes the force/torque sensor: do it at rest and without contact.",
         "#",
         "# Everything behind the flange: tool (nominal, from the URDF) and payload. This is what the controller wants.",
-        ur_target_payload(load_at_flange),
+        *(f"# {line}" for line in describe_load(load_at_flange)),
+        *_ur_lines(load_at_flange),
         "#",
         "# The payload alone, for comparison:",
         f"# {ur_target_payload(payload_at_flange)}",
@@ -272,17 +353,26 @@ def ur_file(payload_at_flange: Load, load_at_flange: Load, note: str | None = No
     return "\n".join(lines) + "\n"
 
 
-def moveit_file(payload_at_tool: Load, note: str | None = None) -> str:
-    """Contents of ``payload_moveit.yaml``."""
+def moveit_file(payload_at_tool: Load, blocks: Mapping[str, object], note: str | None = None) -> str:
+    """Contents of ``payload_moveit.yaml``.
+
+    Args:
+        payload_at_tool: The payload.
+        blocks: What MoveIt takes, by name.
+        note: One line for the reader.
+    """
     header = [
-        *_noted(note),
-        "MoveIt: two places take a payload.",
+        *noted(note),
+        "MoveIt: three places take a payload.",
         "1. moveit_msgs/AttachedCollisionObject.weight [kg], beside the object's shape, which only you know.",
         "2. The URDF: an inertial element [kg, m, kg m^2], inertia about the centre of mass, axes of the link.",
         "   The updated URDF beside this file has it already, as link 'identified_payload'.",
+        "3. A moveit_msgs/PlanningScene that attaches it, for the topic or service of the scene. Its sphere stands for",
+        "   the shape, which you know better: replace it.",
         f"Everything in the frame of the URDF link '{payload_at_tool.frame}'.",
+        *describe_load(payload_at_tool),
     ]
-    return _document(header, [([], moveit_settings(payload_at_tool))])
+    return _document(header, [([], dict(blocks))])
 
 
 def _principal_axes_near_frame(inertia_com: Array) -> tuple[Array, Array]:
@@ -300,19 +390,20 @@ def _principal_axes_near_frame(inertia_com: Array) -> tuple[Array, Array]:
     return moments[list(best)], axes
 
 
-def _number(value: float) -> float:
+def number(value: float) -> float:
     """Return a float with :data:`DIGITS` significant digits; -0.0 and rounding dust become 0.0."""
     rounded = float(f"{float(value):.{DIGITS}g}")
     return 0.0 if abs(rounded) < 1e-12 else rounded
 
 
-def _numbers(values: ArrayLike) -> list[float]:
-    return [_number(value) for value in np.asarray(values, dtype=float)]
+def numbers(values: ArrayLike) -> list[float]:
+    """Return floats as :func:`number` does."""
+    return [number(value) for value in np.asarray(values, dtype=float)]
 
 
 def _decimal(value: float) -> str:
-    """As :func:`_number`, written without an exponent: robot languages differ in whether they read one."""
-    return np.format_float_positional(_number(value), trim="0")
+    """As :func:`number`, written without an exponent: robot languages differ in whether they read one."""
+    return np.format_float_positional(number(value), trim="0")
 
 
 def _decimals(values: ArrayLike) -> str:
@@ -326,7 +417,8 @@ def _krl(data: dict[str, float]) -> str:
     return f"{{M {d['M']},CM {{{center}}},J {{X {d['JX']},Y {d['JY']},Z {d['JZ']}}}}}"
 
 
-def _noted(note: str | None) -> list[str]:
+def noted(note: str | None) -> list[str]:
+    """Return the first lines of a header: a note, if there is one, and an empty line."""
     return [note, ""] if note else []
 
 

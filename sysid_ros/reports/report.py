@@ -77,12 +77,14 @@ def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str
     """Name, value, unit and note of the numbers at the top."""
     estimate, shrinkage = result.estimate, result.shrinkage
     x, y, z = 1e3 * tool.com.values
-    half = 0.5e3 * tool.com.width
-    com = f"± ({half[0]:.1f}, {half[1]:.1f}, {half[2]:.1f}) mm" if np.all(np.isfinite(half)) else "± not bounded"
+    above, below = 1e3 * (tool.com.upper - tool.com.values), 1e3 * (tool.com.values - tool.com.lower)
+    parts = [f"+{a:.1f} / \N{MINUS SIGN}{b:.1f}" for a, b in zip(above, below, strict=True)]
+    com = f"({', '.join(parts)}) mm" if np.all(np.isfinite(above)) else "not bounded"
+    more, less = float(tool.mass.upper - tool.mass.values), float(tool.mass.values - tool.mass.lower)
     spread = f"median of ten; mass {shrinkage[0]:.0f} ×, worst {shrinkage.min():.1f} ×"
     windows = f"{estimate.number_of_windows} windows, condition number {estimate.condition_number:.3g}"
     facts = [
-        ("Mass", f"{tool.mass.values:.3f}", "kg", f"± {0.5 * tool.mass.width:.3f} kg"),
+        ("Mass", f"{tool.mass.values:.3f}", "kg", f"+{more:.3f} / \N{MINUS SIGN}{less:.3f} kg"),
         ("Centre of mass, tool frame", f"({x:.1f}, {y:.1f}, {z:.1f})", "mm", com),
         ("Bounds against the prior", f"{np.median(shrinkage):.0f} ×", "narrower", spread),
         ("Data", f"{estimate.data_seconds:.1f}", "s", windows),

@@ -9,12 +9,21 @@ from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import Quantity
-from sysid_ros.core.model.robot import frame_placement
-from sysid_ros.reports import payload_files
+from sysid_ros.core.model.robot import RobotModel, frame_placement
+from sysid_ros.reports import exports, payload_files
 from sysid_ros.reports.estimate_yaml import estimate_text
-from sysid_ros.reports.payload import Bounded, in_frame, payload_parameters, summarize_payload, tool_parameters
+from sysid_ros.reports.payload import (
+    Bounded,
+    exported_payload,
+    payload_parameters,
+    summarize_payload,
+    tool_parameters,
+)
 from sysid_ros.reports.payload_files import add_payload
 from sysid_ros.reports.result import IdentificationResult
 
@@ -86,12 +95,17 @@ def software_versions() -> dict[str, str]:
 
 ESTIMATE, URDF, REPORT, RECORDING = "estimate.yaml", "robot_with_payload.urdf", "report.html", "recording.mcap"
 KINOVA, KUKA, UR, MOVEIT = "payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml"
+FRANKA, SDF, MJCF, XACRO = "payload_franka.json", "payload.sdf", "payload_mjcf.xml", "payload.xacro"
 NEEDED = {
     URDF: frozenset(Quantity),
     KINOVA: frozenset({Quantity.MASS, Quantity.COM}),
     KUKA: frozenset(Quantity),
     UR: frozenset(Quantity),
     MOVEIT: frozenset(Quantity),
+    FRANKA: frozenset(Quantity),
+    SDF: frozenset(Quantity),
+    MJCF: frozenset(Quantity),
+    XACRO: frozenset(Quantity),
 }
 """Quantities a file hands to a controller: it is written only if the data know each better than the prior."""
 
@@ -158,50 +172,67 @@ def _builders(result: IdentificationResult) -> dict[str, Callable[[], str]]:
     report: dict[str, Callable[[], str]] = {REPORT: lambda: report_html(result)}
     if not result.is_usable:
         return estimate | report
+    robot, note, body = result.robot, _note(result), exported_payload(result).parameters
+    tool, flange = (_load(result, frame, body) for frame in (robot.tool_frame, robot.flange_frame))
+    behind = _load(result, robot.flange_frame, _with_tool(result, body))
     return {
         **estimate,
-        URDF: lambda: updated_urdf(result),
-        KINOVA: lambda: payload_files.kinova_file(_at_tool(result), _load_at_flange(result), _note(result)),
-        KUKA: lambda: payload_files.kuka_file(_at_flange(result), _load_at_flange(result), _note(result)),
-        UR: lambda: payload_files.ur_file(_at_flange(result), _load_at_flange(result), _note(result)),
-        MOVEIT: lambda: payload_files.moveit_file(_at_tool(result), _note(result)),
+        URDF: lambda: updated_urdf(result, body),
+        KINOVA: lambda: payload_files.kinova_file(tool(), behind(), note),
+        KUKA: lambda: payload_files.kuka_file(flange(), behind(), note),
+        UR: lambda: payload_files.ur_file(flange(), behind(), note),
+        MOVEIT: lambda: payload_files.moveit_file(tool(), exports.moveit_blocks(tool()), note),
+        FRANKA: lambda: exports.franka_file(behind(), flange(), _tool_in_flange(robot), note),
+        SDF: lambda: exports.sdf_file(tool(), note),
+        MJCF: lambda: exports.mjcf_file(tool(), note),
+        XACRO: lambda: exports.xacro_file(tool(), note),
         **report,
     }
 
 
-def updated_urdf(result: IdentificationResult) -> str:
+def updated_urdf(result: IdentificationResult, body: Bounded | None = None) -> str:
     """Return the robot description with the payload as a link at the tool frame.
+
+    Args:
+        result: What was found.
+        body: The payload about the frame of the last joint, (10,); without it that of :func:`exported_payload`.
 
     Raises:
         NotPhysicallyConsistent: No body can have the estimated parameters.
         UrdfExportError: The description does not take the payload.
     """
     robot = result.robot
-    summary = summarize_payload(result, robot.tool_frame)
-    return add_payload(robot.urdf, robot.tool_frame, summary.parameters.values, comment=_note(result))
+    summary = summarize_payload(result, robot.tool_frame, body or exported_payload(result).parameters)
+    comment = "; ".join([_note(result), *payload_files.describe_load(payload_files.Load.from_summary(summary))])
+    return add_payload(robot.urdf, robot.tool_frame, summary.parameters.values, comment=comment)
 
 
-def _at_tool(result: IdentificationResult) -> payload_files.Load:
-    return payload_files.Load.from_summary(summarize_payload(result, result.robot.tool_frame))
+def _load(result: IdentificationResult, frame: str, body: Bounded) -> Callable[[], payload_files.Load]:
+    """Return how to make the load at a link; it is made where a file needs it, because it may fail."""
+    return lambda: payload_files.Load.from_summary(summarize_payload(result, frame, body))
 
 
-def _at_flange(result: IdentificationResult) -> payload_files.Load:
-    return payload_files.Load.from_summary(summarize_payload(result, result.robot.flange_frame))
+def _with_tool(result: IdentificationResult, body: Bounded) -> Bounded:
+    """Add the tool, which is nominal, to the payload."""
+    tool = tool_parameters(result.robot)
+    return Bounded(body.values + tool, body.lower + tool, body.upper + tool)
 
 
-def _load_at_flange(result: IdentificationResult) -> payload_files.Load:
-    """Tool (nominal) and payload together."""
-    robot = result.robot
-    theta = payload_parameters(result).values + tool_parameters(robot)
-    at_flange = in_frame(Bounded(theta, theta, theta), frame_placement(robot, robot.flange_frame))
-    return payload_files.Load.from_parameters(at_flange.values, robot.flange_frame)
+def _tool_in_flange(robot: RobotModel) -> NDArray[np.float64]:
+    """Return the homogeneous transform (4, 4) of the tool frame in the flange frame [m]."""
+    rotation, translation = (frame_placement(robot, robot.tool_frame), frame_placement(robot, robot.flange_frame))
+    tool, flange = np.eye(4), np.eye(4)
+    tool[:3, :3], tool[:3, 3] = rotation
+    flange[:3, :3], flange[:3, 3] = translation
+    return np.asarray(np.linalg.solve(flange, tool))
 
 
 def _note(result: IdentificationResult) -> str:
     mass = payload_parameters(result)
     created = result.created.strftime("%Y-%m-%d %H:%M:%S")
     bounds = f"between {mass.lower[0]:.3f} and {mass.upper[0]:.3f} kg ({result.estimate.method})"
-    return f"Payload of {result.robot.name}, identified {created}: mass {bounds}. Point estimates follow."
+    who = f"Payload of {result.robot.name}, identified {created}"
+    return f"{who}: mass {bounds}. The body in the middle of the bounds follows."
 
 
 def _write(path: Path, text: str) -> None:

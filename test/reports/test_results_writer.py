@@ -1,6 +1,7 @@
 """The results folder: what is in it, what is not there without a usable estimate, and that the numbers agree."""
 
 import dataclasses
+import re
 from datetime import datetime
 
 import numpy as np
@@ -9,8 +10,8 @@ import yaml
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
-from sysid_ros.core.model.inertia import PARAMETER_NAMES
-from sysid_ros.reports.payload import summarize_payload, tool_parameters
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, is_physically_consistent
+from sysid_ros.reports.payload import exported_payload, summarize_payload, tool_parameters
 from sysid_ros.reports.writer import make_results_directory, write_results
 
 
@@ -23,6 +24,7 @@ def test_all_files_are_there(written):
     assert set(written.files) == {
         *("estimate.yaml", "robot_with_payload.urdf", "report.html"),
         *("payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml"),
+        *("payload_franka.json", "payload.sdf", "payload_mjcf.xml", "payload.xacro"),
     }
     assert written.left_out == ()
     assert all((written.directory / name).stat().st_size > 100 for name in written.files)
@@ -44,11 +46,41 @@ def test_estimate_yaml_holds_every_number_exactly(result, written):
     assert data["motions"][0]["hash"] == result.motions[0].trajectory.hash()
 
 
+def test_what_leaves_the_house_is_a_body_in_the_middle_of_its_bounds(result):
+    exported = exported_payload(result)
+    known = exported.parameters
+    assert exported.is_centred and is_physically_consistent(known.values)
+    assert np.all(known.contains(known.values))
+    away = np.abs(known.values - 0.5 * (known.lower + known.upper)) / (0.5 * known.width)
+    assert away.max() < 0.9 and np.median(away) < 0.3
+    # A bound on which the least-squares estimate lies is not where the exported body lies.
+    estimate = result.estimate
+    values = estimate.values.copy()
+    values[4] = estimate.upper[4]
+    again = exported_payload(dataclasses.replace(result, estimate=dataclasses.replace(estimate, values=values)))
+    assert again.parameters.values == pytest.approx(known.values, rel=1e-3, abs=1e-6)
+
+
+def test_each_number_has_its_bounds_and_a_rule_says_what_is_well_known(result, written):
+    for name in ("payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml", "payload.sdf"):
+        text = (written.directory / name).read_text()
+        assert re.search(r"mass \[kg\]: \d\.\d{3} \+0\.\d{3} / -0\.\d{3}", text), name
+        assert "centre of mass z [m]: " in text and "Iyz about the centre of mass [kg m^2]: " in text, name
+    data = yaml.safe_load((written.directory / "estimate.yaml").read_text())["exported"]
+    assert data["is_centred"] and "within 20 mm along every axis" in data["rule"]
+    assert data["well_known"] == {"mass": True, "com": True, "inertia": False}
+    script = (written.directory / "payload_ur.script").read_text()
+    assert "NOT WELL KNOWN: inertia" in script and "# Without the inertia, which is not well known. With it:" in script
+    (call,) = [line for line in script.splitlines() if line.startswith("set_target_payload(")]
+    assert call.count("[") == 1, "mass and centre of gravity alone"
+
+
 def test_the_load_behind_the_flange_is_tool_and_payload(result, written):
     data = yaml.safe_load((written.directory / "payload_kuka.yaml").read_text())
-    mass = tool_parameters(result.robot)[0] + result.estimate.values[0]
+    body = exported_payload(result).parameters.values
+    mass = tool_parameters(result.robot)[0] + body[0]
     assert data["tool_and_payload"]["M"] == pytest.approx(mass, rel=1e-5)
-    assert data["payload"]["M"] == pytest.approx(result.estimate.values[0], rel=1e-5)
+    assert data["payload"]["M"] == pytest.approx(body[0], rel=1e-5)
     note = (written.directory / "payload_kuka.yaml").read_text().splitlines()[0]
     assert f"{result.estimate.lower[0]:.3f} and {result.estimate.upper[0]:.3f} kg" in note
 
@@ -72,11 +104,12 @@ def test_without_a_usable_estimate_nothing_is_left_to_feed_a_robot_with(result, 
 @pytest.mark.usefixtures("without_figures")
 def test_a_payload_no_body_can_have_is_left_out_with_its_reason(result, tmp_path):
     values = result.estimate.values.copy()
-    values[9] = 1.0  # Izz above Ixx + Iyy
-    estimate = dataclasses.replace(result.estimate, values=values)
+    lower, upper = result.estimate.lower.copy(), result.estimate.upper.copy()
+    values[9], lower[9], upper[9] = 1.0, 0.99, 1.01  # Izz above Ixx + Iyy
+    estimate = dataclasses.replace(result.estimate, values=values, lower=lower, upper=upper)
     written = write_results(dataclasses.replace(result, estimate=estimate, samples=None), tmp_path)
     assert "robot_with_payload.urdf" not in written.files and "estimate.yaml" in written.files
-    assert any("robot_with_payload.urdf was not written" in text for text in written.left_out)
+    assert any("robot_with_payload.urdf, " in text and "were not written" in text for text in written.left_out)
 
 
 def test_two_results_of_one_second_get_two_folders(tmp_path):

@@ -1,7 +1,9 @@
 """Vendor forms against formulas of their own: rebuilt from what the file says, a load must have the same dynamics."""
 
 import ast
+import json
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.reports import payload_files
+from sysid_ros.reports import exports, payload_files
 from sysid_ros.reports.payload_files import Load
 
 
@@ -93,11 +95,58 @@ def test_files_say_units_and_frames(loads):
     script = payload_files.ur_file(tool, flange)
     code = [line for line in script.splitlines() if not line.startswith("#")]
     assert code == [payload_files.ur_target_payload(flange)]
-    assert yaml.safe_load(payload_files.moveit_file(tool))["attached_collision_object"]["weight"] == pytest.approx(
-        tool.mass, rel=1e-5
-    )
+    moveit = yaml.safe_load(payload_files.moveit_file(tool, exports.moveit_blocks(tool)))
+    assert moveit["attached_collision_object"]["weight"] == pytest.approx(tool.mass, rel=1e-5)
 
 
 def test_a_load_no_body_can_have_is_refused():
     with pytest.raises(NotPhysicallyConsistent, match="load at flange"):
         Load.from_parameters(from_com_form(1.0, [0, 0, 0], np.diag([1.0, 0.1, 0.1])), "flange")
+
+
+def test_franka_describes_the_same_body_column_by_column(loads):
+    transform = np.eye(4)
+    transform[:3, :3] = Rotation.from_euler("xyz", [0.1, 0.2, -0.7]).as_matrix()
+    transform[:3, 3] = [0.01, -0.02, 0.1034]
+    for load in loads[:10]:
+        data = json.loads(exports.franka_file(load, loads[0], transform, "a note"))
+        _same_energy(load, data["mass"], np.array(data["centerOfMass"]), np.reshape(data["inertia"], (3, 3), order="F"))
+        assert np.reshape(data["transformation"], (4, 4), order="F") == pytest.approx(transform, abs=1e-6)
+        alone = data["setLoad"]
+        tensor = np.reshape(alone["load_inertia"], (3, 3), order="F")
+        _same_energy(loads[0], alone["load_mass"], np.array(alone["F_x_Cload"]), tensor)
+        assert data["comments"][0] == "a note"
+
+
+def test_mujoco_reads_the_same_body(loads):
+    mujoco = pytest.importorskip("mujoco")
+    for load in loads[:10]:
+        model = mujoco.MjModel.from_xml_string(exports.mjcf_file(load, "a -- note"))
+        body = model.body("identified_payload")
+        turn = Rotation.from_quat(np.roll(body.iquat, -1)).as_matrix()
+        _same_energy(load, float(body.mass[0]), body.ipos, turn @ np.diag(body.inertia) @ turn.T)
+
+
+def test_sdf_and_xacro_hold_the_same_body(loads):
+    for load in loads[:10]:
+        sdf = ElementTree.fromstring(exports.sdf_file(load)).find("model/link/inertial")
+        i = {e.tag: float(e.text) for e in sdf.find("inertia")}
+        tensor = np.array([[i[f"i{min(a, b)}{max(a, b)}"] for b in "xyz"] for a in "xyz"])
+        _same_energy(load, float(sdf.findtext("mass")), np.array(sdf.findtext("pose").split()[:3], dtype=float), tensor)
+        root = ElementTree.fromstring(exports.xacro_file(load, "a -- note"))
+        macro = root.find("{http://www.ros.org/wiki/xacro}macro")
+        assert macro.get("params") == "parent:='flange' prefix:=''"
+        inertial = macro.find("link/inertial")
+        i = {name: float(value) for name, value in inertial.find("inertia").attrib.items()}
+        tensor = np.array([[i[f"i{min(a, b)}{max(a, b)}"] for b in "xyz"] for a in "xyz"])
+        com = np.array(inertial.find("origin").get("xyz").split(), dtype=float)
+        _same_energy(load, float(inertial.find("mass").get("value")), com, tensor)
+
+
+def test_the_planning_scene_attaches_the_weight(loads):
+    scene = exports.planning_scene(loads[3])
+    (attached,) = scene["robot_state"]["attached_collision_objects"]
+    assert scene["is_diff"] and scene["robot_state"]["is_diff"]
+    assert attached["weight"] == pytest.approx(loads[3].mass, rel=1e-5) and attached["link_name"] == "flange"
+    place = attached["object"]["primitive_poses"][0]["position"]
+    assert [place[axis] for axis in "xyz"] == pytest.approx(loads[3].com, rel=1e-5)
