@@ -64,7 +64,6 @@ setup(
         "Jinja2>=3.0",
         "matplotlib>=3.6",
         "mcap-ros2-support>=0.5",
-        "mujoco>=3.17",
         "numpy>=1.26",
         "pin>=3.0",
         "protobuf>=3.20",
@@ -76,6 +75,20 @@ setup(
     extras_require={
         "cluster": ["distributed>=2024.1"],
         "meshes": ["trimesh>=4.0"],
+        # ROS 2 as wheels, where no ROS is sourced; the messages are built from the checkout: pip install ./sysid_msgs
+        "ros": [
+            "ros-rclpy[fastrtps]>=9.1",
+            "ros-action-msgs>=2.3",
+            "ros-diagnostic-msgs>=5.5",
+            "ros-geometry-msgs>=5.5",
+            "ros-nav-msgs>=5.5",
+            "ros-rosidl-default-runtime>=1.7",
+            "ros-sensor-msgs>=5.5",
+            "ros-std-msgs>=5.5",
+            "ros-std-srvs>=5.5",
+            "ros-visualization-msgs>=5.5",
+        ],
+        "sim": ["mujoco>=3.17"],
         "test": ["clarabel>=0.9", "cvxpy>=1.5", "pytest>=7.4"],
     },
     entry_points={"console_scripts": ["sysid = sysid_ros.cli.main:main", *EXECUTABLES]},

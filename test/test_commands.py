@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.cli import main as door
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.main import COMMANDS, EMULATORS
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.recordings.files import read_recording
@@ -44,6 +45,51 @@ def test_unknown_commands_are_refused(capsys):
     assert "error: 'ofline' is no command of sysid; it has identify, offline, import" in capsys.readouterr().err
     assert door.main(["emulate", "ur"]) == 2
     assert "'ur' is no command of sysid emulate; it has fri, kortex, ros2_control" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "gen4"], "robot 'gen4' is unknown; known are"),
+        (["--payload", "anvil"], "anvil"),
+        (["--trajectories", "-3"], "--trajectories is -3; allowed: 0 or more"),
+        (["--max-motion-time", "nan"], "--max-motion-time [s] is nan; allowed: 0 or more"),
+        (["--target-mass-width", "-1"], "--target-mass-width [kg] is -1.0; allowed: 0 or more"),
+    ],
+)
+def test_what_some_process_would_refuse_is_refused_before_any_starts(words, message, capfd, tmp_path, monkeypatch):
+    def start(*_, **__):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    assert door.main(["identify", "--results", str(tmp_path / "results"), *words]) == ExitStatus.BAD_INPUT
+    captured = capfd.readouterr()
+    assert message in captured.err + captured.out and not (tmp_path / "results").exists()
+
+
+def test_faults_of_the_program_are_told_in_a_sentence(monkeypatch, capsys):
+    def fail(words):
+        raise ZeroDivisionError("by hand")
+
+    monkeypatch.setattr(door, "_run", fail)
+    monkeypatch.delenv(door.TRACEBACK, raising=False)
+    assert door.main(["offline"]) == ExitStatus.FAULT
+    told = capsys.readouterr().err
+    assert (
+        "a fault of sysid_ros itself, ZeroDivisionError in test_commands.py, line" in told and "Traceback" not in told
+    )
+    monkeypatch.setenv(door.TRACEBACK, "1")
+    with pytest.raises(ZeroDivisionError):
+        door.main(["offline"])
+
+
+def test_a_missing_extra_is_named(monkeypatch, capsys):
+    def need(words):
+        raise ModuleNotFoundError("No module named 'mujoco'", name="mujoco")
+
+    monkeypatch.setattr(door, "_run", need)
+    assert door.main(["identify"]) == ExitStatus.BAD_INPUT
+    assert "install it with: pip install 'sysid_ros[sim]'" in capsys.readouterr().err
 
 
 def test_nothing_is_loaded_for_help():

@@ -17,6 +17,7 @@ LAYERS = {
     "core": set(),
     "drivers": {"core"},
     "reports": {"core"},
+    "library": {"core", "reports"},
     "ros": {"core"},
     "emulation": {"core", "drivers"},
     "experiments": {"core", "drivers", "emulation"},

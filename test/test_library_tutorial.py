@@ -15,12 +15,14 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "tutorial" / "library.md"
 
 def test_the_library_example_runs_as_printed(tmp_path, monkeypatch, capsys):
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(example.splitlines()) <= 20
+    assert len(example.splitlines()) <= 22
     write_samples(tmp_path / "samples.npz")
+    (tmp_path / "results").mkdir()
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "library.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:10]] == "m mcx mcy mcz Ixx Ixy Iyy Ixz Iyz Izz".split()
+    assert (tmp_path / "results" / "report.html").is_file()
     value, lower, upper = (float(text) for text in re.findall(r"-?\d+\.\d+", lines[0]))
     assert lower <= value <= upper and lower <= 2.0 <= upper and upper - lower < 1.5
 
@@ -39,4 +41,4 @@ def write_samples(path: Path) -> None:
     tau = regressor.evaluate(q, v, a) @ theta[regressor.columns.indices]
     # The effort sensor of this robot reports the mean torque since the sample before.
     tau[1:] = 0.5 * (tau[1:] + tau[:-1])
-    np.savez(path, stamps=np.arange(2000) * 1_000_000, q=q, v=v, tau=tau)
+    np.savez(path, t=np.arange(2000) * 1_000_000, q=q, v=v, tau=tau)

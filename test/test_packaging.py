@@ -127,7 +127,10 @@ def test_every_interface_file_is_built():
 
 
 def test_python_dependencies_agree(setup_arguments):
-    names = {requirement_name(line) for line in setup_arguments["install_requires"]}
+    extras = setup_arguments["extras_require"]
+    lines = [*setup_arguments["install_requires"], *extras["sim"]]
+    names = {requirement_name(line) for line in lines}
+    assert {requirement_name(line) for line in extras["ros"]} <= set(pinned("requirements.txt"))
     tests = {requirement_name(line) for line in setup_arguments["extras_require"]["test"]}
     keys = {key for key in depends(package_xml()) if key in ROSDEP.values()}
     assert {ROSDEP[name] for name in (names | tests) - ONLY_PIP} == keys

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from sysid_ros.cli import calibrate, identify
 from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.cli.offline import identify_recording
 from sysid_ros.cli.suite import say
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.model.loader import find_settings, load_robot
 from sysid_ros.core.model.robot import RobotModel, tool_transform
+from sysid_ros.library.offline import identify_recording
 from sysid_ros.reports.payload import Bounded, in_frame, payload_parameters, summarize_payload
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.result import IdentificationResult

@@ -18,6 +18,7 @@ class ExitStatus(IntEnum):
         BAD_INPUT: An argument or a file cannot be used; nothing was started.
         NOT_IDENTIFIED: Nothing contradicts, but the data know mass, CoM or inertia no better than the prior.
         NODE_DIED: A process of the suite ended by itself.
+        FAULT: A fault of this package itself; what it printed belongs into a report.
         STOPPED: Ctrl-C.
     """
 
@@ -26,7 +27,20 @@ class ExitStatus(IntEnum):
     BAD_INPUT = 2
     NODE_DIED = 3
     NOT_IDENTIFIED = 4
+    FAULT = 5
     STOPPED = 130
+
+
+EXTRAS = {"mujoco": "sim", "rclpy": "ros", "sysid_msgs": "ros", "trimesh": "meshes", "distributed": "cluster"}
+"""Extra of the package that brings a module."""
+
+
+def describe_missing(error: ModuleNotFoundError) -> str:
+    """Say which module is missing, and how to install it."""
+    name = (error.name or "").partition(".")[0]
+    if name in EXTRAS:
+        return f"{name} is not installed, which this takes; install it with: pip install 'sysid_ros[{EXTRAS[name]}]'"
+    return f"the module {error.name} is missing; install the package again: pip install sysid_ros"
 
 
 def run_command(work: Callable[[], int], failures: tuple[type[SysidError], ...] = ()) -> int:
@@ -41,5 +55,8 @@ def run_command(work: Callable[[], int], failures: tuple[type[SysidError], ...] 
     except SysidError as error:
         print(f"error: {error}", file=sys.stderr)
         return ExitStatus.FAILED if isinstance(error, failures) else ExitStatus.BAD_INPUT
+    except ModuleNotFoundError as error:
+        print(f"error: {describe_missing(error)}", file=sys.stderr)
+        return ExitStatus.BAD_INPUT
     except KeyboardInterrupt:
         return ExitStatus.STOPPED

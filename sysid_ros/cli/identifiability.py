@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.offline import identify_recording
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -36,6 +35,7 @@ from sysid_ros.core.identifiability.tree_readers import MASSLESS
 from sysid_ros.core.identifiability.wording import Symbol, symbol_table
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import FRICTION_NAMES, RobotModel, parameter_names
+from sysid_ros.library.offline import identify_recording
 from sysid_ros.reports.identifiability_page import identifiability_html
 from sysid_ros.reports.identifiability_text import (
     IdentifiabilityResult,

@@ -8,6 +8,7 @@ It starts the processes of :data:`sysid_ros.processes.IDENTIFY`, the same execut
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,8 @@ from sysid_ros.cli.suite import (
     say_where,
     suite_environment,
 )
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, network_of, resolve
 from sysid_ros.reports.writer import make_results_directory
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE
@@ -61,10 +63,37 @@ def client_command(options: argparse.Namespace, results: Path) -> list[str]:
     return client_of(CLIENT_MODULE, words, options.robot_name)
 
 
+def check_options(options: argparse.Namespace, is_simulated: bool) -> None:
+    """Refuse what some process would refuse later, before any is started.
+
+    Args:
+        options: Of the command line.
+        is_simulated: Whether the arm is simulated or emulated, and holds ``--payload``.
+
+    Raises:
+        SysidError: No such arm or payload, or a number out of range.
+    """
+    for name, value, unit in (
+        ("--max-motion-time", options.max_motion_time, " [s]"),
+        ("--trajectories", options.trajectories, ""),
+        ("--target-mass-width", options.target_mass_width, " [kg]"),
+        ("--seed", options.seed, ""),
+    ):
+        if not 0 <= value < math.inf:
+            raise ParameterOutOfRange(f"{name}{unit}", value, "0 or more")
+    robot = load_robot(options.model)
+    if is_simulated:
+        from sysid_ros.drivers.mujoco.simulation import load_payload  # the simulator may not be installed
+
+        load_payload(robot, options.payload)
+
+
 def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENTIFY) -> int:
     """Run the command ``sysid identify`` and return its exit status."""
     options = build_parser().parse_args(argv)
+    is_simulated = options.mode == "mock" or is_emulated(options.mode)
     try:
+        check_options(options, is_simulated)
         started = resolve(launch_values(options, ARGUMENTS), processes)
         results = make_results_directory(options.results)
         environment = suite_environment(results / "log", options.domain_id, vars(options))
@@ -72,7 +101,6 @@ def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENT
         say(str(error))
         return ExitStatus.BAD_INPUT
     client = None if options.nodes_only else client_command(options, results)
-    is_simulated = options.mode == "mock" or is_emulated(options.mode)
     simulation = {"payload": options.payload, "seed": options.seed} if is_simulated else {}
     simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
     say_where(environment, results / "log")

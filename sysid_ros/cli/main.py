@@ -6,13 +6,16 @@ Each command is a module with a function ``main(argv)``; only the one that is ca
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from types import MappingProxyType
 
-from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.exit_status import ExitStatus, run_command
 
 PACKAGE = "sysid_ros"
 
@@ -83,13 +86,37 @@ _MEANING = {
     ExitStatus.BAD_INPUT: "an argument or a file cannot be used",
     ExitStatus.NODE_DIED: "a process ended by itself",
     ExitStatus.NOT_IDENTIFIED: "nothing contradicts, but mass, CoM or inertia is not identified",
+    ExitStatus.FAULT: "a fault of this program",
     ExitStatus.STOPPED: "Ctrl-C",
 }
 
 
+TRACEBACK = "SYSID_ROS_TRACEBACK"
+"""Environment variable with which faults of the program are told in full."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
+    """Run a command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`; tell any error in one sentence."""
     words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return run_command(lambda: _run(words))
+    except BrokenPipeError:  # whoever read the output has gone
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes it at its end
+        return ExitStatus.STOPPED
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(where.filename).name}, line {where.lineno}"
+        print(
+            f"error: a fault of sysid_ros itself, {type(error).__name__} in {place}: {error}\n"
+            f"Please report it with the output of the same command after: export {TRACEBACK}=1",
+            file=sys.stderr,
+        )
+        return ExitStatus.FAULT
+
+
+def _run(words: list[str]) -> int:
     name, commands = "sysid", COMMANDS
     if words == ["--version"]:
         print(f"sysid_ros {version(PACKAGE)}")

@@ -1,0 +1,103 @@
+"""The package in a few calls: ``import sysid_ros as sr``, ``sr.load_robot``, ``sr.identify``; nothing of ROS or MuJoCo.
+
+Everything else is in the packages of :mod:`sysid_ros.core` and :mod:`sysid_ros.reports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.library.offline import identify_recording
+from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.readers import (
+    InvalidRecording,
+    RawSamples,
+    ReadOptions,
+    Recording,
+    cut_repeats,
+    make_recording,
+)
+from sysid_ros.reports.result import IdentificationResult
+
+ARRAYS = ("t", "q", "v", "tau")
+"""Arrays of samples: times (N,) [s], or int64 [ns]; positions [rad], velocities [rad/s], torques in joint direction
+[Nm], each (N, n). Velocities may be left out."""
+
+
+def identify(
+    data: str | Path | Recording | Mapping[str, ArrayLike],
+    robot: str | Path | RobotModel,
+    settings: EstimatorSettings | None = None,
+    options: ReadOptions | None = None,
+    on_progress: Callable[[float, ParameterEstimate], None] = lambda seconds, estimate: None,
+) -> IdentificationResult:
+    """Identify what an arm holds from recorded samples.
+
+    Args:
+        data: A bag or table, a recording that was read, or arrays: see :data:`ARRAYS`.
+        robot: The arm: a name, a settings file, a URDF, or what :func:`load_robot` returned.
+        settings: Settings of the estimator.
+        options: What a file leaves open: topics, names, units, sign.
+        on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
+
+    Returns:
+        The result: ``estimate`` with values and bounds, ``is_usable``, ``explanation`` of an alarm. Write it with
+        :func:`sysid_ros.write_results`.
+
+    Raises:
+        SysidError: Arm, data or settings cannot be used; the message says what to do.
+    """
+    model = robot if isinstance(robot, RobotModel) else load_robot(robot)
+    if isinstance(data, Mapping):
+        recording = recording_from_arrays(data, model)
+    elif isinstance(data, Recording):
+        recording = data
+    else:
+        recording = read_recording(Path(data), model, options or ReadOptions())
+    return identify_recording(recording, model, settings or EstimatorSettings(), on_progress)
+
+
+def recording_from_arrays(arrays: Mapping[str, ArrayLike], robot: RobotModel) -> Recording:
+    """Make a recording of arrays in the robot's joint order; see :data:`ARRAYS`.
+
+    Raises:
+        InvalidRecording: One is missing, has another shape, or numbers that this arm cannot have.
+    """
+    source = Path("arrays")
+    for name in arrays:
+        if name not in ARRAYS:
+            raise InvalidRecording(source, f"the array '{name}'", "unknown", "t, q, tau and optionally v")
+    for name in ("t", "q", "tau"):
+        if name not in arrays:
+            raise InvalidRecording(source, f"the array '{name}'", "missing", "t [s], q [rad], tau [Nm], optionally v")
+    found = {name: np.asarray(array) for name, array in arrays.items()}
+    for name, array in found.items():
+        expected = (found["t"].size,) if name == "t" else (found["t"].size, robot.n)
+        if array.shape != expected:
+            raise InvalidRecording(source, f"the shape of '{name}'", array.shape, f"{expected} (samples, joints)")
+    stamps = _stamps(source, found["t"])
+    kept, notices = cut_repeats(source, stamps)
+    v = np.asarray(found["v"], dtype=float)[kept] if "v" in found else None
+    q, tau = (np.asarray(found[name], dtype=float)[kept] for name in ("q", "tau"))
+    recording = make_recording(source, robot, RawSamples(stamps[kept], q, v, tau, tuple(notices)))
+    return replace(recording, source="arrays")
+
+
+def _stamps(source: Path, t: NDArray) -> NDArray[np.int64]:
+    """Return stamps [ns]: integers are taken as they are, others are seconds."""
+    if t.size < 2:
+        raise InvalidRecording(source, "the number of samples", t.size, "at least 2")
+    if np.issubdtype(t.dtype, np.integer):
+        return t.astype(np.int64)
+    if not np.all(np.isfinite(t)):
+        raise InvalidRecording(source, "t", "not finite", "finite times [s]")
+    return np.asarray(round(float(t[0]) * 1e9) + np.rint((t - t[0]) * 1e9), dtype=np.int64)

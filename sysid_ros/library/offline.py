@@ -1,0 +1,144 @@
+"""Runs the streaming estimator over a recording: the same numbers as online, for the command line and as a library."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import Target
+from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.reports.recordings.readers import Recording, with_velocity_error
+from sysid_ros.reports.result import (
+    EstimateHistory,
+    IdentificationResult,
+    check_windows,
+    collect_rows,
+    explain_alarm,
+)
+from sysid_ros.reports.torque_fit import with_torque_fit
+from sysid_ros.reports.writer import software_versions
+
+PORTION = 0.05
+"""Length of what is handed to the estimator at once where a file has no portions of its own [s]."""
+
+
+def identify_recording(
+    recording: Recording,
+    robot: RobotModel,
+    settings: EstimatorSettings,
+    on_progress: Callable[[float, ParameterEstimate], None] = lambda seconds, estimate: None,
+) -> IdentificationResult:
+    """Run the streaming estimator over a recording.
+
+    Args:
+        recording: The samples.
+        robot: The arm that was recorded.
+        settings: Settings of the estimator.
+        on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
+
+    Returns:
+        Everything about the identification; where the data contradict the assumptions, with the alarm.
+
+    Raises:
+        SysidError: The samples or settings do not fit the robot.
+    """
+    if settings.body != PAYLOAD:
+        raise ParameterOutOfRange("body", settings.body, f"{PAYLOAD}; other bodies are for identify_bodies")
+    started = time.perf_counter()
+    robot = with_velocity_error(robot, recording)
+    run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress)
+    notices = run.process(recording)
+    estimate = run.estimator.estimate()
+    run.history.append((run.seconds, estimate))
+    is_usable = estimate.is_consistent and bool(np.all(np.isfinite(estimate.values)))
+    # An alarm ends the estimator's work, but the windows after it show best what is wrong
+    rows = run.rows if is_usable else collect_rows(robot, settings, recording.batches)
+    times, estimates = zip(*run.history, strict=True)
+    spent = time.perf_counter() - started
+    latest = [b for b, e in zip(recording.batches, recording.payload_epochs, strict=True) if e == run.epoch]
+    result = IdentificationResult(
+        robot=robot,
+        estimate=estimate,
+        history=EstimateHistory.from_estimates(times, estimates),
+        samples=recording.samples,
+        reference_q=recording.reference_q,
+        reference_v=recording.reference_v,
+        commanded_tau=recording.commanded_tau,
+        windows=check_windows(robot, settings, rows, estimate.values if is_usable else None, run.start_ns),
+        explanation=explain_alarm(robot, settings, estimate, latest),
+        information=run.estimator.information(),
+        timing={"estimation": spent},
+        settings=dataclasses.asdict(settings),
+        versions=software_versions(),
+        warnings=tuple(text for text in dict.fromkeys([*recording.notices, *notices]) if text != estimate.alarm_text),
+        caveats=recording.caveats,
+        source=recording.source,
+    )
+    return with_torque_fit(result)
+
+
+def identify_bodies(
+    recording: Recording, robot: RobotModel, settings: EstimatorSettings
+) -> tuple[Target, ParameterEstimate, list[str]]:
+    """Run the streaming estimator over a recording for another body than the payload, or for all of them.
+
+    Args:
+        recording: The samples.
+        robot: The arm that was recorded.
+        settings: Settings of the estimator.
+
+    Returns:
+        What was identified, the estimate, and what was noticed on the way.
+
+    Raises:
+        SysidError: The samples or settings do not fit the robot.
+    """
+    run = _Run(with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], lambda *_: None)
+    notices = run.process(recording)
+    return run.estimator.target, run.estimator.estimate(), list(dict.fromkeys([*recording.notices, *notices]))
+
+
+class _Run:
+    """One pass of the estimator over a recording; keeps what it says on the way."""
+
+    def __init__(self, robot: RobotModel, settings: EstimatorSettings, start_ns: int, on_progress: Callable[..., None]):
+        self.start_ns = int(start_ns)
+        self.seconds, self.epoch = 0.0, 0
+        self.history: list[tuple[float, ParameterEstimate]] = []
+        self.rows: list[Rows] = []
+        self._on_progress = on_progress
+        self.estimator = StreamingEstimator(robot, settings, on_rows=self.rows.append, on_update=self._take_update)
+
+    def process(self, recording: Recording) -> list[str]:
+        """Feed everything and return the notices."""
+        notices: list[str] = []
+        self.epoch = recording.payload_epochs[0]
+        for batch, payload_epoch in zip(recording.batches, recording.payload_epochs, strict=True):
+            if payload_epoch != self.epoch:
+                self.epoch = payload_epoch
+                self.rows.clear()
+                notices.append(self.estimator.reset("the payload was announced to have changed"))
+            for portion in _portions(batch):
+                self.seconds = 1e-9 * float(portion.stamps[-1] - self.start_ns)
+                notices += self.estimator.add(portion)
+        return notices
+
+    def _take_update(self, estimate: ParameterEstimate) -> None:
+        self.history.append((self.seconds, estimate))
+        self._on_progress(self.seconds, estimate)
+
+
+def _portions(batch: SampleBlock) -> list[SampleBlock]:
+    if len(batch) < 2 or batch.seconds[-1] <= 2.0 * PORTION:
+        return [batch]
+    size = max(1, round(PORTION * (len(batch) - 1) / batch.seconds[-1]))
+    return [batch.slice(first, first + size) for first in range(0, len(batch), size)]
