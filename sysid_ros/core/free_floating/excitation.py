@@ -43,10 +43,12 @@ _LIMIT_WEIGHT = 1e3
 """Weight of squares beyond position limits [1/rad^2]; what is left is clipped."""
 _COLLISION_WEIGHTS = (1e2, 1e4, 1e6)
 """Weights of missing clearance [1/m^2]: of the search, and of the searches that follow where it was not enough."""
+_MENDING = 200
+"""Evaluations that each of those gets, however late it is: a motion that touches is worth nothing."""
 _WHEEL_RESERVE = 1e-3
 """Share of the speed of a wheel that is left to its servo, which may overshoot a little."""
-_RESERVE = 0.02
-"""Clearance that the search asks for beyond that of the proof [m]: it looks at samples only."""
+_RESERVES = (0.02, 0.04, 0.08)
+"""Clearance that these searches ask for beyond that of the proof [m]: they look at samples only."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,8 @@ class ExcitationSettings(Settings):
 
     period: float = setting(1.0, "s", lower=0.01, upper=1000.0)
     """Length of an interval."""
-    samples: int = setting(1, "-", lower=1, upper=1000)
-    """Samples of an interval that count in the search; a slow robot is nearly the same along an interval."""
+    samples: int = setting(2, "-", lower=1, upper=1000)
+    """Samples of an interval that count in the search; one alone does not see how near bodies come at its ends."""
     clearance: float = setting(0.05, "m", lower=-1.0, upper=10.0)
     """Gap that bodies keep between each other; negative: collisions of the robot with itself are not looked at."""
     weight: float = setting(1e-3, "-", lower=0.0, upper=1e6)
@@ -203,7 +205,7 @@ class _Search:
         self._collisions = SelfCollisionModel(robot) if settings.clearance >= 0.0 else None
         self._reach, self._turns = largest_range(robot, settings.period), largest_wheel_turns(robot, settings.period)
         self._span = robot.q_upper - robot.q_lower
-        self._collision_weight, self._power = _COLLISION_WEIGHTS[0], 6.0
+        self._collision_weight, self._reserve = _COLLISION_WEIGHTS[0], _RESERVES[0]
         self._evaluations, self._told, self._condition = 0, 0.0, np.inf
         self._guess: Array | None = None
 
@@ -223,11 +225,10 @@ class _Search:
         begin, limit = self.clock(), self._settings.time_limit
         self._begin, self._end = begin, begin + limit
         x = self._wander(self._best_start(begin, limit))
-        for weight in _COLLISION_WEIGHTS:
-            self._collision_weight = weight
-            # A motion that touches is worth nothing: mending it may take as long again.
+        for weight, reserve in zip(_COLLISION_WEIGHTS, _RESERVES, strict=True):
+            self._collision_weight, self._reserve = weight, reserve
             if weight > _COLLISION_WEIGHTS[0]:
-                x = self._minimize(x, self.clock() + 0.3 * limit)
+                x = self._minimize(x, self.clock() + 0.3 * limit, _MENDING)
             knots, turns = self._motion(x)
             motion = FloatingMotion(CycloidTrajectory(self._legal(knots), self._settings.period), turns)
             try:
@@ -291,11 +292,11 @@ class _Search:
         knots, turns = self._motion(x)
         self._evaluations += 1
         intervals = self._information.evaluate(knots[:-1], knots[1:], turns)
-        value, weights = smooth_condition(self._known + intervals.gram(), self._power)
+        value, weights = smooth_condition(self._known + intervals.gram())
         self._condition = float(np.exp(0.5 * value))
         forces = None
         if self._collisions is not None:
-            missing, forces = self._collisions.penalty(intervals.joints, self._settings.clearance + _RESERVE)
+            missing, forces = self._collisions.penalty(intervals.joints, self._settings.clearance + self._reserve)
             value, forces = value + self._collision_weight * missing, self._collision_weight * forces
         starts, ends, along_turns = self._information.gradient(intervals, weights, forces=forces)
         beyond = np.maximum(knots - self._robot.q_upper, 0.0) - np.maximum(self._robot.q_lower - knots, 0.0)
@@ -307,12 +308,14 @@ class _Search:
         gradient = [first, (from_knot[1:] * self._reach).reshape(-1), (along_turns * self._turns).reshape(-1)]
         return value + _LIMIT_WEIGHT * float((beyond**2).sum()), np.concatenate(gradient)
 
-    def _minimize(self, x: Array, deadline: float) -> Array:
+    def _minimize(self, x: Array, deadline: float, least: int = 1) -> Array:
+        """Minimise the cost from variables on, until a deadline but with so many evaluations at least."""
         best: list[Any] = [np.inf, x]
+        begun = self._evaluations
 
         def cost(trial: Array) -> tuple[float, Array]:
             require_wanted(self.is_cancelled)
-            if self.clock() > deadline and best[0] < np.inf:
+            if self.clock() > deadline and self._evaluations - begun >= least:
                 raise _OutOfTime
             value, gradient = self._cost(trial)
             if value < best[0]:

@@ -29,6 +29,8 @@ Array = NDArray[np.float64]
 
 _CHUNK = 4096
 """Samples that are evaluated at once."""
+_POWER = 6
+"""Power of the norm that stands for the largest and the smallest eigenvalue: smooth where two of them meet."""
 _SHORT = 1e-12
 _COLUMNS = np.array([[0, 1, 3], [1, 2, 4], [3, 4, 5]])
 """Number of the inertia's entry (i, j) among INERTIA_ENTRIES."""
@@ -233,18 +235,16 @@ def condition_number(gram: Array) -> float:
     return float(np.sqrt(values[-1] / max(values[0], np.finfo(float).tiny))) if values[-1] > 0.0 else float("inf")
 
 
-def smooth_condition(gram: Array, power: float = 6.0) -> tuple[float, Array]:
+def smooth_condition(gram: Array) -> tuple[float, Array]:
     """Compute a smooth stand-in for twice the logarithm of the condition number, and its derivative with the matrix.
 
     Args:
         gram: Gram matrix of the regressor, (P, P).
-        power: Power of the norm that stands for the largest and the smallest eigenvalue [-]: smooth where two of them
-            meet, and the larger, the nearer.
     """
     values, vectors = np.linalg.eigh(gram)
     values = np.maximum(values, _SHORT * values[-1])
-    large, small = (values / values[-1]) ** power, (values[0] / values) ** power
-    cost = np.log(values[-1]) + np.log(large.sum()) / power - np.log(values[0]) + np.log(small.sum()) / power
+    large, small = (values / values[-1]) ** _POWER, (values[0] / values) ** _POWER
+    cost = np.log(values[-1]) + np.log(large.sum()) / _POWER - np.log(values[0]) + np.log(small.sum()) / _POWER
     slopes = large / large.sum() / values - small / small.sum() / values
     return float(cost), (vectors * slopes) @ vectors.T
 
