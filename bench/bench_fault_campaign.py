@@ -148,20 +148,20 @@ def restore(rig: Rig) -> None:
 
 def run_supervised(trials: int, rng: np.random.Generator, log: Log, folder: Path) -> None:
     """The command ``sysid identify``, which supervises as the launch file does, with one of its nodes killed."""
-    rows = []
+    rows, domain = [], choose_domain_id()
     for name in NAMES:
         if log.is_time_over:
             break
         ended, seconds, left, statuses = 0, [], 0, set()
         for number in range(trials):
-            before = _suite_pids()
+            before = _suite_pids(domain)
             words = [
                 "--max-motion-time",
                 "6",
                 "--results",
                 str(folder / f"{name}_{number}"),
                 "--domain-id",
-                str(DOMAIN),
+                str(domain),
             ]
             environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
             command = [sys.executable, "-m", "sysid_ros.cli.identify", *words]
@@ -169,7 +169,7 @@ def run_supervised(trials: int, rng: np.random.Generator, log: Log, folder: Path
                 command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )
             time.sleep(rng.uniform(6.0, 16.0))
-            killed = [pid for pid, node in _suite_pids().items() if node == name and pid not in before]
+            killed = [pid for pid, node in _suite_pids(domain).items() if node == name and pid not in before]
             since = time.monotonic()
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
@@ -186,7 +186,7 @@ def run_supervised(trials: int, rng: np.random.Generator, log: Log, folder: Path
             ended += is_good
             if name not in OPTIONAL:
                 seconds.append(took)
-            left += len([pid for pid in _suite_pids() if pid not in before])
+            left += len([pid for pid in _suite_pids(domain) if pid not in before])
             log.trial(f"supervised, {name} killed", Outcome(runner.returncode, said[-110:], took), is_good)
         shown = ", ".join(map(str, sorted(statuses)))
         rows.append([name, trials, ended, shown, float(max(seconds, default=np.nan)), left])
@@ -200,17 +200,17 @@ def run_supervised(trials: int, rng: np.random.Generator, log: Log, folder: Path
     print_table([*columns, "processes left"], rows, "The same under supervision: a node of sysid identify killed")
 
 
-def _suite_pids() -> dict[int, str]:
+def _suite_pids(domain: int) -> dict[int, str]:
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                domain = f"ROS_DOMAIN_ID={DOMAIN}\0" in (entry / "environ").read_bytes().decode(errors="replace")
+                is_ours = f"ROS_DOMAIN_ID={domain}\0" in (entry / "environ").read_bytes().decode(errors="replace")
             except OSError:
                 continue
             module = next((word for word in words if word.startswith("sysid_ros.nodes.")), "")
-            if module and domain:
+            if module and is_ours:
                 found[int(entry.name)] = module.removeprefix("sysid_ros.nodes.")
     return found
 
