@@ -104,6 +104,8 @@ class QualityMonitor:
 
 
 _MODULUS = 1 << 32
+_REPORT_PERIOD = 2.0
+"""How often refusals are reported at most [s]."""
 _MIRROR_TOLERANCE = 1e-3
 """How far the mirrored position may be from the interpolated one in COMMANDING_WAIT [rad]; own rule."""
 _STEP_FACTOR = 3.0
@@ -180,6 +182,7 @@ class FriController:
         self._limits = LimitMonitor(self.arm.robot)
         self._step_limit = _STEP_FACTOR * self.arm.robot.limits.v_max * self.settings.send_period
         self.malformed = self.rejected = 0
+        self._cycles = self._silent_until = 0
         self._state = inner.advance(Overlay(self.arm.q), self._cycles_per_message)
         self.restart()
 
@@ -256,6 +259,7 @@ class FriController:
         self._check_limits()
         self._change_state()
         self._sequence = (self._sequence + 1) % _MODULUS
+        self._cycles += 1
         return self._codec.encode_monitoring(self._message(self._state))
 
     def finish(self) -> None:
@@ -272,7 +276,7 @@ class FriController:
                 command = self._codec.decode_command(datagram)
             except FriDecodeError as error:
                 self.malformed += 1
-                self.last_error = str(error)
+                self._refuse(f"a datagram: {error}")
                 continue
             if self._sequences.judge(command.sequence) is not Arrival.OLD:
                 newest = command
@@ -283,7 +287,7 @@ class FriController:
         fault = None if command is None else self._find_fault(command)
         if fault is not None:
             self.rejected += 1
-            self.last_error = fault
+            self._refuse(f"an answer in {self.state.name}: {fault}")
             if self.state.is_commanding:
                 self.end_motion(fault)
             command = None
@@ -300,9 +304,7 @@ class FriController:
         """Find why an answer is refused in the present state."""
         mode = self.settings.command_mode
         if not self.state.is_commanding:
-            if self._codec.version.mirrors_in_monitoring and command.q is None:
-                return "no joint position in an answer"
-            return None
+            return None  # KUKA's clients of 1.x send a position here, others the header alone, which is a whole message
         if (self._sequence - command.reflected) % _MODULUS > 10 * self.settings.receive_multiplier:
             return f"answer to message {command.reflected}, the latest is {self._sequence}"
         if command.q is None:
@@ -327,6 +329,13 @@ class FriController:
             if excess[joint] > 0.0:
                 return f"the commanded torque of A{joint + 1} is {command.tau[joint]:.1f} Nm"
         return None
+
+    def _refuse(self, text: str) -> None:
+        """Say what is refused and why: the first of its kind, and once in a while as long as it goes on."""
+        self.last_error = text
+        if self._cycles >= self._silent_until:
+            self._silent_until = self._cycles + round(_REPORT_PERIOD / self.settings.send_period)
+            self._report(f"refused {text} ({self.malformed} datagrams and {self.rejected} answers so far)")
 
     # States
 

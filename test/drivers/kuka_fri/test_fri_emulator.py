@@ -8,7 +8,15 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import FriSession
-from sysid_ros.drivers.kuka_fri.messages import CommandMode, ControlMode, FriVersion, OverlayType, Quality, SessionState
+from sysid_ros.drivers.kuka_fri.messages import (
+    Command,
+    CommandMode,
+    ControlMode,
+    FriVersion,
+    OverlayType,
+    Quality,
+    SessionState,
+)
 from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.emulation.fri.__main__ import build_parser, setup_of
 from sysid_ros.emulation.fri.controller import WINDOW, ControllerSettings, QualityMonitor
@@ -156,11 +164,29 @@ def test_an_unmirrored_position_in_wait_is_refused():
     assert one.controller.state is READY and "not mirrored" in one.controller.last_error
 
 
-def test_answers_of_1_x_while_monitoring_need_a_position():
-    one = Client(make_controller())
-    for _ in range(300):
-        one.step(change=lambda c: c._replace(q=None))
-    assert one.controller.state is WAIT and "no joint position" in one.controller.last_error
+@pytest.mark.parametrize("version", list(FriVersion))
+def test_the_header_alone_is_an_answer_while_monitoring_and_not_while_commanding(version):
+    """KUKA's clients of 1.x mirror a position there, and public ones send the header alone with every version."""
+    one = Client(make_controller(version=version))
+    one.go_to(READY, change=lambda c: c._replace(q=None, tau=None))
+    assert one.controller.rejected == 0
+    one.go_to(COMMANDING_WAIT, change=lambda c: c._replace(q=None, tau=None))
+    for _ in range(3):
+        one.step(change=lambda c: c._replace(q=None, tau=None))
+    assert one.controller.state is READY and "no joint position in a commanding state" in one.controller.last_error
+    assert any("refused an answer in COMMANDING_WAIT: no joint position" in text for text in one.controller.reports)
+
+
+def test_why_datagrams_are_refused_is_said_and_not_with_every_one():
+    """A client of another version would see nothing but silence otherwise."""
+    one = Client(make_controller(start_time=np.inf))
+    other = FriCodec(FriVersion.V2_7)
+    one.step()
+    for _ in range(3000):
+        one.controller.cycle([other.encode_command(Command(0, 0))])
+    said = [text for text in one.controller.reports if text.startswith("refused a datagram: ")]
+    assert one.controller.malformed == 3000 and 2 <= len(said) <= 4
+    assert "not a FRICommandMessage of FRI 1.15" in said[0] and one.controller.state is WAIT
 
 
 def test_the_emergency_stop_and_its_end():
