@@ -81,6 +81,8 @@ def make_description_publisher(values: Mapping[str, str], urdf: str) -> Node:
         executable="robot_state_publisher",
         namespace=values["robot_name"],
         additional_env=network_of(values),
+        # Our drivers publish the description for all; two publishers of one topic would be one too many.
+        remappings=[] if values["mode"] == "external" else [("robot_description", "~/robot_description")],
         parameters=[
             {
                 "robot_description": ParameterValue(urdf, value_type=str),

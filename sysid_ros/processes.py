@@ -39,6 +39,7 @@ class Argument:
         description: What it does.
         choices: Allowed texts; empty allows any.
         kind: Type of its value as a node parameter.
+        is_optional: Whether it may be empty, and then leaves to the nodes what their parameter files say.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Argument:
     description: str
     choices: tuple[str, ...] = ()
     kind: type = str
+    is_optional: bool = False
 
     def value(self, text: str) -> ParameterValue:
         """The typed value of a text.
@@ -53,6 +55,8 @@ class Argument:
         Raises:
             ParameterOutOfRange: The text is not allowed.
         """
+        if self.is_optional and not text:
+            return ""
         if self.choices and text not in self.choices:
             raise ParameterOutOfRange(f"launch argument '{self.name}'", text, f"one of {', '.join(self.choices)}")
         try:
@@ -92,6 +96,17 @@ ARGUMENTS = (
         MODES,
     ),  # fmt: skip
     Argument("robot_ip", "", "Address of the real arm's controller, with mode:=hardware"),
+    Argument(
+        "payload",
+        "",
+        "What a simulated arm holds: a name from config/payloads.yaml, a mass [kg] or none; empty: that of the mode",
+        is_optional=True,
+    ),
+    Argument("fri_version", "", "LBR: version of FRI on the controller", is_optional=True),
+    Argument("port_id", "", "LBR: UDP port of this computer", kind=int, is_optional=True),
+    Argument("port", "", "Kinova: TCP port of the base", kind=int, is_optional=True),
+    Argument("username", "", "Kinova: user of the base", is_optional=True),
+    Argument("password_file", "", "Kinova: file with its password, which only its owner may read", is_optional=True),
     Argument("parameters_file", "", "YAML file of node parameters, over those of the mode: ports, versions, passwords"),
     Argument("launch_rviz", "false", "Start RViz and robot_state_publisher", _SWITCH, bool),
     Argument("rviz_config_file", "", "RViz configuration; empty for the one of this package"),
@@ -133,11 +148,14 @@ class Process:
         return f"{PACKAGE}.nodes.{self.executable}"
 
 
+_CONNECTION = ("fri_version", "port_id", "port", "username")
+"""Arguments of how an arm is reached that both ends of an emulated connection take."""
+
 IDENTIFY = (
     Process(
         "arm_driver",
         "owns the arm, real or simulated, and its torque loop",
-        arguments=("model", "use_sim_time", "mode", "robot_ip"),
+        arguments=("model", "use_sim_time", "mode", "robot_ip", "payload", *_CONNECTION, "password_file"),
         has_key=True,
     ),
     Process("excitation_planner", "plans motions that make the payload's parameters visible"),
@@ -161,7 +179,7 @@ EMULATED = (
     Process(
         "arm_emulator",
         "emulates the controller of an arm, with a simulated arm behind it",
-        arguments=("model", "use_sim_time", "mode"),
+        arguments=("model", "use_sim_time", "mode", "payload", *_CONNECTION),
         ends_last=True,
     ),
 )
@@ -274,17 +292,22 @@ def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) 
         UnknownArgument: There is no such argument.
         ParameterOutOfRange: A value is not allowed.
         ResourceNotFound: A parameter file is missing.
+        ModelError: There is no such robot.
     """
     texts, typed = _read(values, ARGUMENTS)
     if typed["mode"] == "hardware" and not typed["robot_ip"]:
         raise ParameterOutOfRange("launch argument 'robot_ip'", "", "the address of the arm, with mode:=hardware")
+    if texts["payload"] and not Mode(texts["mode"]).is_simulated:
+        raise ParameterOutOfRange("launch argument 'payload'", texts["payload"], "nothing, with a real arm")
+    _require_model(texts["model"])
+    known = {argument.name: argument for argument in ARGUMENTS}
     own = _own_parameters(texts["parameters_file"])
     return [
         StartedProcess(
             process=process,
             namespace=texts["robot_name"].strip("/"),
             parameter_files=(*(resource(name.format(mode=texts["mode"])) for name in process.parameter_files), *own),
-            parameters={name: typed[name] for name in process.arguments},
+            parameters={name: typed[name] for name in process.arguments if texts[name] or not known[name].is_optional},
         )
         for process in ((*EMULATED, *processes) if is_emulated(str(typed["mode"])) else processes)
         if not process.condition or typed[process.condition]
@@ -299,6 +322,15 @@ def _read(values: Mapping[str, str], arguments: Sequence[Argument]) -> tuple[dic
             raise UnknownArgument(name, list(table))
     texts = {name: values.get(name, argument.default) for name, argument in table.items()}
     return texts, {name: argument.value(texts[name]) for name, argument in table.items()}
+
+
+def _require_model(model: str) -> None:
+    """Refuse a robot that does not exist once, before every node does."""
+    from sysid_ros.core.model.loader import find_settings  # takes a second to load
+
+    path = find_settings(model)
+    if not path.expanduser().is_file():
+        raise ParameterOutOfRange("launch argument 'model'", model, "the name of a robot or an existing YAML file")
 
 
 def _own_parameters(path: str) -> tuple[Path, ...]:

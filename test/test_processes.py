@@ -9,10 +9,11 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import yaml
 
+from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.cli.identify import build_parser, client_command, main
 from sysid_ros.cli.suite import Suite, node_command, suite_environment
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, create_key_file
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import (
     ARGUMENTS,
@@ -73,6 +74,18 @@ def test_what_a_user_with_a_real_lbr_types():
         ({"mode": "dream"}, ParameterOutOfRange, "'mode' is 'dream'; allowed: one of mock, emulated, hardware"),
         ({"record": "yes"}, ParameterOutOfRange, "'record' is 'yes'; allowed: one of true, false"),
         ({"mode": "hardware"}, ParameterOutOfRange, "'robot_ip' is ''; allowed: the address of the arm"),
+        ({"model": "kinova_gen4"}, ModelError, "robot 'kinova_gen4' is unknown; known are .*kinova_gen3, "),
+        (
+            {"model": "no/such.yaml"},
+            ParameterOutOfRange,
+            "'model' is 'no/such.yaml'; allowed: the name of a robot or an",
+        ),
+        ({"port_id": "x"}, ParameterOutOfRange, "'port_id' is 'x'; allowed: a number"),
+        (
+            {"mode": "ros2_control", "payload": "1"},
+            ParameterOutOfRange,
+            "'payload' is '1'; allowed: nothing, with a real",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused(values, error, message):
@@ -222,6 +235,31 @@ def test_launch_ends_with_what_a_motion_needs_and_starts_the_rest_again(launch_f
         assert (name in again) != ("needs it" in getattr(getattr(node, "on_exit", None), "reason", ""))
         assert float(node.sigterm_timeout) == STOP_TIMEOUT
         assert (KEY_FILE_VARIABLE in node.additional_env) == (name in ("arm_driver", "safe_planner"))
+
+
+def test_the_driver_alone_publishes_the_description(launch_file):
+    module, values = launch_file
+    publisher = module.start_nodes({**values, "launch_rviz": "true"})[-2]
+    assert publisher.remappings == [("robot_description", "~/robot_description")]
+
+
+def test_how_an_arm_is_reached_goes_to_those_that_need_it_and_only_where_it_is_given(tmp_path):
+    values = {"model": "lbr_iiwa14", "mode": "emulated", "fri_version": "2.5", "port_id": "30201", "payload": "1.5"}
+    started = {one.process.executable: one.parameters for one in resolve(values)}
+    for name in ("arm_driver", "arm_emulator"):
+        given = {key: started[name][key] for key in ("fri_version", "port_id", "payload")}
+        assert given == {"fri_version": "2.5", "port_id": 30201, "payload": "1.5"}
+        assert not {"port", "username", "password_file"} & set(started[name])
+    assert "fri_version" not in started["estimator"]
+    assert not {"fri_version", "port_id", "payload"} & set(resolve({})[0].parameters)
+    secret = tmp_path / "password"
+    secret.write_text("geheim\n")
+    secret.chmod(0o600)
+    parameters = ArmDriverParameters(model="kinova_gen3", mode="hardware", password_file=str(secret))
+    assert parameters.kortex_settings.password == "geheim" and "geheim" not in repr(parameters)
+    secret.chmod(0o644)
+    with pytest.raises(ParameterOutOfRange, match="'password_file' is .*only its owner may read.*chmod 600"):
+        _ = parameters.kortex_settings
 
 
 @pytest.mark.parametrize(

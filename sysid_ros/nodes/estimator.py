@@ -23,7 +23,7 @@ from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSett
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_message, samples_from_message
-from sysid_ros.ros.diagnostics import Level, diagnostic_message
+from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter, parameters_from
 from sysid_ros.ros.robot import RobotParameters
@@ -150,8 +150,8 @@ class EstimatorNode(Node):
         fault = self._source.fault
         state = (Level.OK, f"samples of {self._source.text}") if fault is None else (Level.ERROR, fault)
         values = {"source": self._source.text, "refused batches": self._source.refused}
-        stamp_ns, name = self.get_clock().now().nanoseconds, f"{self.get_name()}: samples"
-        self._diagnostics.publish(diagnostic_message(stamp_ns, name, self._robot.name, state, values))
+        stamp_ns, hardware = self.get_clock().now().nanoseconds, hardware_id_of(self, self._robot.name)
+        self._diagnostics.publish(diagnostic_message(stamp_ns, name_of(self, "samples"), hardware, state, values))
 
     def _reset(self, request: ResetEstimator.Request, response: ResetEstimator.Response) -> ResetEstimator.Response:
         self._source.release_if_silent()

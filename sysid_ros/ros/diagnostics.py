@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.node import Node
 from std_msgs.msg import Header
 
 from sysid_ros.ros.conversions import stamp_to_message
@@ -27,8 +28,8 @@ def diagnostic_message(
 
     Args:
         stamp_ns: When [ns].
-        name: What it is about, as in 'arm_driver: control loop'.
-        hardware_id: Which arm.
+        name: What it is about, see :func:`name_of`.
+        hardware_id: Which arm, see :func:`hardware_id_of`.
         state: How good or bad it is, and the same in one sentence.
         values: Numbers and texts beside it, the unit in the name.
     """
@@ -36,6 +37,23 @@ def diagnostic_message(
     level, text = state
     status = DiagnosticStatus(level=level.value, name=name, message=text, hardware_id=hardware_id, values=pairs)
     return DiagnosticArray(header=Header(stamp=stamp_to_message(stamp_ns)), status=[status])
+
+
+def name_of(node: Node, part: str) -> str:
+    """Return the name of a status, with the namespace of its node: 'left/arm_driver: control loop'."""
+    return f"{node.get_fully_qualified_name().strip('/')}: {part}"
+
+
+def hardware_id_of(node: Node, robot: str, address: str = "") -> str:
+    """Return which arm a status is about: two of one model differ in namespace, real ones in their address too.
+
+    Args:
+        node: The node that speaks of it.
+        robot: Name of the robot.
+        address: Address of its controller; empty where it has none.
+    """
+    name = "/".join(filter(None, (node.get_namespace().strip("/"), robot)))
+    return f"{name}@{address}" if address else name
 
 
 def _text(value: object) -> str:

@@ -99,6 +99,7 @@ def test_what_is_published_at_rest(bench, driver, robot):
     assert bench.listen(String, "robot_description", qos.LATCHED).wait().data == robot.urdf  # also for late comers
     diagnostics = bench.listen(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS).wait().status[0]
     assert diagnostics.hardware_id == robot.name and diagnostics.message == status.text
+    assert diagnostics.name == "arm_driver: control loop"
     truth = bench.listen(SimulationTruth, "arm_driver/truth", qos.LATCHED).wait()
     np.testing.assert_array_equal(truth.payload, load_payload(robot, "dumbbell_4lb"))
 

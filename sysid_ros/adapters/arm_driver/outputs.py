@@ -32,7 +32,7 @@ from sysid_ros.ros.conversions import (
     truth_to_message,
 )
 from sysid_ros.ros.conversions.common import to_array
-from sysid_ros.ros.diagnostics import Level, diagnostic_message
+from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import Interfaces
 from sysid_ros.ros.parameters import ParameterServer
 
@@ -250,14 +250,15 @@ class ArmOutputs:
 
     def publish_diagnostics(self) -> None:
         """Publish the health of loop and connection."""
-        status, name = self.read_status(), f"{self._node.get_name()}: control loop"
+        status, name = self.read_status(), name_of(self._node, "control loop")
+        hardware = hardware_id_of(self._node, self._arm.robot.name, self._arm.values.robot_ip)
         if status is None:
             stamp_ns, text = self._node.get_clock().now().nanoseconds, "the loop process does not answer"
-            message = diagnostic_message(stamp_ns, name, self._arm.robot.name, (Level.ERROR, text), {})
+            message = diagnostic_message(stamp_ns, name, hardware, (Level.ERROR, text), {})
         else:
             values = {**loop_health(status, self._arm.loop.timing()), "scheduling": self._arm.loop.scheduling.text}
             values |= self._arm_health()
-            message = diagnostic_message(status.stamp_ns, name, self._arm.robot.name, self.judge(status), values)
+            message = diagnostic_message(status.stamp_ns, name, hardware, self.judge(status), values)
         self._diagnostics.publish(message)
 
     def judge(self, status: LoopStatus) -> tuple[Level, str]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink
+from sysid_ros.core.certification.authentication import KeyUnusable, read_secret
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.model.robot import RobotModel
@@ -81,6 +83,9 @@ class ConnectionParameters(RobotParameters):
         ),
         read_only=True,
     )
+    password_file: str = parameter("", read_only=True)
+    """Kinova: file with the password, which only its owner may read; used in place of password, which everybody on the
+    ROS network can read; empty: password is used."""
     session_inactivity_timeout_ms: int = parameter(60000, "ms", lower=1000, upper=3600000, read_only=True)
     """Kinova: timeout after which the base ends a session without requests."""
     connection_inactivity_timeout_ms: int = parameter(2000, "ms", lower=100, upper=60000, read_only=True)
@@ -160,11 +165,22 @@ class ConnectionParameters(RobotParameters):
         return replace(
             self.kortex,
             robot_ip=self.robot_ip or ("127.0.0.1" if self._mode is Mode.EMULATED else self.kortex.robot_ip),
+            password=self._password,
             velocity=VelocitySource(self.velocity_source),
             session_inactivity_timeout=1e-3 * self.session_inactivity_timeout_ms,
             connection_inactivity_timeout=1e-3 * self.connection_inactivity_timeout_ms,
             **self._shared,
         )
+
+    @property
+    def _password(self) -> str:
+        if not self.password_file:
+            return self.kortex.password
+        try:
+            return read_secret(Path(self.password_file).expanduser())
+        except KeyUnusable as error:
+            allowed = f"a file that only its owner may read: {error.reason}"
+            raise ParameterOutOfRange("parameter 'password_file'", self.password_file, allowed) from error
 
     @property
     def ros2_control_settings(self) -> Ros2ControlSettings:

@@ -36,6 +36,7 @@ class KeyUnusable(SysidError):
 
     def __init__(self, path: Path, reason: str):
         self.path = path
+        self.reason = reason
         super().__init__(f"the key file {path} cannot be used: {reason}")
 
 
@@ -126,11 +127,11 @@ def create_key_file(path: Path) -> Path:
     return path
 
 
-def load_key(path: Path) -> AuthenticationKey:
-    """Read a key file.
+def read_secret(path: Path) -> str:
+    """Return the text of a file that nobody but this user may read, without white space around it.
 
     Raises:
-        KeyUnusable: It is missing, others may read or write it, or it holds no key.
+        KeyUnusable: It is missing, no text, or others may read or write it.
     """
     try:
         with path.open() as file:
@@ -142,6 +143,16 @@ def load_key(path: Path) -> AuthenticationKey:
         raise KeyUnusable(path, "it is not text") from error
     if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid not in (os.getuid(), 0):
         raise KeyUnusable(path, "it must be a file of this user that nobody else can read: chmod 600")
+    return text
+
+
+def load_key(path: Path) -> AuthenticationKey:
+    """Read a key file.
+
+    Raises:
+        KeyUnusable: It is missing, others may read or write it, or it holds no key.
+    """
+    text = read_secret(path)
     try:
         return AuthenticationKey(bytes.fromhex(text))
     except ValueError as error:
