@@ -42,6 +42,7 @@ EMULATORS: Mapping[str, Command] = MappingProxyType({
 })  # fmt: skip
 """Other ends of a connection, for the drivers of this package and for any other client."""
 PAPERS: Mapping[str, Command] = MappingProxyType({
+    "safe-id": Command("eleven methods that place unknown dumbbells (SAFE-ID)", "sysid_ros.cli.papers_safe_id"),
     "sva": Command("online model and computed torque gated by R^2 (SVA)", "sysid_ros.cli.papers_sva"),
 })  # fmt: skip
 """Experiments of the papers in simulation."""

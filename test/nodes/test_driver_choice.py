@@ -29,3 +29,16 @@ def test_an_arm_without_a_protocol_has_no_driver_of_its_own():
     robot = replace(load_robot("kinova_gen3"), protocol="")
     with pytest.raises(ParameterOutOfRange, match="settings name no protocol of its controller .fri for KUKA LBR"):
         ArmDriverParameters(model="kinova_gen3", mode="hardware", robot_ip="192.0.2.1").build(robot)
+
+
+def test_a_real_arm_gets_no_law_without_a_proven_bound_unless_that_is_accepted():
+    robot = load_robot("kinova_gen3")
+    parameters = ArmDriverParameters(
+        model="kinova_gen3", mode="hardware", robot_ip="192.0.2.1", controller="gravity_pid"
+    )
+    with pytest.raises(ParameterOutOfRange, match="robust on a real arm.*accept_unproven_controller=true accepts that"):
+        parameters.build(robot)
+    (setup,) = replace(parameters, accept_unproven_controller=True).build(robot).args
+    assert setup.controller == "gravity_pid"
+    (setup,) = ArmDriverParameters(model="kinova_gen3", mode="mock", controller="gravity_pid").build(robot).args
+    assert setup.controller == "gravity_pid"

@@ -15,6 +15,7 @@ from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink
 from sysid_ros.core.certification.authentication import KeyUnusable, read_secret
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS
+from sysid_ros.core.control.settings import ROBUST
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
@@ -45,6 +46,8 @@ class ConnectionParameters(RobotParameters):
     commands; monitor_only: any, nothing is commanded; emulated, emulated_...: the same, emulated."""
     controller: str = parameter("robust", choices=CONTROLLERS, read_only=True)
     """Control law."""
+    accept_unproven_controller: bool = parameter(False, read_only=True)
+    """On a real arm: accept a control law without a proven tracking bound. No motion is ever certified for one."""
     loop: LoopSettings = parameters_from(LoopSettings, read_only=True)
     robot_ip: str = parameter_like(FriSettings, "robot_ip", read_only=True)
     connect_timeout: float = parameter_like(FriSettings, "connect_timeout", read_only=True)
@@ -223,6 +226,12 @@ class ConnectionParameters(RobotParameters):
             ParameterOutOfRange: There is no driver for this arm in this mode.
             SysidError: What is set cannot work; says what.
         """
+        is_real = not (self.is_simulated or self.is_monitor)
+        if is_real and self.controller != ROBUST and not self.accept_unproven_controller:
+            allowed = (
+                f"{ROBUST} on a real arm: no other law has a proven tracking bound; accept_unproven_controller=true"
+            )
+            raise ParameterOutOfRange("parameter 'controller'", self.controller, f"{allowed} accepts that")
         driver = find_driver(robot, self._mode)
         setup = LoopSetup(self.model, driver, self._connection(driver, robot, resolve), self.controller, self.loop)
         setup.build_arm(robot)  # refuses what it cannot work with

@@ -1,0 +1,99 @@
+"""Repeats the experiments of SAFE-ID in simulation: ``sysid papers safe-id --experiment table-3 --seeds 10``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.many_runs import add_run_options, carry_out_runs
+from sysid_ros.experiments import safe_id, safe_id_runs
+from sysid_ros.experiments.executor import Completion
+
+TABLES = ("table-2", "table-3", "table-4", "table-5")
+"""The paper's tables: methods with their errors, successes, correlations and condition numbers."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="sysid papers safe-id",
+        description="Repeats the experiments of SAFE-ID section VI in simulation: three experiments, five dumbbells, "
+        "the paper's eleven methods and SVA's online model. Tables II and III rest on the same runs.",
+    )
+    add = parser.add_argument
+    add("--experiment", default="all", choices=("all", *TABLES), help="which table (default: all)")
+    add("--seeds", type=int, default=10, help="arms, each with other true parameters (default: 10)")
+    add("--dumbbells", nargs="+", default=list(safe_id.DUMBBELLS), choices=safe_id.DUMBBELLS, help="what is held")
+    add("--methods", nargs="+", default=list(safe_id_runs.METHODS), choices=list(safe_id_runs.METHODS), help="methods")
+    add("--tasks", nargs="+", default=list(safe_id.EXPERIMENTS), choices=safe_id.EXPERIMENTS, help="experiments")
+    add("--motions", type=int, default=50, help="random motions of Table IV (default: 50)")
+    add("--results", default="results/safe-id", help="folder for runs.jsonl and figures")
+    add_run_options(parser)
+    return parser
+
+
+def collect_runs(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Completion]]:
+    """Make the runs that are missing: tuning, identifications, then the tasks with what was identified.
+
+    Returns:
+        Entries of all runs that were asked for, and the failures.
+    """
+    path, where = Path(options.results) / "runs.jsonl", (options.workers, options.scheduler)
+    wanted = TABLES if options.experiment == "all" else (options.experiment,)
+    found: list[dict[str, Any]] = []
+    failures: list[Completion] = []
+
+    def carry_out(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        entries, failed = carry_out_runs(safe_id_runs.run, jobs, path, where)
+        found.extend(entries)
+        failures.extend(failed)
+        return entries
+
+    if "table-4" in wanted:
+        periods = (10.0, 2.0)
+        carry_out([{"kind": "conditions", "motions": options.motions, "seed": 0, "period": one} for one in periods])
+    needs_tasks = bool({"table-2", "table-3"} & set(wanted))
+    if not needs_tasks and "table-5" not in wanted:
+        return found, failures
+    chosen = [safe_id_runs.METHODS[name] for name in options.methods]
+    ways = [way for way in safe_id_runs.WAYS if any(one.way == way for one in chosen)]
+    if not needs_tasks:
+        ways = [safe_id_runs.OURS, safe_id_runs.RANDOM]
+    gains: dict[str, dict[str, float]] = {"pid": {}}
+    if needs_tasks:
+        kinds = {one.controller for one in chosen} | ({"pid"} if safe_id_runs.FOURIER in ways else set())
+        tuning = [job for job in safe_id_runs.tuning_jobs() if safe_id_runs.METHODS[job["method"]].controller in kinds]
+        gains = safe_id_runs.choose_gains(carry_out(tuning))
+    # An arm that moves before the task needs certified plans; without any, one way stands for dumbbells and arms.
+    identified = carry_out(
+        safe_id_runs.identification_jobs(gains, options.seeds, options.dumbbells, ways or [safe_id_runs.OURS])
+    )
+    if needs_tasks:
+        carry_out(safe_id_runs.task_jobs(gains, identified, options.tasks, options.methods))
+    return found, failures
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the runs that are missing, print the tables and draw the figures; return the exit status."""
+    from sysid_ros.experiments import safe_id_report
+
+    entries, failures = collect_runs(options)
+    for table in safe_id_report.tables(entries):
+        print(f"\n{table}")
+    print(f"\n{safe_id_report.verdict(entries)}")
+    for path, caption in safe_id_report.draw_figures(entries, Path(options.results)):
+        print(f"{path}: {caption}")
+    return ExitStatus.FAILED if failures else ExitStatus.OK
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
+    return run_command(lambda: run(build_parser().parse_args(argv)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""SAFE-ID's experiments: tasks within limits and as near to obstacles as said, methods, tables from a smoke run."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sysid_ros.cli import papers_safe_id
+from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.core.model.mechanics import ArmDynamics, BodyPoses
+from sysid_ros.drivers.mujoco.simulation import load_payload
+from sysid_ros.experiments import safe_id, safe_id_report, safe_id_runs
+from sysid_ros.experiments.safe_id import CLEARANCE, DUMBBELLS, EXPERIMENTS, PIECE, Spheres, build_task
+from sysid_ros.experiments.safe_id_runs import METHODS
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@pytest.mark.parametrize("dumbbell", [DUMBBELLS[0], DUMBBELLS[-1]])
+def test_tasks_are_within_limits_and_as_near_as_said(experiment, dumbbell):
+    robot, task = safe_id.experiment_robot(), build_task(experiment, dumbbell)
+    spheres, limits, step = Spheres(robot), robot.limits, 1e-5
+    dynamics = ArmDynamics(robot, robot.theta_nominal, load_payload(robot, dumbbell), armature=True)
+    nearest = np.inf
+    for t in np.arange(0.013, 2.0 * PIECE, 0.01):
+        q, v, a = task.evaluate(t)
+        before, after = task.evaluate(t - step), task.evaluate(t + step)
+        np.testing.assert_allclose(v, (after[0] - before[0]) / (2.0 * step), atol=1e-4)
+        np.testing.assert_allclose(a, (after[1] - before[1]) / (2.0 * step), atol=5e-2)
+        assert np.all(limits.q_lower < q) and np.all(q < limits.q_upper) and np.all(np.abs(v) < limits.v_max)
+        assert np.all(np.abs(dynamics.torque(q, v, a)) < limits.tau_max)
+        nearest = min(nearest, spheres.clearance(q, task.scene))
+    assert nearest == pytest.approx(CLEARANCE[experiment], abs=2e-4)
+    path = BodyPoses(robot).tool_path([task.start, task.goal])
+    # The tool is the flange; the grip is 0.14 m below it.
+    assert np.hypot(*path[1, :2]) == pytest.approx(safe_id.PLATFORM[experiment][0], abs=1e-3)
+    assert np.hypot(*path[0, :2]) == pytest.approx(safe_id.PICK[0], abs=1e-3)
+    assert path[0, 2] - 0.14 == pytest.approx(safe_id.PICK[2], abs=1e-3)
+
+
+def test_the_motion_has_the_least_jerk_of_its_family():
+    """Any other velocity or acceleration half way has more."""
+
+    def jerk(knots):
+        task = safe_id.Task(knots, safe_id.Scene())
+        times = np.linspace(1e-6, 2.0 * PIECE - 1e-6, 4001)
+        acceleration = np.array([task.evaluate(t)[2] for t in times])
+        rate = np.diff(acceleration, axis=0) / np.diff(times)[:, None]
+        smooth = np.abs(times[1:] - PIECE) > 1e-3  # the jerk may step half way, the acceleration may not
+        assert np.abs(np.diff(acceleration, axis=0)).max() < 0.2
+        return float(np.sum(rate[smooth] ** 2))
+
+    rng = np.random.default_rng(0)
+    best = safe_id.least_jerk(*rng.normal(size=(3, 4)))
+    least = jerk(best)
+    for _ in range(6):
+        other = best.copy()
+        other[1, 1:] += 0.05 * rng.normal(size=(2, 4))
+        assert jerk(other) > least
+
+
+def test_methods_are_those_of_the_paper_and_the_online_model():
+    assert len(METHODS) == 12 and sum(one.paper != ("-", "-", "-") for one in METHODS.values()) == 11
+    assert {one.controller for one in METHODS.values()} - {"robust"} == set(safe_id_runs.GRIDS)
+    kinds = [job["method"] for job in safe_id_runs.tuning_jobs()]
+    assert len(kinds) == sum(map(len, safe_id_runs.GRIDS.values()))
+
+
+def test_gains_are_the_best_safe_ones():
+    def entry(hand, torque, frequency):
+        judged = {"collides": False, "position_limit": False, "velocity": 0.5, "torque": torque}
+        job = {"method": "grav-pid", "gains": {"frequency": frequency}}
+        return {"job": job, "result": {"judged": judged, "hand_max": hand}}
+
+    chosen = safe_id_runs.choose_gains([entry(2e-3, 0.8, 20.0), entry(1e-3, 1.2, 60.0), entry(1.5e-3, 0.9, 40.0)])
+    assert chosen == {"robust": {}, "pid": {"frequency": 40.0}}
+    assert safe_id_runs.choose_gains([entry(2e-3, 3.0, 20.0)])["pid"] == {"frequency": 20.0}
+
+
+def test_fourier_and_random_motions_keep_what_they_know_of():
+    robot, posture = safe_id.experiment_robot(), safe_id.identification_posture()
+    limits, rng = robot.limits, np.random.default_rng(3)
+    reference = safe_id_runs.fourier_motion(robot, posture, rng)
+    states = [reference(t) for t in np.arange(0.0, 8.0, 0.01)]
+    q, v, a = (np.array(column) for column in zip(*states, strict=True))
+    assert np.all(limits.q_lower <= q) and np.all(q <= limits.q_upper)
+    assert np.all(np.abs(v) <= limits.v_max) and np.all(np.abs(a) <= limits.a_max)
+    np.testing.assert_allclose(v[1:-1], (q[2:] - q[:-2]) / 0.02, atol=2e-2)
+    plans = safe_id_runs.random_plans(robot, posture, rng)
+    moving = safe_id_runs.concatenate(plans)
+    for begin, _ in plans[1:]:
+        for one, other in zip(moving(begin - 1e-6), moving(begin + 1e-6), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+def test_what_counts_as_a_failure():
+    judged = {"collides": False, "position_limit": False, "velocity": 0.5, "torque": 0.9}
+    bad = judged | {"torque": 1.1}
+
+    def task(experiment, method="ours", **changes):
+        result = {"failure": "", "judged": judged, "placed": 5e-4, "clearance_lost": 5e-4} | changes
+        job = {"kind": "task", "method": method, "experiment": experiment, "dumbbell": DUMBBELLS[0], "seed": 0}
+        return {"job": job, "result": result}
+
+    job = {"kind": "identify", "way": "ours", "dumbbell": DUMBBELLS[0], "seed": 0}
+    good = [{"job": job, "result": {"judged": judged}}]
+    assert safe_id_report.failure_of(task("a"), good) == "" == safe_id_report.failure_of(task("c"), good)
+    assert safe_id_report.failure_of(task("a", placed=2e-3), good) == "misplaced"
+    assert safe_id_report.failure_of(task("c", clearance_lost=2e-3), good) == "too near"
+    assert safe_id_report.failure_of(task("a", judged=bad), good) == "torque"
+    assert safe_id_report.failure_of(task("a", before=bad), good) == "torque while it identified"
+    assert safe_id_report.failure_of(task("a", failure="nothing"), good) == "no model"
+    assert "identified" in safe_id_report.failure_of(task("a"), [{"job": job, "result": {"judged": bad}}])
+
+
+@pytest.mark.slow
+def test_a_smoke_size_of_tables_2_and_3(tmp_path, capsys):
+    """One arm, one dumbbell, one task: certified plans, the model and its task, and a method without any."""
+    words = ["--experiment", "table-3", "--seeds", "1", "--dumbbells", "dumbbell_4lb", "--tasks", "a"]
+    words += ["--methods", "ours", "conservative", "--results", str(tmp_path)]
+    assert papers_safe_id.main(words) == ExitStatus.OK
+    printed = capsys.readouterr().out
+    assert "Successes (Table III)" in printed and "Ours does 1 of 1 tasks" in printed
+    entries = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    (identified,) = [one["result"] for one in entries if one["job"]["kind"] == "identify"]
+    assert identified["inside"] and len(identified["plans"]) == 4 and identified["seconds"] < 15.0
+    assert safe_id_runs.is_safe(identified["judged"])
+    tasks = {one["job"]["method"]: one["result"] for one in entries if one["job"]["kind"] == "task"}
+    assert set(tasks) == {"ours", "conservative"}
+    assert tasks["ours"]["hand_max"] < 1e-3 and safe_id_runs.is_safe(tasks["ours"]["judged"])
+    text = (tmp_path / "runs.jsonl").read_text()
+    assert papers_safe_id.main(words) == ExitStatus.OK
+    assert (tmp_path / "runs.jsonl").read_text() == text
+
+
+@pytest.mark.slow
+def test_smoke_sizes_of_tables_4_and_5(tmp_path, capsys):
+    words = ["--seeds", "1", "--results", str(tmp_path)]
+    assert papers_safe_id.main([*words, "--experiment", "table-4", "--motions", "4"]) == ExitStatus.OK
+    assert "Correlation of the condition numbers" in capsys.readouterr().out
+    assert papers_safe_id.main([*words, "--experiment", "table-5", "--dumbbells", "dumbbell_4lb"]) == ExitStatus.OK
+    assert "Condition number of Y (Table V)" in capsys.readouterr().out
+    assert (tmp_path / "safe_id_figures_6_to_10.png").stat().st_size > 5000
