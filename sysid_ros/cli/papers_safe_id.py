@@ -11,7 +11,7 @@ from typing import Any
 from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.many_runs import add_run_options, carry_out_runs
 from sysid_ros.experiments import safe_id, safe_id_runs
-from sysid_ros.experiments.executor import Completion
+from sysid_ros.experiments.executor import Completion, ResultsFile
 
 TABLES = ("table-2", "table-3", "table-4", "table-5")
 """The paper's tables: methods with their errors, successes, correlations and condition numbers."""
@@ -31,6 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--methods", nargs="+", default=list(safe_id_runs.METHODS), choices=list(safe_id_runs.METHODS), help="methods")
     add("--tasks", nargs="+", default=list(safe_id.EXPERIMENTS), choices=safe_id.EXPERIMENTS, help="experiments")
     add("--motions", type=int, default=50, help="random motions of Table IV (default: 50)")
+    add("--done", action="store_true", help="make no runs: show all that the folder has")
     add("--results", default="results/safe-id", help="folder for runs.jsonl and figures")
     add_run_options(parser)
     return parser
@@ -43,6 +44,8 @@ def collect_runs(options: argparse.Namespace) -> tuple[list[dict[str, Any]], lis
         Entries of all runs that were asked for, and the failures.
     """
     path, where = Path(options.results) / "runs.jsonl", (options.workers, options.scheduler)
+    if options.done:
+        return [{"job": one["job"], "result": one["result"]} for one in ResultsFile(path).entries], []
     wanted = TABLES if options.experiment == "all" else (options.experiment,)
     found: list[dict[str, Any]] = []
     failures: list[Completion] = []

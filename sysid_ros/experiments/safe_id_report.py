@@ -90,10 +90,13 @@ def verdict(entries: Sequence[Entry]) -> str:
     if "ours" not in done:
         return "No task of ours is among the results."
     own, total = done["ours"]
-    rivals = [name for name, (count, _) in done.items() if name != "ours" and count >= own]
-    closer = [name for name, error in worst.items() if name != "ours" and error <= worst["ours"]]
+    whole = [name for name, (_, tried) in done.items() if tried >= total and name != "ours"]
+    rivals = [name for name in whole if done[name][0] >= own]
+    closer = [name for name in whole if worst[name] <= worst["ours"]]
     text = f"Ours does {own} of {total} tasks"
-    text += f"; so do, or do more: {', '.join(rivals)}." if rivals else ", more than any other method."
+    text += (
+        f"; as large a share or a larger one: {', '.join(rivals)}." if rivals else ", a larger share than any other."
+    )
     text += f" Its largest error of the hand is {worst['ours']:.2f} mm"
     text += f"; no larger: {', '.join(closer)}." if closer else ", the smallest of all methods."
     counts = []
@@ -101,6 +104,10 @@ def verdict(entries: Sequence[Entry]) -> str:
         runs = of_kind(entries, "identify", way=way)
         if runs:
             counts.append(f"{words} in {sum(not is_safe(one['result']['judged']) for one in runs)} of {len(runs)} runs")
+    fewer = [f"{name} ({tried})" for name, (_, tried) in done.items() if tried < total]
+    text += f" On fewer tasks, and not compared: {', '.join(fewer)}." if fewer else ""
+    arms = len({one["job"]["seed"] for one in tasks})
+    text += f" Size: {arms} arm{'s' * (arms > 1)}, {len({one['job']['dumbbell'] for one in tasks})} dumbbells."
     worse = []
     for dumbbell in DUMBBELLS:
         medians = [

@@ -130,6 +130,9 @@ def test_a_smoke_size_of_tables_2_and_3(tmp_path, capsys):
     text = (tmp_path / "runs.jsonl").read_text()
     assert papers_safe_id.main(words) == ExitStatus.OK
     assert (tmp_path / "runs.jsonl").read_text() == text
+    capsys.readouterr()
+    assert papers_safe_id.main(["--done", "--results", str(tmp_path)]) == ExitStatus.OK
+    assert "Ours does 1 of 1 tasks" in capsys.readouterr().out
 
 
 @pytest.mark.slow
