@@ -36,6 +36,8 @@ EXIT_REFUSED = 2
 _workers: weakref.WeakKeyDictionary[Node, weakref.WeakSet[threading.Thread]] = weakref.WeakKeyDictionary()
 """Threads of long work by node."""
 
+_CLOCK_PATIENCE, _CLOCK_REMINDER = 2.0, 30.0
+"""How long a node waits for /clock before it says so, and until it says so again [s]."""
 _POLL_SECONDS = 0.1
 """How soon a signal is noticed [s]: Python runs its handlers only between two waits of the executor."""
 
@@ -112,8 +114,10 @@ def _run(node_class: Callable[[], Node], stop: StopRequest) -> tuple[int, Node |
         executor.add_node(node)
         if isinstance(node, LifecycleNode) and not _autostart(node):
             return EXIT_REFUSED, node
+        clock = ClockWatch(node)
         while not stop.is_set and rclpy.ok():
             executor.spin_once(timeout_sec=_POLL_SECONDS)
+            clock.look()
     except ExternalShutdownException:
         pass
     finally:
@@ -134,6 +138,34 @@ def _autostart(node: LifecycleNode) -> bool:
             node.get_logger().fatal(f"cannot start: {transition.__name__.removeprefix('trigger_')} failed")
             return False
     return True
+
+
+class ClockWatch:
+    """Says where a node waits for a clock that nobody gives: its timers and stamps stand still until then.
+
+    Args:
+        node: The node.
+        clock: Steady time [s].
+    """
+
+    def __init__(self, node: Node, clock: Callable[[], float] = time.monotonic):
+        self._node, self._clock = node, clock
+        self._next = clock() + _CLOCK_PATIENCE
+        self._is_waiting = node.has_parameter("use_sim_time") and bool(node.get_parameter("use_sim_time").value)
+
+    def look(self) -> None:
+        """Say it, now and again, for as long as it is so; called between turns of the executor."""
+        if not self._is_waiting or self._clock() < self._next:
+            return
+        self._next = self._clock() + _CLOCK_REMINDER
+        self._is_waiting = self._node.get_clock().now().nanoseconds == 0
+        if self._is_waiting:
+            publishers = len(self._node.get_publishers_info_by_topic("/clock"))
+            self._node.get_logger().error(
+                f"use_sim_time is true and no time has come on /clock ({publishers} publishers): nothing timed works "
+                "until it does. Start the simulator, or leave use_sim_time false: the simulated arms of this package "
+                "need no clock"
+            )
 
 
 def create_long_service(node: Node, service_type: type, name: str, callback: Callable[..., Any]) -> Service:

@@ -239,3 +239,46 @@ def test_error_of_the_work_is_raised_where_it_is_awaited(spinning):
     done, future = call(spinning, "slow")
     assert done.wait(5)
     assert future.result().message == "caught: no plan"
+
+
+CLOCKED = (
+    PREAMBLE
+    + """
+import threading
+from rosgraph_msgs.msg import Clock
+class Clocked(Node):
+    def __init__(self):
+        super().__init__("clocked")
+        if "gives" in sys.argv:
+            self.publisher = self.create_publisher(Clock, "/clock", 1)
+            threading.Thread(target=self.tick, daemon=True).start()
+    def tick(self):
+        message = Clock()
+        for message.clock.sec in range(1, 1000):
+            self.publisher.publish(message)
+            time.sleep(0.05)
+    def close(self):
+        print(f"ends at {self.get_clock().now().nanoseconds}", flush=True)
+sys.exit(spin_main(Clocked))
+"""
+)
+
+
+@pytest.mark.parametrize("gives", [False, True])
+def test_a_clock_that_nobody_gives_is_missed_aloud(gives):
+    words = [sys.executable, "-c", CLOCKED, *(["gives"] if gives else [])]
+    process = subprocess.Popen(
+        [*words, "--ros-args", "-p", "use_sim_time:=true"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    killer = threading.Timer(15.0 if gives else 120.0, process.send_signal, [signal.SIGINT])
+    killer.start()
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if "no time has come on /clock" in line:
+            process.send_signal(signal.SIGINT)
+    killer.cancel()
+    assert process.wait(timeout=60) == 0, said
+    process.stdout.close()
+    assert ("ends at 0\n" in said) != gives  # with a clock there was time
+    assert any("use_sim_time is true and no time has come on /clock (0 publishers)" in line for line in said) != gives
