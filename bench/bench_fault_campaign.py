@@ -168,7 +168,10 @@ def run_supervised(trials: int, rng: np.random.Generator, log: Log, folder: Path
             runner = subprocess.Popen(
                 command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )
-            time.sleep(rng.uniform(6.0, 16.0))
+            started = time.monotonic()
+            while name not in _suite_pids(domain).values() and time.monotonic() - started < PATIENCE:
+                time.sleep(0.5)
+            time.sleep(rng.uniform(4.0, 14.0))
             killed = [pid for pid, node in _suite_pids(domain).items() if node == name and pid not in before]
             since = time.monotonic()
             for pid in killed:
@@ -239,6 +242,8 @@ def run_storms(rig: Rig, trials: int, log: Log) -> None:
                 restore(rig)
         shown = ", ".join(f"{ends.count(one)} x {one}" for one in sorted(set(ends)))
         rows.append([storm.name, trials, shown, alive, rested, again])
+    if not rows:
+        return
     columns = ["storm", "trials", "goal in the storm", "all nodes alive", "at rest", "identified again"]
     print_table(columns, rows, "Storms of messages from another process while a goal runs")
 

@@ -207,7 +207,7 @@ class RosArm:
     def motion_state(self) -> MotionState:
         """See :class:`Arm`."""
         session, monitor, status = self._session, self._monitor, self._status
-        session.require_alive("estimator", "arm_driver")
+        session.require_alive("estimator", "arm_driver", "safe_planner")
         if not self._samples_arrive():
             error = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_TIMEOUT)
             return MotionState(False, True, 0.0, f"while the arm moved: {error}")
