@@ -73,6 +73,7 @@ types: install
 
 docs: install
 	@$(BIN)/python docs/make_nodes.py
+	@PYTHONPATH=. $(BIN)/python docs/make_inputs.py
 	@$(BIN)/mkdocs build --strict --quiet
 
 install: $(STAMPS)/package

@@ -12,6 +12,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Target
+from sysid_ros.core.estimation.point.statistics import compute_statistical_interval
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
@@ -74,6 +75,7 @@ def identify_recording(
         reference_v=recording.reference_v,
         commanded_tau=recording.commanded_tau,
         windows=check_windows(robot, settings, rows, estimate.values if is_usable else None, run.start_ns),
+        statistical=compute_statistical_interval(robot, settings, run.rows) if is_usable else None,
         explanation=explain_alarm(robot, settings, estimate, latest),
         information=run.estimator.information(),
         timing={"estimation": spent},

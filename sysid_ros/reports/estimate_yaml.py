@@ -36,6 +36,14 @@ _HEADER = """\
 """
 
 
+STATISTICAL = (
+    "statistical, not guaranteed: from the residuals of least squares, robust to correlation of neighbouring windows, "
+    "with the arm's parameters as random within their box; errors that are the same in all windows do not show in "
+    "residuals"
+)
+"""What the statistical interval is."""
+
+
 def estimate_text(result: IdentificationResult) -> str:
     """Contents of ``estimate.yaml``."""
     return _HEADER + yaml.dump(estimate_data(result), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
@@ -94,6 +102,16 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
         for motion in result.motions
     ]
     data["timing_s"] = {name: float(value) for name, value in result.timing.items()}
+    if result.statistical is not None:
+        found = result.statistical
+        data["statistical"] = {
+            "meaning": STATISTICAL,
+            "confidence": float(found.confidence),
+            "values": found.values.tolist(),
+            "standard_error": found.standard_error.tolist(),
+            "windows": int(found.windows),
+            "lags": int(found.lags),
+        }
     data["not_shown_by_data"] = [dict(vars(spot)) for spot in BLIND_SPOTS]
     data["warnings"] = list(notices(result))
     data["settings"] = _plain(result.settings)
@@ -135,6 +153,9 @@ def _parameters(result: IdentificationResult) -> list[dict[str, object]]:
         numbers = {"value": estimate.values, "lower": estimate.lower, "upper": estimate.upper}
         numbers |= {"prior_lower": prior.lower, "prior_upper": prior.upper}
         row |= {key: float(array[i]) for key, array in numbers.items()}
+        if result.statistical is not None:
+            row |= {"statistical_lower": float(result.statistical.lower[i])}
+            row |= {"statistical_upper": float(result.statistical.upper[i])}
         if result.truth is not None:
             truth = float(result.truth[i])
             row |= {"truth": truth, "is_inside": bool(estimate.lower[i] <= truth <= estimate.upper[i])}

@@ -111,6 +111,8 @@ def _parameters(result: IdentificationResult) -> list[dict[str, Any]]:
             "shrinkage": result.shrinkage[i],
             "bar": _bar(result, i),
         }
+        if result.statistical is not None:
+            row |= {"low": result.statistical.lower[i], "high": result.statistical.upper[i]}
         if truth is not None:
             is_inside = bool(estimate.lower[i] <= truth[i] <= estimate.upper[i])
             row |= {"truth": truth[i], "is_inside": is_inside}

@@ -18,6 +18,7 @@ from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode, EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.point.statistics import StatisticalInterval
 from sysid_ros.core.estimation.windows.model import WindowModel
 from sysid_ros.core.estimation.windows.rows import Rows, build_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
@@ -248,6 +249,7 @@ class IdentificationResult:
             Without a usable estimate: those of the payload of ``windows``, for diagnosis.
         windows: The windows beside what the estimate explains of them, None where not computed.
         explanation: Hypotheses about data that no payload agrees with, None where some do or none were tried.
+        statistical: Statistical interval from the residuals, None where there is none; it guarantees nothing.
         motions: Trajectories that were accepted for execution, in order of time.
         information: Gram matrix of the windows, (10, 10), None where unknown.
         timing: How long each part took [s], by name.
@@ -270,6 +272,7 @@ class IdentificationResult:
     predicted_tau: Array | None = None
     windows: WindowCheck | None = None
     explanation: Explanation | None = None
+    statistical: StatisticalInterval | None = None
     motions: tuple[MotionRecord, ...] = ()
     information: Array | None = None
     timing: Mapping[str, float] = field(default_factory=dict)

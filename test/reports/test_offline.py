@@ -158,10 +158,15 @@ def test_a_payload_outside_its_prior_is_an_alarm_that_names_joint_and_window(rob
 
 def test_what_data_need_not_show_stands_beside_every_result(outcome, robot):
     from sysid_ros.reports.estimate_yaml import estimate_data
+    from sysid_ros.reports.report import report_html
     from sysid_ros.reports.result import BLIND_SPOTS
 
     result = outcome[0] if isinstance(outcome, tuple) else outcome
     data = estimate_data(result)
+    assert "not guaranteed" in data["statistical"]["meaning"] and data["statistical"]["confidence"] == 0.95
+    for row in data["estimate"]["parameters"]:
+        assert row["statistical_lower"] < row["statistical_upper"]
+    assert "95 % statistical" in report_html(result)
     assert data["explanation"] is None and len(data["not_shown_by_data"]) == len(BLIND_SPOTS) >= 5
     assert all(spot["check"] for spot in data["not_shown_by_data"])
 

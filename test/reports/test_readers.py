@@ -185,7 +185,7 @@ BAD = {
         "the ending is '.txt'; allowed: a folder of rosbag2 or .mcap, .db3, .bag, .csv, .npz",
     ),
     "missing file": (lambda path, robot, samples: path.with_name("no.npz"), "the file is missing"),
-    "not an npz": (_text("a.npz", b"hello"), "the file is unreadable"),
+    "not an npz": (_text("a.npz", b"hello"), "the file is there, but no NPZ file; allowed"),
     "not an mcap": (
         _text("a.mcap", b"hello world, hello world"),
         "a.mcap: the bag is unreadable .not a valid MCAP",

@@ -202,6 +202,9 @@ def _read_parameters(settings: Section, model: pin.Model, joint_names: Sequence[
     n = len(joint_names)
     inertial = np.stack([model.inertias[i + 1].toDynamicParameters() for i in range(n)])
     for i, name in enumerate(joint_names):
+        if not inertial[i].any():
+            problem = "moves nothing that has mass: give its links <inertial> with <mass> and <inertia>"
+            raise InvalidUrdf(f"joint '{name}'", problem)
         require_physically_consistent(inertial[i], f"everything moved by {name}")
     section = settings.section("inertial_uncertainty")
     radius = section.number("relative", "-", 0.0, 1.0) * np.abs(inertial)

@@ -86,9 +86,8 @@ def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
         with np.load(path, allow_pickle=False) as file:
             contents = {name: file[name] for name in file.files}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise InvalidRecording(
-            path, "the file", f"unreadable ({error})", "an NPZ file without pickled objects"
-        ) from error
+        found = "there, but no NPZ file" if not zipfile.is_zipfile(path) else f"unreadable ({error})"
+        raise InvalidRecording(path, "the file", found, "an NPZ file of plain arrays, as numpy.savez writes") from error
     header = {key: ", ".join(map(str, np.atleast_1d(contents[key]))) for key in _HEADER_KEYS if key in contents}
     for name in _REQUIRED:
         if name not in contents:

@@ -267,7 +267,7 @@ def test_unknown_names():
 
 def test_a_body_without_inertia_is_refused():
     start, end = ARM.index("<inertial>", ARM.index('name="lower"')), ARM.index("</inertial>", ARM.index('name="lower"'))
-    with pytest.raises(NotPhysicallyConsistent, match="everything moved by elbow"):
+    with pytest.raises(InvalidUrdf, match="joint 'elbow': moves nothing that has mass: give its links <inertial>"):
         load_robot_from_urdf(ARM[:start] + ARM[end + len("</inertial>") :])
 
 
