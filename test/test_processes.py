@@ -1,5 +1,6 @@
 """The table of processes, and that the launch file and the runner start the same from it."""
 
+import importlib
 import json
 import runpy
 import sys
@@ -28,6 +29,7 @@ from sysid_ros.processes import (
 )
 from sysid_ros.resources import ResourceNotFound, resource, share_directories
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE, Network, network_variables
+from sysid_ros.ros.parameters import declared
 
 ROOT = Path(__file__).parents[1]
 
@@ -199,6 +201,25 @@ def test_space_launch_file_and_runner_start_the_same(launch_packages, tmp_path):
         resolve_space({"speed": "fast"})
     with pytest.raises(UnknownArgument, match="'payload' is unknown"):
         resolve_space({"payload": "1"})
+
+
+@pytest.mark.parametrize("name", ["identify", "space_robot"])
+def test_launched_nodes_declare_the_parameters_they_are_given(launch_packages, name):
+    """With the defaults, and with an emulated arm: type and allowed values too."""
+    module = SimpleNamespace(**runpy.run_path(str(ROOT / "launch" / f"{name}.launch.py")))
+    arguments = ARGUMENTS if name == "identify" else SPACE_ARGUMENTS
+    nodes = module.start_nodes({argument.name: argument.default for argument in arguments})
+    if name == "identify":
+        nodes += module.start_nodes({argument.name: argument.default for argument in arguments} | {"mode": "emulated"})
+    parameters_of = runpy.run_path(str(ROOT / "docs" / "make_nodes.py"))["parameters_of"]
+    given = 0
+    for node in nodes:
+        known = declared(parameters_of(importlib.import_module(f"sysid_ros.nodes.{node.executable}")))
+        for key, value in node.parameters[-1].items():
+            if key != "use_sim_time":  # every node has it
+                known[key].checked(value)
+                given += 1
+    assert given >= len(nodes)
 
 
 def test_launch_file_declares_every_argument(launch_file):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -200,6 +202,24 @@ def test_motions_keep_clear_of_the_robot_itself(robot):
     down[1] = -1.7
     with pytest.raises(SelfCollision, match=r"(base|joint_\d) and joint_\d come within"):
         model.prove(CycloidTrajectory(np.array([down, down + 0.001]), 1.0), 0.3)
+
+
+@pytest.mark.slow
+def test_a_motion_that_touches_is_mended_however_late_it_is(robot):
+    """From a guess along which the second arm swings through the first, with no time left for any search."""
+    settings = replace(SMALL, iterations=100, time_limit=1.0)
+    knots = robot.home + np.zeros((41, 1))
+    swing = np.concatenate([np.linspace(0.0, 1.0, 21), np.linspace(1.0, 0.0, 21)[1:]])
+    knots[:, 3] = 0.5 - 0.7 * swing
+    guess = FloatingMotion(CycloidTrajectory(knots, 1.0), np.ones((40, robot.wheels.count)))
+    model = SelfCollisionModel(robot)
+    with pytest.raises(SelfCollision):
+        model.prove(guess.joints, SMALL.clearance)
+    late = iter(np.arange(0.0, 1e6, 100.0))
+    plan = plan_with_free_knots(
+        robot, robot.tree.parameters, 40, settings, start=knots[0], guess=guess, clock=lambda: next(late)
+    )
+    assert model.prove(plan.motion.joints, SMALL.clearance) >= SMALL.clearance
 
 
 def test_slope_of_missing_clearance(robot):
