@@ -36,7 +36,8 @@ PAPER_TORQUE = (0.2961, 0.1665, 0.0778, 0.0922, 0.0368, 0.0262)
 
 def plan_motion(robot: FreeFlyer, seconds: float) -> FloatingMotion:
     """Plan 67 intervals in two parts and return the whole motion."""
-    first, second = (plan.motion for plan in plan_in_two_parts(robot, ExcitationSettings(time_limit=seconds), 67))
+    plans = plan_in_two_parts(robot, ExcitationSettings(time_limit=seconds), 67)
+    first, second = (plan.motion for plan in plans[1:])
     knots = np.concatenate([first.joints.knots, second.joints.knots[1:]])
     turns = np.concatenate([first.wheel_turns, second.wheel_turns])
     return FloatingMotion(CycloidTrajectory(knots, first.joints.period), turns)
