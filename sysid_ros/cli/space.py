@@ -151,7 +151,8 @@ def summarize_object(held: ObjectIdentification) -> str:
     box, com, frame = held.estimate.bounds.box, held.estimate.com_box, held.estimate.frame
     lines = [f"mass {held.estimate.mass:.3f} kg, certainly {box.lower[0]:.3f} to {box.upper[0]:.3f} kg"]
     for axis, value, lower, upper in zip("xyz", held.estimate.com, com.lower, com.upper, strict=True):
-        lines.append(f"CoM {axis} in {frame}: {value:.4f} m, certainly {lower:.4f} to {upper:.4f} m")
+        certain = f"certainly {lower:.4f} to {upper:.4f} m" if np.isfinite(lower) else "perhaps it weighs nothing"
+        lines.append(f"CoM {axis} in {frame}: {value:.4f} m, {certain}")
     return "\n".join(lines)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
@@ -219,7 +221,7 @@ def free_flyer_html(result: FreeFlyerIdentification, simulation: SimulationTruth
         ("Minimal parameters", str(minimal.count), "", f"of {minimal.matrix.shape[1]} inertial parameters"),
         ("Condition number", f"{result.condition_number:.0f}", "", "of all data"),
         ("Samples", str(len(result.data)), "", f"in {len(result.parts) or 'unknown'} parts of the motion"),
-        ("Momentum left", f"{1e3 * result.residual[0]:.2g}", "g m/s", f"and {1e3 * result.residual[1]:.2g} g m²/s"),
+        ("Momentum left", f"{result.residual[0]:.2g}", "kg m/s", f"and {result.residual[1]:.2g} kg m²/s"),
     ]
     if bounds is not None:
         mass, share = minimal.names.index("base.m"), np.median(bounds.box.width / bounds.prior.width)
@@ -255,8 +257,10 @@ def held_object_html(result: ObjectIdentification, simulation: SimulationTruth |
         com = found.com_box
         facts = [("Mass", f"{found.mass:.3g}", "kg", f"certainly {_interval(box.lower[0], box.upper[0])} kg")]
         for k, axis in enumerate("xyz"):
-            certain = _interval(1e3 * com.lower[k], 1e3 * com.upper[k])
-            facts.append((f"CoM {axis}", f"{1e3 * found.com[k]:.0f}", "mm", f"certainly {certain} mm"))
+            certain = "not bounded: perhaps it weighs nothing"
+            if np.isfinite(com.lower[k]):
+                certain = f"certainly {_interval(1e3 * com.lower[k], 1e3 * com.upper[k])} mm"
+            facts.append((f"CoM {axis}", f"{1e3 * found.com[k]:.0f}", "mm", certain))
         quantities = _body_rows(found, truth)
         rows = [
             {
@@ -359,7 +363,8 @@ def _interval(lower: float, upper: float) -> str:
         return f"{lower:g} to {upper:g}"
     digits = max(0, int(np.ceil(1.0 - np.log10(max(upper - lower, 1e-9)))))
     scale = 10.0**digits
-    return f"{np.floor(lower * scale) / scale:.{digits}f} to {np.ceil(upper * scale) / scale:.{digits}f}"
+    ends = np.floor(lower * scale) / scale + 0.0, np.ceil(upper * scale) / scale + 0.0  # no negative zeros
+    return f"{ends[0]:.{digits}f} to {ends[1]:.{digits}f}"
 
 
 def _part_rows(parts: tuple[Part, ...]) -> list[tuple[object, ...]]:
@@ -384,13 +389,13 @@ def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
     with pages.styled():
         figure, grid = pages.make_axes((2, 2), (_WIDTH, 460.0))
         times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
-        for axes, values, label in (
-            (grid[0, 0], 1e3 * data.base_twist[:, :3], "base velocity [mm/s]"),
-            (grid[0, 1], 1e3 * data.base_twist[:, 3:], "base angular velocity [mrad/s]"),
-            (grid[1, 0], data.q, "joint positions [rad]"),
+        for axes, values, label, names in (
+            (grid[0, 0], 1e3 * data.base_twist[:, :3], "base velocity [mm/s]", "xyz"),
+            (grid[0, 1], 1e3 * data.base_twist[:, 3:], "base angular velocity [mrad/s]", "xyz"),
+            (grid[1, 0], data.q, "joint positions [rad]", result.task.robot.joint_names),
         ):
-            axes.plot(times, values, linewidth=0.9)
-            axes.set(xlabel="time in motion [s]", ylabel=label)
+            _draw_lines(axes, times, values, names)
+            axes.set(ylabel=label)
         axes, numbers = grid[1, 1], np.arange(1, result.minimal.count + 1)
         scale = np.maximum(np.abs(result.estimate.values), 1e-12)
         axes.semilogy(numbers, np.abs(result.believed - result.estimate.values) / scale, "o", color=pages.ACCENT,
@@ -407,6 +412,14 @@ def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
         return pages.inline_svg(figure, "motion", "motion of base and joints, and what was learnt")
 
 
+def _draw_lines(axes: Axes, times: Array, values: Array, names: Sequence[str]) -> None:
+    """Draw columns (N, k) over times (N,) with their names above the frame."""
+    lines = axes.plot(times, values, linewidth=0.9)
+    axes.set(xlabel="time in motion [s]")
+    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "ncols": len(names)}
+    axes.legend(lines, names, fontsize=7, frameon=False, handlelength=0.8, columnspacing=0.8, **place)
+
+
 def _object_figure(result: ObjectIdentification, truth: Array | None) -> str:
     """Draw the motion, and how much narrower than the prior the bounds are."""
     data, found = result.data, result.estimate
@@ -414,8 +427,8 @@ def _object_figure(result: ObjectIdentification, truth: Array | None) -> str:
         figure, grid = pages.make_axes((1, 2), (_WIDTH, 260.0))
         first, second = np.ravel(grid)
         times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
-        first.plot(times, data.q, linewidth=0.9)
-        first.set(xlabel="time in motion [s]", ylabel="joint positions [rad]")
+        _draw_lines(first, times, data.q, result.task.robot.joint_names)
+        first.set(ylabel="joint positions [rad]")
         if found is not None:
             box, prior = found.bounds.box, found.bounds.prior
             rows = np.arange(10)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
+from sysid_ros.cli.space import summarize_object
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.free_floating.dynamics import simulate
 from sysid_ros.core.free_floating.excitation import largest_range, largest_wheel_turns
@@ -25,6 +26,7 @@ from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.reports.free_flyer import (
     InvalidEstimate,
     SimulationTruth,
+    held_object_html,
     read_knowledge,
     write_free_flyer,
     write_held_object,
@@ -111,6 +113,16 @@ def test_estimate_of_an_object(robot, identified, tmp_path):
     assert found.estimate.bounds.probability == pytest.approx(2e-6)
     assert "except with a probability of at most 2e-06" in page
     assert "because of" in page
+    # An object that perhaps weighs nothing has a CoM without bounds, and bounds of zero have no sign.
+    nowhere = replace(found.estimate, com_box=Box(np.full(3, -np.inf), np.full(3, np.inf)))
+    light = replace(found, estimate=nowhere)
+    page = held_object_html(light, simulation)
+    assert "not bounded: perhaps it weighs nothing" in page
+    assert "inf" not in page.split("<section>")[0].split("<h1>")[1]
+    assert "perhaps it weighs nothing" in summarize_object(light)
+    wide = Box(np.full(10, -30.0), np.full(10, -0.2))
+    bounds = replace(found.estimate.bounds, box=wide)
+    assert ">-30 to 0<" in held_object_html(replace(found, estimate=replace(nowhere, bounds=bounds)), simulation)
     # An alarm has a page and an estimate of its own, without numbers of an object.
     wrong = estimate_held(identified.task, ObjectSettings(mass=3.0), identified.knowledge, data)
     write_held_object(wrong, tmp_path, simulation)
@@ -133,5 +145,5 @@ def test_files_that_say_nothing_of_the_robot(robot, tmp_path, text, reason):
     path.write_text(text)
     with pytest.raises(InvalidEstimate, match=reason):
         read_knowledge(path, robot)
-    with pytest.raises(InvalidEstimate, match="No such file"):
+    with pytest.raises(InvalidEstimate, match="there is no such file"):
         read_knowledge(tmp_path / "none.yaml", robot)
