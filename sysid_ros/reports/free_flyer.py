@@ -412,12 +412,13 @@ def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
         return pages.inline_svg(figure, "motion", "motion of base and joints, and what was learnt")
 
 
-def _draw_lines(axes: Axes, times: Array, values: Array, names: Sequence[str]) -> None:
+def _draw_lines(axes: Axes, times: Any, values: Any, names: Sequence[str]) -> None:
     """Draw columns (N, k) over times (N,) with their names above the frame."""
     lines = axes.plot(times, values, linewidth=0.9)
     axes.set(xlabel="time in motion [s]")
-    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "ncols": len(names)}
-    axes.legend(lines, names, fontsize=7, frameon=False, handlelength=0.8, columnspacing=0.8, **place)
+    style: dict[str, Any] = {"fontsize": 7, "frameon": False, "handlelength": 0.8, "columnspacing": 0.8}
+    style |= {"bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "ncols": len(names)}
+    axes.legend(lines, list(names), loc="lower left", **style)
 
 
 def _object_figure(result: ObjectIdentification, truth: Array | None) -> str:
