@@ -5,13 +5,15 @@ The planner searches with sampled constraints, and returns only what has been bo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
-from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.plan import CertifiedPlan, PlanStatistics
 from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
 from sysid_ros.core.certification.verify import Beginning, make_certificate, verify
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -21,7 +23,8 @@ from sysid_ros.core.planning.candidates import CallTimes, Candidate, Candidates,
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.costs import condition_number
 from sysid_ros.core.planning.problem import PlannerModel
-from sysid_ros.core.planning.request import PlanFailure, PlanRequest, RecedingSettings, Rejection
+from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings, Rejection
+from sysid_ros.core.planning.route import MARGINS, NoRoute, PostureCheck, find_route
 from sysid_ros.core.planning.strategy import Strategy, WarmStart
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.tracking_bound.motion import SHORTEST_MOTION
@@ -32,12 +35,52 @@ Array = NDArray[np.float64]
 
 LONGEST = 20.0
 """Longest duration that is tried [s]."""
-_STRETCH = 1.25  # a rejected duration is stretched by this
+_STRETCH, _STRETCHES = 1.25, 4  # a rejected duration is stretched by this, so often
+_BISECTIONS = 4
 _PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
+
+
+_LEG_SHARE = 0.75
+"""Share of the time in which a straight motion or a way around is looked for."""
+_WAYS = 3
+"""Ways around that are tried, of different random numbers."""
+_LEG_PARTS = (1.0, 0.5, 0.25)
+"""Parts of the first leg of a way that are tried."""
+_HOLD = 1.0
+"""How long an arm is held whose errors at rest are looked at [s]."""
+_SAME_POSTURE = 1e-3
+"""Postures closer than this are the same [rad]."""
 
 
 def _never() -> bool:
     return False
+
+
+class Patience:
+    """How long something may take, from now on.
+
+    Args:
+        seconds: How long [s].
+        is_cancelled: Whether it is not wanted any more.
+    """
+
+    def __init__(self, seconds: float, is_cancelled: Callable[[], bool] = _never):
+        self._deadline = time.monotonic() + seconds
+        self._is_cancelled = is_cancelled
+
+    def is_up(self) -> bool:
+        """Return whether the time is up.
+
+        Raises:
+            PlanningCancelled: ``is_cancelled`` said so.
+        """
+        if self._is_cancelled():
+            raise PlanningCancelled("the planner was cancelled")
+        return time.monotonic() > self._deadline
+
+    def part(self, share: float) -> Patience:
+        """Return the patience for a part of what is left to do."""
+        return Patience(share * (self._deadline - time.monotonic()), self._is_cancelled)
 
 
 class CertifiedPlanner:
@@ -78,6 +121,9 @@ class CertifiedPlanner:
     def plan(self, request: PlanRequest, now: float = 0.0, is_cancelled: Callable[[], bool] = _never) -> CertifiedPlan:
         """Plan and certify the next part of a motion: it starts exactly in the state asked for and ends at rest.
 
+        From rest to a goal that is a straight motion as fast as can be proven, or the first of a way around what is in
+        between; only where neither can be proven it is a motion of the settings' duration that gets closer.
+
         Args:
             request: What to plan.
             now: Time of the loop's clock, for the certificate [s].
@@ -90,6 +136,15 @@ class CertifiedPlanner:
         """
         _ = request.history  # raises where the predecessor cannot be left
         self._model.torque.set_boxes(*request.assumptions.boxes)
+        if request.goal is not None and request.predecessor is None:
+            begin = time.monotonic()
+            try:
+                leg = self._plan_leg(request, now, Patience(_LEG_SHARE * request.time_limit, is_cancelled))
+            except (PlanRejected, BoundNotAvailable) as refusal:
+                raise _not_held(refusal) from refusal
+            if leg is not None:
+                return leg
+            request = replace(request, time_limit=max(0.0, request.time_limit - (time.monotonic() - begin)))
         candidates = Candidates(self._model, request, self.prover, self._times, is_cancelled)
         strategy = Strategy(candidates, self._warm_start)
         found = strategy.run()
@@ -145,20 +200,110 @@ class CertifiedPlanner:
             BoundNotAvailable: No duration has a tracking bound.
             ParameterOutOfRange: The request has no goal, or takes over from a plan.
         """
-        q0, q1, rest = request.start, request.goal, np.zeros(self.robot.n)
-        if q0 is None or q1 is None or request.predecessor is not None:
+        if request.start is None or request.goal is None or request.predecessor is not None:
             raise ParameterOutOfRange("request", "one without start or goal, or that takes over", "from rest to a goal")
-        total = duration or self._shortest(q1 - q0)
-        while not is_cancelled():
+        return self._straight(request, request.goal, now, Patience(np.inf, is_cancelled), duration)
+
+    def _straight(
+        self, request: PlanRequest, goal: Array, now: float, patience: Patience, duration: float | None = None
+    ) -> CertifiedPlan:
+        """Certify a straight motion from the start of a request, of a duration or about as short as can be proven.
+
+        Where durations close to the shortest one are refused the longest one tells whether there is any, and the
+        shortest of those is found by bisection.
+        """
+        rest, start = np.zeros(self.robot.n), request.state[0]
+
+        def certified(seconds: float) -> CertifiedPlan:
+            return self.certify(BezierTrajectory(start, rest, rest, goal, seconds), request.assumptions, now)
+
+        refused = duration or min(self._shortest(goal - start), LONGEST)
+        for _ in range(_STRETCHES):
+            is_late = patience.is_up()
             try:
-                return self.certify(BezierTrajectory(q0, rest, rest, q1, total), request.assumptions, now)
+                return certified(refused)
             except (PlanRejected, BoundNotAvailable) as refusal:
                 # A longer duration follows the same path: what is wrong with the path stays wrong.
                 is_path = isinstance(refusal, PlanRejected) and refusal.limit.is_of_the_path
-                if duration is not None or is_path or total * _STRETCH > LONGEST:
+                if duration is not None or is_path or is_late or refused == LONGEST:
                     raise
-            total *= _STRETCH
-        raise PlanningCancelled("the planner was cancelled")
+            refused = min(refused * _STRETCH, LONGEST)
+        best = certified(LONGEST)
+        for _ in range(_BISECTIONS):
+            if patience.is_up():
+                break
+            middle = float(np.sqrt(refused * best.duration))
+            try:
+                best = certified(middle)
+            except (PlanRejected, BoundNotAvailable):
+                refused = middle
+        return best
+
+    def _plan_leg(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
+        """Plan straight to the goal, or along the first leg of a way there; None where neither can be proven.
+
+        Raises:
+            PlanRejected: The arm cannot be held at the goal.
+            BoundNotAvailable: Likewise.
+        """
+        goal = request.goal
+        assert goal is not None  # noqa: S101  # asked for by the caller
+        way, leg = self._remembered_way(request.state[0], goal), None
+        if way is not None:
+            leg = self._along(way, request, now, patience)
+        else:
+            try:
+                return self._straight(request, goal, now, patience)
+            except (PlanRejected, BoundNotAvailable):
+                pass
+        for number in range(_WAYS):
+            if leg is not None or patience.is_up():
+                break
+            way = self._find_way(request, goal, number, patience.part(1.0 / (_WAYS - number)))
+            leg = None if way is None else self._along(way, request, now, patience)
+        return leg
+
+    def _along(
+        self, way: tuple[Array, ...], request: PlanRequest, now: float, patience: Patience
+    ) -> CertifiedPlan | None:
+        """Plan along the first leg of a way, or a part of it."""
+        start = request.state[0]
+        for share in _LEG_PARTS:
+            end = start + share * (way[0] - start)
+            try:
+                plan = self._straight(request, end, now, patience)
+            except (PlanRejected, BoundNotAvailable):
+                if patience.is_up():
+                    return None
+                continue
+            self._warm_start.way = (end, *(way if share < 1.0 else way[1:]))
+            return plan
+        return None
+
+    def _remembered_way(self, start: Array, goal: Array) -> tuple[Array, ...] | None:
+        """Return what is left of the way that was found for the last leg, if this is where it goes on."""
+        way = self._warm_start.way
+        if len(way) < 2 or not np.array_equal(way[-1], goal) or np.abs(way[0] - start).max() > _SAME_POSTURE:
+            return None
+        return way[1:]
+
+    def _find_way(self, request: PlanRequest, goal: Array, number: int, patience: Patience) -> tuple[Array, ...] | None:
+        """Find a way with the widest margins that start and goal leave."""
+        # The errors of an arm that is held: those of slow motions are little larger.
+        rest = np.zeros(self.robot.n)
+        held = self.certify(BezierTrajectory(goal, rest, rest, goal, _HOLD), request.assumptions)
+        assert held.bound is not None  # noqa: S101  # of a plan that was certified here
+        errors = AssumedErrors.of(held.bound, self.robot.n)
+        start = request.state[0]
+        for done, margins in enumerate(MARGINS):
+            until = patience.part(1.0 / (len(MARGINS) - done))
+            try:
+                check = PostureCheck(self._model, request.assumptions.scene, errors, margins, np.stack([start, goal]))
+                return find_route(check, start, goal, self.settings.seed + number, until.is_up)
+            except NoRoute:
+                if patience.is_up():
+                    break
+        return None
 
     def _shortest(self, distance: Array) -> float:
         """Return the duration at which a degree-5 motion from rest to rest just keeps the limits of its rates [s]."""
@@ -190,6 +335,16 @@ class CertifiedPlanner:
             bound=found.bound,
             statistics=candidates.statistics(found.cost),
         )
+
+
+def _not_held(refusal: PlanRejected | BoundNotAvailable) -> PlanFailure:
+    """Return the failure that tells why the arm cannot be held at a goal."""
+    is_limit = isinstance(refusal, PlanRejected)
+    code = PlanFailureCode.LIMIT if is_limit else PlanFailureCode.NO_TRACKING_BOUND
+    text = f"the arm cannot be held at the goal with every payload of the box: {refusal}"
+    return PlanFailure(
+        Rejection(code, text, refusal), PlanStatistics(0, 0, 1, int(is_limit), {}, (text,), False, np.inf)
+    )
 
 
 def _advice(rejection: Rejection, control: RobustSettings) -> str:

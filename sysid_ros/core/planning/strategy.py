@@ -60,11 +60,13 @@ class WarmStart:
         errors: Tracking errors to plan with.
         reach: Share of the k_range to plan with [-].
         last_end: End position of the last plan, (n,) [rad]; None before the first.
+        way: Where the last motion to a goal ends, and the postures from there on to the goal, (n,) each [rad].
     """
 
     errors: AssumedErrors
     reach: float = 1.0
     last_end: Array | None = None
+    way: tuple[Array, ...] = ()
 
 
 class Improvement:

@@ -1,8 +1,12 @@
-"""Move to a goal by certified plans that take over from each other, with the payload as it is known."""
+"""Move to a goal by certified plans, from rest to rest, with the payload as it is known.
+
+Mostly that is one straight motion. Where something is in between it is the legs of a way around, each proven before it
+begins with what is known by then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +17,7 @@ from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.procedure.model_policy import ModelPolicy
 from sysid_ros.core.procedure.ports import Ports
-from sysid_ros.core.procedure.receding import Ending, RecedingProcedure
+from sysid_ros.core.procedure.receding import RecedingProcedure
 from sysid_ros.core.procedure.types import (
     IdentificationErrorCode,
     IdentificationFailed,
@@ -23,10 +27,12 @@ from sysid_ros.core.procedure.types import (
 )
 
 _TORQUES = (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE)
-_PROGRESS = 0.9
-"""A plan that leaves more than this share of the distance is no progress."""
+_LEGS = 20
+"""After so many plans a move ends."""
 _STALLS = 3
-"""After so many plans in a row without progress the move ends."""
+"""After so many plans in a row that hardly move the arm, likewise."""
+_HARDLY = 0.02
+"""How far that is, in any joint [rad]."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,6 @@ class _MoveProcedure(RecedingProcedure):
         settings = IdentificationSettings(max_motion_time=move.max_motion_time, weighing_time=0.0)
         super().__init__(ports, policy, settings, is_cancelled, on_progress)
         self._wanted = move
-        self._distances: list[float] = []  # of the ends of all plans
         self._first = np.inf
 
     def move(self) -> Move:
@@ -142,29 +147,50 @@ class _MoveProcedure(RecedingProcedure):
     def _posture_wanted(self) -> NDArray[np.float64]:
         return self._wanted.goal
 
+    def _move(self) -> str:
+        stalls = 0
+        for _ in range(_LEGS):
+            self._report(Phase.PLANNING, "planning", self._fraction)
+            self._require_not_cancelled()
+            plan = self._plan_leg()
+            if plan is None:
+                return "no motion could be proven that gets closer to it"
+            if self._motion_time + plan.duration > self._settings.max_motion_time + 1e-9:
+                allowed = f"{self._settings.max_motion_time:g} s of motion are allowed"
+                if not self._plans:
+                    text = f"the first motion takes {plan.duration:.1f} s, but only {allowed}"
+                    raise IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, text)
+                return f"the next motion takes {plan.duration:.1f} s, and {allowed} in all"
+            self._arm.execute(plan)
+            self._note(plan)
+            self._follow(plan, None)
+            self._motion_time += plan.duration
+            self._arm.wait(self._settings.settle_time)  # the controller settles; nothing is estimated
+            if self._distance <= self._wanted.tolerance:
+                return "the goal is reached"
+            moved = np.abs(plan.trajectory.end - plan.trajectory.start).max()
+            stalls = stalls + 1 if moved < _HARDLY else 0
+            if stalls == _STALLS:
+                break
+        return "no plan gets closer to it"
+
+    def _plan_leg(self) -> CertifiedPlan | None:
+        """Plan from rest; None where nothing is found any more; it is a failure only if the arm has not moved yet."""
+        try:
+            return self._plan_first()[0]
+        except IdentificationFailed as failure:
+            if not self._plans or failure.code is not IdentificationErrorCode.PLAN_FAILED:
+                raise
+            return None
+
     def _note_planned(self, plan: CertifiedPlan) -> None:
         super()._note_planned(plan)
-        self._distances.append(self._distance_of(plan.trajectory.end))
         if not np.isfinite(self._first):
             self._first = max(self._distance_of(plan.trajectory.start), 1e-9)
 
-    def _wait_to_plan(self, plan: CertifiedPlan, following: CertifiedPlan) -> None:
-        """Ask for a plan at once: no data come in that it could be better for."""
-
-    def _settle(self, progress: float) -> None:
-        """Let the controller settle; nothing is estimated."""
-        self._arm.wait(self._settings.settle_time)
-
-    def _stop_rule(self, widths: Sequence[NDArray[np.float64]], ahead: int) -> Ending | None:
-        distances = self._distances
-        if distances[-1] <= self._wanted.tolerance:
-            return Ending("the goal is reached", True)
-        recent = distances[-1 - _STALLS :]
-        if len(recent) > _STALLS and min(recent[1:]) > _PROGRESS * recent[0]:
-            return Ending("no plan gets closer to it", True)
-        if not self._has_time(ahead):
-            return Ending(f"another plan would exceed {self._settings.max_motion_time:g} s of motion", True)
-        return None
+    def _note(self, plan: CertifiedPlan) -> None:
+        self._plans.append(plan)
+        self._report(Phase.MOVING, f"moving for {plan.duration:.1f} s", self._fraction)
 
     @property
     def _fraction(self) -> float:

@@ -593,7 +593,8 @@ class MoveBackend(ChainBackend):
         self._step, self._wall, self._at = step, wall, 0.0
 
     def plan(self, request):
-        begin = request.predecessor.trajectory.end[0] if request.predecessor else self._at
+        assert request.predecessor is None  # from rest to rest
+        begin = self._at
         plan = super().plan(request)
         end = min(begin + np.clip(request.goal[0] - begin, -self._step, self._step), self._wall)
         path = plan.trajectory
@@ -604,15 +605,18 @@ class MoveBackend(ChainBackend):
         )
         return plan
 
+    def execute(self, plan, model=None):
+        super().execute(plan, model)
+        self._at = plan.trajectory.end[0]
+
 
 def test_a_move_ends_at_its_goal():
     backend, progress = MoveBackend(), []
     done = move(backend, [1.0], 0.01, 60.0, on_progress=lambda p: progress.append(p.progress))
-    assert done.distance <= 0.01 and done.plans == 3 and done.motion_time == pytest.approx(2 * 1.5 + 3.0)
+    assert done.distance <= 0.01 and done.plans == 3 and done.motion_time == pytest.approx(3 * 3.0)
     assert done.smallest_torque_margin == pytest.approx(0.2)
     assert progress == sorted(progress) and backend.is_at_rest
     assert backend.calls.count("catch_up") == 1 and backend.calls.index("catch_up") < backend.calls.index("execute")
-    assert backend.asked[2][2] == pytest.approx(3.0)  # at once: nothing is learnt that could be waited for
 
 
 def test_a_move_ends_when_data_contradict_what_is_known():
@@ -622,7 +626,7 @@ def test_a_move_ends_when_data_contradict_what_is_known():
         with pytest.raises(IdentificationFailed, match="another payload") as caught:
             move(backend, [1.0], 0.01, 60.0)
         assert caught.value.code == IdentificationErrorCode.INCONSISTENT and backend.is_at_rest
-        assert backend.calls.count("execute") == 2 * begins  # the plan that moves, and the one that waits
+        assert backend.calls.count("execute") == begins
 
 
 def test_a_goal_behind_a_wall_is_not_tried_forever():
@@ -634,7 +638,11 @@ def test_a_goal_behind_a_wall_is_not_tried_forever():
 
 
 def test_a_move_keeps_its_time():
-    with pytest.raises(IdentificationFailed, match="would exceed 6 s of motion"):
+    with pytest.raises(IdentificationFailed, match="the next motion takes 3.0 s, and 6 s of motion are allowed in all"):
         move(MoveBackend(step=0.1), [1.0], 0.01, 6.0)
+    backend = MoveBackend()
+    with pytest.raises(IdentificationFailed, match="the first motion takes 3.0 s, but only 2 s") as caught:
+        move(backend, [1.0], 0.01, 2.0)
+    assert caught.value.code == IdentificationErrorCode.INVALID_GOAL and "execute" not in backend.calls
     with pytest.raises(ParameterOutOfRange, match="tolerance"):
         move(MoveBackend(), [1.0], 0.0, 6.0)

@@ -1,0 +1,232 @@
+"""Find a way between postures around what a straight motion would touch, or where it could not hold its payload.
+
+Two trees of postures grow towards each other from start and goal (RRT-Connect: Kuffner and LaValle, ICRA 2000), then
+the way is shortened. Postures count as free where samples say so, with margins for tracking errors; nothing is proven
+here: every leg is certified before the arm moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.planning.constraints import AssumedErrors
+from sysid_ros.core.planning.distances import FreeDistances
+from sysid_ros.core.planning.problem import PlannerModel
+
+Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+_STEP = 0.4
+"""Largest step of a tree in any joint [rad]."""
+_RESOLUTION = 0.05
+"""Largest step between postures of an edge that are looked at, in any joint [rad]."""
+_DRAWS = 8
+"""Random postures that a tree grows towards at once."""
+_GOAL_SHARE = 0.2
+"""Share of draws that are the other tree's root."""
+_SHORTCUTS = 120
+_NEAR_END = 0.5
+"""Where margins that start or goal do not keep are kept again, in any joint [rad]."""
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class RouteMargins:
+    """What is kept free along a way, besides tracking errors.
+
+    Attributes:
+        distance: Distance besides the scene's clearance [m].
+        growth: By how much tracking errors may be larger than those of an arm at rest [-].
+    """
+
+    distance: float
+    growth: float
+
+
+MARGINS = (RouteMargins(0.03, 0.5), RouteMargins(0.01, 0.3), RouteMargins(0.002, 0.1))
+"""Wide margins leave room for fast motions; where no way keeps them, the next ones are tried."""
+
+
+class NoRoute(SysidError):
+    """No way was found.
+
+    Args:
+        why: What is wrong.
+    """
+
+    def __init__(self, why: str):
+        self.why = why
+        super().__init__(f"no way to the goal was found: {why}")
+
+
+class PostureCheck:
+    """Tell which postures between a start and a goal are free.
+
+    Start and goal may leave less room than the margins: then less is enough, the closer to them the less.
+
+    Args:
+        model: Model of the planner; its boxes are those of the assumptions.
+        scene: What surrounds the arm.
+        errors: Tracking errors at rest, and what feedback needs then.
+        margins: What is to be kept free besides.
+        ends: Start and goal, (2, n) [rad].
+    """
+
+    def __init__(self, model: PlannerModel, scene: Scene, errors: AssumedErrors, margins: RouteMargins, ends: Array):
+        limits, self._torque = model.robot.limits, model.torque
+        spheres, wide = model.spheres_in(scene), errors.grown(margins.growth)
+        clearance = scene.clearance + margins.distance
+        self._distances = FreeDistances(spheres, wide.position, clearance) if spheres.has_rows else None
+        self._torque_limit, self._clearance = limits.tau_max - wide.torque, clearance
+        self._ends = ends
+        needed, free = self._rooms(ends)
+        self._more_torque = np.maximum(needed - self._torque_limit, 0.0)
+        self._less_distance = np.maximum(clearance - free, 0.0)
+        self.lower = np.minimum(limits.q_lower + wide.position, ends.min(axis=0))
+        self.upper = np.maximum(limits.q_upper - wide.position, ends.max(axis=0))
+
+    def _rooms(self, q: Array) -> tuple[Array, Array]:
+        """Return the torque needed at rest (N, n) [Nm] and the free distances (N, rows) [m] at postures (N, n)."""
+        rest = np.zeros_like(q)
+        torque = self._torque.evaluate((q, rest, rest)).demand
+        if self._distances is None:
+            return torque, np.empty((len(q), 0))
+        return torque, self._distances.evaluate(q).free
+
+    def are_free(self, q: Array) -> Bools:
+        """Return which postures (N, n) are within limits, free, and can be held with every payload, (N,)."""
+        torque, free = self._rooms(q)
+        near = np.maximum(1.0 - np.abs(q[:, None] - self._ends).max(axis=2) / _NEAR_END, 0.0)[..., None]  # (N, 2, 1)
+        torque -= (near * self._more_torque).max(axis=1)
+        free += (near * self._less_distance).max(axis=1)
+        is_free: Bools = np.all((q >= self.lower) & (q <= self.upper), axis=1)
+        is_free &= np.all(torque <= self._torque_limit + _ROUNDING, axis=1)
+        is_free &= np.all(free >= self._clearance - _ROUNDING, axis=1)
+        return is_free
+
+    def free_edges(self, begins: Array, ends: Array) -> Bools:
+        """Return which straight ways (B, n) to (B, n) are free at samples, (B,)."""
+        count = max(2, int(np.ceil(np.abs(ends - begins).max() / _RESOLUTION)) + 1)
+        along = np.linspace(0.0, 1.0, count)[:, None]
+        postures = begins[:, None] + along * (ends - begins)[:, None]
+        return np.asarray(self.are_free(postures.reshape(-1, begins.shape[1])).reshape(-1, count).all(axis=1))
+
+
+class _Tree:
+    """Postures, each with the one it was reached from."""
+
+    def __init__(self, root: Array):
+        self.postures, self._parents = root[None].copy(), [-1]
+
+    def nearest(self, q: Array) -> NDArray[np.intp]:
+        """Return the numbers of the postures nearest to others (B, n), (B,)."""
+        distances = np.abs(self.postures[None] - q[:, None]).max(axis=2)
+        return np.asarray(distances.argmin(axis=1))
+
+    def add(self, q: Array, parents: NDArray[np.intp]) -> None:
+        """Add postures (B, n) reached from others (B,)."""
+        self.postures = np.concatenate([self.postures, q])
+        self._parents.extend(int(parent) for parent in parents)
+
+    def way_to_root(self, index: int) -> list[Array]:
+        """Return the postures from one back to the root."""
+        way = []
+        while index >= 0:
+            way.append(self.postures[index])
+            index = self._parents[index]
+        return way
+
+
+def find_route(
+    check: PostureCheck, start: Array, goal: Array, seed: int, must_stop: Callable[[], bool]
+) -> tuple[Array, ...]:
+    """Find postures between which straight ways are free, from start to goal.
+
+    Args:
+        check: Tells which postures are free.
+        start: Where it begins, (n,) [rad].
+        goal: Where it ends, (n,) [rad].
+        seed: Of the random postures; the same seed gives the same way, unless the time runs out.
+        must_stop: Whether to give up.
+
+    Returns:
+        The postures after the start, (n,) each; the goal is the last.
+
+    Raises:
+        NoRoute: No way was found.
+    """
+    rng = np.random.default_rng(seed)
+    way = _connect(check, start, goal, rng, must_stop)
+    return tuple(_shortened(check, way, rng, must_stop)[1:])
+
+
+def _connect(
+    check: PostureCheck, start: Array, goal: Array, rng: np.random.Generator, must_stop: Callable[[], bool]
+) -> list[Array]:
+    """Grow both trees until they meet; return the way from start to goal."""
+    if check.free_edges(start[None], goal[None])[0]:
+        return [start, goal]
+    # Joints without limits are searched within a turn of the start.
+    lower = np.maximum(check.lower, np.minimum(start, goal) - np.pi)
+    upper = np.minimum(check.upper, np.maximum(start, goal) + np.pi)
+    trees = [_Tree(start), _Tree(goal)]
+    growing = 0
+    while not must_stop():
+        tree, other = trees[growing], trees[1 - growing]
+        draws = rng.uniform(lower, upper, (_DRAWS, start.size))
+        draws[rng.random(_DRAWS) < _GOAL_SHARE] = other.postures[0]
+        parents = tree.nearest(draws)
+        begins = tree.postures[parents]
+        steps = draws - begins
+        ends = begins + steps * np.minimum(1.0, _STEP / np.maximum(np.abs(steps).max(axis=1), 1e-9))[:, None]
+        free = check.free_edges(begins, ends)
+        first = len(tree.postures)
+        tree.add(ends[free], parents[free])
+        added = tree.postures[first:]
+        if len(added):
+            near = other.nearest(added)
+            meets = np.flatnonzero(check.free_edges(other.postures[near], added))
+            if meets.size:
+                one = int(meets[0])
+                halves = tree.way_to_root(first + one), other.way_to_root(int(near[one]))
+                here, there = halves if growing == 0 else halves[::-1]
+                return [*here[::-1], *there]
+        growing = 1 - growing
+    raise NoRoute("the time is up")
+
+
+def _shortened(
+    check: PostureCheck, way: list[Array], rng: np.random.Generator, must_stop: Callable[[], bool]
+) -> list[Array]:
+    """Cut corners between random points of a way, then leave out what is not needed."""
+    for _ in range(_SHORTCUTS):
+        if len(way) == 2 or must_stop():
+            break
+        one, other = np.sort(rng.uniform(0.0, len(way) - 1.0, 2))
+        i, j = int(one), int(other)
+        if i == j:
+            continue
+        begin = way[i] + (one - i) * (way[i + 1] - way[i])
+        end = way[j] + (other - j) * (way[min(j + 1, len(way) - 1)] - way[j])
+        if check.free_edges(begin[None], end[None])[0]:
+            way = [*way[: i + 1], begin, end, *way[j + 1 :]]
+            way = _without_needless(check, way)
+    return _without_needless(check, way)
+
+
+def _without_needless(check: PostureCheck, way: list[Array]) -> list[Array]:
+    """Go from each posture straight to the last one that can be reached so."""
+    kept, index = [way[0]], 0
+    while index < len(way) - 1:
+        ends = np.stack(way[index + 1 :])
+        free = check.free_edges(np.repeat(way[index][None], len(ends), axis=0), ends)
+        free[0] = True
+        index += 1 + int(np.flatnonzero(free)[-1])
+        kept.append(way[index])
+    return kept
