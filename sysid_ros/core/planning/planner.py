@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan, PlanStatistics
 from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
-from sysid_ros.core.certification.verify import Beginning, make_certificate, verify
+from sysid_ros.core.certification.verify import Beginning, make_certificate
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
@@ -166,13 +166,18 @@ class CertifiedPlanner:
             PlanRejected: A limit is broken, or could not be proven to hold.
             InvalidTrajectory: The motion does not fit the robot, or is of a kind that cannot be verified.
         """
+        return self._certify(PlanRequest(assumptions, start=trajectory.start), trajectory, now)
+
+    def _certify(self, request: PlanRequest, trajectory: Trajectory, now: float) -> CertifiedPlan:
+        """Certify a motion from rest."""
+        assumptions = request.assumptions
         try:
-            bound = assumptions.bound(trajectory)
+            bound = self.prover.bound(request, trajectory)
         except BoundNotAvailable:
             # A motion that breaks a limit even where it is followed without any error is told so.
-            verify(assumptions, trajectory, AssumedErrors.none(self.robot.n), self.verifier)
+            self.prover.verify(request, trajectory, AssumedErrors.none(self.robot.n))
             raise
-        found = verify(assumptions, trajectory, bound, self.verifier)
+        found = self.prover.verify(request, trajectory, bound)
         beginning = Beginning(rest_before=bound.settling_time, issued_at=now)
         certificate = make_certificate(assumptions, trajectory, bound, found, beginning)
         return CertifiedPlan(
@@ -215,7 +220,7 @@ class CertifiedPlanner:
         rest, start = np.zeros(self.robot.n), request.state[0]
 
         def certified(seconds: float) -> CertifiedPlan:
-            return self.certify(BezierTrajectory(start, rest, rest, goal, seconds), request.assumptions, now)
+            return self._certify(request, BezierTrajectory(start, rest, rest, goal, seconds), now)
 
         refused = duration or min(self._shortest(goal - start), LONGEST)
         for _ in range(_STRETCHES):
@@ -291,7 +296,7 @@ class CertifiedPlanner:
         """Find a way with the widest margins that start and goal leave."""
         # The errors of an arm that is held: those of slow motions are little larger.
         rest = np.zeros(self.robot.n)
-        held = self.certify(BezierTrajectory(goal, rest, rest, goal, _HOLD), request.assumptions)
+        held = self._certify(request, BezierTrajectory(goal, rest, rest, goal, _HOLD), 0.0)
         assert held.bound is not None  # noqa: S101  # of a plan that was certified here
         errors = AssumedErrors.of(held.bound, self.robot.n)
         start = request.state[0]
