@@ -13,6 +13,7 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import argparse
+import re
 import signal
 import subprocess
 import sys
@@ -279,7 +280,7 @@ def run_disk(rig: Rig, log: Log) -> None:
         keeps = outcome.code != 11 and bool(outcome.text)
         log.trial(f"disk full after {size} bytes", outcome, outcome.code is not None)
         is_at_rest, is_identified = recover(rig)
-        rows.append([size, outcome.code, outcome.text[:90], keeps, is_at_rest, is_identified])
+        rows.append([size, outcome.code, re.sub(r"\S*/", "", outcome.text)[:90], keeps, is_at_rest, is_identified])
         if not is_identified:
             log.wrong.append(f"disk full after {size} bytes: not identified again")
     columns = ["largest file [bytes]", "code", "what the goal says", "moved", "at rest", "identified again"]
