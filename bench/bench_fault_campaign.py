@@ -87,13 +87,14 @@ def disturb_process(rig: Rig, name: str, fault: str, rng: np.random.Generator, d
         gone = f"{rig.prefix}{name}"
         rig.spin_until(lambda: not rig.peers.is_gone(gone))
     else:
-        rig.spin_until(lambda: rig.groups[name].returncode is not None)
+        rig.spin_until(lambda: rig.peers.is_gone(f"{rig.prefix}{name}"))  # a goal sent before would only be interrupted
         rig.restart(name)
     return outcome, was_running
 
 
 def run_processes(rig: Rig, trials: int, rng: np.random.Generator, log: Log) -> None:
     """Every process killed and frozen, in rounds, until the time is over."""
+    rig.identify(SHORT)  # the first one takes longer
     whole = rig.identify(LONG)
     print(f"undisturbed: {whole}", file=sys.stderr, flush=True)
     faults = [(name, fault) for name in NAMES for fault in FAULTS]
@@ -101,7 +102,7 @@ def run_processes(rig: Rig, trials: int, rng: np.random.Generator, log: Log) -> 
     for name, fault in faults * trials:
         if log.is_time_over:
             break
-        outcome, was_running = disturb_process(rig, name, fault, rng, 0.7 * whole.seconds)
+        outcome, was_running = disturb_process(rig, name, fault, rng, 0.6 * whole.seconds)
         went_on = outcome.code == 0 and bool(outcome.contains_truth)
         is_named = outcome.code != 0 and name in outcome.text
         log.trial(f"{name} {fault}{'' if was_running else ' (too late)'}", outcome, is_named or went_on)
