@@ -185,7 +185,7 @@ def test_a_person_is_asked_where_the_arm_is_real(suites, tmp_path, monkeypatch, 
     words = run_words(tmp_path, "--mode", "hardware", "--robot-ip", "10.0.0.1", "--weight", "1.5")
     assert calibrate.main(words) == ExitStatus.OK
     assert asked == ["Empty the hand, then press Enter: ", "Attach the reference weight of 1.5 kg, then press Enter: "]
-    assert [parameters for *_, parameters in suites.started] == [{}, {}]
+    assert [set(parameters) for *_, parameters in suites.started] == [{"identification"}] * 2  # nothing is simulated
 
     def nobody(_):
         raise EOFError
