@@ -73,6 +73,7 @@ class SingleSource:
         if self.bound is not None and self._clock() - self._spoke > SILENCE:
             self._retired.add(self.bound)
             self.bound = None
+            self._others.clear()  # they were refused for its sake
 
     @property
     def fault(self) -> str | None:

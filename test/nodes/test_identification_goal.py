@@ -3,6 +3,7 @@
 import re
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -72,6 +73,12 @@ class StrangeDriver:
         """Falls silent."""
         node = self._bench.node
         self._bench.between_turns(node, lambda: node.destroy_timer(self._timer))
+
+    def end(self):
+        """Is no driver any more: another one may speak."""
+        self.stop()
+        for publisher in (self._status, self._samples):
+            self._bench.between_turns(self._bench.node, partial(self._bench.node.destroy_publisher, publisher))
 
     def _publish(self):
         self._status.publish(self.status)
@@ -149,7 +156,7 @@ def test_silent_and_strange_drivers_are_named(bench, goals, node):
     result = goals.send().wait()
     assert result.error_code == Result.DRIVER_NOT_READY
     assert "the arm has a fault: the driver says 'the brakes hold'; remove the cause" in result.error_text
-    driver.stop()
+    driver.end()
 
 
 def test_a_driver_that_takes_the_arm_over_is_waited_for_although_it_says_nothing(bench, goals, node, monkeypatch):
@@ -165,7 +172,7 @@ def test_a_driver_that_takes_the_arm_over_is_waited_for_although_it_says_nothing
     driver.status = DriverStatus(mode=DriverStatus.MODE_FAULT, text="the arm cannot be taken over: nobody answers")
     driver.start()
     result = goal.wait()
-    driver.stop()
+    driver.end()
     assert result.error_code == Result.DRIVER_NOT_READY
     assert "the driver says 'the arm cannot be taken over: nobody answers'" in result.error_text
 

@@ -83,6 +83,15 @@ def test_a_new_beginning_replaces_a_silent_source_and_the_old_one_cannot_come_ba
     assert source.admits(says(THEIRS)) and not source.admits(says(OURS)) and source.bound == THEIRS
 
 
+def test_who_spoke_too_early_for_a_new_beginning_is_no_conflict(source, graph):
+    source.admits(says(OURS))
+    graph.present.append(THEIRS)
+    graph.now += SILENCE + 0.1
+    assert not source.admits(says(THEIRS)) and source.fault is not None
+    source.release_if_silent()
+    assert source.fault is None and source.admits(says(THEIRS))
+
+
 def test_a_source_that_was_only_slow_goes_on_after_a_new_beginning(source, graph):
     source.admits(says(OURS))
     graph.now += SILENCE + 0.1

@@ -104,7 +104,8 @@ class RosArm:
         session, monitor = self._session, self._monitor
 
         def is_reporting() -> bool:
-            return time.monotonic() - monitor.status_time < STATUS_TIMEOUT
+            is_recent = time.monotonic() - monitor.status_time < STATUS_TIMEOUT
+            return is_recent and not monitor.peers.is_gone("arm_driver")
 
         is_there = session.wait_until(is_reporting)
         if not is_there and monitor.status is not None and monitor.status.is_taking_over:

@@ -138,7 +138,7 @@ class Hypothesis:
         joint: The joint it is about; None where it is about all, or none.
         amount: The smallest change that makes the data feasible [unit of its kind]; of a change of the payload, the
             middle of the times at which it may have happened [s].
-        change: The same in units of what is usual [-]; hypotheses are ranked by it.
+        change: The same in units of what is usual [-]; hypotheses are ranked by it times the misfit.
         detail: The part of the sentence that depends on the data.
         misfit: Least scale of all error bounds with which the data would be feasible, with the change that suits best
             [-]; far below 1 the hypothesis explains more than it must.
@@ -174,7 +174,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hypotheses about infeasible data, the smallest change first.
+    """Hypotheses about infeasible data, first those of a small change with which the data agree well.
 
     Attributes:
         misfit: Least scale of all error bounds with which the data would be feasible as they are [-]; above 1 they are
@@ -195,7 +195,8 @@ class Explanation:
                 "No single changed assumption makes the data feasible: several may be wrong, or one that is not tried."
             )
         text = (
-            "Each hypothesis changes one assumption by as little as makes the data feasible, the smallest change first"
+            "Each hypothesis changes one assumption by as little as makes the data feasible; small changes come first, "
+            "and those with which the data could agree far better than they must"
         )
         if self.misfit <= 1.0:
             text += " (here: feasible with all error bounds 10 % smaller than the data as they are need)"
@@ -231,7 +232,8 @@ def explain_inconsistency(
     for done, make in enumerate(makers, start=1):
         tried += make(data, min(1.0, 0.9 * base))
         on_progress(done / len(makers))
-    ranked = sorted(tried, key=lambda one: (one.change, one.misfit))
+    # Where a change suits, the misfit falls far below 1; where it only just can explain the data, it does not.
+    ranked = sorted(tried, key=lambda one: one.change * one.misfit)
     return Explanation(base, tuple(ranked), data.windows)
 
 

@@ -75,7 +75,7 @@ def test_a_wheel_that_saturates_is_named(robot):
         (lambda s: s["joints"]["joint_1"].update(position=[1.0, -1.0]), "the lower limit below the upper"),
         (lambda s: s["reaction_wheels"]["wheel_x"].update(axis=[1.0, 1.0, 0.0]), "a vector of length 1"),
         (lambda s: s.update(colour="red"), "no setting of that name"),
-        (lambda s: s.update(urdf="missing.urdf"), "cannot read the free-flying robot"),
+        (lambda s: s.update(urdf="missing.urdf"), "cannot read the URDF .*missing.urdf"),
         (lambda s: s["truth"]["link_2"].update(mass=-1.0), "mass"),
         (lambda s: s["prior"]["link_2"].update(mass=[3.0, 1.0]), "the least mass before the largest"),
         (lambda s: s["prior"].pop("link_4"), "link_4"),

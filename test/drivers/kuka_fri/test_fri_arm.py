@@ -195,7 +195,7 @@ def test_garbage_of_the_robots_address_draws_no_answer_and_does_not_disturb(port
     """Any program on the controller's computer can send to our port; only who sends what a controller sends counts."""
     stranger = UdpEndpoint("127.0.0.1", peer=("127.0.0.1", port))
     controller = make_controller()
-    genuine = FriCodec(FriVersion.V1_15).encode_monitoring(controller._message(controller._state))
+    genuine = FriCodec(FriVersion.V1_15).encode_monitoring(controller._message(controller._state)._replace(sequence=0))
     with RunningEmulator(controller, port) as emulator:
         arm = make_arm(port, robot_ip="127.0.0.1")
         loop = make_loop(arm)
@@ -220,13 +220,13 @@ def test_a_controller_that_comes_back_on_another_port_is_heard_after_a_silence(p
     message = make_controller()
     link = FriLink(FriSettings(period=PERIOD), make_arm(port)._open())
     try:
-        one.send(codec.encode_monitoring(message._message(message._state)))
+        one.send(codec.encode_monitoring(message._message(message._state)._replace(sequence=0)))
         assert link.next(60.0) is not None
-        other.send(codec.encode_monitoring(replace(message._message(message._state), sequence=1)))
+        other.send(codec.encode_monitoring(message._message(message._state)._replace(sequence=1)))
         assert link.next(0.05) is None
         monkeypatch.setattr(link_module, "PEER_SILENCE", 0.0)
         assert link.next(0.0) is None  # silent for long enough now
-        other.send(codec.encode_monitoring(replace(message._message(message._state), sequence=1)))
+        other.send(codec.encode_monitoring(message._message(message._state)._replace(sequence=1)))
         assert link.next(60.0).sequence == 1
     finally:
         for endpoint in (one, other, link):
