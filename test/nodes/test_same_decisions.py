@@ -207,7 +207,10 @@ class FakeMonitor:
 
     def __init__(self, world):
         self._world, self.records, self.followed, self.sample_fault = world, Records(), {}, None
-        self.check_times, self.peers = [], SimpleNamespace(find_gone=lambda *names, since: None)
+        self.check_times, self.peers = (
+            [],
+            SimpleNamespace(find_gone=lambda *names, since: None, is_gone=lambda name: False),
+        )
 
     @property
     def status(self):
