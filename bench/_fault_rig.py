@@ -28,6 +28,7 @@ from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.processes import IDENTIFY, resolve
 from sysid_ros.ros import qos
 from sysid_ros.ros.alive import Peers
+from sysid_ros.ros.node import spin_until
 from sysid_ros.ros.waiting import ServerProbe
 
 NAMES = tuple(process.executable for process in IDENTIFY)
@@ -141,12 +142,7 @@ class Rig:
 
     def spin_until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
         """Spin until a condition holds; return whether it does within the time [s]."""
-        end = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() >= end:
-                return False
-            self._executor.spin_once(timeout_sec=0.05)
-        return True
+        return spin_until(self._executor, condition, seconds)
 
     def is_at_rest(self) -> bool:
         """Return whether the driver says, now, that the arm is held, and the samples that it does not move."""

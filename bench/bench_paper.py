@@ -39,21 +39,14 @@ from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.momentum import MomentumRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.drivers.mujoco.simulation import load_payload
+from sysid_ros.experiments.safe_id_conditions import HORIZONS
+from sysid_ros.experiments.safe_id_conditions import PAPER as PAPER_CORRELATIONS
+from sysid_ros.experiments.safe_id_report import TABLE_V
 
 DUMBBELLS = tuple(f"dumbbell_{pounds}lb" for pounds in range(4, 9))
 EXCITING, RANDOM = "exciting", "random"
 PAPER = ("sensitivity", "forward_euler")
 VARIANTS = [(method, rule) for rule in QUADRATURES for method in METHODS]
-HORIZONS = (1, 5, 10, 20, 50, 100, 200, 500)
-TABLE_IV = (1.0000, 1.0000, 0.9994, 0.9934, 0.9540, 0.6709, 0.3537, 0.2789)
-TABLE_V = {
-    "dumbbell_4lb": (274.030, 479.573),
-    "dumbbell_5lb": (282.840, 418.078),
-    "dumbbell_6lb": (250.704, 373.448),
-    "dumbbell_7lb": (258.517, 312.352),
-    "dumbbell_8lb": (233.539, 413.381),
-}
-"""The paper's numbers: exciting and random plans."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +148,9 @@ def correlate(robot: RobotModel, motions: int, seed: int) -> None:
     rows = []
     for j, h in enumerate(HORIZONS):
         correlations = [np.corrcoef(of_w, of_y[:, j])[0, 1] for of_w, of_y in (slow, fast)]
-        rows.append([h, *correlations, TABLE_IV[j], *(np.median(of_y[:, j] / of_w) for of_w, of_y in (slow, fast))])
+        rows.append(
+            [h, *correlations, PAPER_CORRELATIONS[j], *(np.median(of_y[:, j] / of_w) for of_w, of_y in (slow, fast))]
+        )
     kinds = "0.1 to 0.5 Hz", "0.5 to 2.5 Hz"
     columns = ["h", *(f"correlation, {kind}" for kind in kinds), "paper"]
     columns += [f"median cond(Y)/cond(W), {kind}" for kind in kinds]

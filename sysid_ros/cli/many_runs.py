@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sysid_ros.experiments.executor import (
     Completion,
@@ -88,6 +88,28 @@ def carry_out_runs(
         print_throughput(results, executor)
     report_failures(failures)
     return [{"job": job, "result": results[job]} for job in jobs if job in results], failures
+
+
+class Report(Protocol):
+    """What a module of :mod:`sysid_ros.experiments` makes of entries."""
+
+    def tables(self, entries: Sequence[Any], /) -> Sequence[Any]:
+        """Return the tables."""
+
+    def verdict(self, entries: Sequence[Any], /) -> str:
+        """Return what they show, in sentences."""
+
+    def draw_figures(self, entries: Sequence[Any], folder: Path, /) -> Sequence[tuple[Path, str]]:
+        """Draw figures into a folder and return their files and captions."""
+
+
+def show(report: Report, entries: Sequence[dict[str, Any]], folder: Path) -> None:
+    """Print tables and verdict, and draw the figures."""
+    for table in report.tables(entries):
+        print(f"\n{table}")
+    print(f"\n{report.verdict(entries)}")
+    for path, caption in report.draw_figures(entries, folder):
+        print(f"{path}: {caption}")
 
 
 def name_of(completion: Completion) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.cli.many_runs import add_run_options, carry_out_runs
+from sysid_ros.cli.many_runs import add_run_options, carry_out_runs, show
 from sysid_ros.experiments import safe_id, safe_id_runs
 from sysid_ros.experiments.executor import Completion, ResultsFile
 
@@ -85,11 +85,7 @@ def run(options: argparse.Namespace) -> int:
     from sysid_ros.experiments import safe_id_report
 
     entries, failures = collect_runs(options)
-    for table in safe_id_report.tables(entries):
-        print(f"\n{table}")
-    print(f"\n{safe_id_report.verdict(entries)}")
-    for path, caption in safe_id_report.draw_figures(entries, Path(options.results)):
-        print(f"{path}: {caption}")
+    show(safe_id_report, entries, Path(options.results))
     return ExitStatus.FAILED if failures else ExitStatus.OK
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.cli.many_runs import add_run_options, carry_out_runs
+from sysid_ros.cli.many_runs import add_run_options, carry_out_runs, show
 from sysid_ros.experiments import sva
 
 
@@ -37,11 +37,7 @@ def run(options: argparse.Namespace) -> int:
     jobs = sva.jobs(wanted, options.seeds, options.scale)
     folder = Path(options.results)
     entries, failures = carry_out_runs(sva.run, jobs, folder / "runs.jsonl", (options.workers, options.scheduler))
-    for table in sva_report.tables(entries):
-        print(f"\n{table}")
-    print(f"\n{sva_report.verdict(entries)}")
-    for path, caption in sva_report.draw_figures(entries, folder):
-        print(f"{path}: {caption}")
+    show(sva_report, entries, folder)
     return ExitStatus.FAILED if failures else ExitStatus.OK
 
 

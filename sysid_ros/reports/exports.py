@@ -7,9 +7,17 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from sysid_ros.reports.payload_files import Array, Load, describe_load, moveit_settings, noted, number, numbers
+from sysid_ros.reports.payload_files import (
+    PAYLOAD_LINK,
+    Array,
+    Load,
+    describe_load,
+    moveit_settings,
+    noted,
+    number,
+    numbers,
+)
 
-OBJECT_ID = "identified_payload"
 _TENSOR = ("xx", "xy", "xz", "yy", "yz", "zz")
 
 
@@ -60,7 +68,7 @@ def planning_scene(payload_at_tool: Load) -> dict[str, object]:
     }
     thing = {
         "header": header,
-        "id": OBJECT_ID,
+        "id": PAYLOAD_LINK,
         "primitives": [{"type": 2, "dimensions": [number(max(gyration, 1e-3))]}],
         "primitive_poses": [pose],
         "operation": 0,
@@ -77,8 +85,8 @@ def sdf_file(payload_at_tool: Load, note: str | None = None) -> str:
     return f"""<?xml version="1.0"?>
 {_comment(payload_at_tool, note)}
 <sdf version="1.9">
-  <model name="{OBJECT_ID}">
-    <link name="{OBJECT_ID}">
+  <model name="{PAYLOAD_LINK}">
+    <link name="{PAYLOAD_LINK}">
       <inertial>
         <pose>{com} 0 0 0</pose>
         <mass>{number(payload_at_tool.mass)!r}</mass>
@@ -98,9 +106,9 @@ def mjcf_file(payload_at_tool: Load, note: str | None = None) -> str:
     order = " ".join(repr(i[name]) for name in ("xx", "yy", "zz", "xy", "xz", "yz"))
     com = " ".join(map(repr, numbers(payload_at_tool.com)))
     return f"""{_comment(payload_at_tool, note)}
-<mujoco model="{OBJECT_ID}">
+<mujoco model="{PAYLOAD_LINK}">
   <worldbody>
-    <body name="{OBJECT_ID}">
+    <body name="{PAYLOAD_LINK}">
       <inertial pos="{com}" mass="{number(payload_at_tool.mass)!r}" fullinertia="{order}"/>
     </body>
   </worldbody>
@@ -117,17 +125,17 @@ def xacro_file(payload_at_tool: Load, note: str | None = None) -> str:
     return f"""<?xml version="1.0"?>
 {_comment(payload_at_tool, note)}
 <robot xmlns:xacro="http://www.ros.org/wiki/xacro">
-  <xacro:macro name="{OBJECT_ID}" params={default}>
-    <link name="${{prefix}}{OBJECT_ID}">
+  <xacro:macro name="{PAYLOAD_LINK}" params={default}>
+    <link name="${{prefix}}{PAYLOAD_LINK}">
       <inertial>
         <origin xyz="{com}" rpy="0 0 0"/>
         <mass value="{number(payload_at_tool.mass)!r}"/>
         <inertia {tensor}/>
       </inertial>
     </link>
-    <joint name="${{prefix}}{OBJECT_ID}_joint" type="fixed">
+    <joint name="${{prefix}}{PAYLOAD_LINK}_joint" type="fixed">
       <parent link="${{parent}}"/>
-      <child link="${{prefix}}{OBJECT_ID}"/>
+      <child link="${{prefix}}{PAYLOAD_LINK}"/>
       <origin xyz="0 0 0" rpy="0 0 0"/>
     </joint>
   </xacro:macro>

@@ -19,7 +19,7 @@ from rclpy.utilities import remove_ros_args
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.ros.alive import Peers
-from sysid_ros.ros.node import EXIT_REFUSED, StopRequest
+from sysid_ros.ros.node import EXIT_REFUSED, StopRequest, spin_until
 from sysid_ros.ros.waiting import ServerProbe
 
 SERVER_TIMEOUT = 60.0
@@ -124,12 +124,7 @@ class GoalClient:
 
     def spin_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Spin until a condition holds; return whether it does within the time [s]."""
-        end = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() >= end:
-                return False
-            self._executor.spin_once(timeout_sec=0.05)
-        return True
+        return spin_until(self._executor, condition, seconds)
 
     def _is_gone(self) -> bool:
         """Return whether the server is not to be found any more; called again and again."""

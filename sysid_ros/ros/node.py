@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import rclpy
 from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import ReentrantCallbackGroup
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
 from rclpy.node import Node
 from rclpy.publisher import Publisher
@@ -38,6 +38,8 @@ _workers: weakref.WeakKeyDictionary[Node, weakref.WeakSet[threading.Thread]] = w
 
 _CLOCK_PATIENCE, _CLOCK_REMINDER = 2.0, 30.0
 """How long a node waits for /clock before it says so, and until it says so again [s]."""
+_SPIN_SECONDS = 0.05
+"""How often a condition is looked at while a client spins [s]."""
 _POLL_SECONDS = 0.1
 """How soon a signal is noticed [s]: Python runs its handlers only between two waits of the executor."""
 
@@ -244,6 +246,22 @@ def end_goal(handle: ServerGoalHandle, result: T) -> T:
     else:
         handle.abort()
     return result
+
+
+def spin_until(executor: Executor, condition: Callable[[], bool], seconds: float) -> bool:
+    """Spin until a condition holds; return whether it does within the time.
+
+    Args:
+        executor: Spins nowhere else.
+        condition: Looked at again and again.
+        seconds: How long at most [s].
+    """
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= end:
+            return False
+        executor.spin_once(timeout_sec=_SPIN_SECONDS)
+    return True
 
 
 def spin_while(node: Node, condition: Callable[[], bool], seconds: float) -> None:

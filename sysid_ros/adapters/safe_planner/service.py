@@ -140,7 +140,7 @@ class PlanService:
         is_unwanted = self.searches.begin()
         plan = await self._judge(lambda: self._requests.plan_next(request, is_unwanted), response)
         if plan is not None:
-            response.handover_time = plan.duration if plan.handover_time is None else plan.handover_time
+            response.handover_time = plan.time_until_next
             response.information_gained = plan.information_gained.reshape(100)
             words = []
             if plan.condition_number is not None:

@@ -104,6 +104,11 @@ class CertifiedPlan:
         return self.certificate.takeover_time
 
     @property
+    def time_until_next(self) -> float:
+        """Return how long it is followed before another plan takes over, or to its end where nothing will [s]."""
+        return self.duration if self.handover_time is None else self.handover_time
+
+    @property
     def duration(self) -> float:
         """Duration [s]."""
         return self.trajectory.duration

@@ -261,11 +261,14 @@ class CertifiedPlanner:
                 return self._straight(request, goal, now, patience)
             except (PlanRejected, BoundNotAvailable):
                 pass
+        if leg is not None or patience.is_up():
+            return leg
+        errors = self._held_errors(request, goal)
         for number in range(_WAYS):
+            way = self._find_way(request, errors, number, patience.part(1.0 / (_WAYS - number)))
+            leg = None if way is None else self._along(way, request, now, patience)
             if leg is not None or patience.is_up():
                 break
-            way = self._find_way(request, goal, number, patience.part(1.0 / (_WAYS - number)))
-            leg = None if way is None else self._along(way, request, now, patience)
         return leg
 
     def _along(
@@ -292,14 +295,19 @@ class CertifiedPlanner:
             return None
         return way[1:]
 
-    def _find_way(self, request: PlanRequest, goal: Array, number: int, patience: Patience) -> tuple[Array, ...] | None:
-        """Find a way with the widest margins that start and goal leave."""
-        # The errors of an arm that is held: those of slow motions are little larger.
+    def _held_errors(self, request: PlanRequest, goal: Array) -> AssumedErrors:
+        """Compute the errors of an arm that is held at the goal: those of slow motions are little larger."""
         rest = np.zeros(self.robot.n)
         held = self._certify(request, BezierTrajectory(goal, rest, rest, goal, _HOLD), 0.0)
         assert held.bound is not None  # noqa: S101  # of a plan that was certified here
-        errors = AssumedErrors.of(held.bound, self.robot.n)
-        start = request.state[0]
+        return AssumedErrors.of(held.bound, self.robot.n)
+
+    def _find_way(
+        self, request: PlanRequest, errors: AssumedErrors, number: int, patience: Patience
+    ) -> tuple[Array, ...] | None:
+        """Find a way with the widest margins that start and goal leave."""
+        start, goal = request.state[0], request.goal
+        assert goal is not None  # noqa: S101  # asked for by the caller
         for done, margins in enumerate(MARGINS):
             until = patience.part(1.0 / (len(MARGINS) - done))
             try:

@@ -111,7 +111,6 @@ class _MoveProcedure(RecedingProcedure):
         settings = IdentificationSettings(max_motion_time=move.max_motion_time, weighing_time=0.0)
         super().__init__(ports, policy, settings, is_cancelled, on_progress)
         self._wanted = move
-        self._first = np.inf
 
     def move(self) -> Move:
         return self._end_at_rest(self._move_to_goal)
@@ -183,11 +182,6 @@ class _MoveProcedure(RecedingProcedure):
                 raise
             return None
 
-    def _note_planned(self, plan: CertifiedPlan) -> None:
-        super()._note_planned(plan)
-        if not np.isfinite(self._first):
-            self._first = max(self._distance_of(plan.trajectory.start), 1e-9)
-
     def _note(self, plan: CertifiedPlan) -> None:
         self._plans.append(plan)
         self._report(Phase.MOVING, f"moving for {plan.duration:.1f} s", self._fraction)
@@ -196,4 +190,5 @@ class _MoveProcedure(RecedingProcedure):
     def _fraction(self) -> float:
         if not self._plans:
             return 0.0
-        return min(1.0, max(self._progress, 1.0 - self._distance / self._first))
+        begin = max(self._distance_of(self._plans[0].trajectory.start), 1e-9)
+        return min(1.0, max(self._progress, 1.0 - self._distance / begin))

@@ -144,7 +144,7 @@ class RecedingProcedure(Procedure):
         return plan, model
 
     def _note_planned(self, plan: CertifiedPlan) -> None:
-        self._plan_duration, self._handover_time = plan.duration, _handover_time(plan)
+        self._plan_duration, self._handover_time = plan.duration, plan.time_until_next
         self._planned += 1
 
     @property
@@ -158,12 +158,12 @@ class RecedingProcedure(Procedure):
         if begin_ns is None:
             return 1.0
         seen = 1e-9 * (self._estimates.stamp_ns() - begin_ns)
-        return float(np.clip(1.0 - seen / _handover_time(plan), 0.0, 1.0))
+        return float(np.clip(1.0 - seen / plan.time_until_next, 0.0, 1.0))
 
     def _time_until_handover(self, plan: CertifiedPlan) -> float:
         """Return the time until another plan has to take over from this one [s]; infinite before it is executed."""
         begin_ns = self._arm.begin_ns(plan)
-        return np.inf if begin_ns is None else _handover_time(plan) - 1e-9 * (self._arm.now_ns() - begin_ns)
+        return np.inf if begin_ns is None else plan.time_until_next - 1e-9 * (self._arm.now_ns() - begin_ns)
 
     # Motion
 
@@ -187,7 +187,7 @@ class RecedingProcedure(Procedure):
         """Return when the plan that will take over from the following one is to be asked for."""
         # What is measured after the request neither tightens the box of the plan nor tells it which motion is worth
         # most, so it is asked for as late as possible: the planner is to have t_p, and the arm time to check the plan.
-        lead = (1.0 + self._earlier) * _handover_time(following) + ANSWER_TIME + self._arm.check_time
+        lead = (1.0 + self._earlier) * following.time_until_next + ANSWER_TIME + self._arm.check_time
         self._follow(plan, following, lambda: self._time_until_handover(following) - lead)
 
     def _follow(
@@ -259,8 +259,3 @@ class RecedingProcedure(Procedure):
     @property
     def _fraction(self) -> float:
         return min(1.0, len(self._plans) / (self._expected + 1.0))
-
-
-def _handover_time(plan: CertifiedPlan) -> float:
-    """Return the time of a plan at which the next one takes over [s]."""
-    return plan.duration if plan.handover_time is None else plan.handover_time
