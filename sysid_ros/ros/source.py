@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 
@@ -11,6 +12,8 @@ SILENCE = 1.0
 """A source that has said nothing for longer may be replaced where a new beginning is announced [s]."""
 MEMORY = 2.0
 """How long others that were refused are spoken of after their last word [s]."""
+LOOK_AGAIN = 0.05
+"""How soon the graph is asked again for somebody who was refused [s]: a storm is not to keep a node busy."""
 
 Gid = bytes
 
@@ -38,6 +41,7 @@ class SingleSource:
         self.refused = 0
         self._name = ""
         self._spoke = 0.0
+        self._looked = -math.inf
         self._retired: set[Gid] = set()
         self._others: dict[Gid, tuple[str, float]] = {}  # those refused: name, when they spoke last
 
@@ -51,7 +55,9 @@ class SingleSource:
         if gid is not None and gid == self.bound:
             self._spoke = now
             return True
-        present = self._present()
+        if gid in self._others and now - self._looked < LOOK_AGAIN:
+            return self._refuse(gid, self._others[gid][0], now)
+        present, self._looked = self._present(), now
         if gid is None:  # rclpy of older distributions does not say: only a topic with one publisher is certain
             gid = next(iter(present)) if len(present) == 1 else b""
         self._retired &= set(present)
@@ -64,9 +70,7 @@ class SingleSource:
         if gid == self.bound:
             self._spoke = now
             return True
-        self.refused += 1
-        self._others[gid] = (present.get(gid, "a publisher that is not known"), now)
-        return False
+        return self._refuse(gid, present.get(gid, "a publisher that is not known"), now)
 
     def release_if_silent(self) -> None:
         """Let another publisher become the source if this one has fallen silent: something new begins."""
@@ -93,6 +97,11 @@ class SingleSource:
     def text(self) -> str:
         """Name of the source."""
         return "none" if self.bound is None else _describe(self._name, self.bound)
+
+    def _refuse(self, gid: Gid, name: str, now: float) -> bool:
+        self.refused += 1
+        self._others[gid] = (name, now)
+        return False
 
     def _present(self) -> dict[Gid, str]:
         """Return the name of the node of every publisher of the topic."""

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sysid_ros.ros.source import MEMORY, SILENCE, SingleSource
+from sysid_ros.ros.source import LOOK_AGAIN, MEMORY, SILENCE, SingleSource
 
 OURS, THEIRS = b"\x01" * 16, b"\x02" * 16
 
@@ -57,7 +57,22 @@ def test_of_two_at_the_start_neither_counts_until_one_has_ended(source, graph):
     assert not source.admits(says(OURS)) and not source.admits(says(THEIRS))
     assert "more than one node publishes" in source.fault and source.bound is None
     graph.present.remove(THEIRS)
+    graph.now += 2.0 * LOOK_AGAIN
     assert source.admits(says(OURS)) and source.bound == OURS
+
+
+def test_a_storm_of_refused_messages_does_not_ask_the_graph_for_each(source, graph):
+    asked, ask = [], graph.get_publishers_info_by_topic
+    graph.get_publishers_info_by_topic = lambda topic: asked.append(topic) or ask(topic)
+    source.admits(says(OURS))
+    graph.present.append(THEIRS)
+    for _ in range(1000):
+        graph.now += 0.001
+        assert not source.admits(says(THEIRS)) and source.admits(says(OURS))
+    assert source.refused == 1000 and len(asked) <= 2 + 1.0 / LOOK_AGAIN
+    graph.present[:] = [THEIRS]
+    graph.now += 2.0 * LOOK_AGAIN
+    assert source.admits(says(THEIRS))
 
 
 def test_a_source_that_only_falls_silent_is_not_replaced(source, graph):
