@@ -10,7 +10,8 @@ from sysid_ros.drivers.pacing import Scheduling, request_real_time
 
 @pytest.fixture
 def collecting():
-    """Garbage collection as before, whatever the test does to it."""
+    """Garbage collection as in a new process, whatever this test or one before it in the same process does to it."""
+    gc.enable()
     yield
     gc.unfreeze()
     gc.enable()

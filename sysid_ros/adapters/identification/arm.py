@@ -29,13 +29,14 @@ from sysid_ros.core.procedure import (
     StopUnconfirmed,
 )
 from sysid_ros.ros import qos
+from sysid_ros.ros.alive import GRACE
 from sysid_ros.ros.conversions import certified_plan_to_message, joint_vector_from_message
 from sysid_ros.ros.waiting import call_service, wait_until
 
 START_TIMEOUT = 1.0
 """How long after the acceptance of a trajectory its start must show in the driver's status [s]."""
-SAMPLE_TIMEOUT = 3.0
-"""Without samples for this long the arm counts as silent [s]."""
+SAMPLE_TIMEOUT = qos.ALIVE_LEASE + GRACE + 0.5
+"""Without samples for this long the arm counts as silent [s]: a driver that has gone is known, and named, before."""
 STATUS_TIMEOUT = 3.0
 """A status of the driver older than this says nothing about the arm [s]."""
 BRAKE_TIMEOUT = 3.0
