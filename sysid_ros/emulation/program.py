@@ -25,6 +25,9 @@ Result = TypeVar("Result")
 HAND_BACK_SECONDS = 6.0
 """How long an emulator whose parent is gone waits for its client to brake and to hand the arm back [s]."""
 
+_REPORT_PERIOD = 2.0
+"""How often refusals are reported at most [s]."""
+
 
 @dataclass(frozen=True)
 class EmulatorSetup:
@@ -206,6 +209,29 @@ def build_plant_settings(options: argparse.Namespace) -> PlantSettings:
 def pick(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of the values that are fields of a dataclass, by name."""
     return {one.name: values[one.name] for one in fields(kind) if one.name in values}
+
+
+class RefusalReporter:
+    """Says what is refused and why: the first time, and every two seconds of simulated time as long as it goes on.
+
+    Args:
+        report: Called with a sentence.
+    """
+
+    def __init__(self, report: Callable[[str], None]):
+        self._report, self._next = report, -float("inf")
+
+    def say(self, what: str, counts: str, now: float) -> None:
+        """Say it, unless something was said a moment ago.
+
+        Args:
+            what: What is refused and why, in words.
+            counts: How much was, so far.
+            now: Simulated time [s].
+        """
+        if now >= self._next:
+            self._next = now + _REPORT_PERIOD
+            self._report(f"refused {what} ({counts} so far)")
 
 
 class CallQueue:

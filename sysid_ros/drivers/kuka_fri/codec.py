@@ -26,6 +26,9 @@ from sysid_ros.drivers.kuka_fri.messages import (
     DriveState,
     FriDecodeError,
     FriVersion,
+    IoDirection,
+    IoType,
+    IoValue,
     Monitoring,
     OverlayType,
     Quality,
@@ -166,6 +169,8 @@ MONITORING_ID = 0x245142
 COMMAND_ID = 0x34001
 LARGEST_DATAGRAM = 1500
 """Longest message in either direction [bytes]."""
+MOST_IOS = 10
+"""Inputs and outputs in one message at most."""
 
 _LENGTH = struct.Struct("<I")
 _WRENCH = 6
@@ -230,12 +235,14 @@ class FriCodec:
         message = self._parse(self._command_class, datagram, COMMAND_ID)
         size, header = len(datagram), message.header
         q = tau = wrench = None
+        ios: tuple[IoValue, ...] = ()
         if message.HasField("commandData"):
             data = message.commandData
             q, tau = _joints(data, "jointPosition", size), _joints(data, "jointTorque", size)
             if data.HasField("cartesianWrenchFeedForward"):
                 wrench = _finite(data.cartesianWrenchFeedForward.element, _WRENCH, "wrench", size)
-        return Command(header.sequenceCounter, header.reflectedSequenceCounter, q, tau, wrench)
+            ios = _read_ios(data.writeIORequest, size)
+        return Command(header.sequenceCounter, header.reflectedSequenceCounter, q, tau, wrench, ios)
 
     def encode_command(self, command: Command) -> bytes:
         """Encode a message of the client."""
@@ -247,6 +254,8 @@ class FriCodec:
             message.commandData.cartesianWrenchFeedForward.element.extend(map(float, command.wrench))
         if command.tau is not None:
             _write_joints(message.commandData.jointTorque, command.tau)
+        if command.ios:
+            _write_ios(message.commandData.writeIORequest, command.ios)
         return self._frame(message.SerializeToString())
 
     def encode_monitoring(self, state: Monitoring) -> bytes:
@@ -307,7 +316,7 @@ class FriCodec:
     # Fields
 
     def _read_monitor_data(self, data: Any, size: int) -> dict[str, Any]:
-        fields = {
+        fields: dict[str, Any] = {
             "q": _joints(data, "measuredJointPosition", size),
             "tau": _joints(data, "measuredTorque", size),
             "tau_commanded": _joints(data, "commandedTorque", size),
@@ -320,6 +329,8 @@ class FriCodec:
             if stamp.nanosec >= _NANOSECONDS:
                 raise FriDecodeError(f"a time stamp with {stamp.nanosec} ns", size)
             fields["stamp_ns"] = stamp.sec * _NANOSECONDS + stamp.nanosec
+        if data.readIORequest:
+            fields["ios"] = _read_ios(data.readIORequest, size)
         return fields
 
     def _write_monitor_data(self, data: Any, state: Monitoring) -> None:
@@ -336,6 +347,7 @@ class FriCodec:
                 _write_joints(getattr(data, name), values)
         if state.stamp_ns is not None:
             data.timestamp.sec, data.timestamp.nanosec = divmod(state.stamp_ns, _NANOSECONDS)
+        _write_ios(data.readIORequest, state.ios)
 
     @staticmethod
     def _write_header(header: Any, identifier: int, sequence: int, reflected: int) -> None:
@@ -380,6 +392,37 @@ def _read_ipo_data(data: Any, size: int) -> dict[str, Any]:
         "overlay": _member(OverlayType, data.overlayType, "overlayType", size),
         "tracking_performance": performance,
     }
+
+
+def _read_ios(requests: Sequence[Any], size: int) -> tuple[IoValue, ...]:
+    """Return the inputs and outputs of a message, whatever their direction."""
+    if len(requests) > MOST_IOS:
+        raise FriDecodeError(f"{len(requests)} inputs and outputs; at most {MOST_IOS} fit in a message", size)
+    return tuple(_read_io(one, size) for one in requests)
+
+
+def _read_io(one: Any, size: int) -> IoValue:
+    try:
+        name = one.name.decode()
+    except UnicodeDecodeError:
+        raise FriDecodeError(f"an input or output with the name {one.name!r}", size) from None
+    kind, direction = _member(IoType, one.type, "type", size), _member(IoDirection, one.direction, "direction", size)
+    field = "analogValue" if kind is IoType.ANALOG else "digitalValue"
+    if not one.HasField(field):
+        raise FriDecodeError(f"'{name}' of type {kind.name} without a {field}", size)
+    value = getattr(one, field)
+    if not np.isfinite(value):
+        raise FriDecodeError(f"'{name}' is {value}", size)
+    return IoValue(name, kind, direction, value)
+
+
+def _write_ios(requests: Any, ios: Sequence[IoValue]) -> None:
+    for one in ios:
+        entry = requests.add(name=one.name.encode(), type=int(one.kind), direction=int(one.direction))
+        if one.kind is IoType.ANALOG:
+            entry.analogValue = one.value
+        else:
+            entry.digitalValue = int(one.value)
 
 
 def _joints(message: Any, name: str, size: int) -> Array | None:

@@ -101,6 +101,37 @@ class OverlayType(IntEnum):
     CARTESIAN = 2
 
 
+class IoType(IntEnum):
+    """What an input or output of the controller carries."""
+
+    BOOLEAN = 0
+    DIGITAL = 1
+    ANALOG = 2
+
+
+class IoDirection(IntEnum):
+    """Who sets an input or output: an INPUT is set by the cell, an OUTPUT by the client."""
+
+    INPUT = 0
+    OUTPUT = 1
+
+
+class IoValue(NamedTuple):
+    """The value of one input or output of the controller.
+
+    Attributes:
+        name: The name the application on the controller gives it.
+        kind: What it carries.
+        direction: Who sets it.
+        value: Its value: 0 or 1, a whole number from 0, or a number, by its kind.
+    """
+
+    name: str
+    kind: IoType
+    direction: IoDirection
+    value: float
+
+
 class FriDecodeError(SysidError):
     """A datagram that is not a usable FRI message.
 
@@ -140,6 +171,7 @@ class Monitoring(NamedTuple):
         command_mode: What the controller expects.
         overlay: What commands are laid over.
         tracking_performance: 1 is best; 0 in all states but COMMANDING_ACTIVE.
+        ios: Inputs and outputs that the application shares with the client, at most 10.
     """
 
     sequence: int
@@ -163,6 +195,7 @@ class Monitoring(NamedTuple):
     command_mode: CommandMode | None = None
     overlay: OverlayType | None = None
     tracking_performance: float = 0.0
+    ios: tuple[IoValue, ...] = ()
 
     @property
     def period(self) -> float:
@@ -195,6 +228,7 @@ class Command(NamedTuple):
         q: Joint positions, (7,) [rad].
         tau: Joint torques to lay over, (7,) [Nm].
         wrench: Force and torque to lay over, (6,) [N, Nm].
+        ios: Outputs to set, at most 10.
     """
 
     sequence: int
@@ -202,3 +236,4 @@ class Command(NamedTuple):
     q: Array | None = None
     tau: Array | None = None
     wrench: Array | None = None
+    ios: tuple[IoValue, ...] = ()

@@ -14,6 +14,7 @@ from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion
 from sysid_ros.drivers.kuka_fri.settings import PORTS
 from sysid_ros.emulation.fri.controller import ControllerSettings
 from sysid_ros.emulation.fri.inner_loop import Compensation, InnerLoopSettings
+from sysid_ros.emulation.fri.ios import read_io
 from sysid_ros.emulation.fri.server import EmulatorServer, build_controller
 from sysid_ros.emulation.program import (
     EmulatorSetup,
@@ -49,6 +50,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("--friction-compensation", type=float, default=0.0, help="share of friction that is compensated, 0 to 1")
     add("--stiffness", type=float, default=0.0, help="stiffness of the joint impedance [Nm/rad] (default: 0)")
     add("--damping-ratio", type=float, default=0.0, help="its damping ratio, 0 to 1 (default: 0)")
+    add(
+        "--io", dest="ios", action="append", default=[], metavar="NAME:TYPE:DIRECTION[=VALUE]",
+        help="an input or output shared with the client, such as gripper_closed:boolean:input=1; may be given 10 times",
+    )  # fmt: skip
     add_real_time_factor(parser)
     add_program_options(parser)
     return parser
@@ -64,6 +69,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
         "version": FriVersion(options.version),
         "command_mode": _MODES[options.command_mode],
         "compensation": Compensation(options.compensation),
+        "ios": tuple(map(read_io, options.ios)),
     }
     plant = build_plant_settings(options)
     return (

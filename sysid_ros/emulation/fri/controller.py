@@ -25,6 +25,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     DriveState,
     FriDecodeError,
     FriVersion,
+    IoValue,
     Monitoring,
     OverlayType,
     Quality,
@@ -33,7 +34,9 @@ from sysid_ros.drivers.kuka_fri.messages import (
 )
 from sysid_ros.drivers.network import Arrival, SequenceMonitor
 from sysid_ros.emulation.fri.inner_loop import InnerLoop, LbrState, Overlay
+from sysid_ros.emulation.fri.ios import IoRefused, IoTable
 from sysid_ros.emulation.plant import PERIOD
+from sysid_ros.emulation.program import RefusalReporter
 
 
 class LimitMonitor:
@@ -104,8 +107,6 @@ class QualityMonitor:
 
 
 _MODULUS = 1 << 32
-_REPORT_PERIOD = 2.0
-"""How often refusals are reported at most [s]."""
 _MIRROR_TOLERANCE = 1e-3
 """How far the mirrored position may be from the interpolated one in COMMANDING_WAIT [rad]; own rule."""
 _STEP_FACTOR = 3.0
@@ -131,6 +132,7 @@ class ControllerSettings:
         wait_answers: Good answers in COMMANDING_WAIT until commands act; own rule.
         answer_time: Longest time between two answers while torques act [s].
         joint_count: Number of joints the messages carry; another one than 7 is for tests of clients.
+        ios: Inputs and outputs it shares with the client, with the values they begin with.
     """
 
     version: FriVersion = FriVersion.V1_15
@@ -142,6 +144,7 @@ class ControllerSettings:
     wait_answers: int = 50
     answer_time: float = 0.005
     joint_count: int = JOINTS
+    ios: tuple[IoValue, ...] = ()
 
     def __post_init__(self) -> None:
         cycles = self.send_period / PERIOD
@@ -175,14 +178,15 @@ class FriController:
         self.settings = settings or ControllerSettings()
         self.inner, self.arm = inner, inner.arm
         self._codec = FriCodec(self.settings.version)
-        self._report = report
+        self.ios = IoTable(self.settings.ios)
+        self._report, self._refusals = report, RefusalReporter(report)
         self._cycles_per_message = round(self.settings.send_period / PERIOD)
         self._quality = QualityMonitor()
         self._is_pressed = False
         self._limits = LimitMonitor(self.arm.robot)
         self._step_limit = _STEP_FACTOR * self.arm.robot.limits.v_max * self.settings.send_period
-        self.malformed = self.rejected = 0
-        self._cycles = self._silent_until = 0
+        self.malformed = self.rejected = self.rejected_ios = 0
+        self._cycles = 0
         self._state = inner.advance(Overlay(self.arm.q), self._cycles_per_message)
         self.restart()
 
@@ -293,6 +297,7 @@ class FriController:
             command = None
         if command is not None:
             self._since_answer = 0
+            self._set_outputs(command)
             if self.state is SessionState.COMMANDING_ACTIVE:
                 self._command = command
             elif self.state is SessionState.COMMANDING_WAIT:
@@ -330,12 +335,21 @@ class FriController:
                 return f"the commanded torque of A{joint + 1} is {command.tau[joint]:.1f} Nm"
         return None
 
+    def _set_outputs(self, command: Command) -> None:
+        """Set the outputs of an answer; one that cannot be set spoils nothing else of the answer: own rule."""
+        try:
+            changes = self.ios.set_outputs(command.ios)
+        except IoRefused as error:
+            self.rejected_ios += 1
+            self._refuse(f"an output in {self.state.name}: {error}")
+        else:
+            if changes:
+                self._report(f"outputs: {', '.join(changes)}")
+
     def _refuse(self, text: str) -> None:
-        """Say what is refused and why: the first of its kind, and once in a while as long as it goes on."""
         self.last_error = text
-        if self._cycles >= self._silent_until:
-            self._silent_until = self._cycles + round(_REPORT_PERIOD / self.settings.send_period)
-            self._report(f"refused {text} ({self.malformed} datagrams and {self.rejected} answers so far)")
+        counts = f"{self.malformed} datagrams, {self.rejected} answers and {self.rejected_ios} outputs"
+        self._refusals.say(text, counts, self._cycles * self.settings.send_period)
 
     # States
 
@@ -428,4 +442,5 @@ class FriController:
             command_mode=settings.command_mode if is_commanding else CommandMode.NO_COMMAND,
             overlay=OverlayType.JOINT if is_commanding else OverlayType.NO_OVERLAY,
             tracking_performance=1.0 if state is SessionState.COMMANDING_ACTIVE else 0.0,
+            ios=self.ios.values,
         )

@@ -29,6 +29,7 @@ from sysid_ros.drivers.kinova_kortex.frame import Frame, decode_frame, encode_fr
 from sysid_ros.drivers.kinova_kortex.messages import Feedback, decode_command, encode_feedback, to_wire
 from sysid_ros.emulation.kortex.actuators import Actuators
 from sysid_ros.emulation.plant import PERIOD, EmulatedArm
+from sysid_ros.emulation.program import RefusalReporter
 
 _FIRST_ID = 0x1001
 _AT_ONCE = 1e-9
@@ -163,6 +164,9 @@ class _Refused(Exception):
         self.sub_error, self.text, self.code = sub_error, text, code
 
 
+_FUNCTION_NAMES = {function.value: function.name for function in Function}
+
+
 class KortexBase:
     """One base with one arm.
 
@@ -185,8 +189,7 @@ class KortexBase:
         self.servoing = ServoingMode.SINGLE_LEVEL
         self.time = 0.0
         self.malformed = self.refused = 0
-        self.last_error: str | None = None
-        self._report = report
+        self._report, self._refusals = report, RefusalReporter(report)
         self._feedback_frame = 0
         self._reported = 0
         self._count = self.settings.joint_count or arm.robot.n
@@ -207,7 +210,7 @@ class KortexBase:
             frame = decode_frame(data)
         except KortexDecodeError as error:
             self.malformed += 1
-            self.last_error = str(error)
+            self._say_refused(f"a frame over {transport}: {error}")
             return None
         if frame.kind is FrameType.PING:
             return encode_frame(frame._replace(kind=FrameType.PONG))
@@ -217,10 +220,10 @@ class KortexBase:
         try:
             response = self._serve(transport, client, frame, response)
         except _Refused as refused:
-            response = self._refuse(response, refused)
+            response = self._refuse(transport, frame, response, refused)
         except KortexDecodeError as error:
             refusal = _Refused(SubError.PAYLOAD_DECODING_ERR, str(error), ErrorCode.PROTOCOL_SERVER)
-            response = self._refuse(response, refusal)
+            response = self._refuse(transport, frame, response, refusal)
         return encode_frame(response)
 
     def disconnect(self, client: object) -> None:
@@ -379,6 +382,8 @@ class KortexBase:
             command = decode_command(payload, self._count)
             measured = encode_feedback(self._feedback(command.frame))
             self.is_fresh = self.actuators.accept(command)
+            if not self.is_fresh:
+                self._say_refused(f"a command with frame {command.frame}: the last had {self.actuators.frame}")
             return b"" if function is Function.REFRESH_COMMAND else measured
         self._feedback_frame = (self._feedback_frame + 1) & 0xFFFF
         return encode_feedback(self._feedback(self._feedback_frame))
@@ -412,11 +417,16 @@ class KortexBase:
         message.device_handle.add(device_type=DeviceType.INTERCONNECT, device_identifier=len(self._devices) + 1)
         return message.SerializeToString()
 
-    def _refuse(self, response: Frame, refused: _Refused) -> Frame:
+    def _refuse(self, transport: str, frame: Frame, response: Frame, refused: _Refused) -> Frame:
         self.refused += 1
         text = refused.sub_error.name.lower().replace("_", " ") if refused.text is None else refused.text
         error = message_class("Error")(
             error_code=refused.code, error_sub_code=refused.sub_error, error_sub_string=text.encode()
         )
-        self.last_error = text
+        name = _FUNCTION_NAMES.get(frame.function, f"function {frame.function:#x}")
+        self._say_refused(f"{name} over {transport}: {text}")
         return response._replace(payload=error.SerializeToString(), error=refused.code, sub_error=refused.sub_error)
+
+    def _say_refused(self, text: str) -> None:
+        counts = f"{self.malformed} frames, {self.refused} requests and {self.actuators.rejected} old commands"
+        self._refusals.say(text, counts, self.time)

@@ -25,10 +25,12 @@ sys.setswitchinterval(5e-5)
 
 
 def make_base(payload="none", truth="random", plant=None, robot=ROBOT, **settings):
-    reports = []
+    reports, refusals = [], []
     arm = EmulatedArm(robot, draw_truth(robot, truth, 3), load_payload(robot, payload), plant)
-    base = KortexBase(arm, BaseSettings(**settings), reports.append)
-    base.reports = reports
+    base = KortexBase(
+        arm, BaseSettings(**settings), lambda text: (refusals if text.startswith("refused") else reports).append(text)
+    )
+    base.reports, base.refusals = reports, refusals
     return base
 
 

@@ -257,6 +257,26 @@ def test_bytes_that_are_no_frame_are_counted_and_not_answered(base):
     assert base.answer(TCP, "x", encode_frame(ping._replace(kind=FrameType.NOTIFICATION))) is None
 
 
+def test_what_is_refused_is_said_with_its_reason(base):
+    """The first time, and not again at once: a client may ask a thousand times a second."""
+    stranger = Client(base, TCP, password="wrong")
+    for _ in range(20):
+        stranger.ask(Function.GET_CONTROL_MODE, device=1)
+    (said,) = base.refusals
+    assert "CREATE_SESSION over tcp" in said and "0 frames, 1 requests" in said
+    base.advance()
+    base.time += 3.0
+    stranger.ask(Function.GET_CONTROL_MODE, device=1)
+    assert "GET_CONTROL_MODE over tcp: invalid session" in base.refusals[-1] and "22 requests" in base.refusals[-1]
+
+
+def test_old_commands_are_refused_and_named(base, tcp, udp):
+    go_low(tcp)
+    udp.refresh(5)
+    udp.refresh(4)
+    assert "refused a command with frame 4: the last had 5" in base.refusals[-1]
+
+
 def test_the_command_line_refuses_in_one_sentence(capsys):
     assert main(["--robot", "kuka_lbr_med7"]) == 2
     assert "allowed: one with 'protocol: kortex'" in capsys.readouterr().err
