@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 TEXTS = {
     "text", "message", "markdown", "reason", "alarm", "fault", "notice", "problem", "violation", "refusal",
     "error_text",
-    "guarantee", "claims", "shortfall", "stop_reason", "scheduling", "where", "law", "control_law",
+    "guarantee", "claims", "shortfall", "payload_change", "stop_reason", "scheduling", "where", "law", "control_law",
 }  # fmt: skip
 """Attributes and variables that hold sentences for people, however they are spelt (``_reason``, ``last_text``)."""
 SEARCHES = {"startswith", "endswith", "partition", "rpartition", "split", "find", "index", "count", "removeprefix"}

@@ -60,6 +60,7 @@ def identify_recording(
     notices = run.process(recording)
     estimate = run.estimator.estimate()
     run.history.append((run.seconds, estimate))
+    said = {estimate.alarm_text, estimate.payload_change}
     is_usable = estimate.is_consistent and bool(np.all(np.isfinite(estimate.values)))
     # An alarm ends the estimator's work, but the windows after it show best what is wrong
     rows = run.rows if is_usable else collect_rows(robot, settings, recording.batches)
@@ -81,7 +82,7 @@ def identify_recording(
         timing={"estimation": spent},
         settings=dataclasses.asdict(settings),
         versions=software_versions(),
-        warnings=tuple(text for text in dict.fromkeys([*recording.notices, *notices]) if text != estimate.alarm_text),
+        warnings=tuple(text for text in dict.fromkeys([*recording.notices, *notices]) if text not in said),
         caveats=recording.caveats,
         source=recording.source,
     )

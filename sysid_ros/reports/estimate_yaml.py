@@ -61,6 +61,7 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
         "status": estimate.status.name,
         "narrower_than_prior": {quantity.name.lower(): quantity in estimate.narrower for quantity in Quantity},
         "shortfall": estimate.shortfall,
+        "payload_change": estimate.payload_change,
         "alarm": estimate.alarm_text,
         "explanation": _explanation(result),
         "target": estimate.target,

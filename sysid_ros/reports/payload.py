@@ -310,7 +310,8 @@ def summarize_payload(
 
 def notices(result: IdentificationResult) -> tuple[str, ...]:
     """Everything a reader must be told: the warnings of the run, and what the numbers themselves give rise to."""
-    texts = [*result.warnings, *(f"the bounds are not guaranteed: {caveat}" for caveat in result.caveats)]
+    change = [result.estimate.payload_change] if result.estimate.payload_change else []
+    texts = [*result.warnings, *change, *(f"the bounds are not guaranteed: {caveat}" for caveat in result.caveats)]
     if not result.is_rigorous and not result.caveats:
         texts.append("the bounds are not guaranteed to contain the truth; the guarantee sentence says why")
     if result.is_usable:

@@ -146,7 +146,12 @@ def test_estimate_there_and_back():
 def test_what_an_estimate_proves_is_data_and_cannot_be_claimed():
     flags = np.arange(10) % 3 == 0
     proven = make_estimate(is_narrower=flags, narrower=frozenset(Quantity))
-    partly = make_estimate(is_narrower=flags, narrower=frozenset({Quantity.COM}), shortfall="record for longer")
+    partly = make_estimate(
+        is_narrower=flags,
+        narrower=frozenset({Quantity.COM}),
+        shortfall="record for longer",
+        payload_change="it slipped",
+    )
     cases = {
         EstimateStatus.IDENTIFIED: proven,
         EstimateStatus.PARTIAL: partly,
@@ -159,6 +164,7 @@ def test_what_an_estimate_proves_is_data_and_cannot_be_claimed():
         received = c.estimate_from_message(message)
         assert message.status == received.status == estimate.status == status
         assert received.narrower == estimate.narrower and received.shortfall == estimate.shortfall
+        assert received.payload_change == estimate.payload_change
         if status is not EstimateStatus.IDENTIFIED:
             message.status = message.IDENTIFIED
             with pytest.raises(c.InvalidMessage, match=f"is IDENTIFIED, but its other fields say {status.name}"):

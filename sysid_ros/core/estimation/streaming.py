@@ -39,6 +39,7 @@ from sysid_ros.core.estimation.parameters.estimate import (
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Target, Unknowns, describe_unknowns
 from sysid_ros.core.estimation.point.fit import FitNotConverged, LinearEstimator, NoBodyInBox, PointEstimator
+from sysid_ros.core.estimation.point.payload_change import ChangeMonitor
 from sysid_ros.core.estimation.windows.model import Window
 from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
@@ -163,6 +164,7 @@ class StreamingEstimator:
         self._unknowns = describe_unknowns(robot, self.settings)
         self.stream = RowStream(robot, self.settings, self._unknowns)
         self.windows: list[Window] = []
+        self._robot = robot
         self._calibration = calibration_rows(robot, self._unknowns, self.settings)
         self._on_rows, self._on_update = on_rows, on_update
         self._start_over()
@@ -172,6 +174,8 @@ class StreamingEstimator:
         self._consistency = ConsistencyMonitor(self.stream, self.settings, self._bounds)
         self._point = _make_point_estimator(self._unknowns, self.settings)
         self._excitation = Excitation(self._unknowns.nominal.size)
+        self._change = ChangeMonitor(self._robot, self._unknowns) if self._unknowns.target.body else None
+        self._payload_change = ""
         self._alarm: Alarm | None = None
         self._latest: ParameterEstimate | None = None
 
@@ -239,6 +243,8 @@ class StreamingEstimator:
             return self._handle_inconsistency(alarm)
         self._bounds.rows.append(rows)
         self._excitation.add(rows)
+        if self._change is not None:
+            self._change.add(rows)
         self._latest = None
         if self._on_rows:
             self._on_rows(rows)
@@ -246,6 +252,10 @@ class StreamingEstimator:
 
     def _update(self) -> list[str]:
         """Renew bounds and point estimate."""
+        change = None if self._change is None or self._payload_change else self._change.find()
+        if change is not None and self.settings.detect_payload_change:
+            return [self.reset(str(change))]
+        self._payload_change = self._payload_change if change is None else str(change)
         estimate, update = self._evaluate(self._point)
         if estimate.alarm is not None and not estimate.is_consistent:
             return self._handle_inconsistency(estimate.alarm)
@@ -258,7 +268,8 @@ class StreamingEstimator:
         self._latest = estimate
         if self._on_update:
             self._on_update(estimate)
-        return [str(text) for text in (estimate.alarm, notice) if text is not None]
+        texts = (estimate.alarm, notice, change)
+        return [str(text) for text in texts if text is not None]
 
     def _evaluate(self, point: PointEstimator | LinearEstimator) -> tuple[ParameterEstimate, BoundUpdate | None]:
         """Compute estimate and bounds from all rows; changes nothing but the warm start of ``point``."""
@@ -320,6 +331,7 @@ class StreamingEstimator:
             is_narrower=is_narrower,
             narrower=narrower,
             shortfall=self.stream.describe_shortfall(" and ".join(missing)) if missing else "",
+            payload_change=self._payload_change,
             values=values,
             lower=lower,
             upper=upper,

@@ -43,6 +43,7 @@ def estimate_to_message(
         com_is_narrower=Quantity.COM in estimate.narrower,
         inertia_is_narrower=Quantity.INERTIA in estimate.narrower,
         shortfall=estimate.shortfall,
+        payload_change=estimate.payload_change,
         is_consistent=bool(estimate.is_consistent),
         **_alarm_fields(estimate.alarm),
         target=estimate.target,
@@ -100,6 +101,7 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
         is_narrower=np.asarray(message.is_narrower, dtype=bool)[order],
         narrower=frozenset(quantity for quantity, is_narrower in narrower.items() if is_narrower),
         shortfall=message.shortfall,
+        payload_change=message.payload_change,
     )
     if message.status == EstimateStatus.IDENTIFIED and estimate.status != EstimateStatus.IDENTIFIED:
         raise InvalidMessage(

@@ -177,6 +177,7 @@ class ParameterEstimate:
         is_narrower: Which parameters have narrower bounds than their prior, (P,).
         narrower: Quantities whose bounds are narrower than the prior's; empty for all bodies.
         shortfall: What the data lack to identify everything, in a sentence; empty where they lack nothing.
+        payload_change: What speaks for a payload that has changed on the way, in a sentence; empty where nothing does.
     """
 
     values: Array
@@ -199,6 +200,7 @@ class ParameterEstimate:
     is_narrower: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
     narrower: frozenset[Quantity] = frozenset()
     shortfall: str = ""
+    payload_change: str = ""
 
     def __post_init__(self) -> None:
         for name in ("values", "lower", "upper"):

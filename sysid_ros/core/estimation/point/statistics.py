@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 
@@ -67,6 +67,60 @@ class StatisticalInterval:
         return self.values + _QUANTILE * self.standard_error
 
 
+class WeightedColumns:
+    """Rows of windows as a least-squares problem, each unknown in units of its radius.
+
+    Columns are those of the payload, then of every nuisance parameter that is not known exactly.
+
+    Args:
+        robot: The arm.
+        unknowns: What the rows are about; the target is one body.
+
+    Attributes:
+        center: Middle of the payload's prior, (10,).
+        radius: Its radii, (10,).
+    """
+
+    def __init__(self, robot: RobotModel, unknowns: Unknowns):
+        self.center, self.radius = unknowns.prior.center, unknowns.prior.radius
+        self._unknowns = unknowns
+        self._gain_error = robot.sensors.effort_relative_error
+
+    def build(self, rows: Rows) -> tuple[Array, Array, Array]:
+        """Return columns (R, K), weights (R,) and right-hand side (R,) [Nms] of R rows."""
+        unknowns = self._unknowns
+        problem = Problem.build(rows, self.center, self.radius, unknowns.radius, unknowns.end_error)
+        spans = problem.delta_radius.copy()
+        gains = unknowns.groups["torque_gain"]
+        # A relative error of the torque may last, as a gain does.
+        spans[gains] = np.maximum(spans[gains], self._gain_error)
+        columns = np.concatenate([problem.y * self.radius, (problem.b * spans)[:, spans > 0.0]], axis=1)
+        allowed = problem.error + np.abs(problem.ends).sum(axis=1) @ problem.end_radius
+        return columns, _UNIFORM / allowed**2, problem.r
+
+
+def weak_prior(count: int) -> Array:
+    """Return the inverse variances of the columns, (count,): hardly any for the payload, else uniform in the box."""
+    prior = np.full(count, _UNIFORM)
+    prior[:INERTIAL] = _WEAK
+    return prior
+
+
+def long_run_covariance(scores: Array) -> Array:
+    """Return the covariance (K, K) of the sum of N correlated scores (N, K), with the kernel of Newey and West."""
+    lags = _lags(len(scores))
+    spread: Array = scores.T @ scores
+    for lag in range(1, lags + 1):
+        cross = scores[lag:].T @ scores[:-lag]
+        spread += (1.0 - lag / (lags + 1.0)) * (cross + cross.T)
+    return spread
+
+
+def _lags(count: int) -> int:
+    """Return how many neighbours count as correlated."""
+    return int(np.floor(4.0 * (count / 100.0) ** (2.0 / 9.0)))
+
+
 def compute_statistical_interval(
     robot: RobotModel, settings: EstimatorSettings, rows: Sequence[Rows]
 ) -> StatisticalInterval | None:
@@ -82,33 +136,18 @@ def compute_statistical_interval(
     """
     if len(rows) < LEAST_WINDOWS:
         return None
-    unknowns = describe_unknowns(robot, settings)
-    center, radius = unknowns.prior.center, unknowns.prior.radius
-    stacked = Rows.stack(rows)
-    problem = Problem.build(stacked, center, radius, unknowns.radius, unknowns.end_error)
-    spans = problem.delta_radius.copy()
-    gains = unknowns.groups["torque_gain"]
-    # A relative error of the torque may last, as a gain does.
-    spans[gains] = np.maximum(spans[gains], robot.sensors.effort_relative_error)
-    is_open = spans > 0.0
-    a = np.concatenate([problem.y * radius, (problem.b * spans)[:, is_open]], axis=1)
-    prior = np.full(a.shape[1], _UNIFORM)
-    prior[:INERTIAL] = _WEAK
-    count = len(rows)
-    allowed = problem.error + np.abs(problem.ends).sum(axis=1) @ problem.end_radius
-    weight = _UNIFORM / allowed**2
+    columns = WeightedColumns(robot, describe_unknowns(robot, settings))
+    a, weight, r = columns.build(Rows.stack(rows))
+    prior, count = weak_prior(a.shape[1]), len(rows)
     inverse = np.linalg.inv((a.T * weight) @ a + np.diag(prior))
-    z = inverse @ ((a.T * weight) @ problem.r)
-    rest = problem.r - a @ z
+    z = inverse @ ((a.T * weight) @ r)
+    rest = r - a @ z
     used = float(np.trace(inverse @ ((a.T * weight) @ a)))
     scores = (a * (weight * rest)[:, None]).reshape(count, robot.n, -1).sum(axis=1)
-    lags = int(np.floor(4.0 * (count / 100.0) ** (2.0 / 9.0)))
-    spread = scores.T @ scores
-    for lag in range(1, lags + 1):
-        cross = scores[lag:].T @ scores[:-lag]
-        spread += (1.0 - lag / (lags + 1.0)) * (cross + cross.T)
+    spread = long_run_covariance(scores)
     size = count * robot.n
     spread *= size / max(size - used, 1.0)
     covariance = inverse @ (spread + np.diag(np.where(np.arange(prior.size) < INERTIAL, 0.0, prior))) @ inverse
-    error = CALIBRATION * radius * np.sqrt(np.maximum(np.diag(covariance)[:INERTIAL], 0.0))
-    return StatisticalInterval(center + radius * z[:INERTIAL], error, CONFIDENCE, count, lags)
+    error = CALIBRATION * columns.radius * np.sqrt(np.maximum(np.diag(covariance)[:INERTIAL], 0.0))
+    values = columns.center + columns.radius * z[:INERTIAL]
+    return StatisticalInterval(values, error, CONFIDENCE, count, _lags(count))

@@ -1,0 +1,146 @@
+"""Whether the payload has changed on the way, by statistics: what bounds must admit may still be most unlikely.
+
+A payload that slips in the gripper often stays within what the uncertain arm and the errors of the sensors could
+explain, so no bound is violated. But arm and sensors are the same before and after, and the data before tell most of
+what they do. For every moment the torques are explained once more with another mass and first moment from there on,
+beside least squares for payload and nuisance parameters together. A change is told where that explains a large share
+of what is left, and the step is many of its standard errors, which neighbouring windows share. Nothing is guaranteed:
+friction that changes, or a contact, can look alike.
+
+Source: D. W. K. Andrews, Tests for parameter instability and structural change with unknown change point, 1993,
+section 4 (the largest Wald statistic over all moments), with the covariance of :mod:`.statistics`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.estimation.parameters.unknowns import Unknowns
+from sysid_ros.core.estimation.point.statistics import WeightedColumns, long_run_covariance, weak_prior
+from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+CHANGING = 4
+"""The mass and the first moment change; the inertia of an object that slips changes with them, by less than shows."""
+LEAST = 10
+"""Windows before and after a change without which it is not looked for."""
+WALD, RATIO = 100.0, 40.0
+"""From where on a change is told: squared step over its covariance, and what it explains over the variance of what is
+left [-]. Without a change the trials of bench/bench_payload_change.py stay clear of both together."""
+MOST_BLOCKS = 128
+"""Sums are kept of so many runs of windows; when there are more, neighbours are merged."""
+
+
+@dataclass(frozen=True)
+class PayloadChange:
+    """A payload that seems to have changed.
+
+    Attributes:
+        stamp_ns: First window after it, of the arm's clock [ns].
+        seconds: The same since the first window [s].
+        mass: What was added [kg].
+        first_moment: What was added, about the frame of the last joint, (3,) [kg m].
+        wald: Squared step over its covariance [-].
+        ratio: What the step explains over the variance of what is left [-].
+    """
+
+    stamp_ns: int
+    seconds: float
+    mass: float
+    first_moment: Array
+    wald: float
+    ratio: float
+
+    def __str__(self) -> str:
+        moment = ", ".join(f"{value:+.3f}" for value in self.first_moment)
+        return (
+            f"the payload seems to have changed {self.seconds:.1f} s after the first window, by about {self.mass:+.2f} "
+            f"kg and a first moment of ({moment}) kg m: has it slipped in the gripper? Bounds then hold neither before "
+            "nor after; identify again. This is statistics, without a guarantee"
+        )
+
+
+class ChangeMonitor:
+    """Looks for a change of the payload in all windows so far, at bounded memory.
+
+    Args:
+        robot: The arm.
+        unknowns: What the windows' rows are about; the target is a payload.
+    """
+
+    def __init__(self, robot: RobotModel, unknowns: Unknowns):
+        self._columns = WeightedColumns(robot, unknowns)
+        self._grams: list[Array] = []
+        self._scores: list[Array] = []
+        self._starts: list[int] = []
+        self._sizes: list[int] = []
+        self._squares, self._rows = 0.0, 0
+        self._block = 1
+
+    def add(self, rows: Rows) -> None:
+        """Add the rows of a window."""
+        a, weight, r = self._columns.build(rows)
+        weighted = a.T * weight
+        if self._sizes and self._sizes[-1] < self._block:
+            self._grams[-1] += weighted @ a
+            self._scores[-1] += weighted @ r
+            self._sizes[-1] += 1
+        else:
+            self._grams.append(weighted @ a)
+            self._scores.append(weighted @ r)
+            self._starts.append(int(rows.start[0]))
+            self._sizes.append(1)
+        self._squares += float(weight @ r**2)
+        self._rows += r.size
+        if len(self._sizes) > MOST_BLOCKS:
+            self._merge()
+
+    def _merge(self) -> None:
+        self._block *= 2
+        pairs = range(0, len(self._sizes), 2)
+        self._grams = [sum(self._grams[i + 1 : i + 2], self._grams[i]) for i in pairs]
+        self._scores = [sum(self._scores[i + 1 : i + 2], self._scores[i]) for i in pairs]
+        self._sizes = [sum(self._sizes[i : i + 2]) for i in pairs]
+        self._starts = self._starts[::2]
+
+    def find(self) -> PayloadChange | None:
+        """Find the most likely change; None where nothing speaks for one."""
+        count, least = len(self._sizes), -(-LEAST // self._block)
+        if count < 2 * least + 1:
+            return None
+        grams, scores = np.stack(self._grams), np.stack(self._scores)
+        total = grams.sum(axis=0) + np.diag(weak_prior(scores.shape[1]))
+        inverse = np.linalg.inv(total)
+        fit = inverse @ scores.sum(axis=0)
+        rest = scores - grams @ fit
+        # Of all blocks from each one on: columns of the change, what they share with the others, what speaks for it.
+        later = np.cumsum(grams[::-1, :, :CHANGING], axis=0)[::-1]
+        shared = inverse @ later
+        speaks = np.cumsum(rest[::-1, :CHANGING], axis=0)[::-1]
+        curvature = later[:, :CHANGING] - np.transpose(later, (0, 2, 1)) @ shared
+        moments = np.arange(least, count - least + 1)
+        ridge = 1e-9 * np.trace(curvature, axis1=1, axis2=2)[:, None, None] * np.eye(CHANGING)
+        steps = np.linalg.solve((curvature + ridge)[moments], speaks[moments, :, None])[..., 0]
+        explained = np.einsum("cj,cj->c", speaks[moments], steps)
+        best = int(np.argmax(explained))
+        at, step = moments[best], steps[best]
+        variance = (self._squares - float(fit @ scores.sum(axis=0)) - explained[best]) / self._rows
+        ratio = float(explained[best] / max(variance, np.finfo(float).tiny))
+        if ratio < RATIO:
+            return None
+        # Scores with the change taken out: else it would count as noise, and hide itself.
+        rest += grams @ (shared[at] @ step)
+        rest[at:] -= grams[at:, :, :CHANGING] @ step
+        single = -rest @ shared[at]
+        single[at:] += rest[at:, :CHANGING]
+        wald = float(speaks[at] @ np.linalg.solve(long_run_covariance(single), speaks[at]))
+        if wald < WALD:
+            return None
+        added = step * self._columns.radius[:CHANGING]
+        start = self._starts[at]
+        return PayloadChange(start, 1e-9 * (start - self._starts[0]), float(added[0]), added[1:], wald, ratio)
