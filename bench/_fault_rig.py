@@ -90,7 +90,7 @@ class Rig:
         self.prefix = prefix
         self.status: DriverStatus | None = None
         self.status_time = self.sample_time = -1e9
-        self.speed = 0.0
+        self.speed = self.bound_used = 0.0
         self.peers = Peers(self.node, [f"{prefix}{name}" for name in NAMES])
         self.node.create_subscription(DriverStatus, f"{prefix}arm_driver/status", self._on_status, qos.STATUS)
         self.node.create_subscription(SampleBatch, f"{prefix}arm_driver/samples", self._on_samples, qos.SAMPLES)
@@ -99,6 +99,9 @@ class Rig:
 
     def _on_status(self, status: DriverStatus) -> None:
         self.status, self.status_time = status, time.monotonic()
+        if status.mode in (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE):
+            pairs = zip(status.tracking_error_max, status.tracking_bound, strict=True)
+            self.bound_used = max([self.bound_used, *(error / bound for error, bound in pairs if bound > 0.0)])
 
     def _on_samples(self, batch: SampleBatch) -> None:
         self.sample_time = time.monotonic()
@@ -121,6 +124,11 @@ class Rig:
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a process alone; what it has started is on its own."""
         os.kill(self.groups[name].pid, number)
+
+    def loop_pids(self) -> list[int]:
+        """Return the processes that the driver has started: the torque loop, and the proof of plans."""
+        driver = self.groups["arm_driver"]
+        return [pid for pid in driver.pids() if pid != driver.pid]
 
     def limit_file_size(self, name: str, size: int) -> None:
         """Let a running process write no file beyond a size [bytes]; -1 for any."""

@@ -1,4 +1,4 @@
-"""Faults of the running suite: killed and frozen processes, storms of messages, a full disk, two suites on one domain.
+"""Faults of the running suite: killed, frozen and starved processes, storms of messages, a full disk, two suites.
 
 ``python bench/bench_fault_campaign.py [--trials N] [--only GROUP ...]``. A simulated Gen3 holds a 4 lb dumbbell, all
 nodes run as processes on loopback, and every fault comes at a random moment of an identification. Each trial asks: does
@@ -13,6 +13,7 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import argparse
+import contextlib
 import re
 import signal
 import subprocess
@@ -39,7 +40,11 @@ NAMED_WITHIN = 5.0
 FAULTS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP}
 OPTIONAL = ("identifiability", "monitor")
 """What no motion needs: a supervised suite goes on without."""
-GROUPS = ("processes", "supervised", "storms", "disk", "suites")
+GROUPS = ("processes", "supervised", "starved", "storms", "disk", "suites")
+HOGS = 8
+"""Processes that compute without end where all cores are busy."""
+STOPPED, RUNNING = 0.08, 0.02
+"""A starved process stands still and runs in turns of this length [s]."""
 
 
 class Log:
@@ -220,6 +225,75 @@ def _suite_pids(domain: int) -> dict[int, str]:
     return found
 
 
+class Starving:
+    """Other processes that take the processor, or one that stands still most of the time."""
+
+    def __init__(self, pids: list[int]):
+        self._pids = pids
+        self._hogs: list[subprocess.Popen] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._alternate)
+
+    def __enter__(self) -> Starving:
+        if self._pids:
+            self._thread.start()
+        else:
+            self._hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(HOGS)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._pids:
+            self._thread.join()
+        for hog in self._hogs:
+            hog.kill()
+            hog.wait()
+
+    def _alternate(self) -> None:
+        while not self._over.is_set():
+            for number, seconds in ((signal.SIGSTOP, STOPPED), (signal.SIGCONT, RUNNING)):
+                for pid in self._pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
+                self._over.wait(seconds)
+        for pid in self._pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def run_starved(rig: Rig, trials: int, log: Log) -> None:
+    """A goal while processes hardly get to run."""
+    rows = []
+    for case in ("all cores busy", *NAMES, "torque loop and proof"):
+        if log.is_time_over:
+            break
+        ends, seconds, rested, again, used = [], [], 0, 0, 0.0
+        for _ in range(trials):
+            nobody = case == "all cores busy"
+            pids = [] if nobody else [rig.groups[case].pid] if case in NAMES else rig.loop_pids()
+            rig.bound_used = 0.0
+            with Starving(pids):
+                since = time.monotonic()
+                result = rig.send(LONG)
+                outcome = Outcome(None, "the goal was not answered", 0.0) if result is None else rig.wait(result, since)
+                used = max(used, rig.bound_used)
+            is_good = outcome.code is not None and outcome.contains_truth is not False and rig.bound_used <= 1.0
+            log.trial(f"starved, {case}", outcome, is_good)
+            ends.append("identified" if outcome.code == 0 else f"code {outcome.code}")
+            seconds.append(outcome.seconds)
+            is_at_rest, is_identified = recover(rig)
+            rested += is_at_rest
+            again += is_identified
+            if not is_identified:
+                log.wrong.append(f"starved, {case}: not identified again")
+                restore(rig)
+        shown = ", ".join(f"{ends.count(one)} x {one}" for one in sorted(set(ends)))
+        rows.append([case, trials, shown, max(seconds), used, rested, again])
+    columns = ["starved", "trials", "goal", "longest until it ended [s]", "largest tracking error / bound", "at rest"]
+    title = "A goal while a process runs for a fifth of the time, or all cores are busy"
+    print_table([*columns, "identified again"], rows, title)
+
+
 def run_storms(rig: Rig, trials: int, log: Log) -> None:
     """Messages nobody should send, while a goal runs."""
     rows = []
@@ -331,6 +405,7 @@ def main() -> None:
         groups: dict[str, Callable[[], None]] = {
             "supervised": lambda: run_supervised(arguments.few, rng, log, folder / "supervised"),
             "processes": lambda: run_processes(rig, arguments.trials, rng, log),
+            "starved": lambda: run_starved(rig, arguments.few, log),
             "storms": lambda: run_storms(rig, arguments.few, log),
             "disk": lambda: run_disk(rig, log),
             "suites": lambda: run_suites(rig, arguments.few, log, folder),
