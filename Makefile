@@ -26,7 +26,7 @@ unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
 MESSAGES := $(shell find sysid_msgs -type f)
 
-.PHONY: help demo space check test quick-tests all-tests format lint types docs install clean
+.PHONY: help demo space check test quick-tests all-tests format lint types docs install release clean
 
 help:
 	@echo "make demo     identify an unknown payload on a simulated arm; CALIBRATE=yes: calibrate the arm first"
@@ -36,6 +36,7 @@ help:
 	@echo "make format   format all Python files"
 	@echo "make docs     build the documentation in site/"
 	@echo "make install  only install everything into $(VENV)"
+	@echo "make release  put sysid_ros and sysid_msgs side by side into $(RELEASE), as bloom wants them"
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
 demo: install
@@ -102,6 +103,16 @@ $(STAMPS)/messages: $(MESSAGES) $(STAMPS)/requirements
 $(STAMPS)/package: setup.py setup.cfg package.xml pyproject.toml $(STAMPS)/messages
 	@PYTHONWARNINGS=ignore $(PIP) install --quiet --no-deps --editable .
 	@touch $@
+
+# bloom looks for no packages inside of a package; this is the content of the branch that it is pointed at.
+RELEASE ?= build/release
+
+release:
+	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)/sysid_ros
+	@git archive HEAD | tar -x -C $(RELEASE)/sysid_ros
+	@mv $(RELEASE)/sysid_ros/sysid_msgs $(RELEASE)/sysid_msgs && cp LICENSE $(RELEASE)/sysid_msgs/
+	@rm $(RELEASE)/sysid_ros/colcon_defaults.yaml
+	@echo "$(RELEASE): sysid_msgs and sysid_ros of $$(git rev-parse --short HEAD), side by side"
 
 clean:
 	rm -rf $(VENV) build install log dist site sysid_ros.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -16,11 +16,8 @@ from sysid_ros.processes import IDENTIFY, SPACE
 ROOT = Path(__file__).parents[1]
 ROSDEP = {
     # Python package: key for rosdep
-    "casadi": "casadi-pip",
     "matplotlib": "python3-matplotlib",
     "jinja2": "python3-jinja2",
-    "mcap-ros2-support": "mcap-ros2-support",
-    "mujoco": "python3-mujoco-pip",
     "numpy": "python3-numpy",
     "pin": "pinocchio",
     "protobuf": "python3-protobuf",
@@ -29,9 +26,11 @@ ROSDEP = {
     "urdf-parser-py": "urdfdom_py",
     "pytest": "python3-pytest",
 }
-ONLY_PIP = {"clarabel", "cvxpy", "distributed", "rosbags"}
-"""There are no keys for rosdep. Tests are skipped without the first three; requirements-ros.txt has the last."""
-IMPORTED_AS = {"pin": "pinocchio", "protobuf": "google", "pyyaml": "yaml", "mcap-ros2-support": "mcap_ros2"}
+OPTIONAL = {"casadi", "mcap-ros2-support", "mujoco", "rosbags"}
+"""Only pip has packages of them: requirements-ros.txt. What needs one says so where it is missing."""
+ONLY_PIP = {"clarabel", "cvxpy", "distributed", *OPTIONAL}
+"""Not in package.xml. Tests are skipped without the first three."""
+IMPORTED_AS = {"pin": "pinocchio", "protobuf": "google", "pyyaml": "yaml"}
 ONLY_LAUNCHED = {"launch", "launch_ros", "ros2launch", "robot_state_publisher", "rviz2", "rmw_fastrtps_cpp"}
 
 
@@ -130,6 +129,7 @@ def test_python_dependencies_agree(setup_arguments):
     extras = setup_arguments["extras_require"]
     lines = [*setup_arguments["install_requires"], *extras["sim"]]
     names = {requirement_name(line) for line in lines}
+    assert OPTIONAL <= names and set(pinned("requirements-ros.txt")) == OPTIONAL
     assert {requirement_name(line) for line in extras["ros"]} <= set(pinned("requirements.txt"))
     tests = {requirement_name(line) for line in setup_arguments["extras_require"]["test"]}
     keys = {key for key in depends(package_xml()) if key in ROSDEP.values()}
@@ -163,8 +163,6 @@ def test_what_is_imported_is_declared():
                 imports.add(node.module.split(".")[0])
     foreign = imports - set(sys.stdlib_module_names) - {"sysid_ros"}
     modules = {IMPORTED_AS.get(name, name.replace("-", "_")): key for name, key in ROSDEP.items()}
-    # The reader of recordings comes with its ROS 2 side.
-    modules["mcap"] = "mcap-ros2-support"
     for name in foreign - ONLY_PIP:
         assert modules.get(name, name) in declared, f"{name} is imported but not in package.xml"
     unused = set(declared) - {modules.get(name, name) for name in foreign} - ONLY_LAUNCHED - {"python3-pytest"}
@@ -228,6 +226,29 @@ def test_both_packages_are_in_the_colcon_defaults():
         for path in defaults[verb]["base-paths"]:
             assert (ROOT / path / "package.xml").is_file()
         assert len(defaults[verb]["base-paths"]) == 2
+
+
+def test_a_link_lets_colcon_rosdep_and_bloom_find_both_packages(tmp_path):
+    """They share this search, or its rule: no packages inside of packages. README.md says to make the link."""
+    find_packages = pytest.importorskip("catkin_pkg.packages").find_packages
+    (tmp_path / "sysid_ros").symlink_to(ROOT)
+    assert list(find_packages(tmp_path)) == ["sysid_ros"]
+    readme = (ROOT / "README.md").read_text()
+    assert "ln -s sysid_ros/sysid_msgs src/sysid_msgs " in readme and "base-paths" not in readme
+    (tmp_path / "sysid_msgs").symlink_to("sysid_ros/sysid_msgs")
+    assert {package.name for package in find_packages(tmp_path).values()} == {"sysid_ros", "sysid_msgs"}
+
+
+def test_a_release_has_both_packages_side_by_side(tmp_path):
+    find_packages = pytest.importorskip("catkin_pkg.packages").find_packages
+    if not (ROOT / ".git").exists():
+        pytest.skip("a release is made of a git checkout")
+    subprocess.run(["make", "-s", "release", f"RELEASE={tmp_path}/release"], cwd=ROOT, check=True, capture_output=True)
+    found = find_packages(tmp_path / "release")
+    assert {folder: package.name for folder, package in found.items()} == {
+        name: name for name in ("sysid_ros", "sysid_msgs")
+    }
+    assert {package.version for package in found.values()} == {package_xml().findtext("version")}
 
 
 def test_version_in_changelog_and_citation():

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import mujoco
 import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent, ParameterOutOfRange
+from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.free_floating.kinematics import joint_axis
 from sysid_ros.core.free_floating.measurements import integrate_rotations
 from sysid_ros.core.free_floating.momentum import compute_base_twist, system_kinematic_matrix
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.model.inertia import from_com_form, require_physically_consistent, to_com_form
 from sysid_ros.drivers.arm import Array
+
+mujoco = optional_module("mujoco")
 
 _WHEEL_RADIUS = 0.15
 """Radius of the discs that wheels are simulated as [m]."""
@@ -216,7 +218,7 @@ class MujocoSimulation(SimulatedFreeFlyer):
         mujoco.mj_step(self._model, data)
 
 
-def build_mujoco_free_flyer(robot: FreeFlyer, parameters: ArrayLike, timestep: float) -> mujoco.MjModel:
+def build_mujoco_free_flyer(robot: FreeFlyer, parameters: ArrayLike, timestep: float) -> Any:
     """Build the MuJoCo model of a free-flying robot, with its wheels as discs at the origin of the base.
 
     Args:
@@ -239,7 +241,7 @@ def build_mujoco_free_flyer(robot: FreeFlyer, parameters: ArrayLike, timestep: f
     inertial = np.array(parameters, dtype=float).reshape(tree.count, 10)
     discs = [_disc(axis, inertia) for axis, inertia in zip(wheels.axes, wheels.inertias, strict=True)]
     inertial[0] -= np.sum(discs, axis=0) if discs else 0.0
-    bodies: list[mujoco.MjsBody] = []
+    bodies: list[Any] = []
     for index, (name, values) in enumerate(zip(tree.body_names, inertial, strict=True)):
         require_physically_consistent(values, name if index else "base without its wheels")
         if index == 0:
@@ -273,7 +275,7 @@ def simulate_free_flyer(
         return ConservationSimulation(robot, parameters, momentum=momentum)
 
 
-def _give_inertia(body: mujoco.MjsBody, parameters: Array) -> None:
+def _give_inertia(body: Any, parameters: Array) -> None:
     mass, com, inertia = to_com_form(parameters)
     body.mass, body.ipos = mass, com
     xx, yy, zz = np.diag(inertia)

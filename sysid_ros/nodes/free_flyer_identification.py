@@ -21,6 +21,7 @@ from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_ros.adapters.free_flyer.goal import FreeFlyerGoal, GoalFiles
 from sysid_ros.adapters.free_flyer.link import FreeFlyerLink
 from sysid_ros.adapters.free_flyer.messages import draw_free_flyer, minimal_to_message
+from sysid_ros.core.common.optional import require_module
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.excitation import ExcitationSettings
@@ -76,6 +77,8 @@ class FreeFlyerIdentificationNode(Node):
     def __init__(self) -> None:
         super().__init__("free_flyer_identification")
         self._config = ParameterServer(self, FreeFlyerIdentificationParameters)
+        if self._config.values.record:
+            require_module("mcap_ros2")
         self._robot = load_free_flyer(self._config.values.model)
         self._goal: FreeFlyerGoal | None = None
         self._simulated: dict[str, np.ndarray] = {}

@@ -20,6 +20,7 @@ from sysid_ros.adapters.identification.arm_goal import ArmGoalRun
 from sysid_ros.adapters.identification.goals import GoalRun, MoveRun, NewsFilter
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.identification.session import IdentificationParameters, Suite, SuiteClients
+from sysid_ros.core.common.optional import require_module
 from sysid_ros.core.procedure import PayloadModel, Phase, Progress
 from sysid_ros.ros.node import create_long_service, end_goal, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer
@@ -47,6 +48,8 @@ class IdentificationNode(Node):
     def __init__(self) -> None:
         super().__init__("identification")
         self._config = ParameterServer(self, IdentificationParameters)
+        if self._config.values.record:
+            require_module("mcap_ros2")
         self._robot = self._config.values.load_robot(self.get_logger())
         self._suite = Suite(self, self._robot, SuiteMonitor(self, self._robot), SuiteClients(self))
         self._known: PayloadModel | None = None  # what the controller was given last

@@ -12,6 +12,7 @@ from sysid_ros.adapters.safe_planner.scene import SceneFeed
 from sysid_ros.adapters.safe_planner.service import PlanService
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.optional import require_module
 from sysid_ros.ros.node import spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer
 
@@ -33,6 +34,7 @@ class SafePlannerNode(LifecycleNode):
         """Load robot and scene and offer the services, which refuse everything until the node is active."""
         values = self._config.values
         try:
+            require_module("casadi")
             robot = values.load_robot(self.get_logger())
             self._scene = SceneFeed(self, robot, values)
             requests = PlanRequests(robot, self._scene.store, values, key_from_environment())

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.planning.constraints import MotionConstraints
 from sysid_ros.core.planning.costs import PlanCost
+
+ca = optional_module("casadi")
 
 Array = NDArray[np.float64]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import mujoco
 import numpy as np
 
+from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning, JointElasticity, PositionSide, RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.mujoco.simulation import build_mujoco_model, set_inertial_parameters
+
+mujoco = optional_module("mujoco")
 
 _PHASE = 0.8
 """Longest step of the integration in terms of the phase of the fastest oscillation [rad]."""

@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
-import mujoco
 import numpy as np
 import pinocchio as pin
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.inertia import from_com_form, require_physically_consistent, to_com_form, transform_parameters
 from sysid_ros.core.model.loader import config_directories
@@ -30,20 +31,15 @@ from sysid_ros.core.model.robot import JointElasticity, RobotModel, SensorModel,
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.drivers.arm import Array
 
+mujoco = optional_module("mujoco")
+
 _FRICTION_IMPEDANCE = 0.9999
 """Share of the motion friction takes away while it holds a joint; the rest lets it creep."""
 _FRICTION_TIME_STEPS = 0.8
 """Time constant of stopping, in steps: short, so that friction reverses no earlier than the motion. Runge-Kutta is
 stable from 0.72 on; MuJoCo's own limit of 2 (for Euler's method) has to be off."""
 _PLACEHOLDER_INERTIA = (1.0, 1.0, 1.0)
-_UNUSED = (
-    mujoco.mjtDisableBit.mjDSBL_CONTACT,
-    mujoco.mjtDisableBit.mjDSBL_ISLAND,
-    mujoco.mjtDisableBit.mjDSBL_SENSOR,
-    mujoco.mjtDisableBit.mjDSBL_ACTUATION,
-    mujoco.mjtDisableBit.mjDSBL_AUTORESET,
-    mujoco.mjtDisableBit.mjDSBL_REFSAFE,
-)
+_UNUSED = ("CONTACT", "ISLAND", "SENSOR", "ACTUATION", "AUTORESET", "REFSAFE")
 
 
 _ROTOR_INERTIA = 1e-9
@@ -56,7 +52,7 @@ def build_mujoco_model(
     payload: Array | None,
     timestep: float,
     elasticity: JointElasticity | None = None,
-) -> mujoco.MjModel:
+) -> Any:
     """Build the simulation model of an arm.
 
     Args:
@@ -80,7 +76,7 @@ def build_mujoco_model(
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_RK4
     spec.option.gravity = robot.pin_model.gravity.linear
     for bit in _UNUSED:
-        spec.option.disableflags |= int(bit)
+        spec.option.disableflags |= int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{bit}"))
     body = spec.worldbody
     for index in range(1, robot.n + 1):
         body = _add_body(body, robot, index)
@@ -98,7 +94,7 @@ def build_mujoco_model(
     return model
 
 
-def set_inertial_parameters(model: mujoco.MjModel, robot: RobotModel, theta: Array, payload: Array | None) -> None:
+def set_inertial_parameters(model: Any, robot: RobotModel, theta: Array, payload: Array | None) -> None:
     """Give the bodies of a compiled model their parameters; the state of the simulation is not touched.
 
     Args:
@@ -127,7 +123,7 @@ def set_inertial_parameters(model: mujoco.MjModel, robot: RobotModel, theta: Arr
     mujoco.mj_setConst(model, mujoco.MjData(model))
 
 
-def _add_body(parent: mujoco.MjsBody, robot: RobotModel, index: int) -> mujoco.MjsBody:
+def _add_body(parent: Any, robot: RobotModel, index: int) -> Any:
     pin_model, name = robot.pin_model, robot.joint_names[index - 1]
     if pin_model.parents[index] != index - 1:
         raise ModelError(
@@ -145,7 +141,7 @@ def _add_body(parent: mujoco.MjsBody, robot: RobotModel, index: int) -> mujoco.M
     return body
 
 
-def _add_motors(spec: mujoco.MjSpec, robot: RobotModel) -> None:
+def _add_motors(spec: Any, robot: RobotModel) -> None:
     for name in robot.joint_names:
         rotor = spec.worldbody.add_body(name=f"motor_of_{name}")
         rotor.mass, rotor.inertia, rotor.explicitinertial = _ROTOR_INERTIA, (_ROTOR_INERTIA,) * 3, True

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mcap.reader import NonSeekingReader
 from numpy.typing import NDArray
-from rosbags.highlevel import AnyReader
-from rosbags.typesys import Stores, get_typestore
 
+from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.readers import (
     BAGS,
@@ -31,6 +29,9 @@ from sysid_ros.reports.recordings.readers import (
     gravity_agreement,
     make_recording,
 )
+
+mcap_reader = optional_module("mcap.reader")
+rosbags, rosbags_types = optional_module("rosbags.highlevel"), optional_module("rosbags.typesys")
 
 Array = NDArray[np.float64]
 
@@ -165,16 +166,17 @@ def _files(path: Path) -> list[Path]:
 
 def _mcap_messages(path: Path) -> Iterator[tuple[str, int, Any]]:
     """Yield the joint states of an MCAP file, which needs no end and no index."""
-    store = get_typestore(Stores.LATEST)
+    store = rosbags_types.get_typestore(rosbags_types.Stores.LATEST)
     with open(path, "rb") as file:
-        reader = NonSeekingReader(file, validate_crcs=True)
+        reader = mcap_reader.NonSeekingReader(file, validate_crcs=True)
         for schema, channel, message in reader.iter_messages(log_time_order=False):
             if schema is not None and schema.name == JOINT_STATE:
                 yield channel.topic, message.log_time, store.deserialize_cdr(message.data, JOINT_STATE)
 
 
 def _rosbags_messages(path: Path) -> Iterator[tuple[str, int, Any]]:
-    with AnyReader([path], default_typestore=get_typestore(Stores.LATEST)) as reader:
+    store = rosbags_types.get_typestore(rosbags_types.Stores.LATEST)
+    with rosbags.AnyReader([path], default_typestore=store) as reader:
         connections = [connection for connection in reader.connections if connection.msgtype == JOINT_STATE]
         for connection, recorded_ns, data in reader.messages(connections) if connections else ():
             yield connection.topic, recorded_ns, reader.deserialize(data, connection.msgtype)

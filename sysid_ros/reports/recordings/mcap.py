@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mcap.reader import NonSeekingReader
-from mcap.records import Metadata, Schema
-from mcap.stream_reader import StreamReader
-from mcap_ros2.decoder import DecoderFactory
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.estimation.windows.samples import SampleBlock, split_into_blocks
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions, Recording, describe_gaps, joint_columns
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, METADATA
+
+mcap_reader, mcap_records = optional_module("mcap.reader"), optional_module("mcap.records")
+mcap_stream_reader, mcap_ros2_decoder = optional_module("mcap.stream_reader"), optional_module("mcap_ros2.decoder")
 
 Array = NDArray[np.float64]
 
@@ -139,7 +139,10 @@ def holds(path: Path, type_name: str) -> bool:
     """Return whether a file, or what is left of it, says that it holds messages of a type."""
     try:
         with open(path, "rb") as file:
-            return any(isinstance(record, Schema) and record.name == type_name for record in StreamReader(file).records)
+            return any(
+                isinstance(record, mcap_records.Schema) and record.name == type_name
+                for record in mcap_stream_reader.StreamReader(file).records
+            )
     except Exception:  # cut off or damaged before the type came; reading the samples says what is wrong
         return False
 
@@ -155,7 +158,7 @@ def read_messages(path: Path, types: Collection[str] | None = None) -> Iterator[
         DamagedRecording: The file is cut off or damaged; what comes before has been delivered.
     """
     with open(path, "rb") as file:
-        reader, factory = NonSeekingReader(file, validate_crcs=True), DecoderFactory()
+        reader, factory = mcap_reader.NonSeekingReader(file, validate_crcs=True), mcap_ros2_decoder.DecoderFactory()
         decoders: dict[int, Callable[[bytes], Any]] = {}
         try:
             for schema, channel, message in reader.iter_messages(log_time_order=False):
@@ -179,8 +182,8 @@ def read_metadata(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         with open(path, "rb") as file:
-            for record in StreamReader(file, emit_chunks=True).records:
-                if isinstance(record, Metadata) and record.name == METADATA:
+            for record in mcap_stream_reader.StreamReader(file, emit_chunks=True).records:
+                if isinstance(record, mcap_records.Metadata) and record.name == METADATA:
                     found.update(record.metadata)
     except Exception:  # cut off or damaged, which reading the samples has told already
         return found

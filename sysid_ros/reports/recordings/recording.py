@@ -16,11 +16,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from mcap.writer import CompressionType
-from mcap.writer import Writer as McapWriter
-from mcap_ros2._dynamic import serialize_dynamic  # its public writer takes no serialized messages
-
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.optional import optional_module
+
+mcap_writer = optional_module("mcap.writer")
+mcap_ros2_dynamic = optional_module("mcap_ros2._dynamic")  # its public writer takes no serialized messages
 
 SEPARATOR = "=" * 80
 _PRIMITIVES = {
@@ -305,7 +305,7 @@ class _McapFile:
     """Schemas, channels and messages of one file."""
 
     def __init__(self, file: BinaryIO, metadata: Mapping[str, str], definitions: Mapping[str, str]):
-        self._writer = McapWriter(file, chunk_size=CHUNK_BYTES, compression=CompressionType.ZSTD)
+        self._writer = mcap_writer.Writer(file, chunk_size=CHUNK_BYTES, compression=mcap_writer.CompressionType.ZSTD)
         self._writer.start(profile="ros2", library="sysid_ros")
         self.describe(dict(metadata))
         self._definitions = definitions
@@ -351,5 +351,6 @@ class _McapFile:
     def _encode(self, entry: _Entry) -> bytes:
         if entry.type_name not in self._encoders:
             definition = self._definition(entry.type_name)
-            self._encoders[entry.type_name] = serialize_dynamic(entry.type_name, definition)[entry.type_name]
+            encoders = mcap_ros2_dynamic.serialize_dynamic(entry.type_name, definition)
+            self._encoders[entry.type_name] = encoders[entry.type_name]
         return self._encoders[entry.type_name](entry.message)

@@ -1,0 +1,77 @@
+"""Python packages that only a part of this package needs: what is missing is named where it is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from sysid_ros.core.common.errors import SysidError
+
+_PIP = {
+    "casadi": "casadi",
+    "mcap": "mcap-ros2-support",
+    "mcap_ros2": "mcap-ros2-support",
+    "mujoco": "mujoco",
+    "rosbags": "rosbags",
+}
+"""What pip calls the package of a module; ROS has no packages for them, see requirements-ros.txt."""
+_NEEDED_FOR = {
+    "casadi": "planning safe motions",
+    "mcap": "recordings (record:=false does without)",
+    "mcap_ros2": "recordings (record:=false does without)",
+    "mujoco": "simulated arms",
+    "rosbags": "bags",
+}
+
+
+class PackageNotInstalled(SysidError):
+    """A Python package that is needed for what was asked is not installed.
+
+    Args:
+        module: Name of the module.
+    """
+
+    def __init__(self, module: str):
+        self.module = module
+        name = module.partition(".")[0]
+        super().__init__(
+            f"the Python package {name} is not installed, which is needed for {_NEEDED_FOR[name]}; "
+            f"install it with: pip install {_PIP[name]}"
+        )
+
+
+class _Missing:
+    """Stands for a module that is not installed; says so when something of it is used."""
+
+    def __init__(self, module: str):
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        raise PackageNotInstalled(self._module)
+
+
+def optional_module(name: str) -> Any:
+    """Import a module; where it is not installed, return one whose first use says so.
+
+    Args:
+        name: One of the modules this package knows to be optional, or a module of theirs.
+
+    Returns:
+        The module. Using anything of one that is not installed raises :class:`PackageNotInstalled`.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != name.partition(".")[0]:
+            raise  # the module is there, and something that it needs is not
+        return _Missing(name)
+
+
+def require_module(name: str) -> None:
+    """Refuse to go on where a module is not installed: for the start of a program, before anything depends on it.
+
+    Raises:
+        PackageNotInstalled: It is not.
+    """
+    if isinstance(optional_module(name), _Missing):
+        raise PackageNotInstalled(name)
