@@ -26,7 +26,7 @@ unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
 MESSAGES := $(shell find sysid_msgs -type f)
 
-.PHONY: help demo space check test quick-tests all-tests format lint types docs install release clean
+.PHONY: help demo space check test quick-tests all-tests format lint types docs install keystore release clean
 
 help:
 	@echo "make demo     identify an unknown payload on a simulated arm; CALIBRATE=yes: calibrate the arm first"
@@ -36,6 +36,7 @@ help:
 	@echo "make format   format all Python files"
 	@echo "make docs     build the documentation in site/"
 	@echo "make install  only install everything into $(VENV)"
+	@echo "make keystore make the keys of SROS2 in $(KEYSTORE), where ROS 2 is installed; docs/howto/network.md"
 	@echo "make release  put sysid_ros and sysid_msgs side by side into $(RELEASE), as bloom wants them"
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
@@ -74,6 +75,7 @@ types: install
 
 docs: install
 	@$(BIN)/python docs/make_nodes.py
+	@$(BIN)/python docs/make_policy.py
 	@PYTHONPATH=. $(BIN)/python docs/make_inputs.py
 	@$(BIN)/mkdocs build --strict --quiet
 
@@ -103,6 +105,19 @@ $(STAMPS)/messages: $(MESSAGES) $(STAMPS)/requirements
 $(STAMPS)/package: setup.py setup.cfg package.xml pyproject.toml $(STAMPS)/messages
 	@PYTHONWARNINGS=ignore $(PIP) install --quiet --no-deps --editable .
 	@touch $@
+
+# Keys and permissions of SROS2 in the folder KEYSTORE, for one suite in the namespace ROBOT, of ROS_DOMAIN_ID.
+KEYSTORE ?= keystore
+ROBOT    ?=
+POLICY   := config/security/sysid_ros.policy.xml
+
+keystore:
+	@ros2 security generate_artifacts --help >/dev/null 2>&1 || { \
+	  echo "error: 'ros2 security' is not there: it comes with an installed ROS 2 (package sros2) that has been sourced, not as a wheel"; exit 1; }
+	@mkdir -p $(KEYSTORE)
+	@sed 's|ns="/"|ns="/$(ROBOT)"|; s|path="/sysid_ros/|&$(if $(ROBOT),$(ROBOT)/)|' $(POLICY) > $(KEYSTORE)/$(or $(ROBOT),sysid_ros).policy.xml
+	@ros2 security generate_artifacts -k $(KEYSTORE) -p $(KEYSTORE)/$(or $(ROBOT),sysid_ros).policy.xml
+	@echo "$(KEYSTORE): keys and permissions for ROS_DOMAIN_ID=$${ROS_DOMAIN_ID:-0}$(if $(ROBOT), in the namespace $(ROBOT))"
 
 # bloom looks for no packages inside of a package; this is the content of the branch that it is pointed at.
 RELEASE ?= build/release

@@ -53,6 +53,7 @@ setup(
         shared("config", "*.yaml"),
         shared("config/nodes", "*.yaml"),
         shared("config/scenes", "*.yaml"),
+        shared("config/security", "*.xml"),
         shared("config/space", "*.yaml"),
         shared("config/sva", "*.yaml"),
         shared("urdf", "*"),

@@ -11,7 +11,15 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
-from sysid_ros.processes import RESPAWN_DELAY, STOP_TIMEOUT, Argument, StartedProcess, key_variables, network_of
+from sysid_ros.processes import (
+    RESPAWN_DELAY,
+    STOP_TIMEOUT,
+    Argument,
+    StartedProcess,
+    key_variables,
+    network_of,
+    security_variables,
+)
 from sysid_ros.resources import PACKAGE, resource
 
 
@@ -49,7 +57,17 @@ def make_nodes(processes: Sequence[StartedProcess], values: Mapping[str, str]) -
         values: Launch arguments as texts.
     """
     key, network = key_variables(processes), network_of(values)
-    return [_make_node(one, {**network, **(key if one.process.has_key else {})}) for one in processes]
+    return [
+        _make_node(
+            one,
+            {
+                **network,
+                **security_variables(one.process.executable, one.namespace),
+                **(key if one.process.has_key else {}),
+            },
+        )
+        for one in processes
+    ]
 
 
 def _make_node(started: StartedProcess, variables: Mapping[str, str]) -> Node:
@@ -80,7 +98,7 @@ def make_description_publisher(values: Mapping[str, str], urdf: str) -> Node:
         package="robot_state_publisher",
         executable="robot_state_publisher",
         namespace=values["robot_name"],
-        additional_env=network_of(values),
+        additional_env={**network_of(values), **security_variables("robot_state_publisher", values["robot_name"])},
         # Our drivers publish the description for all; two publishers of one topic would be one too many.
         remappings=[] if values["mode"] == "external" else [("robot_description", "~/robot_description")],
         parameters=[
@@ -103,7 +121,7 @@ def make_rviz(values: Mapping[str, str], configuration: str) -> Node:
         package="rviz2",
         executable="rviz2",
         namespace=values["robot_name"],
-        additional_env=network_of(values),
+        additional_env={**network_of(values), **security_variables("operator", values["robot_name"])},
         arguments=["-d", values["rviz_config_file"] or str(resource(configuration))],
         parameters=[{"use_sim_time": values["use_sim_time"] == "true"}],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -258,6 +259,25 @@ def key_variables(processes: Iterable[StartedProcess]) -> dict[str, str]:
     if not any(one.process.has_key for one in processes):
         return {}
     return {KEY_FILE_VARIABLE: str(make_run_key())}
+
+
+ENCLAVE_VARIABLE = "ROS_SECURITY_ENCLAVE_OVERRIDE"
+"""Where SROS2 looks for the identity of a process, and of those it starts; without SROS2 it has no meaning."""
+
+
+def enclave_of(name: str, namespace: str = "") -> str:
+    """Return the enclave of SROS2, the identity and its rights, that a node has in the policy of this package.
+
+    Args:
+        name: Name of the node's executable; ``operator`` for people and their tools.
+        namespace: Namespace of the suite; empty for none.
+    """
+    return "/".join(["/sysid_ros", *filter(None, [namespace.strip("/")]), name])
+
+
+def security_variables(name: str, namespace: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment variables that give a process its enclave; none where the user has chosen one for all."""
+    return {} if ENCLAVE_VARIABLE in environ else {ENCLAVE_VARIABLE: enclave_of(name, namespace)}
 
 
 def network_of(values: Mapping[str, str]) -> dict[str, str]:

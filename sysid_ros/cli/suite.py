@@ -19,7 +19,15 @@ from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.process_group import ProcessGroup, kill_groups, stop_groups, wait_for_end
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.processes import RESPAWN_DELAY, Argument, ParameterValue, StartedProcess, key_variables, network_of
+from sysid_ros.processes import (
+    RESPAWN_DELAY,
+    Argument,
+    ParameterValue,
+    StartedProcess,
+    key_variables,
+    network_of,
+    security_variables,
+)
 from sysid_ros.ros.environment import (
     LOOPBACK_PROFILE,
     PROFILE_VARIABLE,
@@ -123,7 +131,8 @@ class Suite:
     def environment_of(self, started: StartedProcess) -> Mapping[str, str]:
         """Return the environment of a process: the key is for those alone that need it."""
         others = {name: value for name, value in self._environment.items() if name != KEY_FILE_VARIABLE}
-        return {**others, **self._key} if started.process.has_key else others
+        enclave = security_variables(started.process.executable, started.namespace)
+        return {**others, **enclave, **(self._key if started.process.has_key else {})}
 
     @cached_property
     def _key(self) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, TypeVar, cast
 
 import rclpy
+from rclpy._rclpy_pybind11 import RCLError
 from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
@@ -32,6 +33,9 @@ T = TypeVar("T")
 
 EXIT_REFUSED = 2
 """Exit status of a node that cannot start with what it was given."""
+
+_SECURITY_VARIABLE = "ROS_SECURITY_ENABLE"
+"""Where it is true, ROS 2 demands SROS2."""
 
 _workers: weakref.WeakKeyDictionary[Node, weakref.WeakSet[threading.Thread]] = weakref.WeakKeyDictionary()
 """Threads of long work by node."""
@@ -89,9 +93,17 @@ def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None)
         Exit status: 0 after a stop on request, 2 if the node cannot start with what it was given.
     """
     with StopRequest() as stop:
-        rclpy.init(args=list(argv) if argv is not None else sys.argv, signal_handler_options=SignalHandlerOptions.NO)
         try:
+            rclpy.init(
+                args=list(argv) if argv is not None else sys.argv, signal_handler_options=SignalHandlerOptions.NO
+            )
             status, node = _run(node_class, stop)
+        except RCLError as error:
+            if os.environ.get(_SECURITY_VARIABLE, "").lower() != "true":
+                raise
+            name = getattr(node_class, "__name__", "node")
+            rclpy.logging.get_logger(name).fatal(f"cannot start with SROS2 ({_SECURITY_VARIABLE} is true): {error}")
+            status, node = EXIT_REFUSED, None
         finally:
             rclpy.try_shutdown()
     if node is not None and any(thread.is_alive() for thread in _workers.get(node, ())):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from node_bench import PATIENCE, Bench, DriverProbe
+from policy_rules import read_policy, used_by
 from std_srvs.srv import Trigger
 from suite_bench import GoalProbe, SuiteOfProcesses, send_goal
 
@@ -152,6 +153,16 @@ def test_the_identified_payload_is_moved_to_a_goal(move_to, driver, robot):
     assert refused.error_code == Result.INVALID_GOAL and "goal_position" in refused.error_text
     back = move_to(robot.home, tolerance=0.02)
     assert back.error_code == Result.NONE, back.error_text
+
+
+def test_the_security_policy_allows_all_that_the_nodes_do(goals, bench, suite):
+    """As the graph shows them after a goal and a move; who is refused something by SROS2 is silent."""
+    rules = read_policy(f"/{NAMESPACE}")
+    for name in suite.groups:
+        used = used_by(bench.node, name, f"/{NAMESPACE}")
+        assert len(used["publish"]) >= 3, f"the graph does not show {name}"
+        missing = {right: names - rules[name][right] for right, names in used.items() if names - rules[name][right]}
+        assert not missing, f"{name} does more than config/security/sysid_ros.policy.xml allows: {missing}"
 
 
 def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, folder):
