@@ -1,8 +1,11 @@
 """The whole suite as separate processes in a namespace: goals, cancelling, wrong goals, alarms, killed nodes."""
 
+import importlib.util
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -153,6 +156,29 @@ def test_the_identified_payload_is_moved_to_a_goal(move_to, driver, robot):
     assert refused.error_code == Result.INVALID_GOAL and "goal_position" in refused.error_text
     back = move_to(robot.home, tolerance=0.02)
     assert back.error_code == Result.NONE, back.error_text
+
+
+def test_the_example_picks_identifies_and_places(bench, driver, robot):
+    """A program of its own, as a user starts it, with an arm whose hand is empty meanwhile."""
+    empty = SetPayload.Request(operation=SetPayload.Request.DETACH, announce=True)
+    assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", empty).success
+    words = ["--model", "kinova_gen3_2f85", "--seconds", "3", "--light", "3.0"]
+    done = subprocess.run(
+        [sys.executable, "examples/pick_and_place.py", *words, "--ros-args", "-r", f"__ns:=/{NAMESPACE}"],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=4 * PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    places = [line.split(",")[0] for line in done.stdout.splitlines() if line.startswith("The arm is")]
+    assert places == ["The arm is at the object", "The arm is at the light things", "The arm is home"]
+    lower, upper = map(float, re.search(r"It weighs (.*) to (.*) kg", done.stdout).groups())
+    assert lower <= load_payload(robot, "dumbbell_4lb")[0] <= upper
+    assert "moveit_msgs) are not installed" in done.stdout or importlib.util.find_spec("moveit_msgs")
+    status = require_rest(driver)
+    np.testing.assert_allclose(status.reference_position, robot.home, atol=0.2)
+    held = SetPayload.Request(
+        operation=SetPayload.Request.ATTACH, payload=load_payload(robot, "dumbbell_4lb"), announce=True
+    )
+    assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", held).success
 
 
 def test_the_security_policy_allows_all_that_the_nodes_do(goals, bench, suite):
