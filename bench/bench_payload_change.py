@@ -166,7 +166,8 @@ def watch(robot: RobotModel, block: SampleBlock) -> tuple[float, float]:
     estimator, taken = StreamingEstimator(robot, EstimatorSettings()), 100
     told = np.inf
     for start in range(0, len(block), taken):
-        estimator.add(block.slice(start, start + taken))
+        if not estimator.add(block.slice(start, start + taken)):  # both events are notices
+            continue
         estimate, now = estimator.estimate(), PERIOD * min(start + taken, len(block))
         if estimate.alarm is not None:
             return now, told
