@@ -1,8 +1,11 @@
-"""The figures of the report; each takes the result and returns an SVG element, or None without its data."""
+"""The plots of the report; each function takes the result and returns an HTML element, or None without its data."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -12,103 +15,109 @@ from numpy.typing import NDArray
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import pages
 from sysid_ros.reports.result import IdentificationResult
+from sysid_ros.reports.torque_fit import explained_torque
 
 Array = NDArray[np.float64]
 
-WIDTH = 1040
-"""Width of every figure [page units]."""
+SOURCES = {"prior": "known before the last windows: prior, earlier windows, real bodies"}
+"""What sources of error are called, where not by their names."""
 
 
 def convergence(result: IdentificationResult) -> str | None:
     """Bounds and point estimate of every parameter over time, with prior and (simulation) truth."""
-    history = result.history
-    if history.time.size == 0:
+    if result.history.time.size == 0:
         return None
     with pages.styled():
-        figure, grid = pages.make_axes((2, 5), (WIDTH, 440), sharex=True)
-        for i, axes in enumerate(grid.ravel()):
-            _converge(axes, result, i)
-        for axes in grid[-1]:
-            axes.set_xlabel("time [s]")
-        handles = [
+        plots = [_converge(pages.make_plot(), result, i) for i in range(len(PARAMETER_NAMES))]
+        handles: list[Artist] = [
             Patch(facecolor=pages.BAND, edgecolor="none", label="bounds"),
             Line2D([], [], color=pages.ACCENT, label="estimate"),
-            Line2D([], [], color=pages.PRIOR, dashes=(3, 2), label="prior"),
+            Line2D([], [], color=pages.PRIOR, linestyle=(0, (3, 2)), label="prior"),
         ]
         if result.truth is not None:
-            handles.append(Line2D([], [], color=pages.TRUTH, dashes=(6, 2), label="truth (simulation)"))
-        pages.add_legend(figure, 4, handles)
-        return pages.inline_svg(figure, "convergence", "Bounds of the ten parameters shrinking over time")
+            handles.append(Line2D([], [], color=pages.TRUTH, linestyle=(0, (6, 2)), label="truth (simulation)"))
+        return pages.inline_plots("convergence", "Bounds of the ten parameters shrinking over time", plots, handles)
 
 
-def _converge(axes: Axes, result: IdentificationResult, i: int) -> None:
+def _converge(axes: Axes, result: IdentificationResult, i: int) -> Axes:
     history, prior = result.history, result.prior
     lower, upper = history.lower[:, i], history.upper[:, i]
     axes.fill_between(history.time, lower, upper, step="post", color=pages.BAND, linewidth=0)
-    axes.step(history.time, lower, where="post", color=pages.ACCENT, linewidth=0.9)
-    axes.step(history.time, upper, where="post", color=pages.ACCENT, linewidth=0.9)
-    axes.step(history.time, history.values[:, i], where="post", color=pages.ACCENT, linewidth=1.8)
+    axes.step(history.time, upper, where="post", color=pages.ACCENT, linewidth=0.9, label="upper")
+    axes.step(history.time, history.values[:, i], where="post", color=pages.ACCENT, linewidth=1.8, label="estimate")
+    axes.step(history.time, lower, where="post", color=pages.ACCENT, linewidth=0.9, label="lower")
     for border in (prior.lower[i], prior.upper[i]):
-        axes.axhline(border, color=pages.PRIOR, linewidth=1.0, dashes=(3, 2))
+        axes.axhline(border, color=pages.PRIOR, linewidth=1.0, linestyle=(0, (3, 2)))
     if result.truth is not None:
-        axes.axhline(result.truth[i], color=pages.TRUTH, linewidth=1.2, dashes=(6, 2))
+        axes.axhline(result.truth[i], color=pages.TRUTH, linewidth=1.2, linestyle=(0, (6, 2)))
     axes.set_title(f"{PARAMETER_NAMES[i]} [{PARAMETER_UNITS[i].replace('^2', '²')}]")
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlim(left=0.0)
+    pages.show_seconds(axes)
+    return axes
 
 
 def shrinkage(result: IdentificationResult) -> str | None:
-    """Width of the bounds over that of the prior, every parameter over time."""
+    """Width of the bounds over that of the prior, every parameter over time, in a plot for each kind."""
     history, prior = result.history, result.prior.width
     if history.time.size == 0:
         return None
     with pages.styled():
-        figure, grid = pages.make_axes((1, 1), (WIDTH, 280))
-        axes = grid[0, 0]
-        groups = (("mass", [0], 2.4), ("first moments", [1, 2, 3], 1.4), ("inertias", [4, 5, 6, 7, 8, 9], 1.2))
-        for color, (label, members, linewidth) in zip(pages.SERIES, groups, strict=False):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                widths = (history.upper - history.lower)[:, members] / prior[members]
-            lines = axes.step(history.time, widths, where="post", color=color, linewidth=linewidth)
-            lines[0].set_label(label)
-        pages.label_log_axis(axes)
-        axes.set_xlim(left=0.0)
-        axes.set_xlabel("time [s]")
-        axes.set_title("width of the bounds, prior = 1")
-        pages.add_legend(figure, 3)
-        return pages.inline_svg(figure, "shrinkage", "Width of the bounds of each parameter relative to its prior")
+        kinds = {"mass": [0], "first moments": [1, 2, 3], "inertias": [4, 5, 6, 7, 8, 9]}
+        names: list[list[str]] = [[] for _ in range(6)]
+        plots = []
+        for kind, members in kinds.items():
+            axes = pages.make_plot()
+            for k, i in enumerate(members):
+                names[k].append(PARAMETER_NAMES[i])
+            for color, i in zip(pages.SERIES, members, strict=False):
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    share = (history.upper - history.lower)[:, i] / prior[i]
+                axes.step(history.time, share, where="post", color=color, label=PARAMETER_NAMES[i])
+            pages.label_log_axis(axes)
+            axes.set_xlim(left=0.0)
+            pages.show_seconds(axes)
+            axes.set_title(f"width, prior = 1: {kind}")
+            plots.append(axes)
+        handles = [Line2D([], [], color=c, label=", ".join(n)) for c, n in zip(pages.SERIES, names, strict=False)]
+        description = "Width of the bounds of each parameter relative to its prior"
+        return pages.inline_plots("shrinkage", description, plots, handles)
 
 
 def torque_fit(result: IdentificationResult) -> str | None:
-    """Measured and predicted torque of every joint, and their difference beside the claimed error of the sensor."""
+    """Measured and predicted torque of every joint, and their difference beside what the assumptions explain of it."""
     samples, predicted = result.samples, result.predicted_tau
     if samples is None or predicted is None or len(samples) == 0:
         return None
     seconds, names, sensors = samples.seconds, result.robot.joint_names, result.robot.sensors
+    picked, explained = explained_torque(result)
     with pages.styled():
-        figure, grid = pages.make_axes((samples.n, 2), (WIDTH, 112 * samples.n + 80), (66.0, 12.0), sharex=True)
-        for j, (fit, rest) in enumerate(grid):
+        plots = []
+        for j in range(samples.n):
+            fit, rest = pages.make_plot(pages.WIDE), pages.make_plot(pages.WIDE)
             measured = samples.tau[:, j]
             claimed = sensors.effort_relative_error[j] * np.abs(measured) + sensors.effort_absolute_error[j]
-            fit.plot(*pages.envelope(seconds, measured), color=pages.PRIOR, linewidth=2.6)
-            fit.plot(*pages.envelope(seconds, predicted[:, j]), color=pages.ACCENT, linewidth=1.1)
-            rest.fill_between(*_band(seconds, claimed), color=pages.PRIOR, alpha=0.35, linewidth=0)
-            rest.plot(*pages.envelope(seconds, measured - predicted[:, j]), color=pages.ACCENT, linewidth=0.9)
-            fit.set_ylabel(f"{names[j]} [Nm]")
+            fit.plot(*pages.envelope(seconds, measured), color=pages.PRIOR, linewidth=2.6, label="measured")
+            fit.plot(*pages.envelope(seconds, predicted[:, j]), color=pages.ACCENT, linewidth=1.1, label="predicted")
+            rest.fill_between(*_band(seconds[picked], explained[:, j]), color=pages.PRIOR, alpha=0.18, linewidth=0)
+            rest.fill_between(*_band(seconds, claimed), color=pages.PRIOR, alpha=0.4, linewidth=0)
+            difference = pages.envelope(seconds, measured - predicted[:, j])
+            rest.plot(*difference, color=pages.ACCENT, linewidth=0.9, label="difference")
+            fit.set_title(f"{names[j]}: torque [Nm]")
+            rest.set_title(f"{names[j]}: measured minus predicted [Nm]")
             for axes in (fit, rest):
-                axes.yaxis.set_major_locator(MaxNLocator(3))
-                axes.set_xlim(seconds[0], seconds[-1])
-        grid[0, 0].set_title("torque")
-        grid[0, 1].set_title("measured minus predicted")
-        for axes in grid[-1]:
-            axes.set_xlabel("time [s]")
-        handles = [
+                axes.yaxis.set_major_locator(MaxNLocator(4))
+                axes.set_xlim(seconds[0], max(seconds[-1], seconds[0] + 1e-3))
+                pages.show_seconds(axes)
+            plots += [fit, rest]
+        handles: list[Artist] = [
             Line2D([], [], color=pages.PRIOR, linewidth=2.6, label="measured"),
             Line2D([], [], color=pages.ACCENT, label=_predicted_by(result)),
-            Patch(facecolor=pages.PRIOR, alpha=0.35, edgecolor="none", label="claimed error of the torque sensor"),
+            Patch(facecolor=pages.PRIOR, alpha=0.5, edgecolor="none", label="largest error of the torque sensor"),
+            Patch(facecolor=pages.PRIOR, alpha=0.2, edgecolor="none", label="with the uncertainty of arm and payload"),
         ]
-        pages.add_legend(figure, 3, handles)
-        return pages.inline_svg(figure, "torque", "Measured and predicted torque of each joint, and their difference")
+        description = "Measured and predicted torque of each joint, and their difference"
+        return pages.inline_plots("torque", description, plots, handles)
 
 
 def _predicted_by(result: IdentificationResult) -> str:
@@ -123,35 +132,31 @@ def _band(x: Array, half_width: Array) -> tuple[Array, Array, Array]:
 
 
 def windows(result: IdentificationResult) -> str | None:
-    """Residual of every window beside what the assumptions allow, one row per joint."""
+    """Residual of every window beside what the assumptions allow, a plot for each joint."""
     check = result.windows
     if check is None or check.times.size == 0:
         return None
-    n = check.residual.shape[1]
     with pages.styled():
-        figure, grid = pages.make_axes((-(-n // 2), 2), (WIDTH, 112 * -(-n // 2) + 80), (66.0, 12.0), sharex=True)
-        for j, axes in enumerate(grid.ravel()):
-            if j >= n:
-                axes.set_axis_off()
-                continue
+        plots = []
+        for j in range(check.residual.shape[1]):
+            axes = pages.make_plot()
             residual, allowed = check.residual[:, j], check.allowed[:, j]
             bad = np.abs(residual) > allowed
             axes.fill_between(check.times, -allowed, allowed, color=pages.PRIOR, alpha=0.35, linewidth=0)
             axes.plot(check.times[~bad], residual[~bad], "o", color=pages.ACCENT, markersize=2.8)
             axes.plot(check.times[bad], residual[bad], "s", color=pages.TRUTH, markersize=4.5)
-            axes.yaxis.set_major_locator(MaxNLocator(3))
-            axes.set_ylabel(f"{result.robot.joint_names[j]} [Nm]")
-        for axes in grid[-1]:
-            axes.set_xlabel("time [s]")
-        handles = [
-            Line2D(
-                [], [], color=pages.ACCENT, marker="o", markersize=3.5, linestyle="none", label="residual of a window"
-            ),
-            Line2D([], [], color=pages.TRUTH, marker="s", markersize=5, linestyle="none", label="contradicts"),
+            axes.yaxis.set_major_locator(MaxNLocator(4))
+            axes.set_title(f"{result.robot.joint_names[j]} [Nm]")
+            pages.show_seconds(axes)
+            plots.append(axes)
+        style: dict[str, Any] = {"linestyle": "none"}
+        handles: list[Artist] = [
+            Line2D([], [], color=pages.ACCENT, marker="o", label="residual of a window", **style),
+            Line2D([], [], color=pages.TRUTH, marker="s", label="contradicts", **style),
             Patch(facecolor=pages.PRIOR, alpha=0.35, edgecolor="none", label="what the assumptions allow"),
         ]
-        pages.add_legend(figure, 3, handles)
-        return pages.inline_svg(figure, "windows", "Residual of every momentum window beside what is allowed")
+        description = "Residual of every momentum window beside what is allowed"
+        return pages.inline_plots("windows", description, plots, handles)
 
 
 def motion(result: IdentificationResult) -> str | None:
@@ -159,30 +164,30 @@ def motion(result: IdentificationResult) -> str | None:
     samples = result.samples
     if samples is None or len(samples) == 0:
         return None
-    seconds = samples.seconds
+    seconds, names = samples.seconds, result.robot.joint_names
     rows = [("position [rad]", samples.q, result.reference_q), ("velocity [rad/s]", samples.v, result.reference_v)]
     with pages.styled():
-        figure, grid = pages.make_axes((1, 2), (WIDTH, 290), sharex=True)
-        for axes, (label, measured, desired) in zip(grid[0], rows, strict=True):
+        plots = []
+        for label, measured, desired in rows:
+            axes = pages.make_plot(pages.WIDE)
             for j in range(samples.n):
                 color = pages.SERIES[j % len(pages.SERIES)]
-                axes.plot(*pages.envelope(seconds, measured[:, j], 300), color=color)
+                axes.plot(*pages.envelope(seconds, measured[:, j], 300), color=color, label=names[j])
                 if desired is not None:
                     axes.plot(
                         *pages.envelope(seconds, desired[:, j], 300), color=pages.INK, linewidth=0.5, dashes=(2, 3)
                     )
             axes.set_title(label)
-            axes.set_xlabel("time [s]")
-            axes.set_xlim(seconds[0], seconds[-1])
+            axes.set_xlim(seconds[0], max(seconds[-1], seconds[0] + 1e-3))
+            pages.show_seconds(axes)
             _mark_plans(axes, result)
-        handles = [
-            Line2D([], [], color=pages.SERIES[j % len(pages.SERIES)], label=name)
-            for j, name in enumerate(result.robot.joint_names)
+            plots.append(axes)
+        handles: list[Artist] = [
+            Line2D([], [], color=pages.SERIES[j % len(pages.SERIES)], label=name) for j, name in enumerate(names)
         ]
         if result.reference_q is not None:
-            handles.append(Line2D([], [], color=pages.INK, linewidth=0.7, dashes=(2, 3), label="desired"))
-        pages.add_legend(figure, len(handles), handles)
-        return pages.inline_svg(figure, "motion", "Joint positions and velocities over time")
+            handles.append(Line2D([], [], color=pages.INK, linewidth=0.7, linestyle=(0, (2, 3)), label="desired"))
+        return pages.inline_plots("motion", "Joint positions and velocities over time", plots, handles)
 
 
 def _mark_plans(axes: Axes, result: IdentificationResult) -> None:
@@ -202,15 +207,17 @@ def excitation(result: IdentificationResult) -> str | None:
     if result.information is None and result.history.time.size == 0:
         return None
     with pages.styled():
-        figure, grid = pages.make_axes((1, 2), (WIDTH, 240), top=26.0)
-        _singular_values(grid[0, 0], result)
-        axes, history = grid[0, 1], result.history
+        first, second = pages.make_plot(pages.WIDE, bottom=40.0), pages.make_plot(pages.WIDE, bottom=40.0)
+        _singular_values(first, result)
+        history = result.history
         finite = np.isfinite(history.condition_number)
-        axes.step(history.time[finite], history.condition_number[finite], where="post", color=pages.ACCENT)
-        pages.label_log_axis(axes)
-        axes.set_title("condition number of the stacked windows [-]")
-        axes.set_xlabel("time [s]")
-        return pages.inline_svg(figure, "excitation", "Singular values of the data and condition number over time")
+        condition = history.condition_number[finite]
+        second.step(history.time[finite], condition, where="post", color=pages.ACCENT, label="condition number")
+        pages.label_log_axis(second)
+        second.set_title("condition number of the stacked windows [-]")
+        pages.show_seconds(second)
+        description = "Singular values of the data and condition number over time"
+        return pages.inline_plots("excitation", description, [first, second])
 
 
 def _singular_values(axes: Axes, result: IdentificationResult) -> None:
@@ -246,15 +253,16 @@ def error_budget(result: IdentificationResult) -> str | None:
     if rest.any():
         shown.append(("all others", rest))
     with pages.styled():
-        figure, grid = pages.make_axes((1, 1), (WIDTH, 300), top=34.0)
-        axes, left = grid[0, 0], np.zeros(10)
+        axes, left = pages.make_plot((430.0, 280.0), left=40.0, bottom=40.0), np.zeros(10)
+        handles: list[Artist] = []
         for color, (name, share) in zip(pages.SERIES, shown, strict=False):
             part = 100.0 * share / np.maximum(total, 1e-300)
-            axes.barh(PARAMETER_NAMES, part, left=left, color=color, height=0.68, label=name.replace("_", " "))
+            axes.barh(PARAMETER_NAMES, part, left=left, color=color, height=0.68)
+            handles.append(Patch(facecolor=color, edgecolor="none", label=SOURCES.get(name, name.replace("_", " "))))
             left = left + part
         axes.invert_yaxis()
         axes.set_xlim(0.0, 100.0)
-        axes.set_xlabel("share of the half width of the data-based bounds [%]")
+        axes.set_xlabel("share of the half width of the bounds [%]")
         axes.grid(axis="y", visible=False)
-        pages.add_legend(figure, 4)
-        return pages.inline_svg(figure, "budget", "Share of each source of error in the bounds of each parameter")
+        description = "Share of each source of error in the bounds of each parameter"
+        return pages.inline_plots("budget", description, [axes], handles)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import yaml
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
@@ -33,7 +34,6 @@ from sysid_ros.reports.writer import software_versions
 Array = NDArray[np.float64]
 
 ESTIMATE, REPORT, RECORDING = "estimate.yaml", "report.html", "recording.mcap"
-_WIDTH = 760.0
 _HEAD = "# Minimal parameters of a free-flying robot: what determines its momentum, see docs/howto/space_robot.md\n"
 _OBJECT_HEAD = "# What a free-flying robot holds, see docs/howto/space_robot.md\n"
 
@@ -386,59 +386,75 @@ def _entries(assumptions: Assumptions, simulation: SimulationTruth | None) -> di
 
 def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
     data = result.data
+    times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
+    groups = (
+        (((1e3 * data.base_twist[:, :3], "base velocity [mm/s]"),
+          (1e3 * data.base_twist[:, 3:], "base angular velocity [mrad/s]")), ("x", "y", "z")),
+        (((data.q, "joint positions [rad]"),), result.task.robot.joint_names),
+    )  # fmt: skip
     with pages.styled():
-        figure, grid = pages.make_axes((2, 2), (_WIDTH, 460.0))
-        times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
-        for axes, values, label, names in (
-            (grid[0, 0], 1e3 * data.base_twist[:, :3], "base velocity [mm/s]", "xyz"),
-            (grid[0, 1], 1e3 * data.base_twist[:, 3:], "base angular velocity [mrad/s]", "xyz"),
-            (grid[1, 0], data.q, "joint positions [rad]", result.task.robot.joint_names),
-        ):
-            _draw_lines(axes, times, values, names)
-            axes.set(ylabel=label)
-        axes, numbers = grid[1, 1], np.arange(1, result.minimal.count + 1)
+        drawings = []
+        for k, (motions, names) in enumerate(groups):
+            plots = [_draw_lines(times, values, label, names) for values, label in motions]
+            description = "Motion of " + ("the base", "the joints")[k]
+            drawings.append(pages.inline_plots(f"motion{k}", description, plots, _line_handles(names)))
+        axes, numbers = pages.make_plot(pages.WIDE, bottom=40.0), np.arange(1, result.minimal.count + 1)
         scale = np.maximum(np.abs(result.estimate.values), 1e-12)
-        axes.semilogy(numbers, np.abs(result.believed - result.estimate.values) / scale, "o", color=pages.ACCENT,
-                      markersize=3, label="change from before")  # fmt: skip
-        axes.semilogy(numbers, result.estimate.deviations / scale, "_", color=pages.WARN, label="standard deviation")
+        change = np.abs(result.believed - result.estimate.values) / scale
+        curves = [("change from before", change, "o", pages.ACCENT),
+                  ("standard deviation", result.estimate.deviations / scale, "_", pages.WARN)]  # fmt: skip
         if result.bounds is not None:
-            radii = result.bounds.box.radius / scale
-            axes.semilogy(numbers, radii, ".", color=pages.MUTED, markersize=4, label="radius of the guaranteed bounds")
+            curves.append(("radius of the guaranteed bounds", result.bounds.box.radius / scale, ".", pages.MUTED))
         if truth is not None:
             wrong = np.abs(result.estimate.values - truth) / scale  # the truth may be zero
-            axes.semilogy(numbers, np.maximum(wrong, 1e-9), "x", color=pages.TRUTH, markersize=4, label="true error")
-        axes.set(xlabel="minimal parameter", ylabel="relative [-]")
-        pages.add_legend(figure, 3)
-        return pages.inline_svg(figure, "motion", "motion of base and joints, and what was learnt")
+            curves.append(("true error", np.maximum(wrong, 1e-9), "x", pages.TRUTH))
+        handles = []
+        for label, values, marker, color in curves:
+            axes.semilogy(numbers, values, marker, color=color, markersize=4)
+            handles.append(Line2D([], [], color=color, marker=marker, linestyle="none", label=label))
+        axes.set(xlabel="minimal parameter")
+        axes.set_title("relative to the estimate [-]")
+        drawings.append(pages.inline_plots("learnt", "What was learnt of each parameter", [axes], handles))
+        return "".join(drawings)
 
 
-def _draw_lines(axes: Axes, times: Any, values: Any, names: Sequence[str]) -> None:
-    """Draw columns (N, k) over times (N,) with their names above the frame."""
-    lines = axes.plot(times, values, linewidth=0.9)
-    axes.set(xlabel="time in motion [s]")
-    style: dict[str, Any] = {"fontsize": 7, "frameon": False, "handlelength": 0.8, "columnspacing": 0.8}
-    style |= {"bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "ncols": len(names)}
-    axes.legend(lines, list(names), loc="lower left", **style)
+def _draw_lines(times: Any, values: Any, label: str, names: Sequence[str]) -> Axes:
+    """Plot columns (N, k) over times (N,)."""
+    axes = pages.make_plot(pages.WIDE)
+    for j, name in enumerate(names):
+        axes.plot(times, values[:, j], linewidth=0.9, color=pages.SERIES[j % len(pages.SERIES)], label=name)
+    axes.set_title(label)
+    pages.show_seconds(axes)
+    return axes
+
+
+def _line_handles(names: Sequence[str]) -> list[Line2D]:
+    return [
+        Line2D([], [], color=pages.SERIES[j % len(pages.SERIES)], label=name, linewidth=1.4)
+        for j, name in enumerate(names)
+    ]
 
 
 def _object_figure(result: ObjectIdentification, truth: Array | None) -> str:
     """Draw the motion, and how much narrower than the prior the bounds are."""
-    data, found = result.data, result.estimate
+    data, found, names = result.data, result.estimate, result.task.robot.joint_names
     with pages.styled():
-        figure, grid = pages.make_axes((1, 2), (_WIDTH, 260.0))
-        first, second = np.ravel(grid)
         times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
-        _draw_lines(first, times, data.q, result.task.robot.joint_names)
-        first.set(ylabel="joint positions [rad]")
+        plots = [_draw_lines(times, data.q, "joint positions [rad]", names)]
+        drawings = [pages.inline_plots("object", "Motion of the joints", plots, _line_handles(names))]
         if found is not None:
+            axes = pages.make_plot(pages.WIDE, bottom=40.0)
             box, prior = found.bounds.box, found.bounds.prior
-            rows = np.arange(10)
-            second.semilogx(box.radius / prior.radius, rows, "o", color=pages.ACCENT, markersize=4,
-                            label="radius of the guaranteed bounds")  # fmt: skip
+            rows, handles = np.arange(10), []
+            curves = [("radius of the guaranteed bounds", box.radius / prior.radius, "o", pages.ACCENT)]
             if truth is not None:
                 wrong = np.maximum(np.abs(found.values - truth) / prior.radius, 1e-9)
-                second.semilogx(wrong, rows, "x", color=pages.TRUTH, markersize=5, label="true error of the estimate")
-            second.set(yticks=rows, yticklabels=found.bounds.names, xlabel="share of the radius of the prior [-]")
-            second.invert_yaxis()
-            pages.add_legend(figure, 3)
-        return pages.inline_svg(figure, "object", "motion of the joints, and bounds of the object beside its prior")
+                curves.append(("true error of the estimate", wrong, "x", pages.TRUTH))
+            for label, values, marker, color in curves:
+                axes.semilogx(values, rows, marker, color=color, markersize=4)
+                handles.append(Line2D([], [], color=color, marker=marker, linestyle="none", label=label))
+            axes.set(yticks=rows, yticklabels=found.bounds.names, xlabel="share of the radius of the prior [-]")
+            axes.set_title("ten parameters of the object")
+            axes.invert_yaxis()
+            drawings.append(pages.inline_plots("prior", "Bounds of the object beside its prior", [axes], handles))
+        return "".join(drawings)

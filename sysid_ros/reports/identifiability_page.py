@@ -18,7 +18,6 @@ from sysid_ros.core.identifiability.wording import (
     symbol_table,
 )
 from sysid_ros.reports import pages
-from sysid_ros.reports.figures import WIDTH
 from sysid_ros.reports.identifiability_text import IdentifiabilityResult, dimensions, number
 from sysid_ros.reports.pages import render
 
@@ -124,8 +123,7 @@ def _spectrum(analysis: DataAnalysis) -> str | None:
     if not shown.any():
         return None
     with pages.styled():
-        figure, grid = pages.make_axes((1, 1), (WIDTH, 230), top=26.0)
-        axes = grid[0, 0]
+        axes = pages.make_plot((430.0, 220.0), bottom=40.0)
         floor = min(float(values[shown].min()) / 3.0, 0.3)
         axes.vlines(numbers[shown], floor, values[shown], color=pages.ACCENT, linewidth=2.5)
         axes.plot(numbers[shown], values[shown], "o", color=pages.ACCENT, markersize=4)
@@ -137,7 +135,8 @@ def _spectrum(analysis: DataAnalysis) -> str | None:
         axes.set_xlabel("combination")
         axes.set_title("times better known than before [-]; crosses: not at all")
         axes.grid(axis="x", visible=False)
-        return pages.inline_svg(figure, "spectrum", "How many times better the data know each combination than before")
+        description = "How many times better the data know each combination than before"
+        return pages.inline_plots("spectrum", description, [axes])
 
 
 def _settings(structure: Structure) -> dict[str, str]:

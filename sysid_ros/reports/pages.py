@@ -1,14 +1,22 @@
 """What pages are made of: templates, whose values are escaped, and figures as inline SVG.
 
-Figures take their colours from the page, so that they fit a light and a dark theme.
+Every plot is an SVG of its own that takes its colours from the page, so that plots fit a light and a dark theme and
+stand in as many columns as there is room for. A script of the page reads out values where the pointer is. It is ours
+and small: what libraries for plots put into a page is megabytes for each report, and draws nothing on paper or where
+scripts are off. The policy of the page allows this one script and nothing from anywhere else.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
+import json
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from html import escape
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -17,8 +25,11 @@ from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 
@@ -29,7 +40,12 @@ def render(template: str, **values: Any) -> str:
         template: Name of its file.
         values: What it asks for, by name.
     """
-    return _ENVIRONMENT.get_template(template).render(**values)
+    return _ENVIRONMENT.get_template(template).render(script=_SCRIPT, script_hash=_SCRIPT_HASH, **values)
+
+
+_SCRIPT = "\n" + files("sysid_ros.reports").joinpath("templates/page.js").read_text(encoding="utf-8")
+_SCRIPT_HASH = "sha256-" + base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+"""Script of every page, and by what its policy knows it."""
 
 
 def format_number(value: float, digits: int) -> str:
@@ -129,51 +145,58 @@ def styled() -> AbstractContextManager[None]:
     return rc_context(_STYLE)
 
 
-def make_axes(
-    shape: tuple[int, int],
-    size: tuple[float, float],
-    gap: tuple[float, float] = (66.0, 34.0),
-    top: float = 50.0,
-    **options: Any,
-) -> tuple[Figure, NDArray]:
-    """Make a figure with a grid of axes, (rows, columns), and room for a legend on top.
+SMALL, WIDE = (340.0, 176.0), (430.0, 190.0)
+"""Width and height of a plot [page units]: about those of a phone, so that letters keep their size there, and half of
+a page."""
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 12.0, 24.0, 24.0
+
+
+def make_plot(size: tuple[float, float] = SMALL, left: float = _LEFT, bottom: float = _BOTTOM) -> Axes:
+    """Make the axes of one plot, in a figure of their own: pages arrange plots by the width they have.
 
     Margins are fixed instead of fitted to the labels: fitting draws every figure several times over.
 
     Args:
-        shape: Rows and columns of axes.
-        size: Width and height of the figure [page units].
-        gap: Space between neighbours, across and down.
-        top: Space above, for legend and title.
-        options: For ``Figure.subplots``.
+        size: Width and height [page units].
+        left: Space for labels on the left [page units].
+        bottom: Space for labels below [page units].
     """
-    (rows, columns), (width, height) = shape, size
+    width, height = size
     figure = Figure(figsize=(width / SIZE_PER_INCH, height / SIZE_PER_INCH))
-    left, right, bottom = 62.0, 14.0, 44.0
-    cell = ((width - left - right + gap[0]) / columns - gap[0], (height - top - bottom + gap[1]) / rows - gap[1])
-    figure.subplots_adjust(
-        left / width, bottom / height, 1.0 - right / width, 1.0 - top / height, gap[0] / cell[0], gap[1] / cell[1]
-    )
-    axes: NDArray[Any] = figure.subplots(rows, columns, squeeze=False, **options)
-    return figure, axes
+    box = (left / width, bottom / height, 1.0 - (left + _RIGHT) / width, 1.0 - (_TOP + bottom) / height)
+    return figure.add_axes(box)
 
 
-def add_legend(figure: Figure, columns: int, handles: Sequence[Artist] | None = None) -> None:
-    """Add a legend in the top margin; without handles of everything that has a label."""
-    options = {} if handles is None else {"handles": handles}
-    width = figure.get_figwidth() * SIZE_PER_INCH
-    anchor = (54.0 / width, 1.0)
-    figure.legend(loc="upper left", bbox_to_anchor=anchor, borderaxespad=0.1, ncols=columns, **options)
+def show_seconds(axes: Axes) -> None:
+    """Label the x axis as time: numbers with their unit need no line of their own."""
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} s"))
 
 
-def inline_svg(figure: Figure, name: str, description: str) -> str:
-    """Return the figure as an SVG element for an HTML page.
+def inline_plots(name: str, description: str, plots: Sequence[Axes], handles: Sequence[Artist] = ()) -> str:
+    """Return plots as an element of an HTML page, which stands in as many columns as there is room for.
+
+    A line with a label is read out where the pointer is, by the script of the page; without scripts the plots stay.
 
     Args:
-        figure: The figure.
         name: A word that is unique on the page; all ids start with it.
-        description: What the figure shows, for people who cannot see it.
+        description: What the plots show, for people who cannot see them.
+        plots: Axes of :func:`make_plot`, all of one size.
+        handles: What the legend explains; none if empty.
     """
+    width = _figure_of(plots[0]).get_figwidth() * SIZE_PER_INCH
+    items = "".join(f"<li>{_swatch(handle)}{escape(str(handle.get_label()))}</li>" for handle in handles)
+    legend = f'<ul class="legend">{items}</ul>' if items else ""
+    drawings = "".join(_inline_svg(axes, f"{name}{k}") for k, axes in enumerate(plots))
+    group = f'role="group" aria-label="{escape(description)}" style="--cell:{0.88 * width:.0f}px"'
+    return f'<div class="plots" {group}>{legend}<div class="grid">{drawings}</div></div>'
+
+
+def _inline_svg(axes: Axes, name: str) -> str:
+    tracked = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    for k, line in enumerate(tracked):
+        line.set_gid(f"line{k}")
+    figure = _figure_of(axes)
     FigureCanvasSVG(figure)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
@@ -189,7 +212,56 @@ def inline_svg(figure: Figure, name: str, description: str) -> str:
     text = re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag.group()), text)
     for color, variable in _VARIABLES.items():
         text = text.replace(color, f"var({variable})")
-    return text.replace("<svg", f'<svg role="img" aria-label="{description}" class="figure"', 1)
+    title = escape(axes.get_title(loc="left"))
+    return text.replace("<svg", f'<svg role="img" aria-label="{title}" class="plot" {_hover(axes, name, tracked)}', 1)
+
+
+def _hover(axes: Axes, name: str, lines: Sequence[Line2D]) -> str:
+    """Return what the script of the page needs to turn places of a drawing into numbers."""
+    if not lines:
+        return ""
+    box = axes.get_position()
+    width, height = _figure_of(axes).get_size_inches() * SIZE_PER_INCH
+    data = {
+        "x": [box.x0 * width, box.x1 * width, *axes.get_xlim()],
+        "y": [(1.0 - box.y0) * height, (1.0 - box.y1) * height, *axes.get_ylim()],
+        "log": axes.get_yscale() == "log",
+        "lines": [[f"{name}-line{k}", str(line.get_label())] for k, line in enumerate(lines)],
+    }
+    rounded = json.dumps(data, default=float)
+    return f'data-plot="{escape(rounded)}"'
+
+
+def _figure_of(axes: Axes) -> Figure:
+    figure = axes.figure
+    assert isinstance(figure, Figure)  # of make_plot, which makes no figures inside figures
+    return figure
+
+
+def _swatch(handle: Artist) -> str:
+    """Draw what the legend shows of an artist, 22 x 12."""
+    if isinstance(handle, Patch):
+        alpha = 1.0 if handle.get_alpha() is None else handle.get_alpha()
+        parts = f'<rect y="1" width="22" height="10" fill="{_paint(handle.get_facecolor())}" fill-opacity="{alpha:g}"/>'
+    elif isinstance(handle, Line2D):
+        paint, parts = _paint(handle.get_color()), ""
+        if handle.get_linestyle() not in ("None", "none", ""):
+            dashes = ' stroke-dasharray="4 2.5"' if handle.is_dashed() else ""
+            wide = min(handle.get_linewidth() + 0.6, 4.0)
+            parts = f'<path d="M0 6h22" stroke="{paint}" stroke-width="{wide:g}"{dashes}/>'
+        if handle.get_marker() in ("s", "_"):
+            parts += f'<rect x="8" y="3" width="6" height="6" fill="{paint}"/>'
+        elif handle.get_marker() not in ("None", "none", "", None):
+            parts += f'<circle cx="11" cy="6" r="3" fill="{paint}"/>'
+    else:
+        raise TypeError(f"a legend cannot show {type(handle).__name__}")
+    for color, variable in _VARIABLES.items():
+        parts = parts.replace(color, f"var({variable})")
+    return f'<svg class="swatch" viewBox="0 0 22 12">{parts}</svg>'
+
+
+def _paint(color: Any) -> str:
+    return str(to_hex(color))
 
 
 def envelope(x: Array, y: Array, bins: int = 400) -> tuple[Array, Array]:
@@ -214,7 +286,8 @@ def label_log_axis(axes: Axes) -> None:
     """Make the y axis logarithmic with plain numbers; call it when the limits are settled."""
     axes.set_yscale("log")
     lower, upper = axes.get_ylim()
-    is_short = lower > 0.0 and upper / lower < 300.0
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
+    ratio = upper / lower if lower > 0.0 else np.inf
+    logarithmic = LogLocator(subs=(1.0, 2.0, 5.0) if ratio < 300.0 else (1.0,))
+    axes.yaxis.set_major_locator(MaxNLocator(4) if ratio < 8.0 else logarithmic)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())

@@ -14,7 +14,9 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import figures
 from sysid_ros.reports.pages import render, square_units
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
+from sysid_ros.reports.picture import arm_pictures
 from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult, MotionRecord
+from sysid_ros.reports.torque_fit import explained_torque
 
 _DIGITS = {"kg": 3, "kg m": 4, "kg m^2": 5, "m": 4}
 _MEANINGS = (
@@ -49,6 +51,7 @@ def report_html(result: IdentificationResult) -> str:
         answer = {
             "mass": joint.mass,
             "facts": _facts(result, tool),
+            "picture": arm_pictures(result),
             "parameters": _parameters(result),
             "bodies": [("Tool frame", _body(tool)), ("Frame of the last joint", _body(joint))],
         }
@@ -152,19 +155,23 @@ def _body(summary: PayloadSummary) -> dict[str, Any]:
 
 
 def _fit(result: IdentificationResult) -> list[tuple[Any, ...]]:
-    """Per joint: name, RMS, largest and mean residual [Nm], R squared, share within the error of the sensor [%]."""
+    """Per joint: name, RMS, largest and mean residual [Nm], R squared, shares explained by all, by the sensor [%]."""
     samples, predicted = result.samples, result.predicted_tau
     if samples is None or predicted is None or len(samples) == 0:
         return []
     rest, sensors = samples.tau - predicted, result.robot.sensors
     claimed = sensors.effort_relative_error * np.abs(samples.tau) + sensors.effort_absolute_error
+    picked, allowed = explained_torque(result)
     rows = []
     for j, name in enumerate(result.robot.joint_names):
         spread = float(np.var(samples.tau[:, j]))
-        explained = 1.0 - float(np.var(rest[:, j])) / spread if spread > 0.0 else float("nan")
-        inside = 100.0 * float(np.mean(np.abs(rest[:, j]) <= claimed[:, j]))
+        determination = 1.0 - float(np.var(rest[:, j])) / spread if spread > 0.0 else float("nan")
+        shares = [
+            100.0 * float(np.mean(np.abs(rest[at, j]) <= limit[:, j]))
+            for at, limit in ((picked, allowed), (slice(None), claimed))
+        ]
         rms, largest = float(np.sqrt(np.mean(rest[:, j] ** 2))), float(np.abs(rest[:, j]).max())
-        rows.append((name, rms, largest, float(rest[:, j].mean()), explained, inside))
+        rows.append((name, rms, largest, float(rest[:, j].mean()), determination, *shares))
     return rows
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.reports.payload import payload_parameters
 from sysid_ros.reports.result import IdentificationResult
@@ -23,6 +23,8 @@ FILTER_TIME = 0.06
 FILTER_ORDER = 3
 STICTION_SPEED = 0.01
 """Speed below which a joint counts as nearly at rest [rad/s]."""
+EXPLAINED = 2000
+"""Samples at which it is computed what errors explain."""
 _CHUNK = 1000
 
 
@@ -80,6 +82,43 @@ def predict_torque(robot: RobotModel, payload: ArrayLike, q: Array, v: Array, a:
     direction = np.clip(np.asarray(v) / STICTION_SPEED, -1.0, 1.0)
     torques = [regressor.evaluate(q[piece], v[piece], a[piece], direction[piece]) @ theta for piece in pieces]
     return np.concatenate(torques) if torques else np.zeros((0, robot.n))
+
+
+def explained_torque(result: IdentificationResult) -> tuple[NDArray[np.int64], Array]:
+    """Return how far measured and predicted torques may differ by the errors of sensor, arm and payload.
+
+    What the filter of the acceleration adds is not in it; nor is the torque lag, where there is one.
+
+    Args:
+        result: A result with samples and predicted torques.
+
+    Returns:
+        At most :data:`EXPLAINED` samples, (K,), and the largest difference at each, (K, n) [Nm].
+
+    Raises:
+        ValueError: It has no samples.
+    """
+    samples, robot = result.samples, result.robot
+    if samples is None or len(samples) == 0:
+        raise ValueError("a result without samples has no torques")
+    picked = np.unique(np.linspace(0, len(samples) - 1, min(EXPLAINED, len(samples))).astype(np.int64))
+    acceleration = differentiate(samples.stamps, samples.v)[picked]
+    radius = robot.theta_box.radius.copy()
+    if result.is_usable:
+        payload = payload_parameters(result)
+        farther = np.maximum(payload.upper - payload.values, payload.values - payload.lower)
+        radius[robot.inertial_slice(robot.n)] += farther
+    regressor = TorqueRegressor(robot)
+    q, v = samples.q[picked], samples.v[picked]
+    effect = np.abs(regressor.evaluate(q, v, acceleration)) @ radius[regressor.columns.indices]
+    # Where a joint nearly rests its Coulomb torque may be anything up to its size.
+    coulomb = robot.friction(robot.theta_nominal)[:, 0]
+    is_resting = np.abs(v) < STICTION_SPEED
+    if robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE:
+        effect = effect + 2.0 * coulomb * is_resting
+    sensors = robot.sensors
+    claimed = sensors.effort_relative_error * np.abs(samples.tau[picked]) + sensors.effort_absolute_error
+    return picked, np.asarray(effect + claimed)
 
 
 def with_torque_fit(result: IdentificationResult) -> IdentificationResult:

@@ -119,7 +119,7 @@ def test_what_a_recording_knows(capsys, tmp_path):
     assert re.search(r"[Mm]oving joint_\d.* rad/s \(faster than so far: .*for 5 s would determine \d+ more", out)
     text = page.read_text()
     Page(text)
-    assert "What this data knows" in text and 'id="spectrum-' in text and "unbounded" in text
+    assert "What this data knows" in text and 'id="spectrum0-' in text and "unbounded" in text
 
 
 @pytest.mark.slow
