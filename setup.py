@@ -56,6 +56,7 @@ setup(
         shared("config/security", "*.xml"),
         shared("config/space", "*.yaml"),
         shared("config/sva", "*.yaml"),
+        shared("config/view", "*"),
         shared("urdf", "*"),
         shared("rviz", "*.rviz"),
     ],

@@ -18,7 +18,7 @@ from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.collision.swept import Nearest, SweptSpheres
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.model.inertia import compute_inertia_ellipsoid, is_physically_consistent
+from sysid_ros.core.model.inertia import bound_com, compute_inertia_ellipsoid, is_physically_consistent
 
 Array = NDArray[np.float64]
 
@@ -59,6 +59,11 @@ class MarkerBuilder:
     def __init__(self, frame: str, stamp: Time):
         self._header = Header(frame_id=frame, stamp=stamp)
         self._markers = [Marker(header=self._header, action=Marker.DELETEALL)]
+        self._is_stuck = False
+
+    def stick_to(self, link: str) -> None:
+        """Put what follows into the frame of a link, with which it moves."""
+        self._header, self._is_stuck = Header(frame_id=link, stamp=self._header.stamp), True
 
     def array(self) -> MarkerArray:
         """All markers so far."""
@@ -123,6 +128,7 @@ class MarkerBuilder:
             id=len(self._markers),
             type=kind,
             action=Marker.ADD,
+            frame_locked=self._is_stuck,
             pose=Pose(position=_point(position), orientation=Quaternion(x=x, y=y, z=z, w=w)),
             scale=Vector3(x=float(size[0]), y=float(size[1]), z=float(size[2])),
             color=ColorRGBA(r=red, g=green, b=blue, a=opacity),
@@ -137,12 +143,7 @@ def com_bounds(estimate: ParameterEstimate) -> tuple[Array, Array]:
     Returns:
         Lower and upper bounds in the frame of the estimate, each (3,) [m]; infinite where the mass may be zero.
     """
-    mass_lower, mass_upper = float(estimate.lower[0]), float(estimate.upper[0])
-    if not mass_lower > 0.0:
-        return np.full(3, -np.inf), np.full(3, np.inf)
-    lower, upper = estimate.lower[1:4], estimate.upper[1:4]
-    corners = np.array([lower / mass_lower, lower / mass_upper, upper / mass_lower, upper / mass_upper])
-    return corners.min(axis=0), corners.max(axis=0)
+    return bound_com(estimate.lower, estimate.upper)
 
 
 def _point(values: ArrayLike) -> Point:

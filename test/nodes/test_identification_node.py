@@ -22,6 +22,7 @@ from sysid_msgs.msg import DriverStatus, ParameterEstimate
 from sysid_msgs.srv import SetPayload
 from sysid_ros.core.certification.certificate import box_hash
 from sysid_ros.drivers.mujoco.simulation import load_payload
+from sysid_ros.reports.recordings.mcap import read_messages
 from sysid_ros.ros import qos
 from sysid_ros.ros.environment import existing_files, files_in_use, remove_unused
 from sysid_ros.ros.waiting import ServerProbe, wait_until
@@ -109,6 +110,17 @@ def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
     assert result.payload.m == estimate.values[0] and result.motion_time == 3.0
     names = {path.name for path in (folder / "first").iterdir()}
     assert {"estimate.yaml", "report.html", "recording.mcap", "robot_with_payload.urdf"} <= names
+    topics = {message.topic for message in read_messages(folder / "first" / "recording.mcap")}
+    assert {"/tf", "/tf_static"} <= topics, "transforms have no namespace"
+    wanted = [
+        "robot_description",
+        "safe_planner/scene",
+        "monitor/markers",
+        "monitor/plan_markers",
+        "monitor/scene_markers",
+    ]
+    for name in wanted:
+        assert any(topic.endswith(f"/{name}") for topic in topics), (name, topics)
     assert result.results_directory == str(folder / "first")
 
     names = {getattr(Feedback, name): name[6:] for name in dir(Feedback) if name.startswith("PHASE_")}

@@ -19,6 +19,7 @@ from std_msgs.msg import String
 from sysid_msgs.msg import CertifiedTrajectory, ControlLaw, DriverStatus, SampleBatch, SimulationTruth
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.msg import Scene as SceneMessage
+from sysid_ros.adapters.identification.pictures import Pictures
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
@@ -31,6 +32,7 @@ from sysid_ros.ros import qos
 from sysid_ros.ros.alive import Peers
 from sysid_ros.ros.conversions import (
     Samples,
+    certified_plan_from_message,
     control_law_from_message,
     estimate_from_message,
     information_from_message,
@@ -140,6 +142,9 @@ class SuiteMonitor:
         self._past_until_ns = _ALL_OF_THEM
         self._is_recording = False
         self._recorder: RecordingWriter | None = None
+        self._pictures: Pictures | None = None
+        self._scene_fault: str | None = None
+        self._has_scene = False
         self._latched: dict[str, Any] = {}
         self.peers = Peers(node, ("arm_driver", "estimator", "safe_planner", "excitation_planner"))
         self._sources: dict[str, SingleSource] = {}
@@ -189,8 +194,11 @@ class SuiteMonitor:
             self._is_recording = True
             self.followed.clear()
             self._recorder = recorder
+            self._pictures = None if recorder is None else Pictures(self._robot, self._write)
             for topic, message in self._latched.items():
                 self._record(topic, message, self._now_ns)
+            if self._pictures is not None and self._has_scene:
+                self._pictures.on_scene(self.scene, self._scene_fault, self._now_ns)
 
     def end(self, final: ParameterEstimate | None = None) -> None:
         """End a goal: nothing more is kept, the recording is complete.
@@ -203,7 +211,7 @@ class SuiteMonitor:
         """
         with self._lock:
             self._is_recording = False
-            recorder, self._recorder = self._recorder, None
+            recorder, self._recorder, self._pictures = self._recorder, None, None
             stamps = [stamp_ns for stamp_ns, estimate in self.records.estimates if final is None or estimate is final]
         if recorder is not None and stamps:
             recorder.describe(**{LAST_STAMP: str(stamps[-1])})
@@ -286,6 +294,8 @@ class SuiteMonitor:
             if self._is_recording:
                 self.records.samples.append(samples)
             self._record("arm_driver/samples", batch, self.sample_stamp_ns)
+            if self._pictures is not None:
+                self._pictures.on_posture(samples.q[-1], self.sample_stamp_ns)
 
     def _take_status(self, status: DriverStatus) -> None:
         with self._lock:
@@ -315,6 +325,8 @@ class SuiteMonitor:
             if self._is_recording:
                 self.records.estimates.append((stamp_ns, estimate))
             self._record("estimator/estimate", message, stamp_ns)
+            if self._pictures is not None:
+                self._pictures.on_estimate(estimate, stamp_ns)
 
     def _take_truth(self, message: SimulationTruth) -> None:
         try:
@@ -329,17 +341,34 @@ class SuiteMonitor:
     def _take_plan(self, message: CertifiedTrajectory) -> None:
         with self._lock:
             self._keep("safe_planner/plan", message)
+            if self._pictures is None:
+                return
+            try:
+                plan = certified_plan_from_message(message, self._robot.joint_names)
+            except SysidError as error:
+                self._node.get_logger().error(f"safe_planner/plan: {error}", throttle_duration_sec=5.0)
+                return
+            self._pictures.on_plan(plan, self._now_ns)
 
     def _take_description(self, message: String) -> None:
         with self._lock:
             self._keep("robot_description", message)
 
     def _take_scene(self, message: SceneMessage) -> None:
+        before = self._has_scene, self.scene and self.scene.hash(), self._scene_fault
+        fault = None if message.is_known else message.fault
         try:
             self.scene = scene_from_message(message, self._robot.n) if message.is_known else None
         except SysidError as error:
-            self.scene = None
+            self.scene, fault = None, f"the scene cannot be used: {error}"
             self._node.get_logger().error(f"safe_planner/scene: {error}", throttle_duration_sec=5.0)
+        self._has_scene, self._scene_fault = True, fault
+        if before == (True, self.scene and self.scene.hash(), fault):
+            return  # planners say it again and again
+        with self._lock:
+            self._keep("safe_planner/scene", message)
+            if self._pictures is not None:
+                self._pictures.on_scene(self.scene, fault, self._now_ns)
 
     def _take_control_law(self, message: ControlLaw) -> None:
         try:
@@ -367,7 +396,10 @@ class SuiteMonitor:
         return self.sample_stamp_ns or time.time_ns()
 
     def _record(self, topic: str, message: Any, stamp_ns: int) -> None:
+        kind = type(message)
+        self._write(topic, f"{kind.__module__.split('.')[0]}/msg/{kind.__name__}", message, stamp_ns)
+
+    def _write(self, topic: str, type_name: str, message: Any, stamp_ns: int) -> None:
         if self._recorder is not None:
-            kind = type(message)
-            type_name = f"{kind.__module__.split('.')[0]}/msg/{kind.__name__}"
-            self._recorder.write(self._node.resolve_topic_name(topic), type_name, serialize_message(message), stamp_ns)
+            contents = message if isinstance(message, dict) else serialize_message(message)
+            self._recorder.write(self._node.resolve_topic_name(topic), type_name, contents, stamp_ns)

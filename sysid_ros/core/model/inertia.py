@@ -189,3 +189,20 @@ def compute_inertia_ellipsoid(theta: ArrayLike) -> InertiaEllipsoid:
         axes[:, 2] = -axes[:, 2]
     squares = 5.0 / (2.0 * mass) * (moments.sum() - 2.0 * moments)
     return InertiaEllipsoid(center, axes, np.sqrt(squares), moments)
+
+
+def bound_com(lower: ArrayLike, upper: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the interval of the centre of mass that follows from bounds of mass and first moments.
+
+    Args:
+        lower: Lower bounds of the ten parameters, (10,).
+        upper: Upper bounds, (10,).
+
+    Returns:
+        Lower and upper bounds in the same frame, each (3,) [m]; infinite where the mass may be zero.
+    """
+    low, high = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
+    if not low[0] > 0.0:
+        return np.full(3, -np.inf), np.full(3, np.inf)
+    corners = np.array([low[1:4] / low[0], low[1:4] / high[0], high[1:4] / low[0], high[1:4] / high[0]])
+    return corners.min(axis=0), corners.max(axis=0)

@@ -30,6 +30,10 @@ _PRIMITIVES = {
 _FIELD = re.compile(r"^\s*([A-Za-z][\w/]*)(?:<=\d+)?(?:\[[<=\d]*\])?\s+\w+")
 
 
+_KNOWN = {"tf2_msgs/TFMessage": "geometry_msgs/TransformStamped[] transforms\n"}
+"""Definitions of messages that every installed ROS has, but no wheel."""
+
+
 class MessageNotFound(SysidError):
     """The definition of a message is not installed.
 
@@ -89,6 +93,8 @@ def _read(package: str, name: str, folders: Sequence[Path]) -> str:
         path = folder / package / "msg" / f"{name}.msg"
         if path.is_file():
             return path.read_text(encoding="utf-8")
+    if f"{package}/{name}" in _KNOWN:
+        return _KNOWN[f"{package}/{name}"]
     raise MessageNotFound(f"{package}/msg/{name}", folders)
 
 

@@ -1,0 +1,134 @@
+"""What makes a recording something to look at: transforms of all links, and markers where they belong."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from mcap.reader import make_reader
+from mcap_ros2.decoder import DecoderFactory
+from rclpy.serialization import serialize_message
+
+from sysid_ros.adapters.identification.pictures import FIXED_TRANSFORMS, MARKERS, PERIOD_NS, TRANSFORMS, Pictures
+from sysid_ros.core.collision.scene import Obstacle, Scene
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import BodyPoses
+from sysid_ros.core.model.robot import tool_transform
+from sysid_ros.reports.recordings.recording import RecordingWriter
+
+START = 1_700_000_000_000_000_000
+
+
+@pytest.fixture(scope="module")
+def robot():
+    return load_robot("kinova_gen3_2f85")
+
+
+@pytest.fixture
+def written(robot):
+    messages = []
+    pictures = Pictures(robot, lambda *entry: messages.append(entry))
+    return pictures, messages
+
+
+def turned(quaternion):
+    x, y, z, w = quaternion.x, quaternion.y, quaternion.z, quaternion.w
+    return np.array([
+        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+    ])  # fmt: skip
+
+
+def pose_in_root(transforms, link):
+    """Follow the transforms up to the link that has none."""
+    by_child = {one.child_frame_id: one for one in transforms}
+    assert len(by_child) == len(transforms), "a link has two parents"
+    rotation, position = np.eye(3), np.zeros(3)
+    while link in by_child:
+        step = by_child[link]
+        place = step.transform.translation
+        turn = turned(step.transform.rotation)
+        rotation, position = turn @ rotation, turn @ position + [place.x, place.y, place.z]
+        link = step.header.frame_id
+    return link, rotation, position
+
+
+def estimate_of(robot):
+    box, nominal = robot.payload_prior.box, robot.payload_prior.nominal
+    lower, upper = nominal - 0.05 * box.width, nominal + 0.05 * box.width
+    fields = {"method": "left_inverse", "guarantee": "", "is_guaranteed": True, "is_consistent": True, "alarm": None,
+              "target": "payload", "frame": robot.joint_names[-1], "number_of_windows": 1, "data_seconds": 1.0,
+              "condition_number": 1.0}  # fmt: skip
+    return ParameterEstimate(values=nominal, lower=lower, upper=upper, **fields)
+
+
+def test_transforms_place_every_link(robot, written):
+    pictures, messages = written
+    q = robot.home + 0.3
+    pictures.on_posture(q, START)
+    topics = {topic: contents["transforms"] for topic, kind, contents, _ in messages if kind.endswith("TFMessage")}
+    assert set(topics) == {TRANSFORMS, FIXED_TRANSFORMS}
+    transforms = topics[TRANSFORMS] + topics[FIXED_TRANSFORMS]
+    root, rotation, position = pose_in_root(transforms, robot.tool_frame)
+    rotations, origins = BodyPoses(robot).compute(q)
+    turn, moved = tool_transform(robot)
+    np.testing.assert_allclose(position, origins[-1] + rotations[-1] @ moved, atol=1e-12)
+    np.testing.assert_allclose(rotation, rotations[-1] @ turn, atol=1e-12)
+    links = {frame.name for frame in robot.pin_model.frames if frame.type.name == "BODY"}
+    assert {one.child_frame_id for one in transforms} == links - {root}
+
+
+def test_postures_come_at_most_once_in_a_period(robot, written):
+    pictures, messages = written
+    for k in range(100):
+        pictures.on_posture(robot.home, START + k * PERIOD_NS // 4)
+    assert sum(topic == TRANSFORMS for topic, *_ in messages) == 25
+    assert sum(topic == FIXED_TRANSFORMS for topic, *_ in messages) == 1
+
+
+def test_markers_stick_to_links(robot, written):
+    pictures, messages = written
+    pictures.on_estimate(estimate_of(robot), START)
+    ((topic, _, markers, _),) = messages
+    assert topic == MARKERS
+    drawn = markers.markers[1:]
+    links = {frame.name for frame in robot.pin_model.frames}
+    assert {one.header.frame_id for one in drawn} <= links and all(one.frame_locked for one in drawn)
+    assert sum(one.ns == "arm" for one in drawn) == len(robot.spheres)
+    (box,) = [one for one in drawn if one.ns == "com_bounds"]
+    assert box.header.frame_id == "bracelet_link", "the link at the last joint, in whose frame estimates are"
+    messages.clear()
+    pictures.on_estimate(dataclasses.replace(estimate_of(robot), is_consistent=False), START)
+    assert {one.ns for one in messages[0][2].markers[1:]} == {"arm", "carried"}
+
+
+def test_a_recording_has_them_and_stays_small(robot, tmp_path):
+    """Ten seconds of transforms, and as many markers as there are estimates."""
+    path = tmp_path / "recording.mcap"
+    with RecordingWriter(path) as recorder:
+
+        def write(topic, kind, contents, stamp_ns):
+            data = contents if isinstance(contents, dict) else serialize_message(contents)
+            assert recorder.write("/" + topic.lstrip("/"), kind, data, stamp_ns)
+
+        pictures = Pictures(robot, write)
+        table = Obstacle("table", [0.5, 0.1, 0.05], [0.2, 0.35, 0.05], np.eye(3))
+        pictures.on_scene(Scene(obstacles=(table,)), None, START)
+        rng = np.random.default_rng(0)
+        for k in range(200):
+            stamp = START + k * 50_000_000
+            pictures.on_posture(robot.home + 0.2 * np.sin(0.05 * k + rng.uniform(0, 0.01, robot.n)), stamp)
+            if k % 10 == 0:
+                pictures.on_estimate(estimate_of(robot), stamp)
+    with open(path, "rb") as file:
+        reader = make_reader(file, decoder_factories=[DecoderFactory()])
+        found = {}
+        for schema, channel, _, message in reader.iter_decoded_messages():
+            found.setdefault((channel.topic, schema.name), []).append(message)
+    assert {(topic, len(messages)) for (topic, _), messages in found.items()} == {
+        ("/tf", 200), ("/tf_static", 1), ("/monitor/markers", 21), ("/monitor/scene_markers", 1)
+    }  # fmt: skip
+    first = found["/tf", "tf2_msgs/msg/TFMessage"][0].transforms[0]
+    assert first.child_frame_id == "shoulder_link" and first.header.stamp.sec == START // 10**9
+    assert path.stat().st_size < 300_000, "a second of samples alone takes about as much"
