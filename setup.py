@@ -91,6 +91,7 @@ setup(
             "ros-visualization-msgs>=5.5",
         ],
         "sim": ["mujoco>=3.17"],
+        "view": ["viser>=1.0"],
         "test": ["clarabel>=0.9", "cvxpy>=1.5", "pytest>=7.4"],
     },
     entry_points={"console_scripts": ["sysid = sysid_ros.cli.main:main", *EXECUTABLES]},

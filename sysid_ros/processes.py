@@ -111,6 +111,9 @@ ARGUMENTS = (
     Argument("parameters_file", "", "YAML file of node parameters, over those of the mode: ports, versions, passwords"),
     Argument("launch_rviz", "false", "Start RViz and robot_state_publisher", _SWITCH, bool),
     Argument("rviz_config_file", "", "RViz configuration; empty for the one of this package"),
+    Argument(
+        "view_port", "0", "Port on this machine where a browser shows the arm, such as 8080 (viser); 0: none", kind=int
+    ),
     Argument("record", "true", "Write recording.mcap with the results", _SWITCH, bool),
     _RESULTS_ROOT,
     _NETWORK,
@@ -172,7 +175,12 @@ IDENTIFY = (
         "runs the whole procedure: the action users call",
         arguments=("model", "use_sim_time", "record", "results_root"),
     ),
-    Process("monitor", "shows plan, payload and uncertainty in RViz", is_required=False),
+    Process(
+        "monitor",
+        "shows plan, payload and uncertainty in RViz, and in a browser",
+        arguments=("model", "use_sim_time", "view_port"),
+        is_required=False,
+    ),
 )
 """The processes of ``identify.launch.py`` and of the runner."""
 

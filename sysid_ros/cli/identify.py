@@ -23,11 +23,13 @@ from sysid_ros.cli.suite import (
     say_where,
     suite_environment,
 )
+from sysid_ros.cli.view import add_view_option, free_port
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, network_of, resolve
 from sysid_ros.reports.writer import make_results_directory
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE
+from sysid_ros.view.scene import LOOPBACK
 
 CLIENT_MODULE = "sysid_ros.nodes.identify_client"
 """Sends the goal and shows progress and result; its exit status is that of the runner."""
@@ -51,6 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never"
     )
+    add_view_option(parser, "show the arm, its payload, plans and surroundings")
     parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
     return parser
 
@@ -93,6 +96,8 @@ def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENT
     options = build_parser().parse_args(argv)
     is_simulated = options.mode == "mock" or is_emulated(options.mode)
     try:
+        if options.view_port != "0":
+            options.view_port = str(free_port(options.view_port))
         check_options(options, is_simulated)
         started = resolve(launch_values(options, ARGUMENTS), processes)
         results = make_results_directory(options.results)
@@ -104,6 +109,8 @@ def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENT
     simulation = {"payload": options.payload, "seed": options.seed} if is_simulated else {}
     simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
     say_where(environment, results / "log")
+    if options.view_port != "0":
+        say(f"a browser on this machine shows the arm at http://{LOOPBACK}:{options.view_port} in some seconds")
     if options.nodes_only and PROFILE_VARIABLE in network_of(vars(options)):
         say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")
     parameters = {simulated: simulation, "identification": {"results_root": str(results)}}

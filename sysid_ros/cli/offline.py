@@ -18,6 +18,7 @@ from typing import Any
 from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.many_runs import add_run_options, carry_out_runs
 from sysid_ros.cli.terminal import ProgressDisplay, result_table
+from sysid_ros.cli.view import add_view_option, free_port, open_replay
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import METHODS, PAYLOAD, TARGETS, EstimatorSettings
@@ -27,6 +28,7 @@ from sysid_ros.library.offline import identify_bodies, identify_recording
 from sysid_ros.reports.estimate_yaml import body_table, body_text
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import ReadOptions, Recording
+from sysid_ros.reports.result import IdentificationResult
 from sysid_ros.reports.writer import make_results_directory, write_results
 
 
@@ -69,6 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
         default="results",
         help="folder for a new folder with the files, of several recordings for one of each; '' writes none",
     )
+    add_view_option(parser, "replay the recording with what was known of the payload over time,")
     add_run_options(parser)
     return parser
 
@@ -172,9 +175,13 @@ def run(options: argparse.Namespace) -> int:
     if len(options.files) > 1:
         return _run_fleet(options)
     settings = read_settings(options)
+    if options.view_port != "0":
+        free_port(options.view_port)  # what is missing is told before the work
     robot = _robot_of(options)
     recording = read_recording(options.files[0], robot, recording_options(options))
     if settings.body != PAYLOAD:
+        if options.view_port != "0":
+            raise ParameterOutOfRange("--view", "given", "with the payload only, without --body")
         return _run_bodies(options, robot, settings, recording)
     prior = robot.payload_prior.box
     display = ProgressDisplay(prior_mass=(float(prior.lower[0]), float(prior.upper[0])))
@@ -191,9 +198,27 @@ def run(options: argparse.Namespace) -> int:
         for sentence in written.left_out:
             print(f"note: {sentence}")
         print(f"Files: {written.directory}")
+    if options.view_port != "0":
+        show_replay(result, options)
     if result.is_identified:
         return ExitStatus.OK
     return ExitStatus.NOT_IDENTIFIED if result.estimate.is_consistent else ExitStatus.FAILED
+
+
+def show_replay(result: IdentificationResult, options: argparse.Namespace) -> None:
+    """Show the recording in a browser until Ctrl-C.
+
+    Raises:
+        SysidError: It cannot be shown.
+    """
+    replay = open_replay(result, Path(options.files[0]), options.model, options.view_port)
+    print(f"The recording is shown at {replay.url}; Ctrl-C ends it.", flush=True)
+    try:
+        replay.run()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        replay.close()
 
 
 def _robot_of(options: argparse.Namespace) -> RobotModel:
@@ -203,8 +228,8 @@ def _robot_of(options: argparse.Namespace) -> RobotModel:
 
 def _run_fleet(options: argparse.Namespace) -> int:
     """Identify from every recording by itself, and print a line for each."""
-    if not options.output or read_settings(options).body != PAYLOAD:
-        raise ParameterOutOfRange("several recordings", options.files, "a folder --output, and no --body")
+    if not options.output or read_settings(options).body != PAYLOAD or options.view_port != "0":
+        raise ParameterOutOfRange("several recordings", options.files, "a folder --output, no --body and no --view")
     recording_options(options)
     _robot_of(options)  # what is wrong for all of them is told once
     jobs = fleet_jobs(options)

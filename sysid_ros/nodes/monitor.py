@@ -1,4 +1,4 @@
-"""Node ``monitor``: what the suite does, as RViz markers."""
+"""Node ``monitor``: what the suite does, as RViz markers and, if asked for, in a browser."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from sysid_ros.ros.markers import MarkerBuilder, PlanCache, draw_plan, draw_scen
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
+from sysid_ros.view.scene import ArmView
 
 STATUS_SILENCE = 3.0
 """A driver that says nothing for this long follows nothing any more, as far as pictures go [s]."""
@@ -53,6 +54,8 @@ class MonitorParameters(RobotParameters):
     """Points on the drawn paths of the tool."""
     swept_postures: int = parameter(12, "-", lower=0, upper=100)
     """Postures of a plan at which its spheres are drawn; 0 leaves them out."""
+    view_port: int = parameter(0, "-", lower=0, upper=65535, read_only=True)
+    """Port on this machine where a browser shows the arm, the first free one from here on; 0: none."""
 
 
 class MonitorNode(Node):
@@ -61,6 +64,7 @@ class MonitorNode(Node):
     ``~/markers`` has the arm and the payload with the uncertainty of its CoM, as soon as the arm is heard of;
     ``~/plan_markers`` the plan with the room it takes and the margins of its certificate, until it ends;
     ``~/scene_markers`` obstacles and ground. The last two come when they change. Nothing is drawn for nobody.
+    With ``view_port`` a browser on this machine shows the same.
     """
 
     def __init__(self) -> None:
@@ -76,7 +80,10 @@ class MonitorNode(Node):
         self._status_time = np.inf
         self._scene: Scene | None = None
         self._scene_fault: str | None = None
-        self._is_scene_drawn = True
+        self._is_scene_drawn = self._is_scene_viewed = True
+        self._view = self._open_view(self._config.values.view_port)
+        self._viewed_estimate: ParameterEstimate | None = None
+        self._viewed_plans: object = None
         self._publisher = self.create_publisher(MarkerArray, "~/markers", qos.MARKERS)
         self._plan_publisher = self.create_publisher(MarkerArray, "~/plan_markers", qos.MARKERS)
         self._scene_publisher = self.create_publisher(MarkerArray, "~/scene_markers", qos.MARKERS)
@@ -86,6 +93,23 @@ class MonitorNode(Node):
         self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
         self._timer = self.create_timer(1.0 / self._config.values.rate, self._publish)
         self._config.on_change(lambda new: setattr(self._timer, "timer_period_ns", round(1e9 / new.rate)))
+
+    def _open_view(self, port: int) -> ArmView | None:
+        if not port:
+            return None
+        try:
+            view = ArmView(self._robot, port)
+        except (SysidError, OSError) as error:
+            self.get_logger().error(f"there is no view in a browser: {error}")
+            return None
+        self.get_logger().info(f"a browser on this machine shows the arm at {view.url}")
+        return view
+
+    def destroy_node(self) -> None:
+        """End the view, then the node."""
+        if self._view is not None:
+            self._view.close()
+        super().destroy_node()
 
     # What is heard
 
@@ -140,7 +164,7 @@ class MonitorNode(Node):
             self._complain("safe_planner/scene", error)
         # Planners say it again and again.
         if before != (self._scene_fault, self._scene and self._scene.hash()):
-            self._is_scene_drawn = False
+            self._is_scene_drawn = self._is_scene_viewed = False
 
     def _take_status(self, message: DriverStatus) -> None:
         self._status_time = time.monotonic()
@@ -157,9 +181,12 @@ class MonitorNode(Node):
             self._plans.lose_driver()
             self._status_time = np.inf
         is_seen = self._publisher.get_subscription_count() > 0
-        self._listen_to_joint_states(is_seen)
+        is_viewed = self._view is not None and self._view.is_watched
+        self._listen_to_joint_states(is_seen or is_viewed)
         if is_seen:
             self._publisher.publish(self._draw_arm())
+        if self._view is not None:
+            self._show(self._view, is_viewed)
         if self._scene_publisher.get_subscription_count() and not self._is_scene_drawn:
             self._is_scene_drawn = True
             self._scene_publisher.publish(self._draw_scene())
@@ -172,6 +199,23 @@ class MonitorNode(Node):
             if wanted != self._drawn_plans:
                 self._drawn_plans = wanted
                 self._plan_publisher.publish(self._draw_plans())
+
+    def _show(self, view: ArmView, is_viewed: bool) -> None:
+        """Bring the view up to date; what comes seldom is drawn for those, too, who look later."""
+        if is_viewed and (q := self._position()) is not None:
+            view.show_posture(q)
+        estimate = self._estimate
+        if estimate is not None and estimate is not self._viewed_estimate:
+            self._viewed_estimate = estimate
+            view.show_estimate(estimate, estimate.data_seconds)
+        if not self._is_scene_viewed:
+            self._is_scene_viewed = True
+            view.show_scene(self._scene or Scene(), self._scene_fault)
+        plan, waiting = self._plans.shown, self._plans.waiting
+        if is_viewed and (plan, waiting) != self._viewed_plans:
+            self._viewed_plans = (plan, waiting)
+            followed, following = (None if one is None else self._path(one.trajectory) for one in (plan, waiting))
+            view.show_plans(followed, following, None if plan is None else self._sweep(plan))
 
     def _builder(self) -> MarkerBuilder:
         return MarkerBuilder(self._robot.base_frame, self.get_clock().now().to_msg())

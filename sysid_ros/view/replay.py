@@ -1,0 +1,128 @@
+"""Replays a recording in the scene: a slider for the time, and what was known of the payload by then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.model.mechanics import BodyPoses
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.trajectories.base import Trajectory
+from sysid_ros.view.scene import ArmView
+
+Array = NDArray[np.float64]
+
+FRAME = 0.04
+"""Time between two pictures [s]."""
+PATH_POINTS = 300
+
+
+@dataclass(frozen=True)
+class Story:
+    """What there is to replay.
+
+    Attributes:
+        seconds: Times of the samples, (N,) [s].
+        q: Positions, (N, n) [rad].
+        update_times: Times of the estimates, (K,) [s].
+        bounds: Lower bounds, point estimates, upper bounds, (K, 3, 10).
+        final: The last estimate; what does not change with time is taken from it.
+        plans: Trajectories of the recording.
+        scene: What surrounded the arm.
+    """
+
+    seconds: Array
+    q: Array
+    update_times: Array
+    bounds: Array
+    final: ParameterEstimate
+    plans: Sequence[Trajectory] = ()
+    scene: Scene = Scene()
+
+    def posture(self, at: float) -> Array:
+        """Return the positions at a time [s], between the samples, (n,) [rad]."""
+        return np.array([np.interp(at, self.seconds, column) for column in self.q.T])
+
+    def estimate(self, at: float) -> ParameterEstimate | None:
+        """Return what was known at a time [s]; None before the first update."""
+        k = int(np.searchsorted(self.update_times, at, side="right")) - 1
+        if k < 0:
+            return None
+        if k == len(self.update_times) - 1:
+            return self.final
+        lower, values, upper = self.bounds[k]
+        is_consistent = bool(np.all(np.isfinite(lower) & np.isfinite(upper)))
+        return replace(
+            self.final, values=values, lower=lower, upper=upper, is_consistent=is_consistent,
+            data_seconds=float(self.update_times[k]), number_of_windows=0,
+        )  # fmt: skip
+
+
+class Replay:
+    """Controls and state of a replay.
+
+    Args:
+        view: Where it is shown.
+        robot: The arm.
+        story: What is replayed.
+    """
+
+    def __init__(self, view: ArmView, robot: RobotModel, story: Story):
+        self._view, self._story = view, story
+        self._shown: int | None = None
+        self._end = float(story.seconds[-1])
+        gui = view.server.gui
+        with gui.add_folder("Replay"):
+            self._play = gui.add_checkbox("play", True)
+            self._speed = gui.add_slider("speed", 0.1, 4.0, 0.1, 1.0)
+            step = max(round(self._end / 1000.0, 3), 0.001)
+            self._slider = gui.add_slider("time [s]", 0.0, self._end, step, 0.0)
+        self._slider.on_update(lambda _: self.show(self._slider.value))
+        poses = BodyPoses(robot)
+        picked = np.linspace(0, len(story.q) - 1, min(PATH_POINTS, len(story.q))).astype(int)
+        times = [np.linspace(0.0, plan.duration, 60) for plan in story.plans]
+        paths = [poses.tool_path(plan.sample(at)[0]) for plan, at in zip(story.plans, times, strict=True)]
+        view.show_plans(poses.tool_path(story.q[picked]), others=paths)
+        view.show_scene(story.scene)
+        is_known = np.isfinite(story.bounds).all(axis=(1, 2))
+        view.show_history(story.update_times[is_known], story.bounds[is_known])
+        self.show(0.0)
+
+    @property
+    def url(self) -> str:
+        """Address for a browser on this machine."""
+        return self._view.url
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._view.close()
+
+    @property
+    def time(self) -> float:
+        """Time that is shown [s]."""
+        return float(self._slider.value)
+
+    def show(self, at: float) -> None:
+        """Show a time [s]."""
+        self._view.show_posture(self._story.posture(at))
+        k = int(np.searchsorted(self._story.update_times, at, side="right"))
+        if k != self._shown:
+            self._shown = k
+            self._view.draw_payload(self._story.estimate(at))
+
+    def run(self, is_ended: Callable[[], bool] = lambda: False) -> None:
+        """Play until it is ended; begins again after the end."""
+        last = time.monotonic()
+        while not is_ended():
+            time.sleep(FRAME)
+            now = time.monotonic()
+            passed, last = now - last, now
+            if self._play.value and self._view.is_watched:
+                at = self.time + passed * float(self._speed.value)
+                self._slider.value = 0.0 if at >= self._end else at

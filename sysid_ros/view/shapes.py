@@ -1,0 +1,99 @@
+"""What links look like: the visual shapes of a URDF as triangles in the frames of bodies."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import NDArray
+
+from sysid_ros.core.model.mesh_spheres import find_mesh
+from sysid_ros.core.model.robot import RobotModel
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Triangles fixed to a body.
+
+    Attributes:
+        body: 0 for the base, i for the body moved by joint i.
+        link: Link they belong to.
+        vertices: (V, 3) in the frame of the body [m].
+        faces: (F, 3) indices of vertices.
+    """
+
+    body: int
+    link: str
+    vertices: Array
+    faces: NDArray[np.int64]
+
+
+def visual_shapes(robot: RobotModel, folder: Path | None = None) -> list[Shape]:
+    """Return the visual shapes of an arm's URDF; those that cannot be drawn are left out.
+
+    Args:
+        robot: The arm.
+        folder: Where file names of meshes begin; None looks for them by package alone.
+    """
+    trimesh = import_module("trimesh")  # comes with the viewer
+    shapes = []
+    model = robot.pin_model
+    for link in ET.fromstring(robot.urdf).iter("link") if robot.urdf else ():
+        name = link.get("name", "")
+        if not model.existFrame(name):
+            continue
+        frame = model.frames[model.getFrameId(name)]
+        for visual in link.iter("visual"):
+            mesh = _triangles(trimesh, visual.find("geometry"), folder or Path.cwd())
+            if mesh is None:
+                continue
+            place = frame.placement * _origin(visual.find("origin"))
+            vertices = np.asarray(mesh.vertices) @ place.rotation.T + place.translation
+            shapes.append(Shape(frame.parentJoint, name, vertices, np.asarray(mesh.faces)))
+    return shapes
+
+
+def _origin(element: ET.Element | None) -> pin.SE3:
+    if element is None:
+        return pin.SE3.Identity()
+    xyz, rpy = (np.array(list(map(float, (element.get(name) or "0 0 0").split()))) for name in ("xyz", "rpy"))
+    return pin.SE3(pin.rpy.rpyToMatrix(rpy), xyz)
+
+
+def _triangles(trimesh: Any, geometry: ET.Element | None, folder: Path) -> Any:
+    """Return a mesh of what a ``<geometry>`` describes, None where it cannot be read."""
+    makers: dict[str, Callable[[ET.Element], Any]] = {
+        "box": lambda e: trimesh.creation.box(_numbers(e, "size")),
+        "cylinder": lambda e: trimesh.creation.cylinder(float(e.get("radius", 0)), float(e.get("length", 0))),
+        "sphere": lambda e: trimesh.creation.icosphere(2, float(e.get("radius", 0))),
+        "mesh": lambda e: _read_mesh(trimesh, e, folder),
+    }
+    for kind, make in makers.items():
+        element = None if geometry is None else geometry.find(kind)
+        if element is not None:
+            try:
+                return make(element)
+            except Exception:  # a reader of meshes has no common error; the arm is drawn without it
+                return None
+    return None
+
+
+def _read_mesh(trimesh: Any, element: ET.Element, folder: Path) -> Any:
+    path = find_mesh(element.get("filename", ""), folder / "robot.urdf")
+    if path is None:
+        return None
+    mesh = trimesh.load(path, force="mesh")
+    mesh.apply_scale(_numbers(element, "scale") if element.get("scale") else 1.0)
+    return mesh
+
+
+def _numbers(element: ET.Element, name: str) -> list[float]:
+    return list(map(float, element.get(name, "").split()))
