@@ -1,5 +1,7 @@
 """The monitor: it draws what it hears, and goes on when what it hears makes no sense."""
 
+import sys
+
 import numpy as np
 import pytest
 from certificates import make_certificate
@@ -25,12 +27,14 @@ from sysid_ros.ros.conversions import (
     joint_state_message,
     scene_to_message,
 )
+from sysid_ros.ros.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
 def bench():
     bench = Bench()
-    bench.run(MonitorNode())
+    bench.monitor = MonitorNode()
+    bench.run(bench.monitor)
     yield bench
     bench.close()
 
@@ -162,3 +166,31 @@ def test_a_scene_is_drawn_and_one_with_a_fault_says_so(bench, scene_markers, rob
 def test_switches_reach_the_picture(bench, markers):
     assert bench.set_parameter("monitor", show_spheres=False, rate=20.0) == ""
     assert "out of range" in bench.set_parameter("monitor", rate=1000.0)
+
+
+def test_a_browser_is_shown_the_same(bench, plans, robot, monkeypatch):
+    pytest.importorskip("viser", reason="the view needs viser: pip install 'sysid_ros[view]'")
+    view = bench.monitor._open_view(8400)
+    monkeypatch.setattr(type(view), "is_watched", True)
+    try:
+        bench.between_turns(bench.monitor, lambda: setattr(bench.monitor, "_view", view))
+        q, zero = robot.home - 0.2, np.zeros(7)
+        states = bench.node.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
+        timer = bench.node.create_timer(
+            0.05, lambda: states.publish(joint_state_message(1, robot.joint_names, q, zero, zero))
+        )
+        _, origins = BodyPoses(robot).compute(q)
+        assert wait_until(lambda: np.allclose(view._bodies[-1].position, origins[-1]), 20.0)
+        plans.publish(certified(robot, 0.1)[1])
+        assert wait_until(lambda: {part.name for part in view._parts["plans"]} >= {"/plans/0", "/plans/swept"}, 20.0)
+        assert view._parts["payload"] and "kg" in view._words.content, "what came before is shown, too"
+        assert any(part.name == "/surroundings/fault" for part in view._parts["surroundings"])
+        bench.between_turns(bench.node, lambda: bench.node.destroy_timer(timer))
+    finally:
+        bench.between_turns(bench.monitor, lambda: setattr(bench.monitor, "_view", None))
+        view.close()
+
+
+def test_without_viser_the_monitor_goes_on(bench, monkeypatch):
+    monkeypatch.setitem(sys.modules, "viser", None)
+    assert bench.monitor._open_view(8400) is None and bench.monitor._open_view(0) is None
