@@ -76,7 +76,7 @@ class Replay:
     def __init__(self, view: ArmView, robot: RobotModel, story: Story):
         self._view, self._story = view, story
         self._shown: int | None = None
-        self._end = float(story.seconds[-1])
+        self._end = round(float(story.seconds[-1]), 3)
         gui = view.server.gui
         with gui.add_folder("Replay"):
             self._play = gui.add_checkbox("play", True)

@@ -233,8 +233,8 @@ class ArmView:
             )  # fmt: skip
             parts.append(scene.add_icosphere(f"{root}/center", 0.006, COLORS["com"], position=place))
             parts.append(scene.add_label(f"{root}/mass", _interval(estimate, 0) + " kg", position=place))
-        windows = f"{estimate.number_of_windows} windows, " if estimate.number_of_windows else ""
-        words.append(f"{windows}{estimate.data_seconds:.1f} s of data")
+        seconds, windows = f"{estimate.data_seconds:.1f} s", estimate.number_of_windows
+        words.append(f"{windows} windows, {seconds} of data" if windows else f"as known at {seconds}")
         if not estimate.is_guaranteed:
             words.append("these bounds are not guaranteed")
         self._redraw("payload", parts)
