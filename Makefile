@@ -41,7 +41,7 @@ help:
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
 demo: install
-	@$(BIN)/python -m sysid_ros.cli.$(if $(CALIBRATE),demo,identify) --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD)
+	@$(BIN)/python -m sysid_ros.cli.$(if $(CALIBRATE),demo,identify) --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD) $(if $(VIEW),$(if $(CALIBRATE),,--view))
 
 space: install
 	@$(BIN)/python -m sysid_ros.cli.space --speed 5 --object
