@@ -19,6 +19,7 @@ SAYS = {
     "3_any_arm.py": ["assumed: friction is unknown", "with inertias known to 1 %: mass between"],
     "4_alarm.py": ["usable: False", "the data agree if the sign of the efforts of all joints were turned round"],
     "5_export.py": ["payload_franka.json", "payload_information:"],
+    "6_online_model.py": ["samples, R^2 at least", "gate closed", "gate open"],
 }
 
 

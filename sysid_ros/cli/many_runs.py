@@ -16,6 +16,7 @@ from sysid_ros.experiments.executor import (
     Progress,
     ResultsFile,
     Work,
+    key_of,
     open_executor,
     run_all,
     throughput,
@@ -77,7 +78,7 @@ def carry_out_runs(
         where: Workers of this machine, and address of a scheduler, as of :func:`add_run_options`.
 
     Returns:
-        Entries of the runs that were asked for, in their order, and the failures.
+        Entries of the runs that were asked for, in their order and with who made them, and the failures.
     """
     with open_executor(*where) as executor:
         results, display = ResultsFile(path), RunDisplay()
@@ -87,7 +88,8 @@ def carry_out_runs(
             display.finish()
         print_throughput(results, executor)
     report_failures(failures)
-    return [{"job": job, "result": results[job]} for job in jobs if job in results], failures
+    by_key = {key_of(entry["job"]): entry for entry in results.entries}
+    return [by_key[key_of(job)] for job in jobs if job in results], failures
 
 
 class Report(Protocol):

@@ -45,7 +45,7 @@ def collect_runs(options: argparse.Namespace) -> tuple[list[dict[str, Any]], lis
     """
     path, where = Path(options.results) / "runs.jsonl", (options.workers, options.scheduler)
     if options.done:
-        return [{"job": one["job"], "result": one["result"]} for one in ResultsFile(path).entries], []
+        return ResultsFile(path).entries, []
     wanted = TABLES if options.experiment == "all" else (options.experiment,)
     found: list[dict[str, Any]] = []
     failures: list[Completion] = []

@@ -20,6 +20,11 @@ _REST_TOLERANCE = 1e-6
 """Largest start velocity [rad/s] and acceleration [rad/s^2] that count as rest; planners reach about 1e-9."""
 _SAME_START = 1e-6
 """Largest difference between the held position and the start of a proven motion [rad]: what rounding may add."""
+_OTHER_PLACE = (
+    "it starts {:.6f} rad away from the held position of {}" + f" (allowed {_SAME_START:g} rad); plan it again"
+)
+NOT_CERTIFIED = "it has no certificate; let the safe planner certify it"
+"""Why a motion is refused that nobody has certified."""
 _TAKEOVER_TOLERANCES = (("position", "rad", 1e-9), ("velocity", "rad/s", 1e-8), ("acceleration", "rad/s^2", 1e-7))
 """Largest differences at the takeover: what rounding leaves of two evaluations of the same state."""
 _LARGEST_ERROR = 0.2
@@ -55,14 +60,8 @@ def admit_trajectory(
         LoopRefusal: With the joint and by how much, or what does not fit.
     """
     if certificate is None:
-        text = "it has no certificate; let the safe planner certify it"
-        raise LoopRefusal(_WHAT, text, RefusalCode.NO_CERTIFICATE)
-    if trajectory.n != robot.n:
-        text = f"it has {trajectory.n} joints, the arm has {robot.n}"
-        raise LoopRefusal(_WHAT, text, RefusalCode.MALFORMED)
-    if not trajectory.duration <= _LONGEST_MOTION:
-        text = f"it takes {trajectory.duration:g} s, allowed are {_LONGEST_MOTION:g} s"
-        raise LoopRefusal(_WHAT, text, RefusalCode.OUT_OF_RANGE)
+        raise LoopRefusal(_WHAT, NOT_CERTIFIED, RefusalCode.NO_CERTIFICATE)
+    _require_size(robot, trajectory)
     _require_in_range(robot, certificate)
     try:
         certificate.matches(trajectory, *boxes)
@@ -74,11 +73,26 @@ def admit_trajectory(
         raise LoopRefusal(_WHAT, str(mismatch), RefusalCode.EXPIRED) from mismatch
     _require_same_robot(robot, certificate)
     if certificate.predecessor is None:
-        _, v, a = trajectory.evaluate(0.0)
-        _require_small(robot, v, _REST_TOLERANCE, "it starts with {:.6f} rad/s at {}; it must start at rest")
-        _require_small(robot, a, _REST_TOLERANCE, "it starts with {:.6f} rad/s^2 at {}; it must start at rest")
+        _require_start_at_rest(robot, trajectory)
     _require_within_limits(robot, trajectory)
     return certificate
+
+
+def admit_uncertified(robot: RobotModel, trajectory: Trajectory, reference: Array) -> None:
+    """Check what can be checked of a motion without a certificate: its start, its duration and the limits it has.
+
+    Args:
+        robot: The robot of this driver.
+        trajectory: What is to be followed.
+        reference: Desired position, (n,) [rad].
+
+    Raises:
+        LoopRefusal: With the joint and by how much.
+    """
+    _require_size(robot, trajectory)
+    _require_start_at_rest(robot, trajectory)
+    _require_small(robot, trajectory.start - reference, _SAME_START, _OTHER_PLACE)
+    _require_within_limits(robot, trajectory)
 
 
 def admit_control(certificate: Certificate, law: ControlLaw, nominal_payload: Array) -> None:
@@ -118,8 +132,7 @@ def admit_start(
     except CertificateMismatch as mismatch:
         code = RefusalCode.OTHER_START if certificate.predecessor is not None else RefusalCode.NOT_READY
         raise LoopRefusal(_WHAT, str(mismatch), code) from mismatch
-    words = "it starts {:.6f} rad away from the held position of {}" + f" (allowed {_SAME_START:g} rad); plan it again"
-    _require_small(robot, trajectory.start - reference, _SAME_START, words)
+    _require_small(robot, trajectory.start - reference, _SAME_START, _OTHER_PLACE)
 
 
 def admit_takeover(
@@ -155,6 +168,22 @@ def admit_takeover(
                 f"the {name} of {robot.joint_names[joint]} would jump by {jump[joint]:.3g} {unit} at the takeover",
                 RefusalCode.OTHER_START,
             )
+
+
+def _require_size(robot: RobotModel, trajectory: Trajectory) -> None:
+    """Refuse a motion of another number of joints, or one that takes too long."""
+    if trajectory.n != robot.n:
+        text = f"it has {trajectory.n} joints, the arm has {robot.n}"
+        raise LoopRefusal(_WHAT, text, RefusalCode.MALFORMED)
+    if not trajectory.duration <= _LONGEST_MOTION:
+        text = f"it takes {trajectory.duration:g} s, allowed are {_LONGEST_MOTION:g} s"
+        raise LoopRefusal(_WHAT, text, RefusalCode.OUT_OF_RANGE)
+
+
+def _require_start_at_rest(robot: RobotModel, trajectory: Trajectory) -> None:
+    _, v, a = trajectory.evaluate(0.0)
+    _require_small(robot, v, _REST_TOLERANCE, "it starts with {:.6f} rad/s at {}; it must start at rest")
+    _require_small(robot, a, _REST_TOLERANCE, "it starts with {:.6f} rad/s^2 at {}; it must start at rest")
 
 
 def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:

@@ -15,11 +15,21 @@ import numpy as np
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.baselines import OnlineModelController
 from sysid_ros.core.control.guiding import GuidingSettings, HandGuide, Wall
+from sysid_ros.core.control.model_fitter import FittedModel
+from sysid_ros.core.control.settings import ROBUST
 from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.base import Trajectory
-from sysid_ros.drivers.admission import admit_control, admit_start, admit_takeover, admit_trajectory
+from sysid_ros.drivers.admission import (
+    NOT_CERTIFIED,
+    admit_control,
+    admit_start,
+    admit_takeover,
+    admit_trajectory,
+    admit_uncertified,
+)
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 from sysid_ros.drivers.loop_state import (
     Counters,
@@ -163,32 +173,48 @@ class ControlLoop:
         """
         segment = Segment(trajectory, certificate, model)
         if certificate.predecessor is not None:
-            return self._continue(segment)
+            return self._continue(segment, certificate)
         if model is not None:
             text = "only a plan that takes over from another brings a model; set it before"
             raise LoopRefusal("trajectory", text, RefusalCode.MALFORMED)
-        if self.mode is not LoopMode.HOLD:
-            raise LoopRefusal("trajectory", f"the arm must hold its position, but the loop is in {self.mode.name}")
-        if self._output.blend_left > 0.0:
-            raise LoopRefusal(
-                "trajectory", f"torque is still being blended in for {self._output.blend_left:.2f} s; try again then"
-            )
-        if self._controller.blend_left > 0.0:
-            left = self._controller.blend_left
-            raise LoopRefusal(
-                "trajectory", f"the controller still changes to another payload for {left:.2f} s; try again then"
-            )
-        if self._measured.effort_fault is not None:
-            raise LoopRefusal("trajectory", self._measured.effort_fault.reason)
+        self._require_ready()
         if certificate.box_hash != self._in_use.box_hash:
             raise LoopRefusal("trajectory", _OTHER_MODEL, RefusalCode.OTHER_ASSUMPTIONS)
         admit_control(certificate, self._controller.law, self.model.payload)
         admit_start(self.robot, trajectory, certificate, self._reference.q, self._rested)
-        self._reference.follow(trajectory)
-        self._motion.error_max = np.zeros(self.robot.n)
-        self.heartbeat()
-        self._follow(segment)
+        self._start(segment)
         return 0.0
+
+    def follow_uncertified(self, trajectory: Trajectory) -> None:
+        """Start a motion without a certificate, under a control law for which there can be none, in simulation alone.
+
+        It keeps the limits of positions and velocities; nothing is proven of errors, torques or obstacles.
+
+        Args:
+            trajectory: The motion, from rest where the arm is held.
+
+        Raises:
+            LoopRefusal: Such motions are not allowed here, or the arm is not ready, or it does not keep the limits.
+        """
+        if self._controller.law.name == ROBUST or not self.settings.allows_uncertified:
+            raise LoopRefusal("trajectory", NOT_CERTIFIED, RefusalCode.NO_CERTIFICATE)
+        self._require_ready()
+        admit_uncertified(self.robot, trajectory, self._reference.q)
+        self._start(Segment(trajectory, None))
+
+    def offer_model(self, model: FittedModel) -> bool:
+        """Give a model that was fitted beside the loop to a controller that uses such; its gate decides.
+
+        Returns:
+            Whether it was judged; not where it departs from another nominal model than the one in use.
+
+        Raises:
+            LoopRefusal: The control law uses none.
+            ParameterOutOfRange: A length is wrong, or a parameter is not finite.
+        """
+        if not isinstance(self._controller, OnlineModelController):
+            raise LoopRefusal("model", f"the control law {self._controller.law.name} uses no model fitted online")
+        return self._controller.offer(model)
 
     def guide(self, settings: GuidingSettings | None = None, walls: Sequence[Wall] = ()) -> None:
         """Let a person lead the arm by its tool until :meth:`brake`; no certificate covers that.
@@ -226,7 +252,7 @@ class ControlLoop:
             self._change_mode(LoopMode.BRAKE, code, reason)
         if self.mode is LoopMode.TRACK and self._motion.present is not None:
             self._motion.next = None
-            self._reference.brake(self._motion.present.certificate.brake_time)
+            self._reference.brake(self._motion.present.brake_time)
             self._change_mode(LoopMode.BRAKE, code, reason)
 
     def set_model(self, model: LoopModel, is_reset: bool = False) -> None:
@@ -327,6 +353,7 @@ class ControlLoop:
             model_box_hash=self._in_use.box_hash,
             law=self._controller.law,
             transitions=tuple(self._state.transitions),
+            online_model=self._controller.status if isinstance(self._controller, OnlineModelController) else None,
         )
 
     def _describe(self) -> str:
@@ -418,10 +445,9 @@ class ControlLoop:
         if reference.trajectory is not None and motion.present is not None:
             error = np.abs(reference.path - measured.q)
             np.maximum(motion.error_max, error, out=motion.error_max)
-            certificate = motion.present.certificate
-            bounds = (certificate.tracking_bound, certificate.velocity_bound)
+            bounds = motion.present.bounds
             self._react(self._monitors.measurement.find_stuck_joint(reference.q, reference.v, *bounds))
-            self._react(guard.find_bound_violation(error, certificate.tracking_bound))
+            self._react(guard.find_bound_violation(error, bounds[0]))
         self._react(guard.find_following_error(reference.q, measured.q))
         self._react(guard.find_overspeed(measured.v))
 
@@ -456,17 +482,40 @@ class ControlLoop:
 
     # Segments
 
-    def _continue(self, segment: Segment) -> float:
+    def _require_ready(self) -> None:
+        """Refuse to start a motion unless the arm is held undisturbed, with efforts that can be believed."""
+        if self.mode is not LoopMode.HOLD:
+            raise LoopRefusal("trajectory", f"the arm must hold its position, but the loop is in {self.mode.name}")
+        if self._output.blend_left > 0.0:
+            raise LoopRefusal(
+                "trajectory", f"torque is still being blended in for {self._output.blend_left:.2f} s; try again then"
+            )
+        if self._controller.blend_left > 0.0:
+            left = self._controller.blend_left
+            raise LoopRefusal(
+                "trajectory", f"the controller still changes to another payload for {left:.2f} s; try again then"
+            )
+        if self._measured.effort_fault is not None:
+            raise LoopRefusal("trajectory", self._measured.effort_fault.reason)
+
+    def _start(self, segment: Segment) -> None:
+        """Start a segment from rest."""
+        self._reference.follow(segment.trajectory)
+        self._motion.error_max = np.zeros(self.robot.n)
+        self.heartbeat()
+        self._follow(segment)
+
+    def _continue(self, segment: Segment, certificate: Certificate) -> float:
         """Let a segment wait to take over from the present one, and return for how long [s]."""
-        reference, motion, certificate, model = self._reference, self._motion, segment.certificate, segment.model
+        reference, motion, model = self._reference, self._motion, segment.model
         if self.mode is not LoopMode.TRACK or motion.present is None:
             text = f"it continues a motion, but the loop is in {self.mode.name}"
             raise LoopRefusal("trajectory", text, RefusalCode.TOO_LATE)
         if motion.next is not None:
-            waiting = motion.next.certificate.plan_id
+            waiting = motion.next.plan_id or ""
             raise LoopRefusal("trajectory", f"plan {waiting[:12]} already waits to take over")
         present = motion.present
-        admit_takeover(self.robot, segment.trajectory, certificate, present.trajectory, present.certificate.plan_id)
+        admit_takeover(self.robot, segment.trajectory, certificate, present.trajectory, present.plan_id or "")
         late = reference.time - certificate.takeover_time + self.arm.period
         if late > 0.0:
             raise LoopRefusal(
@@ -494,8 +543,8 @@ class ControlLoop:
 
     def _follow(self, segment: Segment) -> None:
         self._motion.present = segment
-        plan_id = segment.certificate.plan_id
-        self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {segment.trajectory.kind} {plan_id[:12]}")
+        name = "without a certificate" if segment.plan_id is None else segment.plan_id[:12]
+        self._change_mode(LoopMode.TRACK, LoopCode.OK, f"following {segment.trajectory.kind} {name}")
 
     # Changes of state
 

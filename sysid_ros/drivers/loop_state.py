@@ -18,6 +18,8 @@ from sysid_ros.drivers.loop_types import Fault, LoopCode, LoopMode, LoopModel, L
 from sysid_ros.drivers.monitors import FaultStop, MeasurementCheck, MotionGuard, TorqueCheck
 
 _KEPT_TRANSITIONS = 20
+_BRAKE_TIME = 0.3
+"""Of a motion without a certificate [s]."""
 
 
 @dataclass
@@ -65,13 +67,32 @@ class Segment:
 
     Attributes:
         trajectory: The motion.
-        certificate: Its certificate.
+        certificate: Its certificate; None where nobody has certified it, as with a simulated arm under a control law
+            without a proven bound.
         model: Model the controller uses from its beginning on; None keeps the one in use.
     """
 
     trajectory: Trajectory
-    certificate: Certificate
+    certificate: Certificate | None
     model: LoopModel | None = None
+
+    @property
+    def plan_id(self) -> str | None:
+        """The plan; None where there is no certificate that gives it a name."""
+        return None if self.certificate is None else self.certificate.plan_id
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """Bounds of position [rad] and velocity errors [rad/s], (n,) each; infinite without a certificate."""
+        if self.certificate is None:
+            nothing = np.full(self.trajectory.n, np.inf)
+            return nothing, nothing
+        return self.certificate.tracking_bound, self.certificate.velocity_bound
+
+    @property
+    def brake_time(self) -> float:
+        """Time in which it may be braked [s]."""
+        return _BRAKE_TIME if self.certificate is None else self.certificate.brake_time
 
 
 class MotionState:
@@ -96,18 +117,18 @@ class MotionState:
     @property
     def plan_id(self) -> str | None:
         """Plan of the present segment."""
-        return None if self.present is None else self.present.certificate.plan_id
+        return None if self.present is None else self.present.plan_id
 
     @property
     def next_plan_id(self) -> str | None:
         """Plan of the segment that waits."""
-        return None if self.next is None else self.next.certificate.plan_id
+        return None if self.next is None else self.next.plan_id
 
     def copy_bound(self) -> Array:
         """Return the certified tracking bound, (n,) [rad]; infinite at rest."""
         if self.present is None:
             return np.full_like(self.error_max, np.inf)
-        return self.present.certificate.tracking_bound.copy()
+        return self.present.bounds[0].copy()
 
 
 class ModelInUse:

@@ -12,6 +12,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.control.baselines import OnlineModelStatus
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.robot import RobotModel, parameter_names
@@ -173,6 +174,7 @@ class LoopStatus:
         model_box_hash: Fingerprint of the parameter boxes of the model in use.
         law: Control law with its settings; what a tracking bound has to be about.
         transitions: The latest changes of mode, oldest first.
+        online_model: What the gate of the online model has decided; None under other control laws.
     """
 
     mode: LoopMode
@@ -195,6 +197,7 @@ class LoopStatus:
     model_box_hash: str
     law: ControlLaw
     transitions: tuple[Transition, ...]
+    online_model: OnlineModelStatus | None = None
 
     @property
     def is_moving(self) -> bool:
@@ -242,6 +245,9 @@ class LoopSettings(Settings):
     allows_guiding: bool = setting(False)
     """Whether a person may lead the arm by its tool. No certificate covers that, and it has not been tried on hardware:
     switch it on for a simulated or emulated arm, or after an assessment of your own."""
+    allows_uncertified: bool = setting(False, library_only=True)
+    """Whether a control law without a proven bound may follow motions that nobody has certified. For simulated arms
+    alone: the driver of a real arm never sets it."""
 
 
 @dataclass(frozen=True)

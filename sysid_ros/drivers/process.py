@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.guiding import GuidingSettings, Wall
+from sysid_ros.core.control.model_fitter import FittedModel
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.arm import Array, InjectedFaults, Truth
 from sysid_ros.drivers.channel import LoopSamples, LoopTiming, SampleRing
@@ -81,6 +82,25 @@ class LoopProcess(ChildProcess):
         """
         seconds: float = self._call("execute", trajectory, certificate, model)
         return seconds
+
+    def follow_uncertified(self, trajectory: Trajectory) -> None:
+        """See :meth:`ControlLoop.follow_uncertified`. Returns when the arm has begun to move.
+
+        Raises:
+            LoopRefusal: It may not be followed.
+            ChildProcessFailed: The process does not answer.
+        """
+        self._call("follow_uncertified", trajectory)
+
+    def offer_model(self, model: FittedModel) -> bool:
+        """See :meth:`ControlLoop.offer_model`.
+
+        Raises:
+            LoopRefusal: The control law uses none, or it is not one of finite numbers.
+            ChildProcessFailed: The process does not answer.
+        """
+        is_judged: bool = self._call("offer_model", model)
+        return is_judged
 
     def model(self) -> LoopModel:
         """Return the model that the controller uses.

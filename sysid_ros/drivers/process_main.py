@@ -123,6 +123,7 @@ class LoopServer:
         calls: dict[str, Callable[..., object]] = {
             "brake": loop.brake, "guide": loop.guide, "set_model": loop.set_model, "connect": loop.connect,
             "status": loop.status, "health": loop.arm.health, "model": lambda: loop.model,
+            "follow_uncertified": loop.follow_uncertified, "offer_model": loop.offer_model,
         }  # fmt: skip
         return calls[name](*arguments)
 

@@ -72,6 +72,7 @@ class Completion:
         failure: Why it failed, in words; None where it did not.
         worker: Who carried it out.
         seconds: Wall time it took [s]; NaN where it failed with its worker.
+        processor_seconds: Processor time it took [s], which other programs on the machine hardly change; the same.
     """
 
     job: Job
@@ -79,6 +80,7 @@ class Completion:
     failure: str | None
     worker: str
     seconds: float
+    processor_seconds: float = float("nan")
 
 
 class Executor(Protocol):
@@ -96,14 +98,14 @@ class Executor(Protocol):
 
 def carry_out(work: Work, job: Job) -> Completion:
     """Carry out one run here, and note how it ended."""
-    begin, worker = time.monotonic(), f"{os.uname().nodename}:{os.getpid()}"
+    begin, worker = (time.monotonic(), time.process_time()), f"{os.uname().nodename}:{os.getpid()}"
     try:
         result, failure = work(**job), None
     except Exception as error:  # noqa: BLE001 - whatever a run raises is its failure, and no end of the others
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         where = " > ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
         result, failure = None, f"{type(error).__name__}: {error} ({where})"
-    return Completion(job, result, failure, worker, time.monotonic() - begin)
+    return Completion(job, result, failure, worker, time.monotonic() - begin[0], time.process_time() - begin[1])
 
 
 class InProcess:
@@ -314,7 +316,8 @@ class ResultsFile:
     def add(self, completion: Completion) -> None:
         """Append a run that has ended well."""
         now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
-        how = {"date": now, "worker": completion.worker, "seconds": round(completion.seconds, 3), **self.about}
+        spent = {name: round(getattr(completion, name), 3) for name in ("seconds", "processor_seconds")}
+        how = {"date": now, "worker": completion.worker, **spent, **self.about}
         entry = {"job": json.loads(key_of(completion.job)), "result": completion.result, **how}
         self.results[key_of(completion.job)] = entry["result"]
         self.entries.append(entry)

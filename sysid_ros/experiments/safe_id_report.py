@@ -13,7 +13,7 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.experiments.safe_id import DUMBBELLS, EXPERIMENTS
 from sysid_ros.experiments.safe_id_conditions import PAPER as PAPER_CORRELATIONS
 from sysid_ros.experiments.safe_id_runs import FOURIER, METHODS, OURS, RANDOM, choose_gains, is_safe
-from sysid_ros.experiments.tables import Table, describe_median, describe_share
+from sysid_ros.experiments.tables import Table, cost_tables, describe_median, describe_share
 
 Entry = Mapping[str, Any]
 TOLERANCE = 1e-3
@@ -26,6 +26,8 @@ TABLE_V = {
     "dumbbell_8lb": (233.539, 413.381),
 }
 """The paper's condition numbers of Y: exciting and random plans."""
+PAPER_SECONDS = 7.5
+"""Duration of the paper's identification [s]."""
 
 
 def tables(entries: Sequence[Entry]) -> list[Table]:
@@ -37,6 +39,7 @@ def tables(entries: Sequence[Entry]) -> list[Table]:
         _bounds(entries),
         _correlations(of_kind(entries, "conditions")),
         _conditions(of_kind(entries, "identify")),
+        *cost_tables(entries, _kind_of_run),
     ]
     return [table for table in found if table.rows]
 
@@ -76,50 +79,125 @@ def _broken(judged: Mapping[str, Any]) -> str:
     return "position limit" if judged["position_limit"] else "torque" if judged["torque"] > 1.0 else "speed"
 
 
+def _kind_of_run(job: Mapping[str, Any]) -> str:
+    what = {"identify": "way", "task": "method", "tune": "method"}.get(job["kind"])
+    return job["kind"] if what is None else f"{job['kind']}: {job[what]}"
+
+
+MEASURES = {
+    "mean error of the hand": ("hand_mean", 1e3, "mm"),
+    "largest torque over its limit": ("torque", 1.0, ""),
+    "RMS torque over its limit": ("torque_rms", 1.0, ""),
+    "energy": ("energy", 1.0, "J"),
+}
+"""What else methods are compared by: entry of a result, scale and unit."""
+SAME = 0.01
+"""Share by which medians may differ and still count as the same."""
+
+
 def verdict(entries: Sequence[Entry]) -> str:
-    """Return where ours is not better, then where it is."""
-    tasks = of_kind(entries, "task")
-    done: dict[str, tuple[int, int]] = {}
-    worst: dict[str, float] = {}
-    for name in METHODS:
-        group = [one for one in tasks if one["job"]["method"] == name]
-        if group:
-            done[name] = (sum(not failure_of(one, entries) for one in group), len(group))
-            errors = [1e3 * one["result"]["hand_max"] for one in group if not one["result"]["failure"]]
-            worst[name] = max(errors, default=float("nan"))
-    if "ours" not in done:
+    """Return where ours is not better than another method or the paper, then where it is."""
+    groups = {name: of_kind(entries, "task", method=name) for name in METHODS}
+    groups = {name: group for name, group in groups.items() if group}
+    if "ours" not in groups:
         return "No task of ours is among the results."
-    own, total = done["ours"]
-    whole = [name for name, (_, tried) in done.items() if tried >= total and name != "ours"]
-    rivals = [name for name in whole if done[name][0] >= own]
-    closer = [name for name in whole if worst[name] <= worst["ours"]]
+    total = len(groups["ours"])
+    compared = {name: group for name, group in groups.items() if len(group) >= total}
+    done = {name: sum(not failure_of(one, entries) for one in group) for name, group in compared.items()}
+    own = done["ours"]
+    rivals = [name for name, count in done.items() if name != "ours" and count >= own]
     text = f"Ours does {own} of {total} tasks"
     text += (
         f"; as large a share or a larger one: {', '.join(rivals)}." if rivals else ", a larger share than any other."
     )
+    worst = {name: 1e3 * max(_values(group, "hand_max"), default=np.nan) for name, group in compared.items()}
+    closer = [name for name, error in worst.items() if name != "ours" and error <= worst["ours"]]
     text += f" Its largest error of the hand is {worst['ours']:.2f} mm"
     text += f"; no larger: {', '.join(closer)}." if closer else ", the smallest of all methods."
+    text += _medians(compared) + _identified_later(entries) + _not_narrower(entries) + _worse_conditioned(entries)
     counts = []
     for way, words in _WAY_NAMES.items():
         runs = of_kind(entries, "identify", way=way)
         if runs:
             counts.append(f"{words} in {sum(not is_safe(one['result']['judged']) for one in runs)} of {len(runs)} runs")
-    fewer = [f"{name} ({tried})" for name, (_, tried) in done.items() if tried < total]
+    fewer = [f"{name} ({len(group)})" for name, group in groups.items() if name not in compared]
     text += f" On fewer tasks, and not compared: {', '.join(fewer)}." if fewer else ""
+    tasks = of_kind(entries, "task")
     arms = len({one["job"]["seed"] for one in tasks})
     text += f" Size: {arms} arm{'s' * (arms > 1)}, {len({one['job']['dumbbell'] for one in tasks})} dumbbells."
-    worse = []
+    return f"{text} While identifying, a limit was broken or something touched by {', by '.join(counts)}. {_SETUP}"
+
+
+def _values(tasks: Sequence[Entry], name: str) -> list[float]:
+    """Return a number of the tasks that were begun."""
+    results = [one["result"] for one in tasks if not one["result"]["failure"]]
+    return [float(one["judged"][name] if name == "torque" else one[name]) for one in results]
+
+
+def _medians(groups: Mapping[str, Sequence[Entry]]) -> str:
+    """Say in which medians other methods are better by more than :data:`SAME`, of those that began as many tasks."""
+    parts, begun = [], {method: len(_values(group, "hand_max")) for method, group in groups.items()}
+    for words, (name, scale, unit) in MEASURES.items():
+        medians = {
+            method: scale * float(np.median(_values(group, name)))
+            for method, group in groups.items()
+            if begun[method] >= max(1, begun["ours"])
+        }
+        own = medians.pop("ours", np.nan)
+        lower = [f"{method} {median:.3g}" for method, median in medians.items() if median < (1.0 - SAME) * own]
+        if lower:
+            parts.append(f"{words} ({own:.3g}{f' {unit}' if unit else ''}; {', '.join(lower)})")
+    return f" By more than {100 * SAME:g} %, others have smaller medians in {'; '.join(parts)}." if parts else ""
+
+
+def _identified_later(entries: Sequence[Entry]) -> str:
+    """Say what identifies sooner, and whether ours needs longer than the paper says."""
+    times = {}
+    for way in (OURS, RANDOM, FOURIER):
+        runs = of_kind(entries, "identify", way=way)
+        if runs:
+            times[way] = float(np.median([one["result"]["seconds"] for one in runs]))
+    if OURS not in times:
+        return ""
+    sooner = [f"{_WAY_NAMES[way]} ({t:.1f} s)" for way, t in times.items() if way != OURS and t < times[OURS]]
+    slower = f", in the paper {PAPER_SECONDS:g} s without the weighing" if times[OURS] > PAPER_SECONDS else ""
+    by = f"; sooner by {', '.join(sooner)}" if sooner else ""
+    return f" It has identified after {times[OURS]:.1f} s{slower}{by}."
+
+
+def _not_narrower(entries: Sequence[Entry]) -> str:
+    """Say which bounds are not narrower than those after random plans with the same arm and dumbbell, in the median."""
+    ratios = []
+    for one in of_kind(entries, "identify", way=OURS):
+        job = one["job"]
+        for other in of_kind(entries, "identify", way=RANDOM, dumbbell=job["dumbbell"], seed=job["seed"]):
+            widths = [np.subtract(x["result"]["upper"], x["result"]["lower"]).astype(float) for x in (one, other)]
+            if all(np.isfinite(width).all() for width in widths):
+                ratios.append(widths[0] / widths[1])
+    if not ratios:
+        return ""
+    medians = np.median(ratios, axis=0)
+    wider = [f"{name} ({m:.2f} times)" for name, m in zip(PARAMETER_NAMES, medians, strict=True) if m >= 1.0]
+    return f" Its bounds are not narrower than after random plans for {', '.join(wider)}." if wider else ""
+
+
+def _worse_conditioned(entries: Sequence[Entry]) -> str:
+    """Say with which dumbbells random plans, or those of the paper, are better conditioned."""
+    by_random, by_paper = [], []
     for dumbbell in DUMBBELLS:
         medians = [
             np.median([one["result"]["condition"] for one in of_kind(entries, "identify", way=way, dumbbell=dumbbell)])
             for way in (OURS, RANDOM)
             if of_kind(entries, "identify", way=way, dumbbell=dumbbell)
         ]
+        name = dumbbell.removeprefix("dumbbell_")
         if len(medians) == 2 and not medians[0] < medians[1]:
-            worse.append(dumbbell.removeprefix("dumbbell_"))
-    if worse:
-        text += f" Random plans, which know of no torque limit, are better conditioned with {', '.join(worse)}."
-    return f"{text} While identifying, a limit was broken or something touched by {', by '.join(counts)}. {_SETUP}"
+            by_random.append(name)
+        if of_kind(entries, "identify", way=OURS, dumbbell=dumbbell) and not medians[0] < TABLE_V[dumbbell][0]:
+            by_paper.append(name)
+    text = f" Random plans, which know of no torque limit, are better conditioned with {', '.join(by_random)}."
+    paper = f" The paper's exciting plans are better conditioned than ours with {', '.join(by_paper)}."
+    return text * bool(by_random) + paper * bool(by_paper)
 
 
 _WAY_NAMES = {OURS: "certified exciting plans", RANDOM: "random plans", FOURIER: "Fourier series"}

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from sysid_ros.core.online_model.least_squares import Observation
 from sysid_ros.experiments.sva import ARM, ASYMPTOTIC, COST, LEG, PENDULUM, robot_of
-from sysid_ros.experiments.tables import Table, describe_median, describe_share
+from sysid_ros.experiments.tables import Table, cost_tables, describe_median, describe_share
 
 Entry = Mapping[str, Any]
 """A line of a file of results: the job of a run, and its result."""
@@ -34,6 +34,7 @@ def tables(entries: Sequence[Entry]) -> list[Table]:
         *_leg_tables(of_experiment(entries, LEG)),
         *_arm_tables(of_experiment(entries, ARM)),
         *_cost_tables(of_experiment(entries, COST)),
+        *cost_tables(entries, lambda job: str(job["experiment"])),
     ]
     return [table for table in found if table.rows]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import beta, binom
+
+from sysid_ros.experiments.executor import throughput
 
 CONFIDENCE = 0.95
 """Of the intervals."""
@@ -79,6 +82,30 @@ def describe_median(values: Sequence[float], scale: float = 1.0) -> str:
         return "-"
     (median, worst), (lower, upper) = median_and_worst(scaled), median_interval(scaled)
     return f"{median:.3g} [{lower:.3g}, {upper:.3g}], {worst:.3g}"
+
+
+def cost_tables(entries: Sequence[Mapping[str, Any]], name_of: Callable[[Mapping[str, Any]], str]) -> list[Table]:
+    """Return what the runs have cost: by kind of run, and by worker; none of entries that do not say it.
+
+    Args:
+        entries: Entries of a file of results.
+        name_of: Kind of run of a job.
+    """
+    entries = [entry for entry in entries if "worker" in entry]
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in entries:
+        kinds.setdefault(name_of(entry["job"]), []).append(entry)
+    rows: list[tuple[object, ...]] = []
+    for kind, runs in kinds.items():
+        spent = [one["processor_seconds"] for one in runs if "processor_seconds" in one]
+        wall = [one["seconds"] for one in runs]
+        rows.append((kind, len(runs), describe_median(wall), describe_median(spent), sum(wall) / 60.0))
+    columns = ("run", "runs", "wall time [s]", "processor time [s]", "all of them [min]")
+    found = [Table("What a run costs: median [95 %], largest", columns, tuple(rows))]
+    workers = throughput(entries)
+    rows = [(number, count, 60.0 * rate) for number, (count, rate) in enumerate(workers.values(), start=1)]
+    found.append(Table("Throughput of each worker", ("worker", "runs", "runs per minute of its own"), tuple(rows)))
+    return [table for table in found if table.rows]
 
 
 def _tail(count: int, k: int) -> float:

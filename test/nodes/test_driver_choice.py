@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.control import CONTROLLERS
+from sysid_ros.core.control.settings import ROBUST
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.nodes.arm_driver import ArmDriverParameters
 
@@ -31,14 +33,23 @@ def test_an_arm_without_a_protocol_has_no_driver_of_its_own():
         ArmDriverParameters(model="kinova_gen3", mode="hardware", robot_ip="192.0.2.1").build(robot)
 
 
-def test_a_real_arm_gets_no_law_without_a_proven_bound_unless_that_is_accepted():
+@pytest.mark.parametrize("law", [name for name in CONTROLLERS if name != ROBUST])
+def test_a_real_arm_gets_no_law_without_a_proven_bound_unless_that_is_accepted(law):
+    """And where it is accepted, nothing moves without a certificate, which there is none for; simulated arms may."""
     robot = load_robot("kinova_gen3")
-    parameters = ArmDriverParameters(
-        model="kinova_gen3", mode="hardware", robot_ip="192.0.2.1", controller="gravity_pid"
-    )
-    with pytest.raises(ParameterOutOfRange, match="robust on a real arm.*accept_unproven_controller=true accepts that"):
-        parameters.build(robot)
-    (setup,) = replace(parameters, accept_unproven_controller=True).build(robot).args
-    assert setup.controller == "gravity_pid"
-    (setup,) = ArmDriverParameters(model="kinova_gen3", mode="mock", controller="gravity_pid").build(robot).args
-    assert setup.controller == "gravity_pid"
+
+    def setup_of(**values):
+        (setup,) = ArmDriverParameters(model="kinova_gen3", controller=law, **values).build(robot).args
+        assert setup.controller == law
+        return setup
+
+    refusal = "robust on a real arm.*accept_unproven_controller=true accepts that"
+    for mode in ("hardware", "emulated"):  # an emulated arm has no address elsewhere
+        real = {"mode": mode, "robot_ip": "192.0.2.1"}
+        with pytest.raises(ParameterOutOfRange, match=refusal):
+            setup_of(**real)
+        assert not setup_of(**real, accept_unproven_controller=True).loop.allows_uncertified
+    for simulated in ({"mode": "mock"}, {"mode": "emulated"}, {"mode": "emulated", "robot_ip": "127.0.0.1"}):
+        assert setup_of(**simulated).loop.allows_uncertified
+    (robust,) = ArmDriverParameters(model="kinova_gen3", mode="mock").build(robot).args
+    assert not robust.loop.allows_uncertified

@@ -112,21 +112,28 @@ class ArmCommands:
         finally:
             self.is_proving = False
         self._is_moving = True
-        words = "moving" if certificate.predecessor is None else "waits to take over"
+        if certificate is None:
+            words = f"moving without a certificate: {self._arm.values.controller} has no proven bound"
+        else:
+            words = "moving" if certificate.predecessor is None else "waits to take over"
         if self._arm.values.is_ros2_control:
             words += f" {NO_GUARANTEE}: that torques act within one period is assumed by its certificate, not known"
         response.accepted, response.code, response.message = True, ExecuteTrajectory.Response.OK, words
         return response
 
-    async def _execute(self, request: ExecuteTrajectory.Request, response: ExecuteTrajectory.Response) -> Certificate:
+    async def _execute(
+        self, request: ExecuteTrajectory.Request, response: ExecuteTrajectory.Response
+    ) -> Certificate | None:
+        """Begin a motion, and return its certificate; None where a simulated arm may do without."""
         self._require_command("trajectory")
         if self._must_forget:
             raise LoopRefusal("trajectory", "the controller still has the model of the last payload; try again")
         robot, plan = self._arm.robot, request.plan
         trajectory, certificate = certified_from_message(plan, robot.joint_names)
-        if certificate is None:
-            text = "it has no certificate; let the safe planner certify it"
-            raise LoopRefusal("trajectory", text, RefusalCode.NO_CERTIFICATE)
+        if certificate is None:  # the loop itself refuses that, but in simulation under laws that have no bound
+            self._commander_time = time.monotonic()
+            self._loop.follow_uncertified(trajectory)
+            return None
         model = self._model_of(request)
         if certificate.predecessor is None and model is not None:
             raise ParameterOutOfRange("estimate", "given", "none where nothing is taken over: use ~/set_model")

@@ -12,6 +12,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Header, String
 
 from sysid_msgs.msg import ControlLaw, DriverStatus, SampleBatch, SimulationTruth
+from sysid_ros.adapters.arm_driver.online_model import OnlineModel, online_model_message
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.errors import SysidError
@@ -145,6 +146,7 @@ class ArmOutputs:
             description = self._lasting.create_publisher(String, "robot_description", qos.LATCHED)
             description.publish(String(data=arm.robot.urdf))
         self._last_text: str | None = None
+        self._online: OnlineModel | None = None
         self._authenticator: Authenticator | None = None
         self._dropped = self._joint_state_ns = 0
 
@@ -167,8 +169,12 @@ class ArmOutputs:
         self._dropped = self._joint_state_ns = 0
         self._samples = passing.create_publisher(SampleBatch, "~/samples", qos.SAMPLES)
         self._truth = passing.create_publisher(SimulationTruth, "~/truth", qos.LATCHED)
-        law = passing.create_publisher(ControlLaw, "~/control_law", qos.LATCHED)
-        law.publish(control_law_to_message(self._arm.loop.status().law))
+        law, loop = passing.create_publisher(ControlLaw, "~/control_law", qos.LATCHED), self._arm.loop
+        status = loop.status()
+        law.publish(control_law_to_message(status.law))
+        if status.online_model is not None:
+            self._online = OnlineModel(self._arm.robot, loop, status.online_model.settings)
+            self._online_model = passing.create_publisher(DiagnosticArray, "~/online_model", qos.STATUS)
         self._joint_states = None
         if not self._arm.values.is_ros2_control or self._arm.values.states_topic(resolve) != resolve("joint_states"):
             self._joint_states = passing.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
@@ -178,6 +184,9 @@ class ArmOutputs:
     def end(self) -> None:
         """Take that back."""
         self._authenticator = None
+        if self._online is not None:
+            self._online.close()
+            self._online = None
         self._passing.destroy()
 
     def close(self) -> None:
@@ -212,6 +221,10 @@ class ArmOutputs:
         message.dropped_samples, message.timing = self._dropped, self.timing
         message.scene_hash = scene_hash or ""
         self._publish(message)
+        if self._online is not None and status.online_model is not None:
+            self._online.note(status.online_model)
+            told = (self._node, self._arm.robot, status.stamp_ns, status.online_model, self._online.fault)
+            self._online_model.publish(online_model_message(*told))
 
     def publish_state(self, mode: int, code: int, text: str, is_taking_over: bool = False) -> None:
         """Publish a status without a loop to ask."""
@@ -230,6 +243,8 @@ class ArmOutputs:
         """Publish what the loop has measured since the last time."""
         samples = self._arm.loop.read_samples()
         self._dropped = samples.dropped
+        if self._online is not None:
+            self._online.add(samples, self._arm.epochs.of(samples.block.sequence))
         for part in split_samples(samples, self._arm.epochs):
             self._samples.publish(samples_to_message(part, self._arm.robot.joint_names, self._arm.robot.base_frame))
         if self._joint_states is None:

@@ -33,6 +33,8 @@ from sysid_ros.ros.robot import RobotParameters
 
 _SHARED = ("connect_timeout", "session_timeout", "late_limit", "wait_time")
 """Settings of every connection."""
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""Addresses of this computer, where an emulated controller is."""
 
 BuildLoop = Callable[[], ControlLoop | MonitorLoop]
 
@@ -138,6 +140,11 @@ class ConnectionParameters(RobotParameters):
         return self._mode.is_simulated
 
     @property
+    def is_surely_simulated(self) -> bool:
+        """Whether it is simulated, and no address could lead to a real arm in place of the emulated one."""
+        return self.is_simulated and (self.is_mock or self.robot_ip in ("", *_LOOPBACK))
+
+    @property
     def is_monitor(self) -> bool:
         """Whether nothing is ever commanded."""
         return self._mode.is_monitor
@@ -226,14 +233,15 @@ class ConnectionParameters(RobotParameters):
             ParameterOutOfRange: There is no driver for this arm in this mode.
             SysidError: What is set cannot work; says what.
         """
-        is_real = not (self.is_simulated or self.is_monitor)
-        if is_real and self.controller != ROBUST and not self.accept_unproven_controller:
+        is_unproven = self.controller != ROBUST and not self.is_monitor
+        if is_unproven and not self.is_surely_simulated and not self.accept_unproven_controller:
             allowed = (
                 f"{ROBUST} on a real arm: no other law has a proven tracking bound; accept_unproven_controller=true"
             )
             raise ParameterOutOfRange("parameter 'controller'", self.controller, f"{allowed} accepts that")
         driver = find_driver(robot, self._mode)
-        setup = LoopSetup(self.model, driver, self._connection(driver, robot, resolve), self.controller, self.loop)
+        loop = replace(self.loop, allows_uncertified=is_unproven and self.is_surely_simulated)
+        setup = LoopSetup(self.model, driver, self._connection(driver, robot, resolve), self.controller, loop)
         setup.build_arm(robot)  # refuses what it cannot work with
         return partial(build_loop, setup)
 

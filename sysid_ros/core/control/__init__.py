@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.control.baselines import GravityPid, PidSettings
+from sysid_ros.core.control.baselines import (
+    ONLINE_MODEL,
+    GravityPid,
+    OnlineModelController,
+    OnlineModelSettings,
+    PidSettings,
+)
 from sysid_ros.core.control.gains import choose_gains
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.robust import ControlStatus, RobustController
-from sysid_ros.core.control.settings import Controller, RobustSettings
+from sysid_ros.core.control.settings import ROBUST, Controller, RobustSettings
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.online_model.least_squares import Observation
 
 __all__ = [
     "CONTROLLERS",
@@ -16,6 +23,7 @@ __all__ = [
     "ControlStatus",
     "Controller",
     "GravityPid",
+    "OnlineModelController",
     "PidSettings",
     "RobustController",
     "RobustSettings",
@@ -24,8 +32,10 @@ __all__ = [
 
 _BANDWIDTH_PERIOD = 0.2
 """Bandwidth of the robust controller times period, as at 1 ms; more loses its phase margin to delay and hold [-]."""
-CONTROLLERS = ("robust", "gravity_pid")
-"""Names of the control laws."""
+_FREQUENCY_SHARE = 0.3
+"""Natural frequency of computed torque over the bandwidth that the robust law has on the same arm [-]."""
+CONTROLLERS = (ROBUST, "gravity_pid", ONLINE_MODEL)
+"""Names of the control laws; a tracking bound is proven for the first alone."""
 
 
 def build_controller(name: str, robot: RobotModel, period: float = 1e-3) -> Controller:
@@ -42,12 +52,25 @@ def build_controller(name: str, robot: RobotModel, period: float = 1e-3) -> Cont
         NoStableGains: The joints are so elastic that no gains keep their margins.
         ParameterOutOfRange: There is none of this name; lists the names.
     """
-    if name == "robust":
-        bandwidth = min(RobustSettings().bandwidth, _BANDWIDTH_PERIOD / period)
-        settings = RobustSettings(bandwidth=bandwidth, period=period, delay=period)
-        if robot.elasticity is not None:
-            settings = choose_gains(robot, settings).settings
-        return RobustController(robot, settings)
     if name == "gravity_pid":
         return GravityPid(robot, PidSettings(period=period))
-    raise ParameterOutOfRange("controller", name, f"one of {', '.join(CONTROLLERS)}")
+    if name not in CONTROLLERS:
+        raise ParameterOutOfRange("controller", name, f"one of {', '.join(CONTROLLERS)}")
+    bandwidth = min(RobustSettings().bandwidth, _BANDWIDTH_PERIOD / period)
+    settings = RobustSettings(bandwidth=bandwidth, period=period, delay=period)
+    if robot.elasticity is not None:
+        settings = choose_gains(robot, settings).settings
+    if name == ROBUST:
+        return RobustController(robot, settings)
+    return OnlineModelController(robot, online_model_settings(settings.bandwidth, period), learns=False)
+
+
+def online_model_settings(bandwidth: float, period: float) -> OnlineModelSettings:
+    """Return the settings of the online model in a torque loop: those of SVA, with momenta in place of accelerations.
+
+    Args:
+        bandwidth: Bandwidth of the robust law on the same arm [1/s].
+        period: Time between two torques [s].
+    """
+    frequency = _FREQUENCY_SHARE * bandwidth
+    return OnlineModelSettings(frequency=frequency, period=period, observation=Observation.MOMENTUM)

@@ -8,12 +8,12 @@ where theta is the nominal model until the buffer of the online fit is full and 
 every joint is high enough; then the torque changes smoothly to that of the identified model, and back when the fit gets
 worse. No tracking bound is proven for it: a good fit of past torques says nothing certain of the next motion.
 
-Source: SVA (109) and section VI; the hysteresis and the smooth change are our own.
+Source: SVA (109) and section VI; hysteresis, smooth change, check of the inertia and patience are our own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,23 +22,18 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.control.model_fitter import FittedModel, ModelFitter, require_fitted
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.online_model.least_squares import (
-    ModelObserver,
-    Observation,
-    OnlineFit,
-    OnlineFitSettings,
-    OnlineLeastSquares,
-)
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.online_model.least_squares import Observation, OnlineFitSettings
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 Array = NDArray[np.float64]
 _REST_SPEED = 0.01
 """Desired speed at which three quarters of Coulomb friction are compensated [rad/s]."""
-_KNOWN = 1e-6
-"""Scale of parameters whose box is a point, in their units."""
+ONLINE_MODEL = "online_model"
+"""Name of the control law with a model that is fitted online."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +137,17 @@ class GateSettings(Settings, library_only=True):
     hysteresis: float = setting(0.02, "-", lower=0.0, upper=0.5)
     """By how much it must fall below that before the nominal model is used again."""
     blend_time: float = setting(0.5, "s", lower=0.0, upper=60.0)
-    """Time of a change from one model to the other."""
+    """Time of a change from one model to the other, and time constant at which the identified one follows new fits."""
+    inertia_ratio: float = setting(10.0, "-", lower=1.0)
+    """How many times the nominal inertia the identified one may be in any direction, and how many times less; infinite
+    as in the paper, which asks for nothing."""
+    patience: float = setting(3.0, "s", above=0.0)
+    """How long the arm may move without a new fit before the nominal model is used again."""
+
+    def allows_inertia(self, model: FittedModel) -> bool:
+        """Return whether the inertia of a model is positive, and near enough to the nominal one; not where unknown."""
+        low, high = model.inertia
+        return self.inertia_ratio == np.inf or (low >= 1.0 / self.inertia_ratio and high <= self.inertia_ratio)
 
 
 class ModelGate:
@@ -162,16 +167,26 @@ class ModelGate:
 
     def reset(self) -> None:
         """Close at once."""
-        self.is_open, self.share = False, 0.0
+        self.is_open, self.share, self._age = False, 0.0, 0.0
 
-    def judge(self, fit: OnlineFit) -> None:
+    @property
+    def least(self) -> float:
+        """Coefficient of determination that every joint needs now [-]."""
+        return self.settings.determination - (self.settings.hysteresis if self.is_open else 0.0)
+
+    def judge(self, model: FittedModel) -> None:
         """Open or close, by a new fit."""
-        least = self.settings.determination - (self.settings.hysteresis if self.is_open else 0.0)
         # Written so that NaN, a joint without any torque, keeps it closed.
-        self.is_open = fit.is_full and bool((fit.determination >= least).all())
+        fits = bool((model.fit.determination >= self.least).all())
+        self.is_open = model.fit.is_full and fits and self.settings.allows_inertia(model)
+        self._age = 0.0
 
-    def advance(self, duration: float) -> None:
-        """Let the share follow for a time [s]."""
+    def advance(self, duration: float, is_moving: bool = False) -> None:
+        """Let the share follow for a time [s], in which the arm was told to move or not."""
+        if is_moving:
+            self._age += duration
+            if self._age > self.settings.patience:
+                self.is_open = False
         step = 1.0 if self.settings.blend_time == 0.0 else duration / self.settings.blend_time
         self.share = min(1.0, self.share + step) if self.is_open else max(0.0, self.share - step)
 
@@ -197,7 +212,11 @@ class OnlineModelSettings(Settings, library_only=True):
     def law(self) -> ControlLaw:
         """The control law with its gains."""
         numbers = {name: float(getattr(self, name)) for name in ("frequency", "damping", "period")}
-        return ControlLaw("online_model", tuple(numbers.items()))
+        return ControlLaw(ONLINE_MODEL, tuple(numbers.items()))
+
+    def make_fitter(self, robot: RobotModel, model: ControlModel) -> ModelFitter:
+        """Make what fits the models for this controller, beside it or in it."""
+        return ModelFitter(robot, model, self.fit, self.period, self.observation, self.acceleration_time)
 
 
 @dataclass(frozen=True)
@@ -205,16 +224,22 @@ class OnlineModelStatus:
     """What the gate has decided, and on what.
 
     Attributes:
-        fit: The newest fit; None before the first sample.
+        model: The newest fit; None before the first.
         is_open: Whether the identified model is used.
         share: Its share in the torque, from 0 to 1.
+        least: Coefficient of determination that every joint needs now.
         joints: Names of the joints whose coefficient of determination is too low.
+        nominal: Parameters of the nominal model, payload included, (14 n,).
+        settings: Gains, fit and gate.
     """
 
-    fit: OnlineFit | None
+    model: FittedModel | None
     is_open: bool
     share: float
+    least: float
     joints: tuple[str, ...]
+    nominal: Array
+    settings: OnlineModelSettings
 
 
 class OnlineModelController:
@@ -223,6 +248,8 @@ class OnlineModelController:
     Args:
         robot: The arm; its nominal parameters and payload prior are the nominal model until :meth:`set_model`.
         settings: Gains, fit and gate.
+        learns: Whether it fits models itself, from what it is given and commands, as is good enough where nobody waits
+            for a cycle. A torque loop does not wait: there, models come from beside it by :meth:`offer`.
 
     Attributes:
         blend_left: See :class:`Controller`: 0, another nominal model is used at once.
@@ -230,17 +257,16 @@ class OnlineModelController:
 
     blend_left = 0.0
 
-    def __init__(self, robot: RobotModel, settings: OnlineModelSettings | None = None):
+    def __init__(self, robot: RobotModel, settings: OnlineModelSettings | None = None, learns: bool = True):
         self.robot = robot
         self.settings = settings or OnlineModelSettings()
         self.law, self.is_integrating = self.settings.law, True
         self.gate = ModelGate(self.settings.gate)
-        every = max(1, round(1.0 / (self.settings.fit.rate * self.settings.period)))
-        self._observer = ModelObserver(
-            robot, self.settings.observation, self.settings.period, every, self.settings.acceleration_time
-        )
-        self._regressor = TorqueRegressor(robot)
-        self._use(ControlModel.of_boxes(robot))
+        self._regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)  # of what is commanded
+        model = ControlModel.of_boxes(robot)
+        commanded = replace(robot, sensors=replace(robot.sensors, effort_meaning=EffortMeaning.MOTOR_SIDE))
+        self._fitter = self.settings.make_fitter(commanded, model) if learns else None
+        self._use(model)
 
     @property
     def model(self) -> ControlModel:
@@ -251,22 +277,51 @@ class OnlineModelController:
     def status(self) -> OnlineModelStatus:
         """What the gate has decided, and on what."""
         low: tuple[str, ...] = ()
-        if self._fitted is not None:
-            is_low = ~(self._fitted.determination >= self.settings.gate.determination)
+        if self._newest is not None:
+            is_low = ~(self._newest.fit.determination >= self.gate.least)
             low = tuple(name for name, one in zip(self.robot.joint_names, is_low, strict=True) if one)
-        return OnlineModelStatus(self._fitted, self.gate.is_open, self.gate.share, low)
+        gate = self.gate
+        return OnlineModelStatus(self._newest, gate.is_open, gate.share, gate.least, low, self._nominal, self.settings)
 
     def reset(self) -> None:
-        """Forget samples and fit, and return to the nominal model; call it before taking the arm over."""
-        self._fit.reset()
-        self._observer.reset()
+        """Forget samples and fits, and return to the nominal model; call it before taking the arm over."""
+        if self._fitter is not None:
+            self._fitter.reset(self._model)
         self.gate.reset()
-        self._fitted: OnlineFit | None = None
+        self._newest: FittedModel | None = None
+        self._identified = self._goal = self._nominal
         self._last: Array | None = None
 
     def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
-        """Change the nominal model, and begin the fit again; see :meth:`Controller.set_model`."""
-        self._use(ControlModel(theta_arm, theta_arm_box, payload, payload_box))
+        """Change the nominal model, and begin the fit again; see :meth:`Controller.set_model`.
+
+        Raises:
+            ParameterOutOfRange: A length is wrong, a nominal parameter is not finite or, if of the arm, outside its
+                box, or a body has no mass.
+        """
+        model = ControlModel(theta_arm, theta_arm_box, payload, payload_box)
+        ArmDynamics(self.robot, model.total, armature=True)  # refuses what no arm can have
+        self._use(model)
+
+    def offer(self, model: FittedModel) -> bool:
+        """Judge a fit, between two cycles; where the gate is open, the torque follows it smoothly.
+
+        Returns:
+            Whether it was judged; not where it departs from another nominal model than the one in use.
+
+        Raises:
+            ParameterOutOfRange: A length is wrong, or a parameter is not finite.
+        """
+        if not np.array_equal(model.nominal, self._nominal):
+            return False
+        require_fitted(model, self.robot.n)
+        self._newest = model
+        self.gate.judge(model)
+        if self.gate.is_open:  # else the last good one stays, while the torque returns to the nominal model
+            self._goal = np.array(model.fit.theta)
+            if self.gate.share == 0.0:
+                self._identified = self._goal
+        return True
 
     def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
         """Compute the torque of one cycle, and learn from the one before; see :meth:`Controller.compute`.
@@ -278,28 +333,22 @@ class OnlineModelController:
         a = a_d + 2.0 * gains.damping * gains.frequency * (v_d - v) + gains.frequency**2 * (q_d - q)
         if not (np.isfinite(q).all() and np.isfinite(a).all()):
             raise ParameterOutOfRange("measurements and references", [q, v, q_d, v_d, a_d], "finite numbers")
-        if self._last is not None:
-            self._learn(q, v, self._last)
-        self.gate.advance(gains.period)
+        if self._fitter is not None and self._last is not None:
+            fitted = self._fitter.note(q, v, self._last)
+            if fitted is not None:
+                self.offer(fitted)
+        self.gate.advance(gains.period, bool(v_d.any()))
         # Linear in theta, so blending parameters is blending torques. Desired velocities do not chatter about zero.
-        theta = self._model.total
-        if self._fitted is not None and self.gate.share > 0.0:
-            theta = theta + self.gate.share * (self._fitted.theta - theta)
+        theta = self._nominal
+        if self.gate.share > 0.0:
+            rate = gains.period / max(gains.gate.blend_time, gains.period)
+            self._identified = self._identified + rate * (self._goal - self._identified)
+            theta = theta + self.gate.share * (self._identified - theta)
         tau = self._regressor.evaluate(q[None], v[None], a[None], np.tanh(v_d / _REST_SPEED)[None])[0] @ theta
         limit = self.robot.limits.tau_max
         self._last = np.clip(tau, -limit, limit)
         return np.asarray(tau)
 
-    def _learn(self, q: Array, v: Array, effort: Array) -> None:
-        equation = self._observer.note(q, v, effort)
-        if equation is not None and self._fit.add(*equation):
-            self._fitted = self._fit.solve()
-            self.gate.judge(self._fitted)
-
     def _use(self, model: ControlModel) -> None:
-        self._model = model
-        # What the boxes allow is the natural size of a departure; what they call known hardly moves.
-        reach = np.max(np.abs(model.deviation), axis=0)
-        scale = np.maximum(reach, _KNOWN)
-        self._fit = OnlineLeastSquares(model.total, self.robot.n, self.settings.fit, scale)
+        self._model, self._nominal = model, model.total
         self.reset()

@@ -16,6 +16,7 @@ from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.guiding import GuidingSettings, Wall
+from sysid_ros.core.control.model_fitter import FittedModel
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.base import Trajectory
@@ -206,6 +207,22 @@ class MonitorLoop:
 
     begin = execute
     """Is refused, too."""
+
+    def follow_uncertified(self, trajectory: Trajectory) -> None:
+        """Is refused.
+
+        Raises:
+            LoopRefusal: Always.
+        """
+        raise LoopRefusal("trajectory", ONLY_MONITORED)
+
+    def offer_model(self, model: FittedModel) -> bool:
+        """Is refused.
+
+        Raises:
+            LoopRefusal: Always.
+        """
+        raise LoopRefusal("model", ONLY_MONITORED)
 
     def boxes_of(self, model: LoopModel | None) -> tuple[Box, Box]:
         """See :meth:`ControlLoop.boxes_of`."""

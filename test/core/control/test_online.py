@@ -1,15 +1,22 @@
 """Tests of computed torque with a model fitted online: the gate, and what it does to an arm with a wrong model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pinocchio as pin
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.baselines import GateSettings, ModelGate, OnlineModelController, OnlineModelSettings
+from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.control.model_fitter import FittedModel, ModelFitter
 from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.online_model.least_squares import ModelObserver, Observation, OnlineFit, OnlineFitSettings
+from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.drivers.mujoco.arm import MujocoArm
 
 
@@ -18,8 +25,9 @@ def robot():
     return load_robot("kinova_gen3")
 
 
-def fit(least, is_full=True):
-    return OnlineFit(np.zeros(1), np.array([1.0, least]), 50, is_full)
+def fit(least, is_full=True, inertia=(0.5, 2.0)):
+    one = OnlineFit(np.zeros(1), np.array([1.0, least]), 50, is_full)
+    return FittedModel(one, np.zeros(1), inertia, np.ones(2), np.ones(2))
 
 
 def test_the_gate_has_hysteresis_and_a_ramp():
@@ -43,6 +51,31 @@ def test_the_gate_has_hysteresis_and_a_ramp():
     assert not gate.is_open
     gate.advance(0.05)
     assert gate.share == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("inertia", [(-0.1, 2.0), (0.05, 2.0), (0.5, 11.0), (np.nan, np.nan)])
+def test_a_fit_whose_inertia_cannot_be_keeps_the_gate_closed(inertia):
+    """Computed torque with an inertia that is not positive pushes away from the reference, however good R^2 is."""
+    gate = ModelGate()
+    gate.judge(fit(1.0, inertia=inertia))
+    assert not gate.is_open
+    as_the_paper = ModelGate(GateSettings(inertia_ratio=np.inf))
+    as_the_paper.judge(fit(1.0, inertia=inertia))
+    assert as_the_paper.is_open
+
+
+def test_the_gate_closes_where_fits_stay_away_while_the_arm_moves():
+    gate = ModelGate(GateSettings(patience=1.0))
+    gate.judge(fit(1.0))
+    gate.advance(5.0, is_moving=False)
+    assert gate.is_open  # at rest nothing is measured, and nothing has to be
+    gate.advance(0.9, is_moving=True)
+    assert gate.is_open
+    gate.judge(fit(1.0))
+    gate.advance(0.9, is_moving=True)
+    assert gate.is_open
+    gate.advance(0.2, is_moving=True)
+    assert not gate.is_open
 
 
 @pytest.mark.parametrize("kind", Observation)
@@ -118,11 +151,10 @@ def test_a_payload_that_is_lost_closes_the_gate_again(robot):
     controller = OnlineModelController(robot, settings)
     run_arm(robot, controller, payload, 6.5)
     assert controller.status.is_open
-    controller._observer.reset()
-    rng = np.random.default_rng(0)
+    rng, fitter = np.random.default_rng(0), controller._fitter
     for _ in range(30):  # what was measured has nothing to do with the model any more
-        controller._fit.add(rng.normal(size=(robot.n, robot.theta_nominal.size)), 20.0 * rng.normal(size=robot.n))
-    controller.gate.judge(controller._fit.solve())
+        fitter._fit.add(rng.normal(size=(robot.n, robot.theta_nominal.size)), 20.0 * rng.normal(size=robot.n))
+    controller.gate.judge(replace(controller.status.model, fit=fitter._fit.solve()))
     assert not controller.gate.is_open
 
 
@@ -136,3 +168,82 @@ def test_a_measurement_that_is_not_finite_is_refused(robot):
     zero = np.zeros(robot.n)
     with pytest.raises(ParameterOutOfRange, match="finite"):
         controller.compute(np.full(robot.n, np.nan), zero, zero, zero, zero)
+
+
+# Models from beside the loop
+
+
+def moving_samples(robot, theta, seconds, start=0, at_rest=False):
+    """What a noiseless arm with these parameters measures on a motion, and whether it moves."""
+    period = 1e-3
+    t = period * (start + np.arange(round(seconds / period)))[:, None]
+    rate, reach = np.linspace(2.0, 4.0, robot.n), 0.0 if at_rest else 0.4
+    q, v = robot.home + reach * np.sin(rate * t), reach * rate * np.cos(rate * t)
+    tau = np.einsum("ijk,k->ij", TorqueRegressor(robot).evaluate(q, v, -reach * rate**2 * np.sin(rate * t)), theta)
+    number = start + np.arange(len(t))
+    return SampleBlock(1_000_000 * number, number, q, v, tau), np.full(len(t), not at_rest)
+
+
+def make_fitter(robot, model, **changes):
+    return ModelFitter(robot, model, OnlineFitSettings(**{"capacity": 20, "rate": 10.0, **changes}), 1e-3)
+
+
+@pytest.fixture(scope="module")
+def heavy(robot):
+    """Parameters of the arm with 2 kg at its hand, and a nominal model that knows nothing of them."""
+    payload = from_com_form(2.0, [0.0, 0.02, 0.1], np.diag([0.005, 0.005, 0.003]))
+    nominal = ControlModel(robot.theta_nominal, robot.theta_box, np.zeros(10), robot.payload_prior.box)
+    return add_payload(robot.theta_nominal, payload), nominal
+
+
+def test_a_fit_beside_the_loop_tells_of_inertia_and_bounds(robot, heavy):
+    theta, nominal = heavy
+    fitted = make_fitter(robot, nominal).add(*moving_samples(robot, theta, 2.5))
+    assert fitted.fit.is_full and (fitted.fit.determination > 0.999).all()
+    assert 0.5 < fitted.inertia[0] <= 1.01 < fitted.inertia[1] < 10.0
+    # The bounds contain the true errors of both models on the motion.
+    block, _ = moving_samples(robot, theta, 2.0)
+    for parameters, bound in ((fitted.fit.theta, fitted.error_bound), (nominal.total, fitted.nominal_error_bound)):
+        errors = block.tau - moving_samples(robot, parameters, 2.0)[0].tau
+        assert (np.abs(errors.reshape(20, 100, robot.n).mean(axis=1)).max(axis=0) < bound).all()
+
+
+def test_rest_and_gaps_make_no_sample(robot, heavy):
+    theta, nominal = heavy
+    fitter = make_fitter(robot, nominal)
+    assert fitter.add(*moving_samples(robot, theta, 1.0, at_rest=True)) is None
+    fitted = fitter.add(*moving_samples(robot, theta, 0.55, start=1000))
+    assert fitted.fit.samples == 5
+    assert fitter.add(*moving_samples(robot, theta, 0.08, start=1560)) is None  # a gap: what was begun is dropped
+    assert fitter.add(*moving_samples(robot, theta, 0.08, start=1640)).fit.samples == 6
+    assert fitter.add(*moving_samples(robot, theta, 0.15, start=9000)).fit.samples == 1  # whatever happened meanwhile
+
+
+def test_the_torque_follows_models_without_a_jump_and_bad_ones_not_at_all(robot, heavy):
+    theta, nominal = heavy
+    controller = OnlineModelController(robot, learns=False)
+    controller.set_model(nominal.theta, nominal.theta_box, nominal.payload, nominal.payload_box)
+    fitted = make_fitter(robot, nominal).add(*moving_samples(robot, theta, 2.5))
+    zero = np.zeros(robot.n)
+
+    def torques(seconds, moving=1e-9):
+        # A desired speed that only says that the arm moves.
+        return np.array([controller.compute(robot.home, zero, robot.home, zero + moving, zero) for _ in range(seconds)])
+
+    def holding(parameters):
+        return TorqueRegressor(robot).evaluate(robot.home[None], zero[None], zero[None])[0] @ parameters
+
+    before = torques(10)
+    np.testing.assert_allclose(before[-1], holding(nominal.total), atol=1e-6)
+    assert controller.offer(fitted) and controller.status.is_open
+    rising = torques(600)
+    np.testing.assert_allclose(rising[-1], holding(fitted.fit.theta), atol=1e-6)
+    spoiled = replace(fitted, fit=replace(fitted.fit, theta=3.0 * theta, determination=np.full(robot.n, 0.5)))
+    assert controller.offer(spoiled) and not controller.status.is_open
+    falling = torques(600)
+    np.testing.assert_allclose(falling[-1], holding(nominal.total), atol=1e-6)
+    run = np.concatenate([before, rising, falling])
+    assert np.abs(np.diff(run, axis=0)).max() < 1.1e-2 * np.abs(rising[-1] - before[-1]).max()
+    assert not controller.offer(replace(fitted, nominal=theta)) and not controller.status.is_open  # of another model
+    with pytest.raises(ParameterOutOfRange, match="98 finite numbers"):
+        controller.offer(replace(fitted, fit=replace(fitted.fit, theta=np.nan * theta)))
