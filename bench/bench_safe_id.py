@@ -7,7 +7,8 @@ of the box of Table I, with which nothing can be proven from 7 lb on. adap-2 is 
 1989): we do not have the text of the paper's [1]. Random plans and Fourier series keep the limits of positions and
 velocities alone. Identification counts the second in which the arm is weighed at rest. Intervals are of 95 %: of shares
 exact (Clopper and Pearson), of medians by order statistics, for few runs the whole range; after the comma is the
-largest.
+largest. They count every task as a run of its own, though tasks with one arm share its parameters. Experiment (c) is
+made with the heaviest dumbbell alone, as in the paper.
 
 ``python bench/bench_safe_id.py [options of sysid papers safe-id]``. Runs that are not in the file yet are made.
 """

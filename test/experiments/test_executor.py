@@ -19,6 +19,7 @@ from sysid_ros.experiments.executor import (
     run_all,
     throughput,
 )
+from sysid_ros.experiments.tables import cost_tables
 
 # Workers are fresh processes: they import what they run, from a folder of their path.
 sys.path.append(str(Path(__file__).parent))
@@ -104,6 +105,18 @@ def test_a_line_that_was_cut_short_is_run_again_and_a_wrong_one_is_named(tmp_pat
 def test_throughput_by_worker():
     entries = [{"worker": "b", "seconds": 2.0}, {"worker": "a", "seconds": 0.5}, {"worker": "b", "seconds": 2.0}]
     assert throughput(entries) == {"a": (1, 2.0), "b": (2, 0.5)}
+
+
+def test_what_runs_have_cost_by_kind_and_by_worker(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    run_all(runs.draw, jobs(3), ResultsFile(path))
+    entries = ResultsFile(path).entries
+    costs, workers = cost_tables(entries, lambda job: f"draw {job['seed'] % 2}")
+    assert [row[:2] for row in costs.rows] == [("draw 0", 2), ("draw 1", 1)] and "-" not in costs.rows[0]
+    assert [row[:2] for row in workers.rows] == [(1, 3)]  # a number, not the name of a machine
+    del entries[0]["processor_seconds"]  # of an earlier version
+    assert cost_tables(entries[:1], lambda job: "draw")[0].rows[0][3] == "-"
+    assert cost_tables([{"job": {}, "result": None}], lambda job: "draw") == []
 
 
 def test_no_worker_and_no_cluster_are_refused():

@@ -112,6 +112,38 @@ def test_what_counts_as_a_failure():
     assert "identified" in safe_id_report.failure_of(task("a"), [{"job": job, "result": {"judged": bad}}])
 
 
+def test_the_first_paragraph_names_where_ours_is_not_better():
+    judged = {"collides": False, "position_limit": False, "velocity": 0.5, "torque": 0.9}
+
+    def task(method, hand, energy, torque=0.9):
+        result = {
+            "failure": "", "judged": judged | {"torque": torque}, "placed": 5e-4, "clearance_lost": 5e-4,
+            "hand_max": hand, "hand_mean": 0.5 * hand, "torque_rms": 0.3, "energy": energy,
+        }  # fmt: skip
+        job = {"kind": "task", "method": method, "experiment": "a", "dumbbell": DUMBBELLS[0], "seed": 0}
+        return {"job": job, "result": result}
+
+    def identify(way, seconds, widths, condition):
+        upper = np.array(widths)
+        result = {"judged": judged, "seconds": seconds, "lower": -upper, "upper": upper, "condition": condition}
+        return {"job": {"kind": "identify", "way": way, "dumbbell": DUMBBELLS[0], "seed": 0}, "result": result}
+
+    ones = np.ones(10)
+    runs = [identify("ours", 11.9, ones, 300.0), identify("random", 9.0, [2.0, 1.0, 0.5, *ones[3:]], 80.0)]
+    tasks = [task("ours", 2e-4, 14.6), task("grav-pid", 1e-4, 14.59), task("wrong", 3e-4, 12.0, 1.2)]
+    text = safe_id_report.verdict([*runs, *tasks])
+    assert text.startswith("Ours does 1 of 1 tasks; as large a share or a larger one: grav-pid.")
+    assert "largest error of the hand is 0.20 mm; no larger: grav-pid." in text
+    assert "smaller medians in mean error of the hand (0.1 mm; grav-pid 0.05); energy (14.6 J; wrong 12)." in text
+    assert "identified after 11.9 s, in the paper 7.5 s without the weighing; sooner by random plans (9.0 s)." in text
+    assert "not narrower than after random plans for mcx (1.00 times), mcy (2.00 times)" in text and "m (0" not in text
+    assert "better conditioned with 4lb. The paper's exciting plans are better conditioned than ours with 4lb." in text
+    better = [identify("ours", 7.0, 0.4 * ones, 30.0), runs[1], task("ours", 1e-5, 1.0), tasks[2]]
+    text = safe_id_report.verdict(better)
+    for words in ("as large a share", "smaller medians", "sooner", "narrower", "better conditioned", "in the paper"):
+        assert words not in text
+
+
 @pytest.mark.slow
 def test_a_smoke_size_of_tables_2_and_3(tmp_path, capsys):
     """One arm, one dumbbell, one task: certified plans, the model and its task, and a method without any."""
