@@ -9,6 +9,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.control.settings import ROBUST
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings, TorqueCommand
 from sysid_ros.nodes.arm_driver import ArmDriverParameters
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -43,9 +44,12 @@ def test_a_real_arm_gets_no_law_without_a_proven_bound_unless_that_is_accepted(l
         assert setup.controller == law
         return setup
 
-    refusal = "robust on a real arm.*accept_unproven_controller=true accepts that"
-    for mode in ("hardware", "emulated"):  # an emulated arm has no address elsewhere
-        real = {"mode": mode, "robot_ip": "192.0.2.1"}
+    refusal = "robust where a real arm may move.*accept_unproven_controller=true accepts that"
+    # An emulated arm has no address elsewhere, and who is at the other end of topics, nobody knows.
+    elsewhere = "192.0.2.1"
+    for mode, address in (("hardware", elsewhere), ("emulated", elsewhere), ("emulated_ros2_control", "")):
+        topics = Ros2ControlSettings(torque_command=TorqueCommand.FULL)
+        real = {"mode": mode, "robot_ip": address, "ros2_control": topics}
         with pytest.raises(ParameterOutOfRange, match=refusal):
             setup_of(**real)
         assert not setup_of(**real, accept_unproven_controller=True).loop.allows_uncertified

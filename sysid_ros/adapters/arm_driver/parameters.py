@@ -141,8 +141,12 @@ class ConnectionParameters(RobotParameters):
 
     @property
     def is_surely_simulated(self) -> bool:
-        """Whether it is simulated, and no address could lead to a real arm in place of the emulated one."""
-        return self.is_simulated and (self.is_mock or self.robot_ip in ("", *_LOOPBACK))
+        """Whether no real arm can move, whatever else runs: simulated in the loop, or emulated on this computer.
+
+        Over topics a real one may be at the other end, and so it may at another address.
+        """
+        is_emulated_here = self._mode is Mode.EMULATED and self.robot_ip in ("", *_LOOPBACK)
+        return self.is_mock or is_emulated_here
 
     @property
     def is_monitor(self) -> bool:
@@ -236,7 +240,8 @@ class ConnectionParameters(RobotParameters):
         is_unproven = self.controller != ROBUST and not self.is_monitor
         if is_unproven and not self.is_surely_simulated and not self.accept_unproven_controller:
             allowed = (
-                f"{ROBUST} on a real arm: no other law has a proven tracking bound; accept_unproven_controller=true"
+                f"{ROBUST} where a real arm may move: no other law has a proven tracking bound; "
+                "accept_unproven_controller=true"
             )
             raise ParameterOutOfRange("parameter 'controller'", self.controller, f"{allowed} accepts that")
         driver = find_driver(robot, self._mode)
