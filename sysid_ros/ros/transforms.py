@@ -1,17 +1,38 @@
-"""Transforms for RViz, where ROS has them: tf2's messages come with an installed ROS, not as a wheel."""
+"""Transforms, for RViz where ROS has them, and for recordings: tf2's messages come with ROS, not as a wheel."""
 
 from __future__ import annotations
 
-from geometry_msgs.msg import Pose, Transform, TransformStamped, Vector3
+from collections.abc import Iterable
+
+import pinocchio as pin
+from geometry_msgs.msg import Pose, Quaternion, Transform, TransformStamped, Vector3
 from rclpy.node import Node
 from std_msgs.msg import Header
 
+from sysid_ros.core.model.links import LinkPose
 from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import stamp_to_message
 
 try:
     from tf2_msgs.msg import TFMessage
 except ImportError:  # on a machine without ROS nobody listens
     TFMessage = None
+
+
+TRANSFORMS, FIXED_TRANSFORMS, TRANSFORM_TYPE = "/tf", "/tf_static", "tf2_msgs/msg/TFMessage"
+"""Topics of transforms, and the type of their messages."""
+
+
+def transforms_of(poses: Iterable[LinkPose], stamp_ns: int) -> list[TransformStamped]:
+    """Return poses of links as transforms, with a stamp [ns]."""
+    transforms = []
+    for pose in poses:
+        x, y, z = map(float, pose.translation)
+        a, b, c, w = map(float, pin.Quaternion(pose.rotation).normalized().coeffs())
+        transform = Transform(translation=Vector3(x=x, y=y, z=z), rotation=Quaternion(x=a, y=b, z=c, w=w))
+        header = Header(stamp=stamp_to_message(stamp_ns), frame_id=pose.parent)
+        transforms.append(TransformStamped(header=header, child_frame_id=pose.child, transform=transform))
+    return transforms
 
 
 class TransformBroadcaster:

@@ -86,7 +86,7 @@ class ArmView:
         scene, gui = self.server.scene, self.server.gui
         gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium")
         scene.set_up_direction("+z")
-        self.server.initial_camera.position = (1.05, -1.15, 0.95)
+        self.server.initial_camera.position = (0.9, -1.0, 0.9)
         self.server.initial_camera.look_at = (0.25, 0.0, 0.4)
         self._words = gui.add_markdown("Nothing is known of the payload yet.")
         self._choice = gui.add_dropdown("parameter", PARAMETER_NAMES, initial_value="m")
@@ -232,7 +232,9 @@ class ArmView:
                 )
             )  # fmt: skip
             parts.append(scene.add_icosphere(f"{root}/center", 0.006, COLORS["com"], position=place))
-            parts.append(scene.add_label(f"{root}/mass", _interval(estimate, 0) + " kg", position=place))
+            parts.append(
+                scene.add_label(f"{root}/mass", _interval(estimate, 0) + " kg", position=place, anchor="bottom-left")
+            )
         seconds, windows = f"{estimate.data_seconds:.1f} s", estimate.number_of_windows
         words.append(f"{windows} windows, {seconds} of data" if windows else f"as known at {seconds}")
         if not estimate.is_guaranteed:

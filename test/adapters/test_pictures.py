@@ -3,18 +3,25 @@
 import dataclasses
 
 import numpy as np
+import pinocchio as pin
 import pytest
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
+from nav_msgs.msg import Odometry
 from rclpy.serialization import serialize_message
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Header
 
-from sysid_ros.adapters.identification.pictures import FIXED_TRANSFORMS, MARKERS, PERIOD_NS, TRANSFORMS, Pictures
+from sysid_ros.adapters.free_flyer.pictures import FloatingPictures
+from sysid_ros.adapters.identification.pictures import MARKERS, PERIOD_NS, Pictures
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.reports.recordings.recording import RecordingWriter
+from sysid_ros.ros.transforms import FIXED_TRANSFORMS, TRANSFORMS
 
 START = 1_700_000_000_000_000_000
 
@@ -132,3 +139,31 @@ def test_a_recording_has_them_and_stays_small(robot, tmp_path):
     first = found["/tf", "tf2_msgs/msg/TFMessage"][0].transforms[0]
     assert first.child_frame_id == "shoulder_link" and first.header.stamp.sec == START // 10**9
     assert path.stat().st_size < 300_000, "a second of samples alone takes about as much"
+
+
+@pytest.mark.parametrize("name", ["servicer", "dual_arm"])
+def test_a_robot_that_floats_is_placed_by_its_odometry_and_joints(name):
+    robot, messages = load_free_flyer(name), []
+    pictures = FloatingPictures(robot, lambda *entry: messages.append(entry))
+    odometry = Odometry(header=Header(frame_id="world"))
+    odometry.pose.pose.position.x, odometry.pose.pose.orientation.w = 0.3, 1.0
+    names = [*robot.joint_names, *robot.wheels.names]
+    q = np.concatenate([robot.home + 0.2, np.zeros(len(robot.wheels.names))])
+    joints = JointState(name=names[::-1], position=q[::-1].tolist())
+    for k in range(20):
+        pictures.on_message(odometry, START + k * PERIOD_NS // 4)
+        pictures.on_message(joints, START + k * PERIOD_NS // 4)
+    kinds = [topic for topic, *_ in messages]
+    assert kinds.count("/robot_description") == kinds.count(FIXED_TRANSFORMS) == 1 and kinds.count(TRANSFORMS) == 10
+    sent = [
+        one for topic, _, contents, _ in messages[:5] if topic != "/robot_description" for one in contents["transforms"]
+    ]
+    latest = {one.child_frame_id: one for one in sent}.values()
+    model = pin.buildModelFromXML(robot.urdf)
+    data = model.createData()
+    order = [list(robot.joint_names).index(joint) for joint in list(model.names)[1:]]
+    pin.framesForwardKinematics(model, data, (robot.home + 0.2)[order])
+    tool = model.frames[-1].name
+    root, _, position = pose_in_root(latest, tool)
+    assert root == "world"
+    np.testing.assert_allclose(position, data.oMf[model.getFrameId(tool)].translation + [0.3, 0.0, 0.0], atol=1e-9)

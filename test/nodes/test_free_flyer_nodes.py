@@ -19,6 +19,7 @@ from sysid_ros.nodes.free_flyer_client import CAUGHT
 from sysid_ros.nodes.free_flyer_driver import FreeFlyerDriverNode
 from sysid_ros.nodes.free_flyer_identification import FreeFlyerIdentificationNode
 from sysid_ros.reports.recordings.free_flyer import read_free_flyer_recording
+from sysid_ros.reports.recordings.mcap import read_messages
 from sysid_ros.reports.recordings.readers import InvalidRecording
 from sysid_ros.resources import resource
 from sysid_ros.ros import qos
@@ -161,6 +162,8 @@ def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
     assert held["mass"]["lower"] <= held["mass"]["truth"] == pytest.approx(CAUGHT[0])
     assert held["mass"]["truth"] <= held["mass"]["upper"] < 0.6 * held["prior"]["mass"]["upper"]
     assert all(row["lower"] <= row["truth"] <= row["upper"] for row in held["parameters"])
+    kinds = {message.topic for message in read_messages(folder / "recording.mcap")}
+    assert {"/tf", "/tf_static", "/robot_description", "/joint_states"} <= kinds
     log = (folder / "log" / "free_flyer_driver.log").read_text()
     drift = [float(word) for word in log.split("kg m^2/s]: ")[1].split("\n")[0].split(", ")]
     assert max(drift) < 1e-5

@@ -11,6 +11,7 @@ from rclpy.serialization import serialize_message
 
 from sysid_msgs.action import Identify
 from sysid_ros.adapters.free_flyer.link import DriverSilent, FreeFlyerLink, MotionCancelled, MotionFailed
+from sysid_ros.adapters.free_flyer.pictures import FloatingPictures
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.free_floating.bounds import EstimationCancelled, InconsistentMomentum
 from sysid_ros.core.free_floating.identification import (
@@ -110,13 +111,20 @@ class FreeFlyerGoal:
         self._task, self._link, self._files = task, link, files
         self._is_cancelled, self._report = is_cancelled, report
         self._recording: RecordingWriter | None = None
+        self._pictures = FloatingPictures(task.robot, self._write_message)
         self.identification: FreeFlyerIdentification | None = None
         self.held: ObjectIdentification | None = None
 
     def record(self, topic: str, kind: str, message: object, stamp_ns: int) -> None:
         """Write a message into the recording, if there is one."""
         if self._recording is not None:
-            self._recording.write(topic, kind, serialize_message(message), stamp_ns)
+            self._write_message(topic, kind, message, stamp_ns)
+            self._pictures.on_message(message, stamp_ns)
+
+    def _write_message(self, topic: str, kind: str, message: object, stamp_ns: int) -> None:
+        if self._recording is not None:
+            contents = message if isinstance(message, dict) else serialize_message(message)
+            self._recording.write(topic, kind, contents, stamp_ns)
 
     def identify(self, goal: Identify.Goal) -> Identify.Result:
         """Identify the robot."""

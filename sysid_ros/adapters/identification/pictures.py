@@ -6,15 +6,11 @@ alone: nobody else has to publish them, and markers are in the frames of links, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pinocchio as pin
-from builtin_interfaces.msg import Time
-from geometry_msgs.msg import Quaternion, Transform, TransformStamped, Vector3
 from numpy.typing import NDArray
-from std_msgs.msg import Header
 from visualization_msgs.msg import MarkerArray
 
 from sysid_ros.core.certification.plan import CertifiedPlan
@@ -26,8 +22,8 @@ from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.ros.conversions import stamp_to_message
 from sysid_ros.ros.markers import MarkerBuilder, draw_plan, draw_scene
+from sysid_ros.ros.transforms import FIXED_TRANSFORMS, TRANSFORM_TYPE, TRANSFORMS, transforms_of
 
-TRANSFORMS, FIXED_TRANSFORMS, TRANSFORM_TYPE = "/tf", "/tf_static", "tf2_msgs/msg/TFMessage"
 MARKERS, PLAN_MARKERS, SCENE_MARKERS = "monitor/markers", "monitor/plan_markers", "monitor/scene_markers"
 PERIOD_NS = 40_000_000
 """Time between two transforms of the arm [ns]."""
@@ -48,7 +44,7 @@ class Pictures:
 
     def __init__(self, robot: RobotModel, write: Write):
         self._robot, self._write = robot, write
-        self._links, self._poses = LinkTree(robot), BodyPoses(robot)
+        self._links, self._poses = LinkTree(robot.pin_model), BodyPoses(robot)
         self._last_ns: int | None = None
         self._scene = Scene()
 
@@ -98,16 +94,5 @@ class Pictures:
     def _write_markers(self, topic: str, markers: MarkerArray, stamp_ns: int) -> None:
         self._write(topic, "visualization_msgs/msg/MarkerArray", markers, stamp_ns)
 
-    def _write_transforms(self, topic: str, poses: list[LinkPose] | tuple[LinkPose, ...], stamp_ns: int) -> None:
-        transforms = [_transform(pose, stamp_to_message(stamp_ns)) for pose in poses]
-        self._write(topic, TRANSFORM_TYPE, {"transforms": transforms}, stamp_ns)
-
-
-def _transform(pose: LinkPose, stamp: Time) -> TransformStamped:
-    x, y, z = map(float, pose.translation)
-    a, b, c, w = map(float, pin.Quaternion(pose.rotation).normalized().coeffs())
-    return TransformStamped(
-        header=Header(stamp=stamp, frame_id=pose.parent),
-        child_frame_id=pose.child,
-        transform=Transform(translation=Vector3(x=x, y=y, z=z), rotation=Quaternion(x=a, y=b, z=c, w=w)),
-    )
+    def _write_transforms(self, topic: str, poses: Sequence[LinkPose], stamp_ns: int) -> None:
+        self._write(topic, TRANSFORM_TYPE, {"transforms": transforms_of(poses, stamp_ns)}, stamp_ns)

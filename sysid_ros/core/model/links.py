@@ -8,8 +8,6 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.model.robot import RobotModel
-
 Array = NDArray[np.float64]
 
 
@@ -36,15 +34,14 @@ class LinkTree:
     Keeps Pinocchio's workspace, so use one per thread.
 
     Args:
-        robot: The arm.
+        model: Of the arm, or of any tree of joints on a base.
 
     Attributes:
         bodies: Link whose frame is that of the joint, for the base (0) and the bodies 1..n.
         fixed: Poses of all other links in those.
     """
 
-    def __init__(self, robot: RobotModel):
-        model = robot.pin_model
+    def __init__(self, model: pin.Model):
         self._model, self._data = model, model.createData()
         links = [frame for frame in model.frames if frame.type == pin.FrameType.BODY]
         at_joint: dict[int, str] = {}
@@ -67,9 +64,11 @@ class LinkTree:
         """Compute the pose of each body's link in that of the body before it.
 
         Args:
-            q: Joint positions, (n,) [rad].
+            q: Positions of the joints, in the order of the model, (n,) [rad].
         """
-        pin.forwardKinematics(self._model, self._data, np.asarray(q, dtype=float))
+        # Joints without limits may have two numbers for one angle.
+        angles = pin.integrate(self._model, pin.neutral(self._model), np.asarray(q, dtype=float))
+        pin.forwardKinematics(self._model, self._data, angles)
         poses = []
         for body in range(1, self._model.njoints):
             place = self._data.liMi[body]
