@@ -41,10 +41,10 @@ help:
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
 demo: install
-	@$(BIN)/python -m sysid_ros.cli.$(if $(CALIBRATE),demo,identify) --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD) $(if $(VIEW),$(if $(CALIBRATE),,--view))
+	@$(BIN)/sysid demo --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD) $(if $(CALIBRATE),--calibrate) $(if $(VIEW),--view)
 
 space: install
-	@$(BIN)/python -m sysid_ros.cli.space --speed 5 --object
+	@$(BIN)/sysid space --speed 5 --object
 
 # A worker for each core gets one file after the other, in the order of conftest.py: what waits first, what computes last.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder

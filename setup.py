@@ -70,8 +70,10 @@ setup(
         "pin>=3.0",
         "protobuf>=3.20",
         "PyYAML>=6.0",
+        "rich>=13.0",
         "rosbags>=0.10",
         "scipy>=1.11",
+        "shtab>=1.7",
         "urdf-parser-py>=0.0.4",
     ],
     extras_require={

@@ -13,6 +13,7 @@ from rclpy.qos import QoSProfile
 
 from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY, SPACE, SPACE_ARGUMENTS, Argument
 from sysid_ros.ros import qos
+from sysid_ros.ros.node_help import parameters_of
 from sysid_ros.ros.parameters import NodeParameters, declared
 
 _CALLS = {
@@ -54,20 +55,6 @@ def build_page() -> str:
         parts += [f"### {process.executable}\n", f"{process.description[0].upper()}{process.description[1:]}.\n"]
         parts += [_interfaces(module), _parameters(parameters_of(module), hasattr(module, "LifecycleNode"))]
     return by_hand + MARK + "\n" + "\n".join(parts).rstrip() + "\n"
-
-
-def parameters_of(module: ModuleType) -> type[NodeParameters]:
-    """The class of parameters of a node module, defined there or in its part of ``sysid_ros.adapters``."""
-    executable = module.__name__.rsplit(".", 1)[-1]
-    homes = (module.__name__, f"sysid_ros.adapters.{executable}.")
-    kinds = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, NodeParameters) and value.__module__.startswith(homes)
-    ]
-    if len(kinds) != 1:
-        raise LookupError(f"{module.__name__} defines {len(kinds)} classes of parameters; needed: 1")
-    return kinds[0]
 
 
 def interfaces_of(module: ModuleType) -> list[tuple[str, str, str]]:

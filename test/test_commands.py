@@ -1,6 +1,9 @@
 """The command ``sysid``: every command is there and named so; what is unknown is refused before anything is loaded."""
 
+import argparse
 import importlib
+import shlex
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -11,29 +14,104 @@ import pytest
 
 from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.main import COMMANDS, EMULATORS
+from sysid_ros.cli.main import COMMANDS, EMULATORS, PAPERS
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.recordings.files import read_recording
 
 ROOT = Path(__file__).parents[1]
-LEAVES = {name: command for name, command in COMMANDS.items() if command.module} | {
-    f"emulate {name}": command for name, command in EMULATORS.items()
-}
+GROUPS = {"": COMMANDS, "emulate ": EMULATORS, "papers ": PAPERS}
+LEAVES = {f"{group}{name}": one for group, of in GROUPS.items() for name, one in of.items() if one.module}
+
+
+def parsers(parser):
+    """A parser and those of its own commands."""
+    found = [parser]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found += [inner for one in action.choices.values() for inner in parsers(one)]
+    return found
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_every_command_names_itself_and_has_help(name, capsys):
-    module = importlib.import_module(LEAVES[name].module)
-    assert module.build_parser().prog == f"sysid {name}"
+def test_every_command_has_a_help_with_examples_that_it_takes(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    build = importlib.import_module(LEAVES[name].module).build_parser
+    assert build().prog == f"sysid {name}"
     with pytest.raises(SystemExit) as ended:
         door.main([*name.split(), "--help"])
     assert ended.value.code == 0 and f"usage: sysid {name}" in capsys.readouterr().out
+    for parser in parsers(build()):
+        text = parser.format_help()
+        assert "exit status:\n  0    " in text and "\n  2    an " in text and len(parser.examples) >= 1
+        # argparse does not break what a choice of many names makes long
+        assert all(len(line) <= 80 for line in text.splitlines() if "{" not in line), text
+        for example in parser.examples:
+            assert all(f"  {line.strip()}" in text for line in example.splitlines())
+            words = shlex.split(example.replace("\\\n", " ").partition(" > ")[0])
+            assert words[: len(name.split()) + 1] == ["sysid", *name.split()]
+            build().parse_args(words[len(name.split()) + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("identifiability", 0), ("import", 1), ("new-robot", 0), ("papers safe-id", 1), ("completion", 0), ("report", 0)],
+)
+def test_cheap_examples_run(name, number, tmp_path, monkeypatch, capsys):
+    """In a folder with the files that they name; what is refused there is refused for a reason of the data."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "urdf" / "ur5e.urdf", tmp_path)
+    robot = load_robot("xarm7")
+    columns = [f"{kind}_{joint}" for kind in ("q", "v", "tau") for joint in robot.joint_names]
+    turned = np.degrees(robot.home)
+    rows = [",".join(map(str, [0.001 * k, *turned, *np.zeros(2 * robot.n)])) for k in range(100)]
+    header = [f"# joints: {', '.join(robot.joint_names)}", "# units: t=s, q=deg, v=rad/s, tau=Nm", "# effort_sign: 1"]
+    (tmp_path / "log.csv").write_text("\n".join([*header, "t," + ",".join(columns), *rows]))
+    example = importlib.import_module(LEAVES[name].module).build_parser().examples[number]
+    status = door.main(shlex.split(example.partition(" > ")[0])[1:])
+    told = capsys.readouterr()
+    if name == "report":  # there is no such folder here
+        assert status == ExitStatus.BAD_INPUT and "the folder or file is missing" in told.err
+    else:
+        assert status == ExitStatus.OK, told
+
+
+def complete(shell_script, line):
+    """What bash offers for the last word of a line."""
+    code = f"""
+        source {shell_script}
+        COMP_WORDS=({line} {"''" if line.endswith(" ") else ""}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        _shtab_sysid; printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    told = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert not told.stderr
+    return told.stdout.split()
+
+
+def test_bash_completes_commands_options_models_payloads_and_files(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert door.main(["completion", "bash"]) == ExitStatus.OK
+    script = tmp_path / "sysid.bash"
+    script.write_text(capsys.readouterr().out)
+    assert complete(script, "sysid o") == ["offline"]
+    assert complete(script, "sysid calibrate ") == ["arm", "run", "sensors"]
+    assert complete(script, "sysid emulate k") == ["kortex"]
+    assert complete(script, "sysid demo --cal") == ["--calibrate"]
+    assert complete(script, "sysid identify --mode em")[0] == "emulated"
+    assert complete(script, "sysid offline --model ur") == ["ur10e", "ur5e"]
+    assert complete(script, "sysid identify --payload dumbbell_4") == ["dumbbell_4lb"]
+    assert complete(script, "sysid space --model ser") == ["servicer"]
+    (tmp_path / "my_arm.yaml").touch()
+    (tmp_path / "log.mcap").touch()
+    assert complete(script, "sysid verify lo") == ["log.mcap"]
+    assert "my_arm.yaml" in complete(script, "sysid calibrate sensors log.mcap --model my")
+    for word in ("offline", "--model", "dumbbell_4lb"):
+        assert door.main(["completion", "zsh"]) == ExitStatus.OK and word in capsys.readouterr().out
 
 
 def test_help_lists_commands_and_exit_status(capsys):
     assert door.main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert all(f"  {name} " in text for name in COMMANDS) and "4 nothing contradicts" in text
+    assert all(f"  {name} " in text for name in COMMANDS) and "4    nothing contradicts" in text
     assert door.main([]) == 2 and door.main(["emulate", "--help"]) == 0
     assert "a KUKA LBR controller" in capsys.readouterr().out
     assert door.main(["--version"]) == 0
@@ -42,7 +120,7 @@ def test_help_lists_commands_and_exit_status(capsys):
 
 def test_unknown_commands_are_refused(capsys):
     assert door.main(["ofline"]) == 2
-    assert "error: 'ofline' is no command of sysid; it has identify, offline, import" in capsys.readouterr().err
+    assert "error: 'ofline' is no command of sysid; it has demo, identify, offline" in capsys.readouterr().err
     assert door.main(["emulate", "ur"]) == 2
     assert "'ur' is no command of sysid emulate; it has fri, kortex, ros2_control" in capsys.readouterr().err
 

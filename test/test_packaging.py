@@ -22,11 +22,12 @@ ROSDEP = {
     "pin": "pinocchio",
     "protobuf": "python3-protobuf",
     "pyyaml": "python3-yaml",
+    "rich": "python3-rich",
     "scipy": "python3-scipy",
     "urdf-parser-py": "urdfdom_py",
     "pytest": "python3-pytest",
 }
-OPTIONAL = {"casadi", "mcap-ros2-support", "mujoco", "rosbags"}
+OPTIONAL = {"casadi", "mcap-ros2-support", "mujoco", "rosbags", "shtab"}
 """Only pip has packages of them: requirements-ros.txt. What needs one says so where it is missing."""
 ONLY_PIP = {"clarabel", "cvxpy", "distributed", *OPTIONAL}
 """Not in package.xml. Tests are skipped without the first three."""

@@ -29,6 +29,7 @@ from sysid_ros.processes import (
 )
 from sysid_ros.resources import ResourceNotFound, resource, share_directories
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE, Network, network_variables
+from sysid_ros.ros.node_help import parameters_of
 from sysid_ros.ros.parameters import declared
 
 ROOT = Path(__file__).parents[1]
@@ -211,7 +212,6 @@ def test_launched_nodes_declare_the_parameters_they_are_given(launch_packages, n
     nodes = module.start_nodes({argument.name: argument.default for argument in arguments})
     if name == "identify":
         nodes += module.start_nodes({argument.name: argument.default for argument in arguments} | {"mode": "emulated"})
-    parameters_of = runpy.run_path(str(ROOT / "docs" / "make_nodes.py"))["parameters_of"]
     given = 0
     for node in nodes:
         known = declared(parameters_of(importlib.import_module(f"sysid_ros.nodes.{node.executable}")))

@@ -17,8 +17,10 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from rich.console import RenderableType
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
+from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.offline import add_recording_options, parse_settings, recording_options
 from sysid_ros.cli.suite import (
     Suite,
@@ -29,14 +31,18 @@ from sysid_ros.cli.suite import (
     say_where,
     suite_environment,
 )
+from sysid_ros.cli.terminal import ProgressDisplay, make_table, show
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.calibration import (
+    CalibrationCancelled,
     CalibrationInconsistent,
     CalibrationProgress,
     calibrate_arm,
     reference_weight,
 )
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import SensorStatistics, measure_sensors
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, save_calibration
 from sysid_ros.core.model.loader import available_robots, load_robot
@@ -51,7 +57,7 @@ from sysid_ros.reports.arm import (
     write_arm_result,
 )
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.known import read_mass, read_recordings
+from sysid_ros.reports.recordings.known import KnownRecordings, read_mass, read_recordings
 from sysid_ros.reports.writer import RECORDING, make_results_directory
 
 CLIENT_MODULE = "sysid_ros.nodes.calibrate_client"
@@ -60,13 +66,35 @@ _LISTED = 20
 """Parameters listed in the report: those that narrowed most."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Build the command line."""
-    parser = argparse.ArgumentParser(
-        prog="sysid calibrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    whole = endings(ExitStatus.FAILED)
+    moves = endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED)
+    of_arm = (
+        "sysid calibrate arm empty.mcap weight.mcap=2.0+-0.002 \\\n      --model kinova_gen3_2f85 --serial K0123",
+    )
+    of_run = (
+        "sysid calibrate run --model kinova_gen3_2f85 --serial K0123 \\\n      --weight 2.0+-0.002 --com 0 0 0.14",
+    )
+    of_sensors = ("sysid calibrate sensors rest.mcap --model kinova_gen3_2f85",)
+    parser = CommandParser(
+        prog="sysid calibrate",
+        description="Calibrates an arm or its sensors.\n\n"
+        "run starts the nodes, moves the arm, simulated or real, with the empty hand and then with each reference "
+        "weight, and calibrates it. arm does the same from recordings. Both write a calibration file, which a robot "
+        "file names as calibration: or sysid offline --calibration takes. sensors: a recording at standstill shows "
+        "what can be measured of the errors of the sensors, with the data it rests on.",
+        examples=(*of_run, *of_arm, *of_sensors),
+        endings=moves,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    arm = commands.add_parser("arm", help="from recordings with the empty hand and reference weights")
+    arm = commands.add_parser(
+        "arm",
+        help="from recordings with the empty hand and reference weights",
+        description="Calibrates an arm from recordings with the empty hand and with reference weights.",
+        examples=of_arm,
+        endings=whole,
+    )
     arm.add_argument(
         "files",
         nargs="+",
@@ -97,7 +125,14 @@ def build_parser() -> argparse.ArgumentParser:
     arm.add_argument(
         "--report", metavar="FOLDER", default=None, help="also write a page, and the URDF, into this folder"
     )
-    run = commands.add_parser("run", help="move the arm with the empty hand and reference weights", allow_abbrev=False)
+    run = commands.add_parser(
+        "run",
+        help="move the arm with the empty hand and reference weights",
+        description="Moves the arm with the empty hand and with each reference weight, and calibrates it.",
+        examples=of_run,
+        endings=moves,
+        allow_abbrev=False,
+    )
     add_launch_options(run, ARGUMENTS)
     run.add_argument("--serial", required=True, help="serial number of the arm")
     run.add_argument(
@@ -121,7 +156,13 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--motion-time", type=float, default=0.0, help="motion with each load [s]; 0: the node's own")
     run.add_argument("--validation-time", type=float, default=0.0, help="motion to be predicted [s]; 0: the node's own")
     run.add_argument("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
-    sensors = commands.add_parser("sensors", help="from a recording at standstill")
+    sensors = commands.add_parser(
+        "sensors",
+        help="from a recording at standstill",
+        description="Measures errors of sensors from a recording at standstill.",
+        examples=of_sensors,
+        endings=endings(),
+    )
     sensors.add_argument("file", help="the recording")
     sensors.add_argument("--output", default="sensors.yaml", help="the file that is written")
     for command in (arm, sensors):
@@ -165,27 +206,50 @@ def run_arm(options: argparse.Namespace) -> int:
         temperature=options.temperature,
         offset_change=tuple(np.broadcast_to(change, robot.n).tolist()),
     )
-    phases: list[str] = []
-
-    def show(progress: CalibrationProgress) -> None:
-        if progress.phase not in phases[-1:]:
-            phases.append(progress.phase)
-            print(f"{100.0 * progress.share:3.0f} %  {progress.phase}", flush=True)
-
-    calibration = calibrate_arm(used.robot, used.recordings, record, settings, show)
+    calibration, was_stopped = _calibrate_with_progress(used, record, settings)
     save_calibration(calibration, options.output)
-    print("\n" + describe_calibration(robot, calibration))
-    print(f"File: {options.output}")
+    show("", *describe_calibration(robot, calibration))
+    show(f"File: {options.output}")
+    if was_stopped:
+        return ExitStatus.STOPPED
     if folder is None and kept is None:
         return ExitStatus.OK
     result = make_result(used.robot, calibration, settings, None if kept is None else kept.recordings[0], warnings)
     if result.check is not None:
-        print("\n" + describe_check(robot, result.check))
+        show("", *describe_check(robot, result.check))
     if folder is not None:
         for sentence in write_arm_result(result, folder, options.model):
             print(f"warning: {sentence}")
         print(f"Files: {folder}")
     return ExitStatus.OK
+
+
+def _calibrate_with_progress(
+    used: KnownRecordings, record: CalibrationRecord, settings: EstimatorSettings
+) -> tuple[ArmCalibration, bool]:
+    """Calibrate an arm and show how far it is; Ctrl-C ends it with what is proven by then.
+
+    Returns:
+        The calibration, and whether it was stopped on the way.
+
+    Raises:
+        KeyboardInterrupt: Nothing was proven when it was stopped.
+        SysidError: The recordings cannot be used.
+    """
+    with ProgressDisplay() as display, Interrupts(patience=1) as interrupts:
+
+        def tell(progress: CalibrationProgress) -> None:
+            width = f"widths {100.0 * progress.relative_width:.0f} %" if progress.relative_width < 1.0 else ""
+            display.update(progress.phase, progress.share, width)
+
+        try:
+            return calibrate_arm(used.robot, used.recordings, record, settings, tell, lambda: interrupts.is_set), False
+        except CalibrationCancelled as cancelled:
+            if cancelled.proven is None:
+                display.message("stopped before anything was proven; the recordings are as they were")
+                raise KeyboardInterrupt from None
+            display.message("stopped: the rows that were proven by then are kept")
+            return cancelled.proven, True
 
 
 @dataclass(frozen=True)
@@ -294,35 +358,33 @@ def _ask(request: str) -> None:
         raise SysidError(f"{request}: nobody is there to say that it is done; run it in a terminal") from None
 
 
-def describe_check(robot: RobotModel, check: TorqueCheck) -> str:
+def describe_check(robot: RobotModel, check: TorqueCheck) -> list[RenderableType]:
     """Describe the torque residuals of a motion that was not used."""
-    lines = [
-        f"{check.name}, not used: RMS torque residual [Nm] with the parameters before and now",
-        f"  {'joint':<12}{'before':>10}{'now':>10}",
-    ]
-    for name, before, after in zip(robot.joint_names, check.before, check.after, strict=True):
-        lines.append(f"  {name:<12}{before:10.3f}{after:10.3f}")
-    return "\n".join(lines)
+    columns = zip(robot.joint_names, check.before, check.after, strict=True)
+    rows = [(name, f"{before:.3f}", f"{after:.3f}") for name, before, after in columns]
+    title = f"{check.name}, not used: RMS torque residual [Nm] with the parameters before and now"
+    return [title, make_table(("joint", "before", "now"), rows)]
 
 
-def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> str:
+def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> list[RenderableType]:
     """Describe what a calibration knows: where from, and the parameters that narrowed most."""
     record = calibration.record
     until = f", to be used until {record.expires}" if record.expires else ""
-    lines = [f"Arm {record.serial} ({calibration.robot}), {record.date}{until}", *(f"  {t}" for t in record.recordings)]
+    lines: list[RenderableType] = [f"Arm {record.serial} ({calibration.robot}), {record.date}{until}"]
+    lines += [f"  {text}" for text in record.recordings]
     lines.append(f"{len(calibration.matrix)} certified rows on what the recordings share")
     before, after = robot.theta_box.width, calibration.box.width
     share = np.divide(after, before, out=np.ones_like(after), where=before > 0.0)
     order = [int(k) for k in np.argsort(share)[:_LISTED] if share[k] < 0.99]
     if not order:
-        return "\n".join([*lines, "no single parameter narrowed, only combinations of them"])
-    lines.append(f"{'parameter':<14}{'lower':>11}{'upper':>11}{'nominal':>11}  of the range before")
+        only = ", only combinations of them" if len(calibration.matrix) else ""
+        return [*lines, f"no single parameter narrowed{only}"]
     names, units = parameter_names(robot), parameter_units(robot)
+    rows = []
     for k in order:
         values = (calibration.box.lower[k], calibration.box.upper[k], calibration.nominal[k])
-        numbers = "".join(f"{value:11.4g}" for value in values)
-        lines.append(f"{names[k]:<14}{numbers}  {100.0 * share[k]:3.0f} %  {units[k]}")
-    return "\n".join(lines)
+        rows.append((names[k], units[k], *(f"{value:.4g}" for value in values), f"{100.0 * share[k]:.0f} %"))
+    return [*lines, make_table(("parameter", "unit", "lower", "upper", "nominal", "of the range before"), rows, left=2)]
 
 
 def run_sensors(options: argparse.Namespace) -> int:
@@ -334,7 +396,7 @@ def run_sensors(options: argparse.Namespace) -> int:
     robot = load_robot(options.model)
     recording = read_recording(options.file, robot, recording_options(options))
     found = measure_sensors(robot, recording.batches)
-    print(describe_sensors(robot, found))
+    show(*describe_sensors(robot, found))
     values = {
         "source": recording.source,
         "standstill_seconds": round(found.seconds, 3),
@@ -361,23 +423,24 @@ def run_sensors(options: argparse.Namespace) -> int:
     return ExitStatus.OK
 
 
-def describe_sensors(robot: RobotModel, found: SensorStatistics) -> str:
+def describe_sensors(robot: RobotModel, found: SensorStatistics) -> list[RenderableType]:
     """Describe measured errors beside what the robot file assumes."""
     sensors = robot.sensors
-    lines = [
+    lines: list[RenderableType] = [
         f"{found.seconds:.3g} s at standstill in {found.segments} pieces, {1.0 / found.period:.4g} Hz",
         f"stamps: within {1e6 * found.jitter:.3g} us of a straight line (assumed {1e6 * sensors.stamp_jitter:.3g} us)",
     ]
+    heads = ["sample" if length == 0.0 else f"{length:g} s" for length in found.lengths]
     for title, unit, table, assumed in (
         ("torque less its mean", "Nm", found.torque, sensors.effort_absolute_error),
         ("velocity", "rad/s", found.velocity, sensors.velocity_error),
     ):
-        lines.append(f"{title}: largest mean over a window [{unit}]")
-        heads = "".join(f"{'sample' if length == 0.0 else f'{length:g} s':>10}" for length in found.lengths)
-        lines.append(f"  {'joint':<12}{heads}{'assumed':>10}")
-        for j, name in enumerate(robot.joint_names):
-            lines.append(f"  {name:<12}{''.join(f'{value:10.2g}' for value in table[:, j])}{assumed[j]:10.2g}")
-    return "\n".join(lines)
+        rows = [
+            (name, *(f"{value:.2g}" for value in (*table[:, j], assumed[j])))
+            for j, name in enumerate(robot.joint_names)
+        ]
+        lines += [f"{title}: largest mean over a window [{unit}]", make_table(("joint", *heads, "assumed"), rows)]
+    return lines
 
 
 def main(argv: Sequence[str] | None = None) -> int:

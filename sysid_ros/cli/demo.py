@@ -1,6 +1,7 @@
-"""Shows what a calibration is worth: a simulated arm calibrates itself, then identifies a payload, with it and without.
+"""Shows the suite on an arm that needs no hardware: ``sysid demo``, and ``sysid demo --calibrate``.
 
-``make demo CALIBRATE=yes``. The robot file it writes for itself says that most of the torque error is a constant gain,
+The second shows what a calibration is worth: the simulated arm calibrates itself, then identifies a payload, with the
+calibration and without. The robot file it writes for itself says that most of the torque error is a constant gain,
 which a calibration can learn.
 """
 
@@ -16,8 +17,10 @@ import yaml
 from numpy.typing import NDArray
 
 from sysid_ros.cli import calibrate, identify
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.suite import say
+from sysid_ros.cli.view import add_view_option
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.model.loader import find_settings, load_robot
@@ -41,9 +44,22 @@ MOTION_TIME, VALIDATION_TIME = 15.0, 5.0
 COMPARISON = "comparison.md"
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="demo", description=__doc__.splitlines()[0])
+    parser = CommandParser(
+        prog="sysid demo",
+        description="Identifies an unknown payload on a simulated arm and shows how the bounds shrink, in a minute. "
+        "With --calibrate the arm calibrates itself first, and the bounds with and without stand side by side, in "
+        "about five minutes.",
+        examples=(
+            "sysid demo",
+            "sysid demo --calibrate",
+            "sysid demo --model kuka_lbr_med7 --mode emulated --payload 1.5",
+        ),
+        endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
+        allow_abbrev=False,
+    )
+    parser.add_argument("--calibrate", action="store_true", help="calibrate first, and compare")
     parser.add_argument("--model", default="kinova_gen3_2f85", help="the arm: a name or a settings file")
     parser.add_argument(
         "--mode", default="mock", choices=("mock", "emulated"), help="simulated, or emulated controller"
@@ -51,15 +67,22 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--payload", default="dumbbell_4lb", help="what the arm identifies in the end")
     parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and of the searches")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder for the folder of this run")
+    add_view_option(parser, "show the arm while it identifies")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Calibrate, identify, compare; return the exit status.
+    """Identify, or calibrate, identify and compare; return the exit status.
 
     Raises:
         SysidError: The input cannot be used.
     """
+    common = ["--mode", options.mode, "--seed", str(options.seed), "--payload", options.payload]
+    alone = [*common, "--model", options.model, "--results", str(options.results)]
+    view = [] if options.view_port == "0" else ["--view", options.view_port]
+    if not options.calibrate:
+        return identify.main([*alone, *view])
+    identify.check_options(identify.build_parser().parse_args(alone), is_simulated=True)
     results = make_results_directory(options.results)
     model = write_robot(options.model, results / "robot")
     robot = load_robot(model)
@@ -67,14 +90,13 @@ def run(options: argparse.Namespace) -> int:
         100.0 * np.max(one) for one in (robot.sensors.effort_relative_error, robot.sensors.effort_gain_error)
     )
     say(f"assumed: of the torque error of {largest:g} %, {gain:g} % is a gain that stays the same")
-    common = ["--mode", options.mode, "--seed", str(options.seed)]
-    words = ["run", *common, "--model", str(model), "--serial", "simulated", "--weight", f"{WEIGHT}+-{TOLERANCE}"]
+    words = ["run", *common[:4], "--model", str(model), "--serial", "simulated", "--weight", f"{WEIGHT}+-{TOLERANCE}"]
     words += ["--com", *map(str, WEIGHT_COM), "--motion-time", str(MOTION_TIME)]
     words += ["--validation-time", str(VALIDATION_TIME), "--results", str(results / "calibration")]
     status, known = calibrate.calibrate_by_motions(calibrate.build_parser().parse_args(words))
     if status != ExitStatus.OK:
         return status
-    words = [*common, "--model", str(known), "--payload", options.payload, "--results", str(results / "payload")]
+    words = [*common, "--model", str(known), "--results", str(results / "payload"), *view]
     status = identify.main(words)
     if status != ExitStatus.OK:
         return status
@@ -163,7 +185,7 @@ def _truth(folder: Path, robot: RobotModel) -> Array | None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demonstration and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
+    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
     options = build_parser().parse_args(argv)
     return run_command(lambda: run(options))
 

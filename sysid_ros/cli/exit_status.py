@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
+from types import MappingProxyType
 
 from sysid_ros.core.common.errors import SysidError
 
 
 class ExitStatus(IntEnum):
-    """How the commands of this package end.
-
-    Attributes:
-        OK: Done: identified, proven, shown.
-        FAILED: No result: the data contradict the assumptions, a plan is not proven, or a goal failed.
-        BAD_INPUT: An argument or a file cannot be used; nothing was started.
-        NOT_IDENTIFIED: Nothing contradicts, but the data know mass, CoM or inertia no better than the prior.
-        NODE_DIED: A process of the suite ended by itself.
-        FAULT: A fault of this package itself; what it printed belongs into a report.
-        STOPPED: Ctrl-C.
-    """
+    """How the commands of this package end; :attr:`meaning` says what each is."""
 
     OK = 0
     FAILED = 1
@@ -29,6 +20,28 @@ class ExitStatus(IntEnum):
     NOT_IDENTIFIED = 4
     FAULT = 5
     STOPPED = 130
+
+    @property
+    def meaning(self) -> str:
+        """What it means, in a few words."""
+        return _MEANING[self]
+
+
+_MEANING: Mapping[ExitStatus, str] = MappingProxyType({
+    ExitStatus.OK: "done: identified, proven, written",
+    ExitStatus.FAILED: "no result: data contradict the assumptions, a plan is not proven, a goal or a run failed",
+    ExitStatus.BAD_INPUT: "an argument or a file cannot be used; nothing was started",
+    ExitStatus.NODE_DIED: "a process of the suite ended by itself",
+    ExitStatus.NOT_IDENTIFIED: "nothing contradicts, but mass, CoM or inertia is not identified",
+    ExitStatus.FAULT: "a fault of this program; what it printed belongs into a report",
+    ExitStatus.STOPPED: "Ctrl-C; what was found until then is kept",
+})  # fmt: skip
+
+
+def endings(*statuses: ExitStatus) -> dict[int, str]:
+    """Return the exit statuses of a command with their meanings: these, and those that every command has."""
+    wanted = {*statuses, ExitStatus.OK, ExitStatus.BAD_INPUT, ExitStatus.FAULT, ExitStatus.STOPPED}
+    return {int(status): status.meaning for status in ExitStatus if status in wanted}
 
 
 EXTRAS = {"mujoco": "sim", "rclpy": "ros", "sysid_msgs": "ros", "trimesh": "meshes", "distributed": "cluster"}

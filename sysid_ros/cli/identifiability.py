@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.identifiability.advice import Advice, advise
@@ -49,9 +50,19 @@ from sysid_ros.reports.recordings.readers import Recording
 _UNKNOWN = ("arm", "payload")
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the options of the command."""
-    parser = argparse.ArgumentParser(prog="sysid identifiability", description=__doc__.splitlines()[0])
+    parser = CommandParser(
+        prog="sysid identifiability",
+        description="Says which inertial parameters of a robot can be known: of any URDF, meshes are not needed, and "
+        "no running system is. With --data it also says what a recording knows.",
+        examples=(
+            "sysid identifiability --model ur5e",
+            "sysid identifiability --urdf robot.urdf --floating --html report.html",
+            "sysid identifiability --model xarm7 --data log.npz --unknown payload",
+        ),
+        endings=endings(),
+    )
     robot = parser.add_mutually_exclusive_group(required=True)
     robot.add_argument("--urdf", type=Path, help="URDF of any robot (xacro expanded; meshes are not needed)")
     robot.add_argument("--model", help=f"an arm of this package ({', '.join(available_robots())}) or a settings file")

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.suite import (
     Suite,
     add_launch_options,
@@ -24,6 +24,7 @@ from sysid_ros.cli.suite import (
     suite_environment,
 )
 from sysid_ros.cli.view import add_view_option, free_port
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, network_of, resolve
@@ -35,10 +36,19 @@ CLIENT_MODULE = "sysid_ros.nodes.identify_client"
 """Sends the goal and shows progress and result; its exit status is that of the runner."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the command line: the launch arguments as options, and what only the runner has."""
-    parser = argparse.ArgumentParser(
-        prog="sysid identify", description="Identifies what an arm holds, with guaranteed bounds.", allow_abbrev=False
+    parser = CommandParser(
+        prog="sysid identify",
+        description="Identifies what an arm holds, with guaranteed bounds: starts the nodes, sends one goal and ends "
+        "everything. Ctrl-C brings the arm to rest first.",
+        examples=(
+            "sysid identify --model kinova_gen3_2f85 --payload dumbbell_4lb",
+            "sysid identify --model kuka_lbr_med7 --mode emulated --payload 1.5",
+            "sysid identify --mode hardware --robot-ip 192.168.1.10 --max-motion-time 20",
+        ),
+        endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
+        allow_abbrev=False,
     )
     add_launch_options(parser, ARGUMENTS)
     parser.add_argument(

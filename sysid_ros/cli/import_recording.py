@@ -13,18 +13,27 @@ from pathlib import Path
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.offline import add_recording_options, recording_options
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import InvalidRecording, Recording
 from sysid_ros.reports.recordings.tables import write_npz
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="sysid import", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = CommandParser(
+        prog="sysid import",
+        description="Turns a recording into a table in SI units and the robot's joint order. What every command does "
+        "with a bag, done once and kept: joints by name, sign of the efforts, samples left out, and velocities where "
+        "nobody measured them.",
+        examples=(
+            "sysid import my_bag/ --model ur5e --units 'q=deg' --effort-sign -1",
+            "sysid import log.csv --model xarm7 --output log.npz",
+        ),
+        endings=endings(),
     )
     parser.add_argument("file", type=Path, help="a bag, a table, or a recording of this suite")
     known = ", ".join(available_robots())

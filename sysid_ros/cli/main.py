@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.core.common.command_line import fill
 
 PACKAGE = "sysid_ros"
 
@@ -47,8 +49,10 @@ PAPERS: Mapping[str, Command] = MappingProxyType({
 })  # fmt: skip
 """Experiments of the papers in simulation."""
 COMMANDS: Mapping[str, Command] = MappingProxyType({
+    "demo": Command("identify an unknown payload on a simulated arm", "sysid_ros.cli.demo"),
     "identify": Command("identify what an arm holds: simulated, emulated or real", "sysid_ros.cli.identify"),
     "offline": Command("identify from a recording: a bag, a table, or one of this suite", "sysid_ros.cli.offline"),
+    "report": Command("make report and payload files again, from a recording", "sysid_ros.cli.report"),
     "import": Command("turn a bag or another recording into a table with SI units", "sysid_ros.cli.import_recording"),
     "new-robot": Command("write the settings of any arm from its URDF", "sysid_ros.cli.new_robot"),
     "calibrate": Command("calibrate an arm, or its sensors, from recordings", "sysid_ros.cli.calibrate"),
@@ -57,6 +61,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType({
     "space": Command("identify a free-flying robot", "sysid_ros.cli.space"),
     "papers": Command("repeat experiments of the papers in simulation", commands=PAPERS),
     "emulate": Command("run an emulated controller", commands=EMULATORS),
+    "completion": Command("complete commands and options in bash or zsh", "sysid_ros.cli.completion"),
 })  # fmt: skip
 """Every command of ``sysid``."""
 
@@ -76,20 +81,10 @@ def describe(name: str, commands: Mapping[str, Command]) -> str:
         f"`{name} COMMAND --help` tells the options of each.",
     ]
     if commands is COMMANDS:
-        codes = ", ".join(f"{status.value} {_MEANING[status]}" for status in ExitStatus)
-        parts += ["`sysid --version` tells the version.", f"Exit status: {codes}."]
+        codes = "\n".join(f"  {status.value:<3}  {status.meaning}" for status in ExitStatus)
+        codes = fill(codes, shutil.get_terminal_size().columns - 2)
+        parts += ["`sysid --version` tells the version.", f"exit status:\n{codes}"]
     return "\n\n".join(parts)
-
-
-_MEANING = {
-    ExitStatus.OK: "done",
-    ExitStatus.FAILED: "no result: data that contradict the assumptions, a plan that is not proven, a goal that failed",
-    ExitStatus.BAD_INPUT: "an argument or a file cannot be used",
-    ExitStatus.NODE_DIED: "a process ended by itself",
-    ExitStatus.NOT_IDENTIFIED: "nothing contradicts, but mass, CoM or inertia is not identified",
-    ExitStatus.FAULT: "a fault of this program",
-    ExitStatus.STOPPED: "Ctrl-C",
-}
 
 
 TRACEBACK = "SYSID_ROS_TRACEBACK"

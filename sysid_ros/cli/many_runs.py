@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from sysid_ros.cli.terminal import ProgressDisplay, duration_text
 from sysid_ros.experiments.executor import (
     Completion,
     Executor,
@@ -21,8 +21,6 @@ from sysid_ros.experiments.executor import (
     run_all,
     throughput,
 )
-
-_BAR = 20
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -40,30 +38,21 @@ class RunDisplay:
     """Progress of many runs with the time that is left, on standard error; failures stay."""
 
     def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
-        self._is_open = False
+        self._display = ProgressDisplay(sys.stderr)
 
     def __call__(self, progress: Progress) -> None:
         """Show how far the runs have come."""
         completion = progress.completion
         if completion is not None and completion.failure is not None:
-            self.finish()
-            print(f"failed: {name_of(completion)}: {completion.failure}", file=sys.stderr, flush=True)
-        if not self._is_terminal:
-            if completion is not None and completion.failure is None:
-                print(f"{_counts(progress)}  {name_of(completion)}", file=sys.stderr, flush=True)
-            return
-        filled = round(_BAR * progress.done / max(1, progress.total))
-        line = f"[{'#' * filled}{'.' * (_BAR - filled)}] {_counts(progress)}"
-        width = shutil.get_terminal_size((80, 24)).columns - 1
-        print("\r\x1b[2K" + line[:width], end="", file=sys.stderr, flush=True)
-        self._is_open = True
+            self._display.message(f"failed: {name_of(completion)}: {completion.failure}")
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        text = f"{progress.done} of {progress.total} runs, {duration_text(progress.elapsed)}{failed}"
+        last = name_of(completion) if completion is not None and completion.failure is None else ""
+        self._display.update(text, progress.done / max(1, progress.total), last, progress.left)
 
     def finish(self) -> None:
         """Go to the next line."""
-        if self._is_open:
-            print(file=sys.stderr, flush=True)
-            self._is_open = False
+        self._display.finish()
 
 
 def carry_out_runs(
@@ -79,11 +68,19 @@ def carry_out_runs(
 
     Returns:
         Entries of the runs that were asked for, in their order and with who made them, and the failures.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; the file has all runs that had ended.
     """
     with open_executor(*where) as executor:
         results, display = ResultsFile(path), RunDisplay()
         try:
             failures = run_all(work, jobs, results, executor, display)
+        except KeyboardInterrupt:
+            display.finish()
+            done = sum(job in results for job in jobs)
+            print(f"stopped: {done} of {len(jobs)} runs are in {path}; the same command goes on", file=sys.stderr)
+            raise
         finally:
             display.finish()
         print_throughput(results, executor)
@@ -130,15 +127,3 @@ def print_throughput(results: ResultsFile, executor: Executor) -> None:
     if executor.workers > 1:
         for worker, (count, rate) in throughput(results.entries).items():
             print(f"{worker}: {count} runs, {rate:.3g} per second", file=sys.stderr)
-
-
-def _counts(progress: Progress) -> str:
-    left = "" if progress.left is None else f", {_duration(progress.left)} left"
-    failed = f", {progress.failed} failed" if progress.failed else ""
-    return f"{progress.done} of {progress.total} runs, {_duration(progress.elapsed)}{left}{failed}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.offline import add_recording_options, recording_options
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
@@ -33,15 +34,17 @@ _SPARE = 2.0
 """Errors of sensors that a standstill shows are taken this many times, for a motion may show more."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="sysid new-robot",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="examples:\n  sysid new-robot ur5e.urdf\n"
-        "  sysid new-robot panda.urdf --tool panda_hand_tcp --from-bag first_motion/ --output my_panda.yaml\n"
-        "exit status: 0 written, 2 the URDF, the bag or an option cannot be used; nothing is written then",
+        description="Writes the settings file of any arm from its URDF, and from a bag what it shows of the sensors. "
+        "It is a commented YAML file; with it every command takes the arm: --model my_arm.yaml.",
+        examples=(
+            "sysid new-robot ur5e.urdf",
+            "sysid new-robot panda.urdf --tool panda_hand_tcp --from-bag motion/",
+        ),
+        endings=endings(),
     )
     parser.add_argument("urdf", type=Path, help="the URDF, with all xacro macros expanded; meshes may be missing")
     parser.add_argument("--name", default=None, help="name of the arm (default: that of the URDF file)")

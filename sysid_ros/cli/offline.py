@@ -1,4 +1,4 @@
-"""Identifies a payload from a recording: ``python -m sysid_ros.cli.offline FILE --model kinova_gen3_2f85``.
+"""Identifies a payload from a recording: ``sysid offline FILE --model kinova_gen3_2f85``.
 
 With ``--body`` it identifies another body, or combinations of the parameters of all. The same estimator as online, fed
 with the same portions of samples in the same order, so it gives the same numbers. Several recordings of one arm are
@@ -15,10 +15,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from rich.table import Table
+
+from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
+from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.many_runs import add_run_options, carry_out_runs
-from sysid_ros.cli.terminal import ProgressDisplay, result_table
+from sysid_ros.cli.terminal import (
+    ProgressDisplay,
+    files_summary,
+    hanging,
+    make_table,
+    mass_detail,
+    next_step,
+    result_summary,
+    show,
+)
 from sysid_ros.cli.view import add_view_option, free_port, open_replay
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import METHODS, PAYLOAD, TARGETS, EstimatorSettings
@@ -32,13 +45,20 @@ from sysid_ros.reports.result import IdentificationResult
 from sysid_ros.reports.writer import make_results_directory, write_results
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the command line."""
     defaults = EstimatorSettings()
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="sysid offline",
         description="Identifies a payload from a recording: of this suite (.mcap), a bag with joint states (a folder "
-        "of rosbag2, .mcap, .db3, .bag), or a table (.csv, .npz).",
+        "of rosbag2, .mcap, .db3, .bag), or a table (.csv, .npz). Ctrl-C ends it with what the data so far say.",
+        examples=(
+            "sysid offline recording.mcap --model kinova_gen3_2f85",
+            "sysid offline my_bag/ --model ur5e --output first",
+            "sysid offline log.csv --model my_arm.yaml --set torque_lag=0.002",
+            "sysid offline monday.npz tuesday.npz --model xarm7 --workers 2",
+        ),
+        endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
     )
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="the recording, or several; docs/reference/files.md has the forms"
@@ -183,23 +203,48 @@ def run(options: argparse.Namespace) -> int:
         if options.view_port != "0":
             raise ParameterOutOfRange("--view", "given", "with the payload only, without --body")
         return _run_bodies(options, robot, settings, recording)
-    prior = robot.payload_prior.box
-    display = ProgressDisplay(prior_mass=(float(prior.lower[0]), float(prior.upper[0])))
-
-    def show(seconds: float, estimate: ParameterEstimate) -> None:
-        mass = (estimate.lower[0], estimate.values[0], estimate.upper[0]) if estimate.is_consistent else None
-        display.update(f"{seconds:6.2f} s of data", mass=mass)
-
-    result = identify_recording(recording, robot, settings, show)
-    display.finish()
-    print("\n" + result_table(result))
-    if options.output:
-        written = write_results(result, make_results_directory(options.output))
-        for sentence in written.left_out:
-            print(f"note: {sentence}")
-        print(f"Files: {written.directory}")
-    if options.view_port != "0":
+    result, was_stopped = identify_with_progress(recording, robot, settings)
+    status = show_and_write(result, options.output, was_stopped)
+    if options.view_port != "0" and not was_stopped:
         show_replay(result, options)
+    return status
+
+
+def identify_with_progress(
+    recording: Recording, robot: RobotModel, settings: EstimatorSettings
+) -> tuple[IdentificationResult, bool]:
+    """Identify a payload, show how far it is, and end with what is known by then on Ctrl-C.
+
+    Returns:
+        The result, and whether it was stopped on the way.
+    """
+    box, seconds = robot.payload_prior.box, float(recording.samples.seconds[-1])
+    prior = float(box.lower[0]), float(box.upper[0])
+
+    with ProgressDisplay() as display, Interrupts(patience=1) as interrupts:
+
+        def tell(done: float, estimate: ParameterEstimate) -> None:
+            mass = (estimate.lower[0], estimate.values[0], estimate.upper[0]) if estimate.is_consistent else None
+            text = f"{done:6.1f} s of {seconds:.1f} s of data"
+            display.update(text, done / seconds if seconds else None, mass_detail(mass, prior))
+
+        result = identify_recording(recording, robot, settings, tell, lambda: interrupts.is_set)
+        return result, interrupts.is_set
+
+
+def show_and_write(result: IdentificationResult, output: str, was_stopped: bool = False) -> int:
+    """Print the result, write its files into a new folder below ``output`` if that is one; return the exit status.
+
+    Raises:
+        SysidError: The files cannot be written.
+    """
+    show("", result_summary(result))
+    if output:
+        show(files_summary(result, write_results(result, make_results_directory(output))))
+    else:
+        show(hanging("Next: ", next_step(result)))
+    if was_stopped:
+        return ExitStatus.STOPPED
     if result.is_identified:
         return ExitStatus.OK
     return ExitStatus.NOT_IDENTIFIED if result.estimate.is_consistent else ExitStatus.FAILED
@@ -235,8 +280,10 @@ def _run_fleet(options: argparse.Namespace) -> int:
     jobs = fleet_jobs(options)
     path = Path(options.output) / "runs.jsonl"
     entries, failures = carry_out_runs(identify_file, jobs, path, (options.workers, options.scheduler))
-    print(fleet_table([(entry["job"]["folder"], entry["result"]) for entry in entries]))
-    print(f"Files: {path.parent.absolute()}")
+    results = [(entry["job"]["folder"], entry["result"]) for entry in entries]
+    show(fleet_table(results))
+    show(*(hanging(f"{name}: ALARM: ", one["alarm"]) for name, one in results if not one["is_consistent"]))
+    show(f"Files: {path.parent.absolute()}")
     found = [entry["result"] for entry in entries]
     if failures or not all(one["is_consistent"] for one in found):
         return ExitStatus.FAILED
@@ -287,18 +334,16 @@ def identify_file(**job: Any) -> dict[str, Any]:
     return known
 
 
-def fleet_table(results: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+def fleet_table(results: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     """Return a table with the mass in each recording."""
-    width = max([len("recording"), *(len(name) for name, _ in results)])
-    lines = [f"{'recording':<{width}}  {'mass [kg]':>10}{'lower':>10}{'upper':>10}  windows  identified"]
-    lines.append("-" * len(lines[0]))
+    rows = []
     for name, one in results:
         if one["is_consistent"]:
-            mass = "".join(f"{one[part][0]:>10.4f}" for part in ("values", "lower", "upper"))
-            lines.append(f"{name:<{width}}  {mass}  {one['windows']:>7}  {'yes' if one['is_identified'] else 'no'}")
+            mass = [f"{one[part][0]:.4f}" for part in ("values", "lower", "upper")]
+            rows.append((name, *mass, one["windows"], "yes" if one["is_identified"] else "no"))
         else:
-            lines.append(f"{name:<{width}}  ALARM: {one['alarm']}")
-    return "\n".join(lines)
+            rows.append((name, "ALARM", "", "", one["windows"], "no"))
+    return make_table(("recording", "mass [kg]", "lower", "upper", "windows", "identified"), rows)
 
 
 def _run_bodies(

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.many_runs import add_run_options, carry_out_runs, show
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.experiments import safe_id, safe_id_runs
 from sysid_ros.experiments.executor import Completion, ResultsFile
 
@@ -17,12 +18,14 @@ TABLES = ("table-2", "table-3", "table-4", "table-5")
 """The paper's tables: methods with their errors, successes, correlations and condition numbers."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="sysid papers safe-id",
         description="Repeats the experiments of SAFE-ID section VI in simulation: three experiments, five dumbbells, "
         "the paper's eleven methods and SVA's online model. Tables II and III rest on the same runs.",
+        examples=("sysid papers safe-id --experiment table-5 --seeds 2", "sysid papers safe-id --done"),
+        endings=endings(ExitStatus.FAILED),
     )
     add = parser.add_argument
     add("--experiment", default="all", choices=("all", *TABLES), help="which table (default: all)")

@@ -7,17 +7,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.many_runs import add_run_options, carry_out_runs, show
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.experiments import sva
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="sysid papers sva",
         description="Repeats the experiments of SVA section VI in simulation: a double pendulum offline, a leg online, "
         "an arm whose wrong model is replaced, and the cost of the regressor. Tables are printed, figures written.",
+        examples=("sysid papers sva --experiment regressor --seeds 2 --scale 0.2",),
+        endings=endings(ExitStatus.FAILED),
     )
     parser.add_argument(
         "--experiment", default="all", choices=("all", *sva.EXPERIMENTS), help="which one (default: all)"

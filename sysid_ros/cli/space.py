@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.suite import (
     Suite,
     add_launch_options,
@@ -24,6 +24,7 @@ from sysid_ros.cli.suite import (
     say_where,
     suite_environment,
 )
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.identification import (
@@ -48,10 +49,18 @@ CLIENT_MODULE = "sysid_ros.nodes.free_flyer_client"
 """Sends the goal and shows progress; its exit status is that of the runner."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Build the command line: the launch arguments as options, and what only the runner has."""
-    parser = argparse.ArgumentParser(
-        prog="sysid space", description="Identifies the minimal parameters of a free-flying robot.", allow_abbrev=False
+    parser = CommandParser(
+        prog="sysid space",
+        description="Identifies the minimal parameters of a free-flying robot: a simulated one with its nodes, or "
+        "from a recording; and what it holds.",
+        examples=(
+            "sysid space --speed 5 --object",
+            "sysid space --recording recording.mcap --momentum 0.1 0.1",
+        ),
+        endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
+        allow_abbrev=False,
     )
     add_launch_options(parser, SPACE_ARGUMENTS)
     parser.add_argument("--recording", type=Path, help="estimate from this recording.mcap, without nodes")

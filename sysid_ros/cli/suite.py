@@ -9,13 +9,11 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.process_group import ProcessGroup, kill_groups, stop_groups, wait_for_end
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE
 from sysid_ros.core.common.errors import SysidError
@@ -45,33 +43,6 @@ _ONLY_LAUNCHED = ("launch_rviz", "rviz_config_file", "use_sim_time", "results_ro
 """Launch arguments that the runner has no use for."""
 _CLIENT_STOP_SECONDS = 20.0
 """How long the client gets to bring the arm to rest after Ctrl-C [s]."""
-
-
-@dataclass
-class Interrupts:
-    """Counts SIGINT and SIGTERM instead of breaking whatever is being done.
-
-    Attributes:
-        count: Signals so far.
-        number: The first of them; 0 before.
-    """
-
-    count: int = 0
-    number: int = 0
-    _previous: dict[int, Any] = field(default_factory=dict)
-
-    def __enter__(self) -> Interrupts:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self._previous[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        self.count += 1
-        self.number = self.number or number
 
 
 class Suite:

@@ -1,123 +1,195 @@
-"""What a person sees in the terminal: live progress, and the table at the end."""
+"""What a person sees in the terminal: progress with the time that is left, tables, and the summary at the end.
+
+On a terminal lines end where it ends; anywhere else every sentence is a line of its own, and nothing is cut.
+"""
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Iterable, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any, TextIO
 
 import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn
+from rich.table import Column, Table
+from rich.text import Text
 
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
 from sysid_ros.reports.result import IdentificationResult
+from sysid_ros.reports.writer import REPORT, WrittenFiles
 
 WIDTH = 80
-"""Widest line of a table or a sentence [characters]."""
-PROGRESS_WIDTH = 110
-"""Widest line of progress [characters]; a narrower terminal gets what fits."""
-BAR = 20
-"""Width of the picture of the mass interval [characters]."""
+"""Widest line of a summary on a terminal [characters]."""
 HYPOTHESES = 4
 """Hypotheses about infeasible data that are printed; the report has all."""
-_CLOCK_WIDTH = len("[9999.9 s] ")
+_BAR = 20
+_ENDLESS = 100_000
+"""Width of what is no terminal [characters]."""
 
 
-class ProgressDisplay:
-    """One line of progress: rewritten in place on a terminal, one line per change on a pipe.
+def make_console(stream: TextIO | None = None, width: int | None = None) -> Console:
+    """Return a console: as wide as the terminal, up to :data:`WIDTH`; without end where there is none.
 
     Args:
         stream: Where to print; None takes standard output.
-        prior_mass: Mass interval of the prior (lower, upper) [kg], to draw the shrinking interval in; None draws none.
+        width: Width instead [characters].
+    """
+    console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    if width is None:
+        width = min(console.width, WIDTH) if console.is_terminal else _ENDLESS
+    console.width = width
+    return console
+
+
+def show(*parts: RenderableType, stream: TextIO | None = None) -> None:
+    """Print texts and tables."""
+    make_console(stream).print(*parts, sep="\n")
+
+
+def text_of(*parts: RenderableType, width: int = WIDTH) -> str:
+    """Return texts and tables as plain text of at most so many columns, without spaces at the ends of lines."""
+    stream = StringIO()
+    make_console(stream, width).print(*parts, sep="\n")
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def make_table(heads: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> Table:
+    """Return a table: the first ``left`` columns begin at the left, the others end at the right."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="left" if number < left else "right", overflow="fold", header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    return table
+
+
+def hanging(prefix: str, text: str) -> RenderableType:
+    """Return a text behind a prefix, whose later lines are indented as far as the first is by the prefix."""
+    grid = Table.grid(Column(no_wrap=True), Column(overflow="fold"))
+    grid.add_row(Text(prefix), Text(text))
+    return grid
+
+
+class _TimeLeft(ProgressColumn):
+    """Time that is left: as whoever works says, else as the speed so far says."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        left = task.fields["left"]
+        left = task.time_remaining if left is None else left
+        return Text("" if left is None or task.finished else f"{duration_text(left)} left")
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration [s] in hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+class _TwoLines(Progress):
+    """A line with the bar, and one with what is known by now."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        for task in self.tasks:
+            yield self.make_tasks_table([task])
+            if task.fields["detail"]:
+                yield Text(task.fields["detail"], no_wrap=True, overflow="ellipsis")
+
+
+class ProgressDisplay:
+    """What is being done, how far it is and how long it takes: in place on a terminal, else a line for every change.
+
+    Args:
+        stream: Where to print; None takes standard output.
         clock: Time [s]; the elapsed time starts with this object.
     """
 
-    def __init__(
-        self,
-        stream: TextIO | None = None,
-        prior_mass: tuple[float, float] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self._stream = sys.stdout if stream is None else stream
-        self._is_terminal = bool(getattr(self._stream, "isatty", lambda: False)())
-        self._prior = prior_mass
-        self._clock = clock
-        self._start = clock()
-        self._last = ""
-        self._is_open = False
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic):
+        self._console = make_console(stream)
+        self._clock, self._start = clock, clock()
+        self._last: tuple[str, str] | None = None
+        self._live: _TwoLines | None = None
 
-    def update(
-        self,
-        phase: str,
-        trajectory: int = 0,
-        trajectories: int = 0,
-        mass: tuple[float, float, float] | None = None,
-    ) -> None:
+    def update(self, text: str, share: float | None = None, detail: str = "", left: float | None = None) -> None:
         """Show the present state.
 
         Args:
-            phase: What is happening, a few words.
-            trajectory: Number of the trajectory, from 1; 0 before the first.
-            trajectories: How many there may be; 0 when unknown.
-            mass: Lower bound, estimate and upper bound of the mass [kg]; None before the first estimate.
+            text: What is happening, a few words.
+            share: Share of the work that is done, 0..1; None where nobody knows.
+            detail: What is known by now; whole words are never cut off elsewhere than on a terminal.
+            left: Time that is left [s]; None for what the share and the time so far say.
         """
-        room = PROGRESS_WIDTH
-        if self._is_terminal:
-            room = min(room, shutil.get_terminal_size((PROGRESS_WIDTH + 1, 24)).columns - 1)
-        state = self._state((phase, trajectory, trajectories), mass, room - _CLOCK_WIDTH)
-        if not self._is_terminal and state == self._last:
+        if not self._console.is_terminal:
+            if (text, detail) != self._last:
+                self._last = text, detail
+                percent = "" if share is None else f"{100.0 * share:3.0f} %  "
+                later = "" if left is None else f"  {duration_text(left)} left"
+                line = "  ".join(filter(None, (text, detail)))
+                self._print(f"[{self._clock() - self._start:6.1f} s] {percent}{line}{later}")
             return
-        line = f"[{self._clock() - self._start:6.1f} s] {state}"
-        self._last = state
-        line = line.rstrip()
-        if self._is_terminal:
-            self._write("\r\x1b[2K" + line[:room])
-            self._is_open = True
-        else:
-            self._write(line[:room] + "\n")
+        if self._live is None:
+            self._live = self._begin()
+        (task,) = self._live.task_ids
+        self._live.update(
+            task, description=escape(text), total=None if share is None else 1.0, completed=share or 0.0,
+            detail=detail, left=left,
+        )  # fmt: skip
+        self._live.start()
 
     def message(self, text: str) -> None:
         """Print a line that stays: a warning, an alarm, a file name."""
-        self.finish()
-        self._write(text + "\n")
+        self._print(text)
 
     def finish(self) -> None:
-        """Leave the last line of progress as it is and go to the next."""
-        if self._is_open:
-            self._write("\n")
-            self._is_open = False
+        """Leave the last state as it is and go on below it."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
-    def _state(self, step: tuple[str, int, int], mass: tuple[float, float, float] | None, room: int) -> str:
-        """Return the line without its clock in so many characters; the mass is what may not be cut."""
-        phase, trajectory, trajectories = step
-        parts = [f"{phase:<20.40}"]
-        if trajectory:
-            number = f"trajectory {trajectory}" + (f"/{trajectories}" if trajectories else "")
-            parts.append(f"{number:<16}")
-        if mass is not None:
-            lower, value, upper = mass
-            parts.append(f"mass {value:.3f} kg in [{lower:.3f}, {upper:.3f}]")
-            parts.append(self._bar(lower, value, upper))
-        line = "  ".join(part for part in parts if part)
-        if len(line) > room and mass is not None:  # a picture cut in half says something wrong
-            line = "  ".join(parts[:-1])
-        excess = len(line) - room
-        return line if excess <= 0 else parts[0][: max(len(parts[0]) - excess, 8)] + line[len(parts[0]) :]
+    def __enter__(self) -> ProgressDisplay:
+        return self
 
-    def _bar(self, lower: float, value: float, upper: float) -> str:
-        if self._prior is None or not self._prior[1] > self._prior[0]:
-            return ""
-        return interval_bar(lower, value, upper, *self._prior)
+    def __exit__(self, *_: object) -> None:
+        self.finish()
 
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+    def _begin(self) -> _TwoLines:
+        live = _TwoLines(
+            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+            BarColumn(bar_width=_BAR),
+            TaskProgressColumn(show_speed=False),
+            _TimeLeft(),
+            console=self._console,
+            expand=True,
+            speed_estimate_period=120.0,
+        )
+        live.add_task("", total=None, detail="", left=None)
+        return live
+
+    def _print(self, text: str) -> None:
+        self._console.print(Text(text))
+        self._console.file.flush()
+
+
+def mass_detail(mass: tuple[float, float, float] | None, prior: tuple[float, float] | None = None) -> str:
+    """Return mass and bounds (lower, estimate, upper) [kg] drawn in the prior; nothing of nothing."""
+    if mass is None:
+        return ""
+    lower, value, upper = mass
+    text = f"mass {value:.3f} kg in [{lower:.3f}, {upper:.3f}]"
+    if prior is None or not prior[1] > prior[0]:
+        return text
+    return f"{text}  {interval_bar(lower, value, upper, *prior)}"
 
 
 def interval_bar(
-    lower: float, value: float, upper: float, axis_lower: float, axis_upper: float, size: int = BAR
+    lower: float, value: float, upper: float, axis_lower: float, axis_upper: float, size: int = _BAR
 ) -> str:
     """Draw an interval with its estimate on an axis: ``|   [==*=]     |``."""
 
@@ -136,125 +208,145 @@ def interval_bar(
     return "|" + "".join(cells) + "|"
 
 
-def result_table(result: IdentificationResult) -> str:
-    """Return the table at the end: parameters, centre of mass, principal moments, shrinkage; at most 80 columns."""
+def result_summary(result: IdentificationResult, hypotheses: Sequence[tuple[str, str]] | None = None) -> RenderableType:
+    """Return what was found: mass and CoM first, then inertia, what the bounds promise, and what to beware of.
+
+    Args:
+        result: The result.
+        hypotheses: What could be wrong, each a sentence and its check, the likeliest first; None takes what the result
+            has as its explanation.
+    """
+    if hypotheses is None:
+        found = result.explanation
+        hypotheses = [] if found is None else [(one.text, one.check) for one in found.hypotheses]
     if not result.is_usable:
-        return "\n".join(_alarm_lines(result))
-    robot = result.robot
-    tool = summarize_payload(result, robot.tool_frame)
-    lines = [
-        f"{_what(result)} of {robot.name}, about the frame of the last joint ({result.estimate.frame})",
+        return Group(*_alarm_parts(result, hypotheses))
+    tool = summarize_payload(result, result.robot.tool_frame)
+    return Group(
+        Text(_headline(result, tool), style="bold"),
         "",
-        *_parameter_lines(result),
+        f"In the tool frame ({tool.frame})",
+        _tool_table(tool),
+        *_statistical_parts(result),
         "",
-        f"Payload in the tool frame ({tool.frame})",
-        *_summary_lines(tool),
+        f"About the frame of the last joint ({result.estimate.frame}); narrower: than before the data",
+        _parameter_table(result),
         "",
-        *_closing_lines(result),
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+        *_closing_parts(result),
+    )
 
 
-def _what(result: IdentificationResult) -> str:
-    return "Payload" if result.estimate.target == "payload" else "Last body with payload"
+def files_summary(result: IdentificationResult, written: WrittenFiles) -> RenderableType:
+    """Return which files were written and which were not, and what to do next."""
+    parts: list[RenderableType] = [hanging("note: ", sentence) for sentence in written.left_out]
+    parts.append(Text(f"Files: {written.directory}", overflow="fold"))
+    return Group(*parts, hanging("Next: ", next_step(result, written.directory)))
 
 
-def _alarm_lines(result: IdentificationResult) -> list[str]:
+def next_step(result: IdentificationResult, folder: Path | str | None = None) -> str:
+    """Return what a person does with a result, in a sentence."""
+    report = f"open {Path(folder) / REPORT} in a browser" if folder else "write the files, with --output"
+    if not result.estimate.is_consistent:
+        return f"try the first check above; {report} for every window beside what the assumptions allow"
+    if not result.is_identified:
+        return (
+            "move more joints, faster or for longer, and identify again; `sysid identifiability --model "
+            f"{result.robot.name} --data RECORDING --unknown payload` names a motion that would help"
+        )
+    return f"{report}; payload_* are for controllers, robot_with_payload.urdf for planners"
+
+
+def _headline(result: IdentificationResult, tool: PayloadSummary) -> str:
+    what = "Payload" if result.estimate.target == "payload" else "Last body with payload"
+    value, lower, upper = (float(one) for one in (tool.mass.values, tool.mass.lower, tool.mass.upper))
+    return f"{what} of {result.robot.name}: {value:.3f} kg, bounds {lower:.3f} to {upper:.3f} kg"
+
+
+def _alarm_parts(result: IdentificationResult, hypotheses: Sequence[tuple[str, str]]) -> list[RenderableType]:
     estimate = result.estimate
     head = "NOT IDENTIFIED" if estimate.is_consistent else "ALARM"
     return [
-        f"{head}: no usable estimate for {result.robot.name}",
-        *_wrapped("", result.reason_unusable),
-        f"windows: {estimate.number_of_windows}, data: {estimate.data_seconds:.1f} s, method: {estimate.method}",
-        *_explanation_lines(result),
-        *(line for warning in notices(result) for line in _wrapped("warning: ", warning)),
+        Text(f"{head}: no usable estimate for {result.robot.name}", style="bold red"),
+        Text(result.reason_unusable),
+        Text(f"windows: {estimate.number_of_windows}, data: {estimate.data_seconds:.1f} s, method: {estimate.method}"),
+        *_hypotheses_parts(result, hypotheses),
+        *(hanging("warning: ", warning) for warning in notices(result)),
     ]
 
 
-def _explanation_lines(result: IdentificationResult) -> list[str]:
-    found = result.explanation
+def _hypotheses_parts(result: IdentificationResult, hypotheses: Sequence[tuple[str, str]]) -> list[RenderableType]:
+    """Return what could be wrong with infeasible data, and what would show whether it is so."""
+    if result.explanation is None and not hypotheses:
+        return []
+    text = "each changes one assumption by as little as makes the data feasible; none is proven"
+    if not hypotheses:
+        text = "no single changed assumption makes the data feasible; several may be wrong, or one that is not tried"
+    parts: list[RenderableType] = ["", hanging("What could be wrong: ", text)]
+    for number, (one, check) in enumerate(hypotheses[:HYPOTHESES], start=1):
+        parts += [hanging(f"{number}. ", one), hanging("   check: ", check)]
+    return [*parts, ""]
+
+
+def _tool_table(tool: PayloadSummary) -> Table:
+    rows = [("mass", "kg", tool.mass)]
+    rows += [(f"CoM {axis}", "m", _entry(tool.com, i)) for i, axis in enumerate("xyz")]
+    rows += [(f"principal moment {i + 1}", "kg m^2", _entry(tool.principal_moments, i)) for i in range(3)]
+    cells = [(name, unit, *map(_fixed, (one.values, one.lower, one.upper))) for name, unit, one in rows]
+    return make_table(("", "unit", "estimate", "lower", "upper"), cells, left=2)
+
+
+def _statistical_parts(result: IdentificationResult) -> list[RenderableType]:
+    found = result.statistical
     if found is None:
         return []
-    lines = ["", *_wrapped("What could be wrong: ", found.text)]
-    for number, one in enumerate(found.hypotheses[:HYPOTHESES], start=1):
-        lines += [*_wrapped(f"{number}. ", one.text), *_wrapped("   check: ", one.check)]
-    return [*lines, ""]
+    text = (
+        f"mass {found.lower[0]:.4f} to {found.upper[0]:.4f} kg, from the residuals; it guarantees nothing, and the "
+        "report has it of all parameters"
+    )
+    return ["", hanging(f"Statistical {100.0 * found.confidence:.0f} %: ", text)]
 
 
-def _parameter_lines(result: IdentificationResult) -> list[str]:
+def _parameter_table(result: IdentificationResult) -> Table:
     estimate, truth = result.estimate, result.truth
-    header = f"{'':<4}{'unit':<7}{'estimate':>11}{'lower':>11}{'upper':>11}{'width':>9}{'shrunk':>8}"
-    lines = [header + ("" if truth is None else f"{'truth':>11}{'inside':>8}")]
-    lines.append("-" * len(lines[0]))
+    heads = ["", "unit", "estimate", "lower", "upper", "narrower"] + ([] if truth is None else ["truth", "inside"])
+    rows = []
     for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
-        value, lower, upper = estimate.values[i], estimate.lower[i], estimate.upper[i]
-        line = f"{name:<4}{unit:<7}{_fixed(value)}{_fixed(lower)}{_fixed(upper)}{upper - lower:>9.3g}"
-        line += f"{_factor(result.shrinkage[i]):>8}"
+        numbers = estimate.values[i], estimate.lower[i], estimate.upper[i]
+        row = [name, unit, *map(_fixed, numbers), _factor(result.shrinkage[i])]
         if truth is not None:
-            line += f"{_fixed(truth[i])}{'yes' if lower <= truth[i] <= upper else 'NO':>8}"
-        lines.append(line)
-    return lines
+            row += [_fixed(truth[i]), "yes" if numbers[1] <= truth[i] <= numbers[2] else "NO"]
+        rows.append(row)
+    return make_table(heads, rows, left=2)
 
 
 def _factor(value: float) -> str:
     return f"{value:.3g}x" if value < 100 else f"{value:.0f}x"
 
 
-def _summary_lines(summary: PayloadSummary) -> list[str]:
-    rows = [("mass", "kg", summary.mass)]
-    rows += [(f"com {axis}", "m", _entry(summary.com, i)) for i, axis in enumerate("xyz")]
-    rows += [(f"principal moment {i + 1}", "kg m^2", _entry(summary.principal_moments, i)) for i in range(3)]
-    lines = [f"{'':<20}{'unit':<8}{'estimate':>11}{'lower':>11}{'upper':>11}"]
-    lines.append("-" * len(lines[0]))
-    for name, unit, bounded in rows:
-        numbers = (float(bounded.values), float(bounded.lower), float(bounded.upper))
-        lines.append(f"{name:<20}{unit:<8}{''.join(map(_fixed, numbers))}")
-    for i in range(3):
-        x, y, z = summary.principal_axes[:, i]
-        lines.append(f"principal axis {i + 1:<5}{'-':<8}  ({x:+.3f}, {y:+.3f}, {z:+.3f})  point estimate only")
-    return lines
-
-
 def _entry(bounded: Bounded, index: int) -> Bounded:
     return Bounded(bounded.values[index], bounded.lower[index], bounded.upper[index])
 
 
-def _fixed(value: float) -> str:
-    """Return a number with six decimals, 11 characters wide, without a minus before zeros."""
-    return f"{round(float(value), 6) + 0.0:>11.6f}" if np.isfinite(value) else f"{'unbounded':>11}"
+def _fixed(value: Any) -> str:
+    """Return a number with six decimals, without a minus before zeros."""
+    return f"{round(float(value), 6) + 0.0:.6f}" if np.isfinite(value) else "unbounded"
 
 
-def _closing_lines(result: IdentificationResult) -> list[str]:
+def _closing_parts(result: IdentificationResult) -> list[RenderableType]:
     estimate = result.estimate
-    factors = result.shrinkage
-    lines = _wrapped(
-        "Bounds against the prior: ",
-        f"mass {_factor(factors[0])} narrower; first moments {_factor(factors[1:4].min())} to "
-        f"{_factor(factors[1:4].max())}; inertias {_factor(factors[4:].min())} to {_factor(factors[4:].max())}",
-    )
-    lines += _wrapped(f"Bounds ({estimate.method}): ", estimate.guarantee)
-    lines.append(
-        f"From {estimate.data_seconds:.1f} s of data, {estimate.number_of_windows} windows, "
+    parts: list[RenderableType] = [hanging("Bounds: ", f"{estimate.guarantee} ({estimate.method})")]
+    data = (
+        f"{estimate.data_seconds:.1f} s, {estimate.number_of_windows} windows, "
         f"condition number {estimate.condition_number:.3g}"
     )
+    parts.append(hanging("Data: ", data))
     if result.truth is not None:
         inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))
-        lines.append(f"Truth (simulation) inside the bounds: {inside} of 10")
+        parts.append(Text(f"Truth (simulation) inside the bounds: {inside} of 10"))
     for text, prefix in [
         (estimate.alarm_text, "ALARM: "),
         (estimate.shortfall, "NOT IDENTIFIED: "),
         *((warning, "warning: ") for warning in notices(result)),
     ]:
-        lines += _wrapped(prefix, text) if text else []
-    return lines
-
-
-def _wrapped(prefix: str, text: str) -> list[str]:
-    """Text in lines of at most :data:`WIDTH` characters, the later ones indented as the prefix."""
-    lines, line = [], prefix
-    for word in text.split():
-        if len(line) + len(word) > WIDTH and line.strip():
-            lines.append(line.rstrip())
-            line = " " * len(prefix)
-        line += word + " "
-    return [*lines, line.rstrip()]
+        parts += [hanging(prefix, text)] if text else []
+    return parts

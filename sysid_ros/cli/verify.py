@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
+from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show
 from sysid_ros.core.certification.certificate import Margin
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence, recheck
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.sampled_loop import LoopCase, LoopMargins, SampledLoop
 from sysid_ros.core.control.settings import ROBUST, RobustSettings
 from sysid_ros.core.model.loader import load_robot
@@ -26,7 +28,7 @@ from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.files import read_plans
 
-_HEADINGS = ("plan", "issued [s]", "takes over from", "brake [s]", "tightest margin", "where, when", "result")
+_HEADINGS = ("plan", "after", "issued [s]", "tightest margin", "where, when", "result")
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,12 @@ class CheckedPlan:
         plan, margin = self.plan, self.tightest
         tightest, where = "-", "-"
         if margin is not None:
-            tightest = f"{margin.limit.value} {margin.value:.4f} [{margin.limit.margin_unit}]"
+            tightest = f"{margin.limit.value} {margin.value:.4f} {margin.limit.margin_unit}"
             where = f"{margin.place}, {margin.time:.3f} s"
         return (
-            plan.plan_id[:12],
+            plan.plan_id[:8],
+            "rest" if plan.predecessor is None else plan.predecessor[:8],
             f"{plan.certificate.issued_at:.3f}",
-            "rest" if plan.predecessor is None else plan.predecessor[:12],
-            f"{plan.certificate.brake_time:g}",
             tightest,
             where,
             "HOLDS" if self.holds else "DOES NOT HOLD",
@@ -71,8 +72,8 @@ class CheckedPlan:
 
 def verify_plans(
     plans: Sequence[CertifiedPlan], model: str | None = None, stop_spacing: float = 0.0
-) -> list[CheckedPlan]:
-    """Check plans again in full.
+) -> Iterator[CheckedPlan]:
+    """Check plans again in full, one after the other.
 
     Args:
         plans: The plans in the order they were issued.
@@ -83,7 +84,6 @@ def verify_plans(
         ModelError: The robot is not known here.
     """
     tools: dict[str, tuple[RobotModel, BoundRechecker]] = {}
-    checked = []
     for plan, in_sequence in zip(plans, check_sequence(plans), strict=True):
         name = model or plan.robot_name
         if name not in tools:
@@ -94,8 +94,7 @@ def verify_plans(
         margins = () if found.verification is None else found.verification.margins.values()
         tightest = min(margins, key=lambda margin: margin.value, default=None)
         problems = (*found.problems, *in_sequence, *bounds.check(plan))
-        checked.append(CheckedPlan(plan, tightest, problems, _margins_at_start(robot, plan)))
-    return checked
+        yield CheckedPlan(plan, tightest, problems, _margins_at_start(robot, plan))
 
 
 def _margins_at_start(robot: RobotModel, plan: CertifiedPlan) -> LoopMargins | None:
@@ -127,9 +126,19 @@ def describe_margins(checked: Sequence[CheckedPlan], joint_names: Sequence[str])
     return "least loop margins at the starts of plans: " + ", ".join(texts)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the options of the command."""
-    parser = argparse.ArgumentParser(prog="sysid verify", description=__doc__.splitlines()[0])
+    parser = CommandParser(
+        prog="sysid verify",
+        description="Proves all certified plans of a recording again, anew: hashes, start states, times, the "
+        "controller's tracking bound from plan to plan, and the proof over continuous time. Ctrl-C ends it with the "
+        "plans so far.",
+        examples=(
+            "sysid verify recording.mcap",
+            "sysid verify plans.json --model kinova_gen3_2f85 --stops 0",
+        ),
+        endings=endings(ExitStatus.FAILED),
+    )
     parser.add_argument("file", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
     parser.add_argument("--model", help="name or settings file of the robot; default: the name in each plan")
     parser.add_argument(
@@ -142,28 +151,47 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Print a table; return 0 if every certificate holds, 1 if one does not, 2 if the input cannot be used."""
-    options = build_parser().parse_args(argv)
-    try:
-        if not 0.0 <= options.stops < np.inf:
-            raise ParameterOutOfRange("--stops [s]", options.stops, "0 or more")
-        checked = verify_plans(read_plans(options.file), options.model, options.stops)
-    except SysidError as error:
-        print(error, file=sys.stderr)
-        return ExitStatus.BAD_INPUT
-    rows = [one.cells for one in checked]
-    widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
-    for row in (_HEADINGS, tuple("-" * width for width in widths), *rows):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    for one in checked:
-        for sentence in one.problems:
-            print(f"plan {one.plan.plan_id[:12]}: {sentence}")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
+    return run_command(lambda: run(build_parser().parse_args(argv)))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check, and print what was found; return the exit status.
+
+    Raises:
+        SysidError: The input cannot be used.
+    """
+    if not 0.0 <= options.stops < np.inf:
+        raise ParameterOutOfRange("--stops [s]", options.stops, "0 or more")
+    plans = read_plans(options.file)
+    checked, was_stopped = _check_with_progress(plans, options)
+    show(make_table(_HEADINGS, [one.cells for one in checked], left=len(_HEADINGS)))
+    show(*(hanging(f"plan {one.plan.plan_id[:8]}: ", text) for one in checked for text in one.problems))
     if checked:
-        print(describe_margins(checked, load_robot(options.model or checked[0].plan.robot_name).joint_names))
+        show(describe_margins(checked, load_robot(options.model or checked[0].plan.robot_name).joint_names))
     held = sum(one.holds for one in checked)
-    print(f"{held} of {len(checked)} certificates hold")
-    return ExitStatus.OK if held == len(checked) else ExitStatus.FAILED
+    show(f"{held} of {len(checked)} certificates hold")
+    if was_stopped:
+        show(f"stopped: {len(plans) - len(checked)} of {len(plans)} were not checked")
+    if held < len(checked):
+        return ExitStatus.FAILED
+    return ExitStatus.STOPPED if was_stopped else ExitStatus.OK
+
+
+def _check_with_progress(plans: Sequence[CertifiedPlan], options: argparse.Namespace) -> tuple[list[CheckedPlan], bool]:
+    """Check plans and show how far it is; return those checked, and whether Ctrl-C came before all were."""
+    checked: list[CheckedPlan] = []
+    with ProgressDisplay(sys.stderr) as display:
+        display.update(f"plan 1 of {len(plans)}", 0.0)
+        try:
+            for one in verify_plans(plans, options.model, options.stops):
+                checked.append(one)
+                share = len(checked) / len(plans)
+                display.update(f"plan {min(len(checked) + 1, len(plans))} of {len(plans)}", share)
+        except KeyboardInterrupt:
+            return checked, True
+    return checked, False
 
 
 if __name__ == "__main__":

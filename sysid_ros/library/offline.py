@@ -37,6 +37,7 @@ def identify_recording(
     robot: RobotModel,
     settings: EstimatorSettings,
     on_progress: Callable[[float, ParameterEstimate], None] = lambda seconds, estimate: None,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> IdentificationResult:
     """Run the streaming estimator over a recording.
 
@@ -45,6 +46,7 @@ def identify_recording(
         robot: The arm that was recorded.
         settings: Settings of the estimator.
         on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
+        is_cancelled: Asked between portions; ends the run with what the samples so far say, which a warning tells.
 
     Returns:
         Everything about the identification; where the data contradict the assumptions, with the alarm.
@@ -56,8 +58,11 @@ def identify_recording(
         raise ParameterOutOfRange("body", settings.body, f"{PAYLOAD}; other bodies are for identify_bodies")
     started = time.perf_counter()
     robot = with_velocity_error(robot, recording)
-    run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress)
+    run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress, is_cancelled)
     notices = run.process(recording)
+    if run.count < len(recording.samples):
+        whole, recording = recording.samples.seconds[-1], recording.cut(run.count)
+        notices.append(f"stopped on request: {run.seconds:.1f} s of {whole:.1f} s of data were used")
     estimate = run.estimator.estimate()
     run.history.append((run.seconds, estimate))
     said = {estimate.alarm_text, estimate.payload_change}
@@ -105,7 +110,7 @@ def identify_bodies(
     Raises:
         SysidError: The samples or settings do not fit the robot.
     """
-    run = _Run(with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], lambda *_: None)
+    run = _Run(with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0])
     notices = run.process(recording)
     return run.estimator.target, run.estimator.estimate(), list(dict.fromkeys([*recording.notices, *notices]))
 
@@ -113,16 +118,23 @@ def identify_bodies(
 class _Run:
     """One pass of the estimator over a recording; keeps what it says on the way."""
 
-    def __init__(self, robot: RobotModel, settings: EstimatorSettings, start_ns: int, on_progress: Callable[..., None]):
+    def __init__(
+        self,
+        robot: RobotModel,
+        settings: EstimatorSettings,
+        start_ns: int,
+        on_progress: Callable[[float, ParameterEstimate], None] = lambda seconds, estimate: None,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ):
         self.start_ns = int(start_ns)
-        self.seconds, self.epoch = 0.0, 0
+        self.seconds, self.epoch, self.count = 0.0, 0, 0
         self.history: list[tuple[float, ParameterEstimate]] = []
         self.rows: list[Rows] = []
-        self._on_progress = on_progress
+        self._on_progress, self._is_cancelled = on_progress, is_cancelled
         self.estimator = StreamingEstimator(robot, settings, on_rows=self.rows.append, on_update=self._take_update)
 
     def process(self, recording: Recording) -> list[str]:
-        """Feed everything and return the notices."""
+        """Feed everything, or what comes before the end on request, and return the notices."""
         notices: list[str] = []
         self.epoch = recording.payload_epochs[0]
         for batch, payload_epoch in zip(recording.batches, recording.payload_epochs, strict=True):
@@ -131,6 +143,9 @@ class _Run:
                 self.rows.clear()
                 notices.append(self.estimator.reset("the payload was announced to have changed"))
             for portion in _portions(batch):
+                if self.count and self._is_cancelled():
+                    return notices
+                self.count += len(portion)
                 self.seconds = 1e-9 * float(portion.stamps[-1] - self.start_ns)
                 notices += self.estimator.add(portion)
         return notices

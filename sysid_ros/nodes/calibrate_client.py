@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from rclpy.node import Node
+from rich.console import RenderableType
 
 from sysid_msgs.action import IdentifyArm
-from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.terminal import ProgressDisplay
+from sysid_ros.cli.exit_status import ExitStatus, endings
+from sysid_ros.cli.terminal import ProgressDisplay, make_table
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.procedure import IdentificationErrorCode
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 from sysid_ros.ros.node import StopRequest
@@ -22,9 +24,14 @@ from sysid_ros.ros.node import StopRequest
 _NOT_IDENTIFIED = (IdentificationErrorCode.NO_WINDOWS, IdentificationErrorCode.NOT_IDENTIFIED)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="calibrate_client", description="Calibrates the arm with a known load.")
+    parser = CommandParser(
+        prog="calibrate_client",
+        description="Sends one goal to the running nodes: calibrate the arm with a known load.",
+        examples=("ros2 run sysid_ros calibrate_client --serial K0123 --results empty",),
+        endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
+    )
     parser.add_argument("--serial", required=True, help="serial number of the arm")
     parser.add_argument("--mass", type=float, default=0.0, help="mass of what the hand holds [kg]; 0: nothing")
     parser.add_argument("--tolerance", type=float, default=0.0, help="largest error of this mass [kg]")
@@ -52,8 +59,8 @@ def run(options: argparse.Namespace, stop: StopRequest) -> int:
     client = GoalClient(node, IdentifyArm, "identification/identify_arm", stop)
 
     def show(feedback: IdentifyArm.Feedback) -> None:
-        width = f", widths {100.0 * feedback.relative_width:.0f} %" if feedback.relative_width < 1.0 else ""
-        display.update(f"{100.0 * feedback.progress:3.0f} %  {feedback.text}{width}")
+        width = f"widths {100.0 * feedback.relative_width:.0f} %" if feedback.relative_width < 1.0 else ""
+        display.update(feedback.text, feedback.progress, width)
 
     try:
         result = client.run(_goal(options), show, lambda: display.message("stopping: the arm is brought to rest first"))
@@ -61,35 +68,34 @@ def run(options: argparse.Namespace, stop: StopRequest) -> int:
         display.message(str(lost))
         return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED
     finally:
+        display.finish()
         client.close()
         node.destroy_node()
-    display.finish()
     if result.error_code not in (IdentificationErrorCode.NONE, IdentificationErrorCode.RESULTS_NOT_WRITTEN):
-        print(f"not calibrated (error {result.error_code}): {result.error_text}")
+        show(f"not calibrated (error {result.error_code}): {result.error_text}")
         if stop.is_set:
             return ExitStatus.STOPPED
         return ExitStatus.NOT_IDENTIFIED if result.error_code in _NOT_IDENTIFIED else ExitStatus.FAILED
-    print("\n" + describe(result))
+    show("", *describe(result))
     if result.error_text:
-        print(result.error_text)
+        show(result.error_text)
     if result.results_directory:
-        print(f"Files: {result.results_directory}")
+        show(f"Files: {result.results_directory}")
     return ExitStatus.OK if result.error_code == IdentificationErrorCode.NONE else ExitStatus.FAILED
 
 
-def describe(result: IdentifyArm.Result) -> str:
+def describe(result: IdentifyArm.Result) -> list[RenderableType]:
     """Describe a calibrated arm: widths, and torques of the motion that was not used."""
-    lines = [
+    before, after = (float(np.linalg.norm(values)) for values in (result.residual_before, result.residual_after))
+    columns = zip(result.joint_names, result.residual_before, result.residual_after, strict=True)
+    rows = [(name, f"{one:.3f}", f"{other:.3f}") for name, one, other in [*columns, ("all", before, after)]]
+    return [
         f"Combinations of parameters are known within {100.0 * result.relative_width:.0f} % of the range before "
         "(geometric mean)",
         f"Motion of the arm: {result.motion_time:.1f} s",
         "RMS torque residual of the motion that was not used [Nm], with the parameters before and now",
-        f"  {'joint':<12}{'before':>10}{'now':>10}",
+        make_table(("joint", "before", "now"), rows),
     ]
-    columns = zip(result.joint_names, result.residual_before, result.residual_after, strict=True)
-    lines += [f"  {name:<12}{before:10.3f}{after:10.3f}" for name, before, after in columns]
-    before, after = (np.linalg.norm(values) for values in (result.residual_before, result.residual_after))
-    return "\n".join([*lines, f"  {'all':<12}{before:10.3f}{after:10.3f}"])
 
 
 def _goal(options: argparse.Namespace) -> IdentifyArm.Goal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.node import Node
@@ -14,34 +14,23 @@ from sysid_msgs.msg import IdentifiabilityReport, SampleBatch
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import ResetEstimator
 from sysid_ros.adapters.estimator.contact import ContactTopics
+from sysid_ros.adapters.estimator.parameters import EstimatorParameters
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.contact.monitor import ContactMonitor
-from sysid_ros.core.contact.wrench import ContactSettings
 from sysid_ros.core.estimation.parameters.bounds import report_combinations
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import PAYLOAD
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_message, samples_from_message
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import spin_main
-from sysid_ros.ros.parameters import ParameterServer, parameter, parameters_from
-from sysid_ros.ros.robot import RobotParameters
+from sysid_ros.ros.parameters import ParameterServer
 from sysid_ros.ros.source import SingleSource
 
 _SAMPLES = "arm_driver/samples"
 CLOCK_STEP_NS = 60 * 10**9
 """Samples older than this [ns] are not late: the clock was set back."""
-
-
-@dataclass(frozen=True)
-class EstimatorParameters(RobotParameters):
-    """Parameters of the node ``estimator``."""
-
-    publish_rate: float = parameter(2.0, "Hz", lower=0.1, upper=50.0)
-    """How often the estimate is renewed while data arrive."""
-    estimator: EstimatorSettings = parameters_from(EstimatorSettings, read_only=True)
-    contact: ContactSettings = parameters_from(ContactSettings, read_only=True)
 
 
 class EstimatorNode(Node):

@@ -14,7 +14,9 @@ from rclpy.node import Node
 
 from sysid_msgs.action import Identify
 from sysid_msgs.srv import SetPayload
-from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.exit_status import ExitStatus, endings
+from sysid_ros.cli.terminal import ProgressDisplay
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 from sysid_ros.ros.node import StopRequest
@@ -25,10 +27,13 @@ CAUGHT = from_com_form(12.0, [0.62, 0.05, -0.03], np.diag([0.4, 0.7, 0.6]))
 """What a simulated robot catches, about the last joint, (10,)."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="free_flyer_client", description="Identifies a free-flying robot, and what it holds."
+    parser = CommandParser(
+        prog="free_flyer_client",
+        description="Sends goals to the running nodes: identify a free-flying robot, and what it holds.",
+        examples=("ros2 run sysid_ros free_flyer_client --object --results first",),
+        endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
     )
     parser.add_argument("--results", default="", help="folder below the node's results_root; empty: no files")
     parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
@@ -86,25 +91,19 @@ class _Client:
 
     def _send(self, name: str, goal: Identify.Goal) -> tuple[int, Identify.Result | None]:
         """Send a goal and show it to its end; the result is None where nothing was identified."""
-        client, said = GoalClient(self._node, Identify, name, self._stop), [""]
+        client, display = GoalClient(self._node, Identify, name, self._stop), ProgressDisplay()
 
         def show(feedback: Identify.Feedback) -> None:
-            text = f"{100.0 * feedback.progress:3.0f} %  {feedback.text}"
-            if feedback.has_estimate:
-                text += f" ({feedback.mass_lower:.2f} to {feedback.mass_upper:.2f} kg)"
-            if text != said[0]:
-                said[0] = text
-                print(text, flush=True)
-
-        def tell() -> None:
-            print("stopping: the robot is brought to rest first", flush=True)
+            mass = f"{feedback.mass_lower:.2f} to {feedback.mass_upper:.2f} kg" if feedback.has_estimate else ""
+            display.update(feedback.text, feedback.progress, mass)
 
         try:
-            result = client.run(goal, show, tell)
+            result = client.run(goal, show, lambda: display.message("stopping: the robot is brought to rest first"))
         except GoalLost as lost:
-            print(lost, flush=True)
+            display.message(str(lost))
             return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED, None
         finally:
+            display.finish()
             client.close()
         if result.error_code != Identify.Result.NONE:
             print(f"not identified (error {result.error_code}): {result.error_text}")

@@ -14,9 +14,11 @@ from rclpy.node import Node
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SimulationTruth
+from sysid_ros.adapters.identification.evidence import interval_of
 from sysid_ros.adapters.identification.monitor import find_timing_doubt
-from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.terminal import ProgressDisplay, result_table
+from sysid_ros.cli.exit_status import ExitStatus, endings
+from sysid_ros.cli.terminal import ProgressDisplay, hanging, mass_detail, next_step, result_summary, show
+from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
@@ -29,9 +31,14 @@ from sysid_ros.ros.node import StopRequest
 _NOT_IDENTIFIED = (Identify.Result.NO_WINDOWS, Identify.Result.NOT_IDENTIFIED)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="identify_client", description="Identifies the payload the arm holds.")
+    parser = CommandParser(
+        prog="identify_client",
+        description="Sends one goal to the running nodes: identify the payload the arm holds.",
+        examples=("ros2 run sysid_ros identify_client --model kinova_gen3_2f85 --results first",),
+        endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
+    )
     parser.add_argument("--model", default="kinova_gen3_2f85", help="robot, as given to the nodes")
     parser.add_argument("--results", default="", help="folder below the node's results_root; empty: no files")
     parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
@@ -65,7 +72,14 @@ class ResultNode(Node):
             return None
         warnings = (self._timing_doubt,) if self._timing_doubt else ()
         history = EstimateHistory.from_estimates((), ())
-        return IdentificationResult(self.robot, estimate, history, truth=self._truth_of(estimate), warnings=warnings)
+        return IdentificationResult(
+            self.robot,
+            estimate,
+            history,
+            statistical=interval_of(result),
+            truth=self._truth_of(estimate),
+            warnings=warnings,
+        )
 
     def _take_status(self, status: DriverStatus) -> None:
         self._timing_doubt = find_timing_doubt(status) or self._timing_doubt
@@ -81,14 +95,16 @@ class ResultNode(Node):
     def show(self, feedback: Identify.Feedback) -> None:
         """Show the progress of the goal."""
         mass = (feedback.mass_lower, feedback.mass, feedback.mass_upper) if feedback.has_estimate else None
-        self._display.update(feedback.text, feedback.trajectory_number, feedback.number_of_trajectories, mass)
+        number, count, box = feedback.trajectory_number, feedback.number_of_trajectories, self.robot.payload_prior.box
+        motion = f"trajectory {number}" + (f" of {count}" if count else "") if number else ""
+        known = mass_detail(mass, (float(box.lower[0]), float(box.upper[0])))
+        self._display.update(feedback.text, feedback.progress, "  ".join(filter(None, (motion, known))))
 
 
 def run(options: argparse.Namespace, stop: StopRequest) -> int:
     """Send the goal and show it to its end; return the exit status."""
     robot = load_robot(options.model)
-    prior = robot.payload_prior.box
-    display = ProgressDisplay(prior_mass=(float(prior.lower[0]), float(prior.upper[0])))
+    display = ProgressDisplay()
     node = ResultNode(robot, display)
     client = GoalClient(node, Identify, "identification/identify", stop)
     try:
@@ -99,9 +115,9 @@ def run(options: argparse.Namespace, stop: StopRequest) -> int:
         display.message(str(lost))
         return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED
     finally:
+        display.finish()
         client.close()
         node.destroy_node()
-    display.finish()
     return _show_result(node, result, was_stopped=stop.is_set)
 
 
@@ -118,20 +134,22 @@ def _goal(options: argparse.Namespace) -> Identify.Goal:
 def _show_result(node: ResultNode, result: Identify.Result, was_stopped: bool) -> int:
     has_result = (Identify.Result.NONE, Identify.Result.INCONSISTENT, Identify.Result.RESULTS_NOT_WRITTEN)
     if result.error_code not in has_result:
-        print(f"not identified (error {result.error_code}): {result.error_text}")
+        show(f"not identified (error {result.error_code}): {result.error_text}")
         if result.results_directory:
-            print(f"Files: {result.results_directory}")
+            show(f"Files: {result.results_directory}")
         if was_stopped:
             return ExitStatus.STOPPED
         return ExitStatus.NOT_IDENTIFIED if result.error_code in _NOT_IDENTIFIED else ExitStatus.FAILED
     summary = node.summarize(result)
-    print()
-    print(result_table(summary) if summary is not None else result.error_text)
-    print(f"Motion of the arm: {result.motion_time:.1f} s")
+    hypotheses = [(one.text, one.check) for one in result.hypotheses]
+    show("", result.error_text if summary is None else result_summary(summary, hypotheses))
+    show(f"Motion of the arm: {result.motion_time:.1f} s")
     if result.error_code == Identify.Result.RESULTS_NOT_WRITTEN:
-        print(result.error_text)
+        show(result.error_text)
     if result.results_directory:
-        print(f"Files: {result.results_directory}")
+        show(f"Files: {result.results_directory}")
+        if summary is not None:
+            show(hanging("Next: ", next_step(summary, result.results_directory)))
     if result.error_code == Identify.Result.NONE:
         return ExitStatus.OK
     is_partial = summary is not None and summary.is_usable and not summary.is_identified

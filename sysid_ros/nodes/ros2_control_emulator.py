@@ -22,6 +22,7 @@ from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
+from sysid_ros.core.common.command_line import ENDINGS, CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.mujoco.simulation import Noise
@@ -204,10 +205,13 @@ def to_message(states: JointStates) -> JointState:
     return message
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="sysid emulate ros2_control", description="Emulates an arm under ros2_control with an effort controller."
+    parser = CommandParser(
+        prog="sysid emulate ros2_control",
+        description="Emulates an arm under ros2_control with an effort controller.",
+        examples=("sysid emulate ros2_control --robot kinova_gen3_2f85 --payload 1.0",),
+        endings=ENDINGS,
     )
     hardware, add = HardwareSettings(), parser.add_argument
     add_arm_options(parser, "kinova_gen3_2f85", "a name from config/ or a YAML file", "the one the robot file expects")

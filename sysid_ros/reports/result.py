@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
@@ -63,11 +63,18 @@ class WindowCheck:
         return sentences
 
 
-def collect_rows(robot: RobotModel, settings: EstimatorSettings, blocks: Iterable[SampleBlock]) -> list[Rows]:
-    """Rows of all windows, those too at which an estimator would have raised the alarm."""
+def collect_rows(
+    robot: RobotModel,
+    settings: EstimatorSettings,
+    blocks: Iterable[SampleBlock],
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> list[Rows]:
+    """Rows of all windows, those too at which an estimator would have raised the alarm; those so far if cancelled."""
     stream, model = SampleStream(robot, settings), WindowModel(robot, settings, describe_unknowns(robot, settings))
     rows = []
     for block in blocks:
+        if is_cancelled():
+            break
         for window in stream.add(block)[0]:
             rows.append(build_rows(model, window))
     return rows
@@ -109,12 +116,16 @@ EXPLAINED = (AlarmCode.WINDOW_INCONSISTENT, AlarmCode.JOINTLY_INCONSISTENT, Alar
 
 
 def explain_alarm(
-    robot: RobotModel, settings: EstimatorSettings, estimate: ParameterEstimate, blocks: Iterable[SampleBlock]
+    robot: RobotModel,
+    settings: EstimatorSettings,
+    estimate: ParameterEstimate,
+    blocks: Iterable[SampleBlock],
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Explanation | None:
     """Return hypotheses about data that no payload agrees with; None where there is no such alarm."""
     if estimate.alarm is None or estimate.alarm.code not in EXPLAINED:
         return None
-    return explain_inconsistency(robot, settings, blocks)
+    return explain_inconsistency(robot, settings, blocks, is_cancelled=is_cancelled)
 
 
 @dataclass(frozen=True)

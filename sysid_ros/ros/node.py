@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar, cast
 
@@ -24,10 +25,12 @@ from rclpy.qos import QoSProfile
 from rclpy.service import Service
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
+from rclpy.utilities import remove_ros_args
 
 from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.ros.alive import announce
+from sysid_ros.ros.node_help import node_parser
 
 T = TypeVar("T")
 
@@ -91,12 +94,15 @@ def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None)
 
     Returns:
         Exit status: 0 after a stop on request, 2 if the node cannot start with what it was given.
+
+    Raises:
+        SystemExit: Of ``--help``, and of words that are neither this nor arguments of ROS.
     """
+    arguments = list(sys.argv if argv is None else argv)
+    node_parser(node_class, Path(arguments[0]).stem).parse_args(remove_ros_args(arguments)[1:])
     with StopRequest() as stop:
         try:
-            rclpy.init(
-                args=list(argv) if argv is not None else sys.argv, signal_handler_options=SignalHandlerOptions.NO
-            )
+            rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
             status, node = _run(node_class, stop)
         except RCLError as error:
             if os.environ.get(_SECURITY_VARIABLE, "").lower() != "true":

@@ -7,6 +7,7 @@ import pytest
 from certificates import make_certificate
 
 from sysid_msgs.msg import DriverStatus
+from sysid_ros.adapters.estimator.parameters import EstimatorParameters
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification.arm import (
     BRAKE_TIMEOUT,
@@ -22,7 +23,6 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.procedure import StopUnconfirmed
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.emulation.lockstep_identification import LockstepSettings
-from sysid_ros.nodes.estimator import EstimatorParameters
 
 DURATION, HANDOVER = 3.0, 1.5
 

@@ -18,7 +18,7 @@ from sysid_ros.adapters.identification import goals as goals_module
 from sysid_ros.adapters.identification.files import build_result, prepare_folder
 from sysid_ros.adapters.identification.goals import settings_of
 from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
-from sysid_ros.cli.terminal import result_table
+from sysid_ros.cli.terminal import result_summary, text_of
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
 from sysid_ros.core.procedure import (
@@ -199,7 +199,7 @@ def test_a_result_says_where_the_timing_of_its_motions_was_not_ensured(robot, ou
     )
     records = Records(samples=[part], estimates=[(2, outcome.estimate)], timing_doubt=found)
     result = build_result(robot, outcome, records, IdentificationSettings())
-    told = "torques act within one period" in " ".join(result_table(result).split())
+    told = "torques act within one period" in " ".join(text_of(result_summary(result)).split())
     assert told == bool(doubt) and (found in notices(result)) == bool(doubt)
 
 

@@ -1,6 +1,8 @@
 """``sysid calibrate``: a calibration that ``sysid offline`` takes, sensors at standstill, clear errors."""
 
 import dataclasses
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -109,6 +111,37 @@ def test_an_arm_from_the_command_line(robot, samples, record, tmp_path, capsys):
         assert offline.main([data, "--model", MODEL, "--output", "", *extra]) == ExitStatus.OK
         widths.append(capsys.readouterr().out)
     assert widths[0] != widths[1]
+
+
+@pytest.mark.slow
+def test_a_stopped_calibration_keeps_the_rows_that_it_proved(robot, record, tmp_path, capsys, monkeypatch):
+    path = save(tmp_path / "empty.npz", robot, record(np.zeros(10)).slice(0, 1000))
+    words = ["arm", path, "--model", MODEL, "--serial", "K7", "--output", str(tmp_path / "arm.yaml")]
+
+    at = [0.1]
+
+    def interrupt(self, text, share, *_):
+        if share > at[0]:  # heeded at the next step
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(calibrate.ProgressDisplay, "update", lambda *_: None)
+    assert calibrate.main(words) == ExitStatus.OK
+    whole = load_calibration(tmp_path / "arm.yaml")
+    (tmp_path / "arm.yaml").unlink()
+    monkeypatch.setattr(calibrate.ProgressDisplay, "update", interrupt)
+    for at[0] in (0.1, 0.3):  # in the first pass: among windows and bounds
+        assert calibrate.main(words) == ExitStatus.STOPPED and not (tmp_path / "arm.yaml").exists()
+        assert "stopped before anything was proven" in capsys.readouterr().out
+    monkeypatch.setattr("sysid_ros.core.estimation.calibration._BATCH", 4)
+    at[0] = 0.6
+    assert calibrate.main(words) == ExitStatus.STOPPED
+    assert "stopped: the rows that were proven by then are kept" in capsys.readouterr().out
+    kept = load_calibration(tmp_path / "arm.yaml")
+    assert 4 <= len(kept.matrix) < len(whole.matrix) and kept.record.serial == "K7" and kept.record.recordings
+    np.testing.assert_allclose(kept.matrix, whole.matrix[: len(kept.matrix)], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(kept.lower, whole.lower[: len(kept.matrix)], rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(kept.upper, whole.upper[: len(kept.matrix)], rtol=1e-3, atol=1e-6)
+    assert load_robot(MODEL, calibration=tmp_path / "arm.yaml").calibration is not None
 
 
 def test_wrong_input_is_named(robot, samples, tmp_path, capsys):

@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import yaml
 
 from sysid_ros.cli import offline
 from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.terminal import ProgressDisplay, result_summary, text_of
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -112,7 +115,43 @@ def test_computed_velocities_widen_the_sensor_and_void_the_guarantee(robot, samp
     path = _save(tmp_path / "a.npz", robot, samples.slice(0, 800), v=None)
     outcome = offline.identify_recording(read_recording(path, robot), robot, EstimatorSettings())
     assert np.all(outcome.robot.sensors.velocity_error >= robot.sensors.velocity_error)
-    assert not outcome.is_rigorous and "not guaranteed" in offline.result_table(outcome)
+    assert not outcome.is_rigorous and "not guaranteed" in text_of(result_summary(outcome))
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_ctrl_c_keeps_what_the_data_so_far_say(robot, samples, tmp_path, capsys, monkeypatch):
+    """A signal comes at the first renewal of the bounds."""
+    path = _save(tmp_path / "a.npz", robot, samples.slice(0, 1500))
+    update = ProgressDisplay.update
+
+    def interrupt(self, *words, **more):
+        os.kill(os.getpid(), signal.SIGINT)
+        update(self, *words, **more)
+
+    monkeypatch.setattr(ProgressDisplay, "update", interrupt)
+    words = [path, "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"]
+    assert offline.main(words) == ExitStatus.STOPPED
+    printed = capsys.readouterr().out
+    (folder,) = (tmp_path / "results").iterdir()
+    data = yaml.safe_load((folder / "estimate.yaml").read_text())
+    (told,) = re.findall(r"stopped on request: ([\d.]+) s of 3.0 s of data were used", " ".join(printed.split()))
+    assert 0.5 < data["data"]["seconds"] <= float(told) + 0.1 < 2.0
+
+
+def test_a_run_that_is_stopped_has_the_bounds_of_its_samples(recording, robot):
+    settings, asked = EstimatorSettings(update_windows=5), []
+
+    def is_cancelled():
+        asked.append(True)
+        return len(asked) > 40
+
+    stopped = offline.identify_recording(recording, robot, settings, is_cancelled=is_cancelled)
+    count = len(stopped.samples)
+    assert count == 20 * 41 and len(stopped.predicted_tau) == count and "stopped on request" in stopped.warnings[-1]
+    cut = recording.cut(count)
+    assert np.array_equal(cut.samples.q, recording.samples.q[:count])
+    again = offline.identify_recording(cut, robot, settings).estimate
+    assert np.array_equal(stopped.estimate.lower, again.lower) and np.array_equal(stopped.estimate.upper, again.upper)
 
 
 @pytest.mark.usefixtures("without_figures")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
+from sysid_ros.cli import verify
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.verify import CheckedPlan, describe_margins, main
 from sysid_ros.core.certification.assumptions import Assumptions
@@ -59,10 +60,24 @@ def test_a_recording_holds(plans, robot, tmp_path, capsys):
     assert [plan.to_dict() for plan in received] == [plan.to_dict() for plan in plans]
     assert main([str(file)]) == ExitStatus.OK
     text = capsys.readouterr().out
-    assert "2 of 2 certificates hold" in text and text.count(" HOLDS") == 2 and plans[0].plan_id[:12] in text
+    assert "2 of 2 certificates hold" in text and text.count(" HOLDS") == 2 and plans[0].plan_id[:8] in text
     # The parts the driver reads are the same ones.
     trajectory, certificate = certified_from_message(messages[0], robot.joint_names)
     assert certificate.to_dict() == plans[0].certificate.to_dict() and trajectory.hash() == certificate.path_hash
+
+
+def test_ctrl_c_keeps_the_plans_so_far(plans, robot, tmp_path, capsys, monkeypatch):
+    record(tmp_path / "r.mcap", [certified_plan_to_message(plan, robot.joint_names) for plan in plans])
+
+    def check(*_):
+        yield CheckedPlan(plans[0], None, ())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verify, "verify_plans", check)
+    assert main([str(tmp_path / "r.mcap")]) == ExitStatus.STOPPED
+    told = capsys.readouterr()
+    assert "1 of 1 certificates hold" in told.out and "stopped: 1 of 2 were not checked" in told.out
+    assert "50 %  plan 2 of 2" in told.err
 
 
 def restated(message, robot, **changes):

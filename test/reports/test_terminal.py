@@ -1,13 +1,29 @@
-"""What the terminal shows: in place on a terminal, line by line on a pipe; the table at the end."""
+"""What the terminal shows: in place on a terminal, whole lines on a pipe; the summary at the end."""
 
 import dataclasses
 import io
+import re
 
 import numpy as np
 import pytest
 
-from sysid_ros.cli.terminal import PROGRESS_WIDTH, WIDTH, ProgressDisplay, interval_bar, result_table
+from sysid_ros.cli.terminal import (
+    WIDTH,
+    ProgressDisplay,
+    files_summary,
+    hanging,
+    interval_bar,
+    make_table,
+    mass_detail,
+    next_step,
+    result_summary,
+    show,
+    text_of,
+)
+from sysid_ros.core.estimation.hypotheses import Assumption, Explanation, Hypothesis
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
+from sysid_ros.core.estimation.point.statistics import StatisticalInterval
+from sysid_ros.reports.writer import WrittenFiles
 
 
 class _Terminal(io.StringIO):
@@ -29,52 +45,41 @@ def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
 
 
-def test_a_pipe_gets_one_line_per_change():
+def test_a_pipe_gets_one_whole_line_per_change():
     stream, clock = io.StringIO(), _Clock()
-    display = ProgressDisplay(stream, prior_mass=(0.0, 2.0), clock=clock)
+    display = ProgressDisplay(stream, clock=clock)
     display.update("planning")
     clock.now += 1.25
     display.update("planning")  # nothing new
-    display.update("moving", 1, 2)
-    display.update("moving", 1, 2, (1.0, 1.2, 1.5))
-    display.update("moving", 1, 2, (1.0, 1.2, 1.5))
-    display.update("moving", 1, 2, (1.1, 1.2, 1.3))
-    display.message("done")
-    lines = stream.getvalue().splitlines()
-    assert lines[0] == "[   0.0 s] planning"
-    assert lines[1] == "[   1.2 s] moving                trajectory 1/2"
-    assert lines[2].endswith("trajectory 1/2    mass 1.200 kg in [1.000, 1.500]  |          [=*==]    |")
-    assert len(lines) == 5 and lines[4] == "done" and "\x1b" not in stream.getvalue() and "\r" not in stream.getvalue()
-
-
-def test_a_terminal_line_is_rewritten_in_place():
-    stream = _Terminal()
-    display = ProgressDisplay(stream, clock=_Clock())
-    display.update("planning")
-    display.update("moving", 3, mass=(1.0, 1.2, 1.5))
-    display.message("a warning")
+    display.update("moving, trajectory 1 of 2", 0.25)
+    display.update("moving, trajectory 1 of 2", 0.5, mass_detail((1.0, 1.2, 1.5), (0.0, 2.0)))
+    display.update("moving, trajectory 1 of 2", 0.5, mass_detail((1.0, 1.2, 1.5), (0.0, 2.0)))
+    display.update("x" * 300, 0.5, mass_detail((1.1, 1.2, 1.3)), left=61.0)
+    display.message("y" * 300)
     display.finish()
-    text = stream.getvalue()
-    assert text.count("\r\x1b[2K") == 2 and text.endswith(
-        "trajectory 3      mass 1.200 kg in [1.000, 1.500]\na warning\n"
-    )
-    assert text.count("\n") == 2
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "[   0.0 s] planning" and lines[1] == "[   1.2 s]  25 %  moving, trajectory 1 of 2"
+    assert lines[2].endswith("50 %  moving, trajectory 1 of 2  mass 1.200 kg in [1.000, 1.500]  |          [=*==]    |")
+    assert lines[3] == f"[   1.2 s]  50 %  {'x' * 300}  mass 1.200 kg in [1.100, 1.300]  1 min 01 s left"
+    assert len(lines) == 5 and lines[4] == "y" * 300
+    assert "\x1b" not in stream.getvalue() and "\r" not in stream.getvalue()
 
 
-def test_long_text_never_wraps():
-    stream = _Terminal()
-    ProgressDisplay(stream, (0.0, 1.0), _Clock()).update("x" * 300, 12, 20, (0.1, 0.2, 0.3))
-    line = stream.getvalue().replace("\r\x1b[2K", "")
-    assert len(line) <= PROGRESS_WIDTH and line.endswith("mass 0.200 kg in [0.100, 0.300]")
-
-
-@pytest.mark.parametrize("columns", [72, 80, 100, 140])
-def test_a_narrow_terminal_gets_the_whole_mass(columns, monkeypatch):
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_a_terminal_shows_bar_time_left_and_the_whole_mass_in_its_width(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
     stream = _Terminal()
-    ProgressDisplay(stream, (0.0, 1.0), _Clock()).update("writing the results", 12, 20, (0.1, 0.2, 0.3))
-    line = stream.getvalue().replace("\r\x1b[2K", "")
-    assert len(line) < columns and "mass 0.200 kg in [0.100, 0.300]" in line and line.count("|") in (0, 2)
+    with ProgressDisplay(stream, _Clock()) as display:
+        display.update("planning")
+        display.update("x" * 300, 0.4, mass_detail((0.1, 0.2, 0.3)), left=30.0)
+        display.message("a warning")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())  # colours
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", plain).splitlines()
+    assert max(map(len, lines)) <= min(columns, WIDTH)
+    assert any("\u2026" in line and "40%" in line and "30 s left" in line for line in lines)
+    assert any(line == "mass 0.200 kg in [0.100, 0.300]" for line in map(str.rstrip, lines))
+    assert any(line.rstrip() == "a warning" for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -91,44 +96,77 @@ def test_interval_bar(interval, picture):
     assert interval_bar(*interval, 0.0, 10.0, size=10) == picture
 
 
-def test_table_in_simulation(result):
-    lines = result_table(result).splitlines()
+def test_the_summary_begins_with_mass_and_com(result):
+    lines = text_of(result_summary(result)).splitlines()
     assert max(map(len, lines)) <= WIDTH and all(line == line.rstrip() for line in lines)
-    assert lines[0] == "Payload of kinova_gen3_2f85, about the frame of the last joint (joint_7)"
-    assert lines[2].split() == [
-        "unit",
-        "estimate",
-        "lower",
-        "upper",
-        "width",
-        "shrunk",
-        "truth",
-        "inside",
-    ]
-    mass = next(line for line in lines if line.startswith("m  "))
-    assert mass.split()[:5] == ["m", "kg", "1.800000", "1.765000", "1.859500"]
-    assert mass.split()[-2:] == ["1.810000", "yes"]
+    assert lines[0] == "Payload of kinova_gen3_2f85: 1.800 kg, bounds 1.765 to 1.860 kg"
+    assert lines[2] == f"In the tool frame ({result.robot.tool_frame})"
+    assert lines[3].split() == ["unit", "estimate", "lower", "upper"]
+    assert lines[4].split() == ["mass", "kg", "1.800000", "1.765000", "1.859500"]
+    assert [line.split()[:2] for line in lines[5:8]] == [["CoM", axis] for axis in "xyz"]
+    assert lines[7].split()[2:4] == ["m", "0.128975"]
+    assert sum(line.startswith("principal moment") for line in lines[8:11]) == 3
+    head = next(k for k, line in enumerate(lines) if line.startswith("About the frame of the last joint (joint_7)"))
+    assert lines[head + 1].split() == ["unit", "estimate", "lower", "upper", "narrower", "truth", "inside"]
+    mass = lines[head + 2].split()
+    assert mass[:5] == ["m", "kg", "1.800000", "1.765000", "1.859500"] and mass[-2:] == ["1.810000", "yes"]
     assert sum(line.endswith(" yes") for line in lines) == 10
-    assert any(line.startswith("com z               m          0.128975") for line in lines)
-    assert any(line.startswith("principal moment 3  kg m^2") for line in lines)
     assert "Truth (simulation) inside the bounds: 10 of 10" in lines
     assert lines[-1] == "warning: the certificate was checked at sampled instants only"
 
 
-def test_table_without_truth_and_with_a_wrong_one(result):
-    table = result_table(dataclasses.replace(result, truth=None))
-    assert "truth" not in table.lower() and "inside" not in table.splitlines()[2]
-    wrong = result_table(dataclasses.replace(result, truth=result.truth + np.eye(10)[3]))
+def test_summary_without_truth_and_with_a_wrong_one(result):
+    text = text_of(result_summary(dataclasses.replace(result, truth=None)))
+    assert "truth" not in text.replace("true", "").lower().split("bounds:")[0] and " inside\n" not in text
+    wrong = text_of(result_summary(dataclasses.replace(result, truth=result.truth + np.eye(10)[3])))
     assert any(line.startswith("mcz") and line.endswith(" NO") for line in wrong.splitlines())
     assert "inside the bounds: 9 of 10" in wrong
 
 
-def test_an_alarm_is_not_a_table(result):
+def test_the_statistical_interval_is_named_as_one(result):
+    assert "Statistical" not in text_of(result_summary(result))
+    interval = StatisticalInterval(np.full(10, 1.8), np.full(10, 0.01), 0.95, 60, 3)
+    text = " ".join(text_of(result_summary(dataclasses.replace(result, statistical=interval))).split())
+    assert "Statistical 95 %: mass 1.7804 to 1.8196 kg, from the residuals; it guarantees nothing" in text
+
+
+def test_a_pipe_gets_sentences_in_one_line(result):
+    stream = io.StringIO()
+    show(result_summary(result), stream=stream)
+    lines = stream.getvalue().splitlines()
+    assert f"Bounds: {result.estimate.guarantee} ({result.estimate.method})" in map(str.rstrip, lines)
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_files_and_the_next_step_come_last(result, tmp_path):
+    written = WrittenFiles(tmp_path, ("report.html",), ("payload.sdf was not written: why",))
+    lines = text_of(files_summary(result, written), width=10_000).splitlines()
+    assert lines[0] == "note: payload.sdf was not written: why" and lines[1] == f"Files: {tmp_path}"
+    assert lines[2].startswith(f"Next: open {tmp_path}/report.html in a browser; payload_* are for controllers")
+    unknown = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, narrower=frozenset()))
+    assert f"sysid identifiability --model {result.robot.name}" in next_step(unknown)
+
+
+def test_an_alarm_is_not_a_table_and_explains_itself(result):
     nothing = np.full(10, np.nan)
     estimate = dataclasses.replace(
         result.estimate, values=nothing, lower=nothing, upper=nothing, is_consistent=False,
         alarm=Alarm(AlarmCode.WINDOW_INCONSISTENT, "no payload is consistent: " + "joint_2 is off; " * 16),
     )  # fmt: skip
-    lines = result_table(dataclasses.replace(result, estimate=estimate)).splitlines()
+    wrong_sign = Hypothesis(Assumption.EFFORT_SIGN, "joint_2", 1.0, 1.0, "", 0.1, 1.0)
+    explanation = Explanation(3.0, (wrong_sign,) * 6, 10)
+    result = dataclasses.replace(result, estimate=estimate, explanation=explanation)
+    lines = text_of(result_summary(result)).splitlines()
     assert lines[0] == "ALARM: no usable estimate for kinova_gen3_2f85"
     assert "nan" not in "\n".join(lines) and max(map(len, lines)) <= WIDTH
+    assert sum("the sign of the efforts of joint_2 were turned round" in line for line in lines) == 4
+    assert any(line.startswith("   check: hold the arm still") for line in lines)
+    assert next_step(result).startswith("try the first check above")
+
+
+def test_markup_and_escapes_in_names_are_only_text():
+    assert text_of(make_table(("a",), [("[bold]x[/bold]",)]), hanging("[b] ", "[red]y")).splitlines() == [
+        "a",
+        "[bold]x[/bold]",
+        "[b] [red]y",
+    ]

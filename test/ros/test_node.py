@@ -259,7 +259,7 @@ class Clocked(Node):
             time.sleep(0.05)
     def close(self):
         print(f"ends at {self.get_clock().now().nanoseconds}", flush=True)
-sys.exit(spin_main(Clocked))
+sys.exit(spin_main(Clocked, [word for word in sys.argv if word != "gives"]))
 """
 )
 

@@ -103,7 +103,7 @@ def talking():
             note("talking", f"model {self.get_parameter('model').value}")
             note("talking", f"pid {os.getpid()}")
 
-    spin_main(Talking, sys.argv)
+    spin_main(Talking, [sys.argv[0], *sys.argv[2:]])  # without the behaviour
 
 
 def killed_talking():

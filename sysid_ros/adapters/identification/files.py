@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -14,8 +14,9 @@ import numpy as np
 from sysid_ros.adapters.identification.monitor import Records
 from sysid_ros.core.certification.certificate import margin_rows
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.hypotheses import Explanation
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.point.statistics import StatisticalInterval
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import Identification, IdentificationSettings
@@ -23,7 +24,6 @@ from sysid_ros.reports.result import (
     EstimateHistory,
     IdentificationResult,
     MotionRecord,
-    explain_alarm,
     followed_motions,
 )
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
@@ -32,6 +32,19 @@ from sysid_ros.ros.conversions import Samples
 
 VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")
 """Distributions whose versions go into the files."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What samples say beside the bounds.
+
+    Attributes:
+        explanation: Hypotheses about data that no payload agrees with; None where some do.
+        statistical: Statistical interval of the parameters; None where there is none.
+    """
+
+    explanation: Explanation | None = None
+    statistical: StatisticalInterval | None = None
 
 
 def prepare_folder(folder: Path) -> Path:
@@ -58,6 +71,7 @@ def write_files(
     outcome: Identification | None,
     records: Records,
     settings: IdentificationSettings,
+    evidence: Evidence = Evidence(),
 ) -> tuple[str, ...]:
     """Write the files of one goal.
 
@@ -67,6 +81,7 @@ def write_files(
         outcome: What was identified; None after an alarm, whose files say so.
         records: What the goal has seen.
         settings: What was asked for.
+        evidence: What the samples say beside the bounds.
 
     Returns:
         Files that were left out, with the reason, a sentence each.
@@ -74,14 +89,18 @@ def write_files(
     Raises:
         SysidError: A file cannot be written.
     """
-    result = build_result(robot, outcome, records, settings)
+    result = build_result(robot, outcome, records, settings, evidence)
     if result is None:
         return ("no files were written: there is neither an estimate nor a sample",)
     return write_results(result, folder).left_out
 
 
 def build_result(
-    robot: RobotModel, outcome: Identification | None, records: Records, settings: IdentificationSettings
+    robot: RobotModel,
+    outcome: Identification | None,
+    records: Records,
+    settings: IdentificationSettings,
+    evidence: Evidence = Evidence(),
 ) -> IdentificationResult | None:
     """Return the result of one goal for export; None where there is neither estimate nor sample."""
     if not records.estimates or not records.samples:
@@ -111,7 +130,8 @@ def build_result(
         reference_v=references["v_d"],
         commanded_tau=references["tau_command"],
         predicted_tau=_predict(robot, estimate, block) if estimate.is_consistent else None,
-        explanation=explain_alarm(robot, EstimatorSettings(), estimate, [block]),
+        explanation=evidence.explanation,
+        statistical=evidence.statistical,
         motions=followed_motions(motions, block.seconds, references["q_d"]),
         information=records.information,
         timing=records.timing,

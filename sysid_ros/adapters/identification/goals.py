@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from sysid_msgs.action import Identify, MoveTo
 from sysid_ros.adapters.identification.arm import RosArm
-from sysid_ros.adapters.identification.files import prepare_folder, write_files
+from sysid_ros.adapters.identification.evidence import EvidenceSource, add_evidence, ask_settings
+from sysid_ros.adapters.identification.files import Evidence, prepare_folder, write_files
 from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
 from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -152,7 +153,7 @@ class GoalRun(GoalBase):
             return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
         start = self._position()
         outcome, result = self._identify(on_progress)
-        result = self._finish(outcome, result)
+        result = self._finish(outcome, result, on_progress)
         if outcome is not None and self._must_return and start is not None:
             on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
             self._return(start)
@@ -210,8 +211,30 @@ class GoalRun(GoalBase):
         except SysidError as error:
             self._logger.warning(f"the arm has not returned to where it was: {error}")
 
-    def _finish(self, outcome: Identification | None, result: Identify.Result) -> Identify.Result:
+    def _find_evidence(self, result: Identify.Result, on_progress: Callable[[Progress], None]) -> Evidence:
+        """Look at the samples once more: what could be wrong with them, or what statistics say; the arm rests."""
+        monitor = self._monitor
+        if result.error_code not in (Identify.Result.NONE, Identify.Result.INCONSISTENT) or monitor.estimate is None:
+            return Evidence()
+        is_alarm = result.error_code == Identify.Result.INCONSISTENT
+        text = "looking for what could be wrong" if is_alarm else "computing the statistical interval"
+        on_progress(Progress(Phase.REPORTING, text, 1.0, 0, 0, monitor.estimate))
+        source = EvidenceSource(self._robot, self._options.statistical_data, self._is_cancelled)
+        try:
+            settings = ask_settings(self._session)
+            if settings is None:
+                self._logger.warning(f"the estimator does not say its settings; {text} without them")
+            return source.find(settings, monitor.estimate, monitor.records)
+        except Exception as error:  # noqa: BLE001 - what was identified must still be answered
+            self._logger.warning(f"nothing was found by {text}: {error!r}")
+            return Evidence()
+
+    def _finish(
+        self, outcome: Identification | None, result: Identify.Result, on_progress: Callable[[Progress], None]
+    ) -> Identify.Result:
         """Complete recording and files; where files are missing the goal is no success, but keeps its numbers."""
+        evidence = self._find_evidence(result, on_progress)
+        add_evidence(result, evidence)
         faults = []
         try:
             self._monitor.end(outcome.estimate if outcome is not None else None)
@@ -220,7 +243,7 @@ class GoalRun(GoalBase):
         if self._folder is not None:
             result.results_directory = str(self._folder.absolute())
             if result.error_code in _WITH_FILES:
-                faults += self._write(self._folder, outcome)
+                faults += self._write(self._folder, outcome, evidence)
         for fault in faults:
             self._logger.error(fault)
         if faults and outcome is not None and result.error_code == Identify.Result.NONE:
@@ -230,11 +253,11 @@ class GoalRun(GoalBase):
             result.error_text = f"{what}, but {'; '.join(faults)}. The estimate in this result is good"
         return result
 
-    def _write(self, folder: Path, outcome: Identification | None) -> list[str]:
+    def _write(self, folder: Path, outcome: Identification | None, evidence: Evidence) -> list[str]:
         records = self._monitor.records
         records.information = self._monitor.information
         try:
-            left_out = write_files(folder, self._robot, outcome, records, self._settings)
+            left_out = write_files(folder, self._robot, outcome, records, self._settings, evidence)
         except Exception as error:  # noqa: BLE001 - what was identified must still be answered
             return [str(error) if isinstance(error, SysidError) else f"the files were not written: {error!r}"]
         if outcome is not None:

@@ -64,6 +64,7 @@ class Records:
         truth: True payload of a simulated arm, (10,), None on hardware.
         timing: How long each part took [s].
         timing_doubt: Why the timing that certificates assume was not ensured while the arm moved; None if it was.
+        first_stamp_ns: The estimator began anew after the samples before this stamp [ns].
     """
 
     samples: list[Samples] = field(default_factory=list)
@@ -73,6 +74,7 @@ class Records:
     truth: NDArray[np.float64] | None = None
     timing: dict[str, float] = field(default_factory=dict)
     timing_doubt: str | None = None
+    first_stamp_ns: int = 0
 
 
 def find_timing_doubt(status: DriverStatus) -> str | None:
@@ -226,7 +228,7 @@ class SuiteMonitor:
     def forget_estimates(self, until_ns: int) -> None:
         """Leave out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone."""
         with self._lock:
-            self._past_until_ns = until_ns
+            self._past_until_ns, self.records.first_stamp_ns = until_ns, until_ns + 1
             self.estimate, self._estimate_message = None, None
             if self._recorder is not None:
                 self._recorder.describe(**{FIRST_STAMP: str(until_ns + 1)})

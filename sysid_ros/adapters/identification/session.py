@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from rcl_interfaces.srv import GetParameters
 from rclpy.client import Client
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
@@ -64,6 +65,7 @@ class SuiteClients:
         self.brake: Client = node.create_client(Trigger, "arm_driver/brake")
         self.set_model: Client = node.create_client(ApplyEstimate, "arm_driver/set_model")
         self.reset: Client = node.create_client(ResetEstimator, "estimator/reset")
+        self.estimator_parameters: Client = node.create_client(GetParameters, "estimator/get_parameters")
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,9 @@ class IdentificationParameters(RobotParameters):
     """~/move_to: longest motion."""
     record: bool = parameter(True)
     """Write recording.mcap with the other files."""
+    statistical_data: float = parameter(20.0, "s", lower=0.0, upper=300.0)
+    """~/identify: length of the newest data that a statistical interval beside the bounds rests on, computed after the
+    motion in about a fifth of that time; 0 computes none."""
 
     def check(self) -> None:
         """Refuse a folder outside that for results."""

@@ -93,7 +93,15 @@ class CalibrationShortOfData(SysidError):
 
 
 class CalibrationCancelled(SysidError):
-    """The calibration was cancelled."""
+    """The calibration was cancelled.
+
+    Args:
+        proven: The rows that were proven by then; None where there were none.
+    """
+
+    def __init__(self, proven: ArmCalibration | None = None):
+        self.proven = proven
+        super().__init__("the calibration was cancelled")
 
 
 @dataclass(frozen=True)
@@ -192,7 +200,7 @@ def calibrate_arm(
 
     Raises:
         CalibrationInconsistent: The recordings contradict the assumptions or each other.
-        CalibrationCancelled: It was cancelled.
+        CalibrationCancelled: It was cancelled; has what was proven by then.
         CalibrationShortOfData: There is no window in a recording.
         SysidError: There is no recording.
     """
@@ -223,7 +231,10 @@ def calibrate_arm(
         for recording, (rows, _, _) in zip(recordings, parts, strict=True)
     )
     kept = replace(record, recordings=texts, data=digest.hexdigest())
-    return replace(result, robot=robot.name, kinematics=hash_kinematics(robot), record=kept)
+    calibration = replace(result, robot=robot.name, kinematics=hash_kinematics(robot), record=kept)
+    if work.is_cut:
+        raise CalibrationCancelled(calibration)
+    return calibration
 
 
 class _Work:
@@ -235,6 +246,12 @@ class _Work:
         self._blocks, self._on_progress, self._is_cancelled = blocks, on_progress, is_cancelled
         self._pass = self._done = 0
         self.prior: Array | None = None  # radii of what the recordings share, before the first pass
+        self.is_cut = False  # whether the last pass was cancelled among its bounds
+
+    @property
+    def is_last_pass(self) -> bool:
+        """Whether the bounds of this pass are kept."""
+        return self._pass == _PASSES - 1
 
     def begin(self, number: int) -> None:
         """Begin a pass over all recordings."""
@@ -252,7 +269,7 @@ class _Work:
 
     def _tell(self, share: float, phase: str, relative_width: float = 1.0) -> None:
         if self._is_cancelled():
-            raise CalibrationCancelled("the calibration was cancelled")
+            raise CalibrationCancelled
         self._on_progress(CalibrationProgress((self._pass + share) / _PASSES, phase, relative_width))
 
 
@@ -287,12 +304,14 @@ def _solve(
     center, count = shared_center(unknowns, settings), len(directions)
     work.prior = unknowns.radius if work.prior is None else work.prior
     lower, upper = _bound(problem, objectives, 2.0 * np.abs(directions) @ work.prior[used], work)
+    objectives = objectives[: len(lower)]  # those that were bounded before the work was cancelled
     matrix = np.zeros((len(objectives), unknowns.radius.size))
     matrix[:, used] = objectives
     shift = matrix @ center
     pad = 1e-14 * (np.abs(matrix) @ (np.abs(center) + unknowns.radius))
     lower, upper = lower + shift - pad, upper + shift + pad
-    box = _narrow(arm, used[own], lower[count:], upper[count:])
+    single = used[own][: len(lower[count:])]
+    box = _narrow(arm, single, lower[count:], upper[count:])
     if box is None:
         raise CalibrationInconsistent("all recordings together", "the bounds of some body hold no body")
     shared = center.copy()
@@ -302,7 +321,7 @@ def _solve(
     record = CalibrationRecord(serial="", date="")
     # What single bounds say of the arm's parameters is in the box; of the others they are rows.
     kept = np.arange(len(matrix)) < count
-    kept[count:] = bool(asked) & (used[own] >= box.lower.size)
+    kept[count:] = bool(asked) & (single >= box.lower.size)
     return ArmCalibration(arm.name, "", record, matrix[kept], lower[kept], upper[kept], box, nominal)
 
 
@@ -420,7 +439,10 @@ def _join(parts: Sequence[tuple[Rows, Unknowns, Box]], offset_change: Array) -> 
 
 
 def _bound(problem: Problem, objectives: Array, before: Array, work: _Work) -> tuple[Array, Array]:
-    """Bound objectives (K, P) over all rows, (K,) each; the first ones had these widths before."""
+    """Bound objectives (K, P) over all rows, (K,) each; the first ones had these widths before.
+
+    Cancelled in the last pass it returns the bounds so far, which are as good as all.
+    """
     widths = before.copy()
     lower, upper = np.zeros(len(objectives)), np.zeros(len(objectives))
     for first in range(0, len(objectives), _BATCH):
@@ -432,7 +454,13 @@ def _bound(problem: Problem, objectives: Array, before: Array, work: _Work) -> t
         lower[part], upper[part] = np.maximum(sided.lower, -limit), np.minimum(sided.upper, limit)
         found = slice(first, min(first + _BATCH, len(before)))
         widths[found] = upper[found] - lower[found]
-        work.tell_bounds(min(first + _BATCH, len(objectives)) / len(objectives), widths / before)
+        try:
+            work.tell_bounds(min(first + _BATCH, len(objectives)) / len(objectives), widths / before)
+        except CalibrationCancelled:
+            if not work.is_last_pass:
+                raise
+            work.is_cut = first + _BATCH < len(objectives)
+            return lower[: first + _BATCH], upper[: first + _BATCH]
     return lower, upper
 
 

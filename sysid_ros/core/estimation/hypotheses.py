@@ -208,6 +208,7 @@ def explain_inconsistency(
     settings: EstimatorSettings,
     blocks: Iterable[SampleBlock],
     on_progress: Callable[[float], None] = lambda share: None,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Explanation | None:
     """Try one hypothesis after the other.
 
@@ -216,6 +217,7 @@ def explain_inconsistency(
         settings: Settings of the estimation, of a payload.
         blocks: The samples.
         on_progress: Called with the share of the work that is done.
+        is_cancelled: Asked between hypotheses; those that were not tried are left out.
 
     Returns:
         The explanation; None without windows.
@@ -230,6 +232,8 @@ def explain_inconsistency(
         _try_signs, _try_prior, _try_gains, _try_offsets, _try_friction, _try_tilt, _try_lag, _try_change,
     ]  # fmt: skip
     for done, make in enumerate(makers, start=1):
+        if is_cancelled():
+            break
         tried += make(data, min(1.0, 0.9 * base))
         on_progress(done / len(makers))
     # Where a change suits, the misfit falls far below 1; where it only just can explain the data, it does not.

@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+from sysid_ros.core.common.command_line import ENDINGS, CommandParser
 from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion
 from sysid_ros.drivers.kuka_fri.settings import PORTS
 from sysid_ros.emulation.fri.controller import ControllerSettings
@@ -30,9 +31,17 @@ from sysid_ros.emulation.program import (
 _MODES = {"position": CommandMode.POSITION, "wrench": CommandMode.WRENCH, "torque": CommandMode.TORQUE}
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Build the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="sysid emulate fri", description="Emulates a KUKA LBR controller with FRI.")
+    parser = CommandParser(
+        prog="sysid emulate fri",
+        description="Emulates a KUKA LBR controller with FRI.",
+        examples=(
+            "sysid emulate fri --robot kuka_lbr_med7 --payload 1.5",
+            "sysid emulate fri --version 2.5 --seconds 60",
+        ),
+        endings=ENDINGS,
+    )
     controller, add = ControllerSettings(), parser.add_argument
     add_arm_options(parser, "kuka_lbr_med7", "lbr_iiwa7, lbr_iiwa14, lbr_med7 or lbr_med14", "KUKA's, -1")
     add("--version", default="1.15", choices=[v.value for v in FriVersion], help="version of FRI (default: 1.15)")

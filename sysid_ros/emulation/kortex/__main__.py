@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+from sysid_ros.core.common.command_line import ENDINGS, CommandParser
 from sysid_ros.drivers.kinova_kortex.settings import PORT, PORT_REALTIME
 from sysid_ros.emulation.kortex.base import BaseSettings
 from sysid_ros.emulation.kortex.server import EmulatorServer, build_base
@@ -24,10 +25,13 @@ from sysid_ros.emulation.program import (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Build the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="sysid emulate kortex", description="Emulates the base of a Kinova Gen3 with Kortex."
+    parser = CommandParser(
+        prog="sysid emulate kortex",
+        description="Emulates the base of a Kinova Gen3 with Kortex.",
+        examples=("sysid emulate kortex --robot kinova_gen3_2f85 --payload dumbbell_4lb",),
+        endings=ENDINGS,
     )
     base, add = BaseSettings(), parser.add_argument
     add_arm_options(parser, "kinova_gen3_2f85", "kinova_gen3 or kinova_gen3_2f85", "Kinova's, -1")

@@ -115,6 +115,21 @@ class Recording:
         """All samples as one block."""
         return SampleBlock.concatenate(self.batches)
 
+    def cut(self, count: int) -> Recording:
+        """Return the recording of the first samples alone, at least one."""
+        ends = np.cumsum([len(batch) for batch in self.batches])
+        whole = int(np.searchsorted(ends, count, side="left")) + 1
+        batches = list(self.batches[:whole])
+        batches[-1] = batches[-1].slice(0, count - int(ends[whole - 1]) + len(batches[-1]))
+        return replace(
+            self,
+            batches=tuple(batches),
+            payload_epochs=self.payload_epochs[:whole],
+            reference_q=None if self.reference_q is None else self.reference_q[:count],
+            reference_v=None if self.reference_v is None else self.reference_v[:count],
+            commanded_tau=None if self.commanded_tau is None else self.commanded_tau[:count],
+        )
+
 
 def with_velocity_error(robot: RobotModel, recording: Recording) -> RobotModel:
     """Return the robot with an error of the velocity that covers computed velocities."""

@@ -56,6 +56,11 @@ class StatisticalInterval:
     windows: int
     lags: int
 
+    @classmethod
+    def from_ends(cls, lower: Array, upper: Array, confidence: float) -> StatisticalInterval:
+        """Return the interval with these ends, (10,) each; windows and lags are not known (0)."""
+        return cls(0.5 * (lower + upper), 0.5 * (upper - lower) / _QUANTILE, confidence, 0, 0)
+
     @property
     def lower(self) -> Array:
         """Lower ends, (10,)."""

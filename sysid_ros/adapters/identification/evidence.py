@@ -1,0 +1,139 @@
+"""What the samples of a goal say beside the bounds: why no payload agrees with them, or a statistical interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from rcl_interfaces.srv import GetParameters
+from rclpy.parameter import parameter_value_to_python
+
+from sysid_msgs.action import Identify
+from sysid_msgs.msg import Hypothesis as HypothesisMessage
+from sysid_ros.adapters.estimator.parameters import EstimatorParameters
+from sysid_ros.adapters.identification.files import Evidence, join_samples
+from sysid_ros.adapters.identification.monitor import Records
+from sysid_ros.adapters.identification.session import Session
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.hypotheses import Explanation
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.point.statistics import StatisticalInterval, compute_statistical_interval
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed
+from sysid_ros.reports.result import collect_rows, explain_alarm
+from sysid_ros.ros.parameters import declared
+
+TOLD = 3
+"""Hypotheses in the text of a result; the field has all."""
+_ANSWER_SECONDS = 2.0
+"""How long the estimator may take to say its settings [s]."""
+
+
+@dataclass(frozen=True)
+class EvidenceSource:
+    """Looks at the samples of a goal after its end.
+
+    Attributes:
+        robot: The arm.
+        newest: Length of the newest data that the statistical interval rests on [s]; 0 computes none.
+        is_cancelled: Ends the work with what was found by then.
+    """
+
+    robot: RobotModel
+    newest: float
+    is_cancelled: Callable[[], bool] = lambda: False
+
+    def find(self, settings: EstimatorSettings | None, estimate: ParameterEstimate, records: Records) -> Evidence:
+        """Explain an alarm, or compute the statistical interval of a usable estimate of a payload.
+
+        Args:
+            settings: Those the estimate was made with. Where they are not known, hints are looked for with the defaults
+                and there is no interval.
+            estimate: The last estimate.
+            records: What the goal has seen.
+        """
+        block = samples_of_estimate(records)
+        if block is None:
+            return Evidence()
+        if not estimate.is_consistent:
+            known = settings or EstimatorSettings()
+            return Evidence(explanation=explain_alarm(self.robot, known, estimate, [block], self.is_cancelled))
+        if (
+            settings is None
+            or not self.newest
+            or estimate.target != settings.target
+            or not np.all(np.isfinite(estimate.values))
+        ):
+            return Evidence()
+        first = int(np.searchsorted(block.stamps, block.stamps[-1] - round(1e9 * self.newest)))
+        parts = [block.slice(start, start + 1000) for start in range(first, len(block), 1000)]
+        rows = collect_rows(self.robot, settings, parts, self.is_cancelled)
+        return Evidence(statistical=compute_statistical_interval(self.robot, settings, rows))
+
+
+def samples_of_estimate(records: Records) -> SampleBlock | None:
+    """Return the samples that the last estimate rests on: of the present payload, from where the estimator began."""
+    if not records.samples:
+        return None
+    epoch = records.samples[-1].payload_epoch
+    block, _ = join_samples([part for part in records.samples if part.payload_epoch == epoch])
+    first = int(np.searchsorted(block.stamps, records.first_stamp_ns))
+    return block.slice(first) if first < len(block) else None
+
+
+def ask_settings(session: Session) -> EstimatorSettings | None:
+    """Return the settings of the node ``estimator``, as it says them; None where it does not."""
+    names = [name for name, one in declared(EstimatorParameters).items() if one.group == "estimator"]
+    try:
+        answer = session.call(
+            session.clients.estimator_parameters,
+            GetParameters.Request(names=names),
+            IdentificationErrorCode.TIMEOUT,
+            _ANSWER_SECONDS,
+            is_cancelled=lambda: False,
+        )
+        values = dict(zip(names, map(parameter_value_to_python, answer.values), strict=True))
+        return EstimatorParameters().with_values(**values).estimator
+    except (IdentificationFailed, SysidError, ValueError):
+        return None
+
+
+def add_evidence(result: Identify.Result, evidence: Evidence) -> None:
+    """Put what was found into the fields of a result, and the likeliest hypotheses into its text."""
+    if evidence.statistical is not None:
+        _add_interval(result, evidence.statistical)
+    if evidence.explanation is not None and evidence.explanation.hypotheses:
+        _add_explanation(result, evidence.explanation)
+
+
+def interval_of(result: Identify.Result) -> StatisticalInterval | None:
+    """Return the statistical interval of a result; None where it has none."""
+    if not result.statistical_confidence:
+        return None
+    lower, upper = (np.array(side, dtype=float) for side in (result.statistical_lower, result.statistical_upper))
+    return StatisticalInterval.from_ends(lower, upper, float(result.statistical_confidence))
+
+
+def _add_interval(result: Identify.Result, interval: StatisticalInterval) -> None:
+    result.statistical_confidence = float(interval.confidence)
+    result.statistical_lower, result.statistical_upper = interval.lower, interval.upper
+
+
+def _add_explanation(result: Identify.Result, explanation: Explanation) -> None:
+    result.hypotheses = [
+        HypothesisMessage(
+            assumption=one.assumption.value,
+            joint=one.joint or "",
+            amount=float(one.amount),
+            unit=one.unit,
+            misfit=float(one.misfit),
+            text=one.text,
+            check=one.check,
+        )
+        for one in explanation.hypotheses
+    ]
+    texts = [f"{number}. {one.text}" for number, one in enumerate(explanation.hypotheses[:TOLD], start=1)]
+    result.error_text += f". What could be wrong, likeliest first, none of it proven: {'; '.join(texts)}"

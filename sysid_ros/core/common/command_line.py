@@ -1,0 +1,57 @@
+"""The command line of all commands and programs: help with examples that work and with every exit status."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+ENDINGS: Mapping[int, str] = MappingProxyType({0: "ended as it was told to", 2: "an option cannot be used"})
+"""Exit statuses of a program that runs until it is told to end."""
+_HANGING = " " * 7
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Parser of a command.
+
+    Args:
+        examples: Commands that work, each a line; the help shows them and tests parse them.
+        endings: What each exit status means.
+        options: Those of :class:`argparse.ArgumentParser`.
+    """
+
+    def __init__(self, examples: Sequence[str] = (), endings: Mapping[int, str] = MappingProxyType({}), **options: Any):
+        parts = ["\n".join(["examples:", *(f"  {example}" for example in examples)])] if examples else []
+        if endings:
+            parts.append("\n".join(["exit status:", *(f"  {code:<3}  {text}" for code, text in endings.items())]))
+        options = {"formatter_class": _Formatter, "epilog": "\n\n".join(parts), **options}
+        super().__init__(**options)
+        self.examples = tuple(examples)
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Fills paragraphs, and keeps lines that are indented apart."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(fill(part, width, indent) for part in textwrap.dedent(text).strip().split("\n\n"))
+
+
+def fill(paragraph: str, width: int, indent: str = "") -> str:
+    """Return a paragraph in lines of at most ``width`` characters; its indented lines stay lines of their own."""
+    lines: list[str] = []
+    for line in paragraph.splitlines():
+        is_apart = line.startswith(" ") or not lines or lines[-1].startswith(" ")
+        lines = [*lines, line.rstrip()] if is_apart else [*lines[:-1], f"{lines[-1]} {line.strip()}"]
+    return "\n".join(
+        textwrap.fill(
+            line.strip(),
+            width,
+            initial_indent=indent + line[: len(line) - len(line.lstrip())],
+            subsequent_indent=indent + _HANGING if line.startswith(" ") else indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in lines
+    )
