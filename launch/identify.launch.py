@@ -9,8 +9,9 @@ from __future__ import annotations
 from launch import LaunchContext, LaunchDescription
 from launch_ros.actions import Node
 
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.launching import describe_launch, make_description_publisher, make_nodes, make_rviz, read_arguments
-from sysid_ros.processes import ARGUMENTS, resolve
+from sysid_ros.processes import ARGUMENTS, publishes_tf, resolve
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -21,12 +22,9 @@ def generate_launch_description() -> LaunchDescription:
 def start_nodes(context: LaunchContext) -> list[Node]:
     """Return the nodes for the given launch arguments; when one of ours ends, all do."""
     values = read_arguments(context, ARGUMENTS)
-    return make_nodes(resolve(values), values) + (rviz_nodes(values) if values["launch_rviz"] == "true" else [])
-
-
-def rviz_nodes(values: dict[str, str]) -> list[Node]:
-    """RViz and what it needs to show the arm."""
-    from sysid_ros.core.model.loader import load_robot  # reads the whole model: only when it is shown
-
-    publisher = make_description_publisher(values, load_robot(values["model"]).urdf)
-    return [publisher, make_rviz(values, "rviz/identify.rviz")]
+    nodes = make_nodes(resolve(values), values)
+    if publishes_tf(values):
+        nodes.append(make_description_publisher(values, load_robot(values["model"]).urdf))
+    if values["launch_rviz"] == "true":
+        nodes.append(make_rviz(values, "rviz/identify.rviz"))
+    return nodes

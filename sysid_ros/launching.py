@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from launch import LaunchContext, LaunchDescription
@@ -104,6 +107,7 @@ def make_description_publisher(values: Mapping[str, str], urdf: str) -> Node:
         parameters=[
             {
                 "robot_description": ParameterValue(urdf, value_type=str),
+                "frame_prefix": values.get("tf_prefix", ""),
                 "use_sim_time": values["use_sim_time"] == "true",
             }
         ],
@@ -122,6 +126,22 @@ def make_rviz(values: Mapping[str, str], configuration: str) -> Node:
         executable="rviz2",
         namespace=values["robot_name"],
         additional_env={**network_of(values), **security_variables("operator", values["robot_name"])},
-        arguments=["-d", values["rviz_config_file"] or str(resource(configuration))],
+        arguments=["-d", values["rviz_config_file"] or _with_prefix(resource(configuration), values)],
         parameters=[{"use_sim_time": values["use_sim_time"] == "true"}],
     )
+
+
+def _with_prefix(configuration: Path, values: Mapping[str, str]) -> str:
+    """Return a configuration of RViz in which the frames have the prefix of the arm; a copy where there is one."""
+    prefix = values.get("tf_prefix", "")
+    if not prefix:
+        return str(configuration)
+    text = configuration.read_text()
+    text = re.sub(r"^( *Fixed Frame: )", rf"\g<1>{prefix}", text, flags=re.MULTILINE)
+    # RViz itself puts a slash between the two.
+    text = re.sub(
+        r"^( *)(Description Source: .*)$", rf"\1\2\n\1TF Prefix: {prefix.rstrip('/')}", text, flags=re.MULTILINE
+    )
+    with NamedTemporaryFile("w", suffix=".rviz", delete=False) as file:
+        file.write(text)
+    return file.name

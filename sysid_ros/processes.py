@@ -109,7 +109,15 @@ ARGUMENTS = (
     Argument("username", "", "Kinova: user of the base", is_optional=True),
     Argument("password_file", "", "Kinova: file with its password, which only its owner may read", is_optional=True),
     Argument("parameters_file", "", "YAML file of node parameters, over those of the mode: ports, versions, passwords"),
-    Argument("launch_rviz", "false", "Start RViz and robot_state_publisher", _SWITCH, bool),
+    Argument(
+        "publish_tf",
+        "auto",
+        "Start robot_state_publisher, which publishes the frames of the links on /tf. auto: unless others run the arm, "
+        "and with it theirs (ros2_control, monitor_only)",
+        ("auto", *_SWITCH),
+    ),
+    Argument("tf_prefix", "", "Put before the names of frames on /tf, in markers and wrenches, such as left/"),
+    Argument("launch_rviz", "false", "Start RViz with the view of this package", _SWITCH, bool),
     Argument("rviz_config_file", "", "RViz configuration; empty for the one of this package"),
     Argument(
         "view_port", "0", "Port on this machine where a browser shows the arm, such as 8080 (viser); 0: none", kind=int
@@ -163,8 +171,15 @@ IDENTIFY = (
         has_key=True,
     ),
     Process("excitation_planner", "plans motions that make the payload's parameters visible"),
-    Process("safe_planner", "checks motions against the limits and certifies them", has_key=True),
-    Process("estimator", "turns samples into an estimate with bounds"),
+    Process(
+        "safe_planner",
+        "checks motions against the limits and certifies them",
+        arguments=("model", "use_sim_time", "tf_prefix"),
+        has_key=True,
+    ),
+    Process(
+        "estimator", "turns samples into an estimate with bounds", arguments=("model", "use_sim_time", "tf_prefix")
+    ),
     Process(
         "identifiability",
         "says which parameters can be known, and which of the payload's the data know",
@@ -178,7 +193,7 @@ IDENTIFY = (
     Process(
         "monitor",
         "shows plan, payload and uncertainty in RViz, and in a browser",
-        arguments=("model", "use_sim_time", "view_port"),
+        arguments=("model", "use_sim_time", "tf_prefix", "view_port"),
         is_required=False,
     ),
 )
@@ -291,6 +306,13 @@ def security_variables(name: str, namespace: str, environ: Mapping[str, str] = o
 def network_of(values: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables of all processes for the launch arguments ``network`` and ``mode``."""
     return network_variables(Network(values["network"]), values["mode"] in _MODES_ON_TOPICS)
+
+
+def publishes_tf(values: Mapping[str, str]) -> bool:
+    """Whether the frames of the arm's links are published: by us, or by those who run the arm, never by both."""
+    if values["publish_tf"] != "auto":
+        return values["publish_tf"] == "true"
+    return values["mode"] not in _MODES_ON_TOPICS
 
 
 def is_emulated(mode: str) -> bool:

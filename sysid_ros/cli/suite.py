@@ -39,7 +39,9 @@ from sysid_ros.ros.environment import (
 _POLL_SECONDS = 0.1
 _SCAN_SECONDS, _LONGEST_SCAN_SECONDS = 2.0, 10.0
 """Time between two looks at the shared memory in use [s]: a node makes its own at its start, so it grows."""
-_ONLY_LAUNCHED = ("launch_rviz", "rviz_config_file", "use_sim_time", "results_root", "payload", "view_port")
+_ONLY_LAUNCHED = (
+    "launch_rviz", "rviz_config_file", "view_port", "publish_tf", "tf_prefix", "use_sim_time", "results_root", "payload"
+)  # fmt: skip
 """Launch arguments that the runner has no use for."""
 _CLIENT_STOP_SECONDS = 20.0
 """How long the client gets to bring the arm to rest after Ctrl-C [s]."""

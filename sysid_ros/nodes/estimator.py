@@ -53,7 +53,7 @@ class EstimatorNode(Node):
         self._contact: ContactTopics | None = None
         if self._estimator.target.body:
             monitor = ContactMonitor(self._robot, self._estimator, values.contact)
-            self._contact = ContactTopics(self, self._robot, monitor)
+            self._contact = ContactTopics(self, self._robot, monitor, values.tf_prefix)
         self._source = SingleSource(self, _SAMPLES)
         self._driver: bytes | None = None  # publisher whose samples the estimate rests on
         self._payload_epoch: int | None = None

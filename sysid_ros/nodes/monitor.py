@@ -35,7 +35,7 @@ from sysid_ros.ros.conversions import (
 from sysid_ros.ros.markers import MarkerBuilder, PlanCache, draw_plan, draw_scene
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
-from sysid_ros.ros.robot import RobotParameters
+from sysid_ros.ros.robot import FrameParameters, RobotParameters
 from sysid_ros.view.scene import ArmView
 
 STATUS_SILENCE = 3.0
@@ -43,7 +43,7 @@ STATUS_SILENCE = 3.0
 
 
 @dataclass(frozen=True)
-class MonitorParameters(RobotParameters):
+class MonitorParameters(FrameParameters, RobotParameters):
     """Parameters of the node ``monitor``."""
 
     rate: float = parameter(10.0, "Hz", lower=0.5, upper=60.0)
@@ -218,7 +218,7 @@ class MonitorNode(Node):
             view.show_plans(followed, following, None if plan is None else self._sweep(plan))
 
     def _builder(self) -> MarkerBuilder:
-        return MarkerBuilder(self._robot.base_frame, self.get_clock().now().to_msg())
+        return MarkerBuilder(self._config.values.tf_prefix + self._robot.base_frame, self.get_clock().now().to_msg())
 
     def _draw_arm(self) -> MarkerArray:
         robot, builder = self._robot, self._builder()

@@ -30,6 +30,14 @@ class RobotParameters(NodeParameters):
 
 
 @dataclass(frozen=True)
+class FrameParameters(NodeParameters):
+    """Parameters of a node that tells others in which frame something is."""
+
+    tf_prefix: str = parameter("", read_only=True)
+    """Put before the names of frames, as in left/base_link; that of robot_state_publisher."""
+
+
+@dataclass(frozen=True)
 class SceneParameters(RobotParameters):
     """Parameters of a node that needs to know what is around the arm; planner and checker must agree on them."""
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
 from node_bench import PATIENCE, Bench, DriverProbe, Trusting
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
@@ -102,6 +103,30 @@ def test_what_is_published_at_rest(bench, driver, robot):
     assert diagnostics.name == "arm_driver: control loop"
     truth = bench.listen(SimulationTruth, "arm_driver/truth", qos.LATCHED).wait()
     np.testing.assert_array_equal(truth.payload, load_payload(robot, "dumbbell_4lb"))
+
+
+def test_joint_states_follow_the_clock_of_a_simulation(bench, driver):
+    """As TF and RViz need them; samples keep the time in which torques are integrated."""
+    clock, message = bench.node.create_publisher(Clock, "/clock", 1), Clock()
+    states = bench.listen(JointState, "joint_states", qos.JOINT_STATES_SUBSCRIBER)
+    assert not bench.set_parameter("arm_driver", use_sim_time=True)
+    first, samples, time_ns = len(states.messages), len(driver.samples.messages), [500 * 10**9]
+
+    def tick():
+        time_ns[0] += 10_000_000
+        message.clock.sec, message.clock.nanosec = divmod(time_ns[0], 10**9)
+        clock.publish(message)
+        on_clock = [one for one in states.messages[first:] if 499 <= one.header.stamp.sec <= message.clock.sec]
+        return len(on_clock) > 3 and len(driver.samples.messages) > samples + 3
+
+    try:
+        assert wait_until(tick, PATIENCE)
+        assert states.messages[-1].header.stamp.sec < 1000 and driver.samples.messages[-1].stamps[-1] > 10**18
+    finally:
+        assert not bench.set_parameter("arm_driver", use_sim_time=False)
+        bench.node.destroy_publisher(clock)
+    before = len(driver.samples.messages)
+    assert wait_until(lambda: len(driver.samples.messages) > before + 3, PATIENCE)
 
 
 def test_motion_ends_at_rest_within_its_bound(driver):

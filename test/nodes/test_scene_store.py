@@ -54,6 +54,15 @@ def test_a_good_message_does_not_make_up_for_a_bad_one_about_another_obstacle(st
     assert not update(store)
 
 
+def test_frames_with_the_prefix_of_one_arm_are_its_own(robot):
+    store = SceneStore(robot, Scene(), tf_prefix="left/")
+    other = marker(robot, 1)
+    update(store, other)
+    assert f"not 'left/{robot.base_frame}'" in store.fault
+    other.header.frame_id = f"left/{robot.base_frame}"
+    assert update(store, other) and store.fault is None
+
+
 def test_parameters_and_obstacles_do_not_excuse_each_other(store, robot):
     update(store, marker(robot, 1, NAN))
     store.change_fixed(Scene)

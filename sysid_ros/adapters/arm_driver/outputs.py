@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
 from numpy.typing import NDArray
+from rclpy.clock import ROSClock
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header, String
@@ -253,8 +255,24 @@ class ArmOutputs:
         for k in range(len(block)):
             if block.stamps[k] - self._joint_state_ns >= period_ns:
                 self._joint_state_ns = int(block.stamps[k])
+                stamp_ns = self._to_clock(self._joint_state_ns)
+                if stamp_ns is None:  # no time has come on /clock yet
+                    continue
                 names, state = self._arm.robot.joint_names, (block.q[k], block.v[k], block.tau[k])
-                self._joint_states.publish(joint_state_message(self._joint_state_ns, names, *state))
+                self._joint_states.publish(joint_state_message(stamp_ns, names, *state))
+
+    def _to_clock(self, stamp_ns: int) -> int | None:
+        """Return the time of the node's clock for a stamp of the loop [ns], which keeps the time of this computer.
+
+        The two differ with ``use_sim_time``. The samples keep the loop's: their spacing is what is integrated over.
+        None where the clock has no time yet.
+        """
+        clock = self._node.get_clock()
+        is_followed = isinstance(clock, ROSClock) and clock.ros_time_is_active
+        if not is_followed or self._arm.values.is_ros2_control:
+            return stamp_ns  # those who run the arm stamp its states
+        now = clock.now().nanoseconds
+        return max(now - max(time.time_ns() - stamp_ns, 0), 1) if now else None
 
     def publish_truth(self) -> None:
         """Publish what a simulated arm holds."""

@@ -24,10 +24,12 @@ class ContactTopics:
         node: Node that publishes.
         robot: The arm.
         monitor: Where contacts come from.
+        tf_prefix: Put before the name of the tool frame.
     """
 
-    def __init__(self, node: Node, robot: RobotModel, monitor: ContactMonitor):
+    def __init__(self, node: Node, robot: RobotModel, monitor: ContactMonitor, tf_prefix: str = ""):
         self._node, self._robot, self._monitor = node, robot, monitor
+        self._frame = tf_prefix + robot.tool_frame
         self._torques = (
             node.create_publisher(JointState, "~/external_torque", qos.JOINT_STATES),
             node.create_publisher(JointState, "~/external_torque/lower", qos.JOINT_STATES),
@@ -66,7 +68,7 @@ class ContactTopics:
             publisher.publish(efforts_message(stamp, self._robot.joint_names, efforts))
         values = (wrench.value, wrench.lower, wrench.upper, contact.smallest)
         for publisher, value in zip(self._wrenches, values, strict=True):
-            publisher.publish(wrench_message(stamp, self._robot.tool_frame, value))
+            publisher.publish(wrench_message(stamp, self._frame, value))
         is_proven = bool(torque.is_proven.any())
         if is_proven is self._was_proven:
             return

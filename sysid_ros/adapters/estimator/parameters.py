@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from sysid_ros.core.contact.wrench import ContactSettings
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.ros.parameters import parameter, parameters_from
-from sysid_ros.ros.robot import RobotParameters
+from sysid_ros.ros.robot import FrameParameters, RobotParameters
 
 
 @dataclass(frozen=True)
-class EstimatorParameters(RobotParameters):
+class EstimatorParameters(FrameParameters, RobotParameters):
     """Parameters of the node ``estimator``."""
 
     publish_rate: float = parameter(2.0, "Hz", lower=0.1, upper=50.0)

@@ -12,11 +12,11 @@ from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.model.loader import config_directories
 from sysid_ros.core.planning.request import RecedingSettings
 from sysid_ros.ros.parameters import parameter, parameters_from
-from sysid_ros.ros.robot import SceneParameters
+from sysid_ros.ros.robot import FrameParameters, SceneParameters
 
 
 @dataclass(frozen=True)
-class SafePlannerParameters(SceneParameters):
+class SafePlannerParameters(FrameParameters, SceneParameters):
     """Parameters of the node ``safe_planner``."""
 
     autostart: bool = parameter(True, read_only=True)

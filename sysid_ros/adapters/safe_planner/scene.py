@@ -38,13 +38,14 @@ class SceneStore:
         robot: The arm.
         fixed: What is there whatever the topic says.
         timeout: Longest time without a message [s]; 0 where none need come, from the start and for ever.
+        tf_prefix: Put before the name of the base frame, in which obstacles have to be given.
 
     Raises:
         ParameterOutOfRange: Something fixed is where the base of the arm stands.
     """
 
-    def __init__(self, robot: RobotModel, fixed: Scene, timeout: float = 0.0):
-        self._robot, self._timeout = robot, timeout
+    def __init__(self, robot: RobotModel, fixed: Scene, timeout: float = 0.0, tf_prefix: str = ""):
+        self._robot, self._timeout, self._frame = robot, timeout, tf_prefix + robot.base_frame
         self._received: dict[Key, Obstacle] = {}
         self._received_at = -np.inf
         self._fixed_fault: str | None = None
@@ -107,7 +108,7 @@ class SceneStore:
         """Take obstacles at a steady time [s]; return whether anything has changed."""
         fault, before = self.fault, self.latest.hash()
         try:
-            received = obstacles_from_markers(message, self._received, self._robot.base_frame)
+            received = obstacles_from_markers(message, self._received, self._frame)
             require_scene(self._robot, self._joined(received))
         except SysidError as error:
             self._topic_fault = str(error)
@@ -144,7 +145,7 @@ class SceneFeed:
     """
 
     def __init__(self, node: Node, robot: RobotModel, values: SafePlannerParameters):
-        self.store = SceneStore(robot, values.fixed_scene(), values.obstacles_timeout)
+        self.store = SceneStore(robot, values.fixed_scene(), values.obstacles_timeout, values.tf_prefix)
         self._log, self._frame = node.get_logger(), robot.base_frame
         self._source = f"{node.get_fully_qualified_name()} {uuid.uuid4().hex[:8]}"
         self._latched_marks: deque[tuple[object, ...]] = deque(maxlen=_REMEMBERED_MESSAGES)
