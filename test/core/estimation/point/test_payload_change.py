@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.point import payload_change
-from sysid_ros.core.estimation.point.payload_change import CHANGING, ChangeMonitor
+from sysid_ros.core.estimation.point.payload_change import CHANGING, STEP, STICKING, ChangeMonitor
 from sysid_ros.core.estimation.point.statistics import WeightedColumns, weak_prior
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.rows import Rows
@@ -82,12 +82,14 @@ def test_the_step_is_that_of_dense_least_squares_and_merging_keeps_it(tools, rob
     for one in rows:
         whole.add(one)
     found = whole.find()
-    a, weight, r = WeightedColumns(robot, unknowns).build(Rows.stack(rows))
-    later = np.repeat([one.start[0] >= found.stamp_ns for one in rows], robot.n)
+    stacked = Rows.stack(rows)
+    a, weight, r = WeightedColumns(robot, unknowns).build(stacked)
+    weight = weight * (stacked.errors[:, ERROR_TERMS.index("coulomb")] <= STICKING * stacked.error)
+    later = stacked.start >= found.stamp_ns
     a = np.concatenate([a, a[:, :CHANGING] * later[:, None]], axis=1)
-    prior = np.concatenate([weak_prior(a.shape[1] - CHANGING), np.zeros(CHANGING)])
-    stacked = np.concatenate([a * np.sqrt(weight)[:, None], np.diag(np.sqrt(prior))])
-    z = np.linalg.lstsq(stacked, np.concatenate([r * np.sqrt(weight), np.zeros(prior.size)]))[0]
+    prior = np.concatenate([weak_prior(a.shape[1] - CHANGING), np.full(CHANGING, STEP)])
+    matrix = np.concatenate([a * np.sqrt(weight)[:, None], np.diag(np.sqrt(prior))])
+    z = np.linalg.lstsq(matrix, np.concatenate([r * np.sqrt(weight), np.zeros(prior.size)]))[0]
     step = z[-CHANGING:] * unknowns.prior.radius[:CHANGING]
     np.testing.assert_allclose([found.mass, *found.first_moment], step, rtol=1e-4, atol=1e-6)
 
