@@ -29,6 +29,8 @@ R = TypeVar("R", Identify.Result, MoveTo.Result, IdentifyArm.Result)
 
 HEARTBEAT_PERIOD = 0.1
 """Time between two heartbeats to the driver while a goal runs [s]."""
+ALIVE_PERIOD = 5.0
+"""How long a goal is silent where nothing changes [s]; then it says again what it is doing, and for how long."""
 CLOSE_TIMEOUT = 10.0
 """How long the end of the node waits for a running goal to bring the arm to rest [s]."""
 ANSWER_TIME = 0.2
@@ -56,6 +58,8 @@ class IdentificationNode(Node):
         self._busy = threading.Lock()
         self._stop = threading.Event()
         self._phase = "it begins"
+        self._said = 0.0  # when progress was told last, steady time [s]
+        self._told: tuple[float, Progress, Callable[[Progress], None]] | None = None  # since when, what, to whom
         # Every goal is accepted, for it is answered with a numbered code and a sentence, which a rejection lacks.
         self._servers = [
             ActionServer(
@@ -94,6 +98,18 @@ class IdentificationNode(Node):
     def _beat(self) -> None:
         if self._busy.locked():
             self._heartbeat.publish(Empty())
+            self._say_alive()
+
+    def _say_alive(self) -> None:
+        """Tell the latest progress again, in the log and to the client, where nothing new was told for a while."""
+        told, now = self._told, time.monotonic()
+        if told is None or now - self._said < ALIVE_PERIOD:
+            return
+        self._said = now
+        since, progress, on_progress = told
+        if progress.phase != Phase.MOVING:
+            self.get_logger().info(f"{progress.text}: for {now - since:.0f} s now")
+        on_progress(progress)
 
     # Action
 
@@ -104,9 +120,16 @@ class IdentificationNode(Node):
             text = f"another goal is running ({self._phase}); cancel it or wait for its end"
             return result_type(error_code=Identify.Result.BUSY, error_text=text)
         try:
-            return await run_in_thread(self, lambda: end_goal(handle, self._name_end(handle, run(handle))))
+            return await run_in_thread(self, lambda: self._end(handle, run))
         finally:
             self._busy.release()
+
+    def _end(self, handle: ServerGoalHandle, run: Callable[[ServerGoalHandle], R]) -> R:
+        try:
+            result = run(handle)
+        finally:
+            self._told = None
+        return end_goal(handle, self._name_end(handle, result))
 
     def _name_end(self, handle: ServerGoalHandle, result: R) -> R:
         """Say where nobody has cancelled a goal, but this node is told to end."""
@@ -168,6 +191,7 @@ class IdentificationNode(Node):
             run = self._new_run(Identify.Goal(), lambda: False)
             result = await run_in_thread(self, lambda: self._identify(run, lambda _: None))
         finally:
+            self._told = None
             self._busy.release()
         response.success = result.error_code == Identify.Result.NONE
         response.message = result.error_text or self._summary(result)
@@ -196,9 +220,12 @@ class IdentificationNode(Node):
 
     def _reporter(self, on_progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
         def report(progress: Progress) -> None:
-            if progress.text != self._phase and progress.phase != Phase.MOVING:
+            now, told = time.monotonic(), self._told
+            is_new = told is None or progress.text != told[1].text
+            if is_new and progress.phase != Phase.MOVING:
                 self.get_logger().info(progress.text)
-            self._phase = progress.text
+            self._phase, self._said = progress.text, now
+            self._told = (now if told is None or is_new else told[0], progress, on_progress)
             on_progress(progress)
 
         return report

@@ -4,6 +4,7 @@ import re
 import time
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from sysid_ros.core.procedure import (
     Progress,
 )
 from sysid_ros.drivers.loop_types import RefusalCode
+from sysid_ros.nodes import identification
 from sysid_ros.nodes.identification import IdentificationNode
 from sysid_ros.reports.payload import notices
 from sysid_ros.ros import qos
@@ -260,3 +262,29 @@ def test_the_end_of_the_node_ends_the_goal_first(bench, goals, node, monkeypatch
     goal = goals.send()
     bench.end(node)
     assert goal.wait().error_code == Result.INTERRUPTED
+
+
+def test_a_long_phase_says_that_it_lives(monkeypatch):
+    """In the log and to the client; again and again, and only while nothing else is told."""
+    now, said, told = [0.0], [], []
+    monkeypatch.setattr(identification.time, "monotonic", lambda: now[0])
+    node = SimpleNamespace(_said=0.0, _told=None, _phase="", get_logger=lambda: SimpleNamespace(info=said.append))
+    report = IdentificationNode._reporter(node, told.append)
+    planning = Progress(Phase.PLANNING, "looking for a motion", 0.1, 1, 3, None)
+    report(planning)
+    for k in range(1, 130):
+        now[0] = 0.1 * k
+        IdentificationNode._say_alive(node)
+    assert said == [planning.text, f"{planning.text}: for 5 s now", f"{planning.text}: for 10 s now"]
+    assert told == 3 * [planning]
+    now[0] = 16.0
+    report(replace(planning, text="moving", phase=Phase.MOVING))
+    IdentificationNode._say_alive(node)
+    assert len(told) == 4 and len(said) == 3
+    now[0] = 22.0
+    IdentificationNode._say_alive(node)
+    assert told[-1].text == "moving" and len(told) == 5 and len(said) == 3
+    node._told = None
+    now[0] = 60.0
+    IdentificationNode._say_alive(node)
+    assert len(told) == 5
