@@ -31,7 +31,7 @@ from sysid_ros.cli.suite import (
     say_where,
     suite_environment,
 )
-from sysid_ros.cli.terminal import ProgressDisplay, make_table, show
+from sysid_ros.cli.terminal import ProgressDisplay, make_table, show, working
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -188,8 +188,9 @@ def run_arm(options: argparse.Namespace) -> int:
     if folder is not None:
         prepare_files(folder, robot)
     reading = recording_options(options)
-    used = read_recordings(options.files, robot, options.serial, reading)
-    kept = None if options.check is None else read_recordings([options.check], robot, options.serial, reading)
+    with working("reading the recordings"):
+        used = read_recordings(options.files, robot, options.serial, reading)
+        kept = None if options.check is None else read_recordings([options.check], robot, options.serial, reading)
     warnings = [*used.warnings, *(() if kept is None else kept.warnings)]
     for sentence in warnings:
         print(f"warning: {sentence}")
@@ -394,8 +395,9 @@ def run_sensors(options: argparse.Namespace) -> int:
         SysidError: The input cannot be used.
     """
     robot = load_robot(options.model)
-    recording = read_recording(options.file, robot, recording_options(options))
-    found = measure_sensors(robot, recording.batches)
+    with working(f"reading {options.file}"):
+        recording = read_recording(options.file, robot, recording_options(options))
+        found = measure_sensors(robot, recording.batches)
     show(*describe_sensors(robot, found))
     values = {
         "source": recording.source,

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import RenderableType
 
 from sysid_ros.cli.exit_status import ExitStatus, endings
+from sysid_ros.cli.terminal import hanging, make_table, show, working
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
@@ -113,8 +115,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print the answer and write the files asked for; return 0, or 2 if the input cannot be used."""
     options = build_parser().parse_args(argv)
     try:
-        result = _analyze(options)
-        print(_summary(result))
+        with working("analysing"):
+            result = _analyze(options)
+        show(*_summary(result))
         for path, text in (
             (options.html, lambda: identifiability_html(result)),
             (options.markdown, lambda: identifiability_markdown(result)),
@@ -122,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ):
             if path is not None:
                 path.write_text(text(), encoding="utf-8")
-                print(f"written: {path}")
+                show(f"written: {path}")
     except (SysidError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return ExitStatus.BAD_INPUT
@@ -222,23 +225,20 @@ def _scale(options: argparse.Namespace, robot: RobotModel, structure: Structure)
     return prior_scale(structure, names, radius)
 
 
-def _summary(result: IdentifiabilityResult) -> str:
+def _summary(result: IdentifiabilityResult) -> list[RenderableType]:
     """Answer, table of symbols and what the data know, for a terminal."""
     structure = result.structure
     rows = [(name, tuple(s.value for s in row)) for name, row in symbol_table(structure)] + dimensions(structure)
-    heads = [str(k + 1) for k in range(len(structure.bodies))]
-    widths = [max(map(len, column)) for column in zip(heads, *(row for _, row in rows), strict=True)]
-    first = max(len(name) for name, _ in rows)
-    lines = [structural_text(result.comparison), ""]
-    for name, row in [("", tuple(heads)), *rows]:
-        cells = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append(f"{name.ljust(first)}  {cells}".rstrip())
-    lines += ["", "columns: " + ", ".join(f"{k + 1} {body.name}" for k, body in enumerate(structure.bodies))]
-    lines += [f"{symbol.value} {symbol.meaning}" for symbol in Symbol if symbol is not Symbol.NONE]
+    heads = ["", *(str(k + 1) for k in range(len(structure.bodies)))]
+    parts: list[RenderableType] = [structural_text(result.comparison), ""]
+    parts.append(make_table(heads, [(name, *row) for name, row in rows]))
+    columns = ", ".join(f"{k + 1} {body.name}" for k, body in enumerate(structure.bodies))
+    parts += ["", hanging("columns: ", columns)]
+    parts += [hanging(f"{symbol.value} ", symbol.meaning) for symbol in Symbol if symbol is not Symbol.NONE]
     if result.analysis is not None:
-        lines += ["", describe_data(result.analysis, result.advice)]
-        lines += [result.reason] if result.reason else []
-    return "\n".join(lines)
+        parts += ["", describe_data(result.analysis, result.advice)]
+        parts += [result.reason] if result.reason else []
+    return parts
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.offline import add_recording_options, recording_options
+from sysid_ros.cli.terminal import show, working
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.reports.recordings.files import read_recording
@@ -64,15 +65,16 @@ def run(options: argparse.Namespace) -> int:
         SysidError: The recording cannot be used, or the table cannot be written.
     """
     robot = load_robot(options.model)
-    recording = read_recording(options.file, robot, recording_options(options))
-    print(summarize(recording))
+    with working(f"reading {options.file}"):
+        recording = read_recording(options.file, robot, recording_options(options))
+    show(summarize(recording))
     output = options.output or options.file.with_suffix(".npz")
     if output.suffix.lower() != ".npz":
         raise InvalidRecording(output, "the ending", f"'{output.suffix}'", ".npz")
     if output.exists():
         raise InvalidRecording(output, "the file", "there already", "a new name: --output")
     write_npz(output, robot, recording)
-    print(f"Table: {output}")
+    show(f"Table: {output}")
     return ExitStatus.OK
 
 

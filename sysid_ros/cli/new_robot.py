@@ -16,6 +16,7 @@ import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.offline import add_recording_options, recording_options
+from sysid_ros.cli.terminal import show, working
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -152,7 +153,8 @@ def run(options: argparse.Namespace) -> int:
     if output.exists():
         raise ParameterOutOfRange("--output", str(output), "a new file; this one is there already")
     description = read_urdf(read_urdf_file(options.urdf))
-    settings, comments = make_settings(description, options)
+    with working("making the settings"):
+        settings, comments = make_settings(description, options)
     place = Path(os.path.relpath(options.urdf.resolve(), output.resolve().parent)).as_posix()
     text = settings_text(settings, SettingsNotes(name, place, options.urdf.name, comments))
     try:
@@ -164,9 +166,9 @@ def run(options: argparse.Namespace) -> int:
     except SysidError:
         output.unlink()
         raise
-    print(_summary(robot, comments))
-    print(f"Settings: {output}")
-    print(f"Next: read it, then for instance  sysid offline BAG --model {output}")
+    show(_summary(robot, comments))
+    show(f"Settings: {output}")
+    show(f"Next: read it, then for instance  sysid offline BAG --model {output}")
     return ExitStatus.OK
 
 

@@ -22,6 +22,7 @@ from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.many_runs import add_run_options, carry_out_runs
 from sysid_ros.cli.terminal import (
     ProgressDisplay,
+    body_summary,
     files_summary,
     hanging,
     make_table,
@@ -29,6 +30,7 @@ from sysid_ros.cli.terminal import (
     next_step,
     result_summary,
     show,
+    working,
 )
 from sysid_ros.cli.view import add_view_option, free_port, open_replay
 from sysid_ros.core.common.command_line import CommandParser
@@ -38,7 +40,7 @@ from sysid_ros.core.estimation.parameters.settings import METHODS, PAYLOAD, TARG
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.library.offline import identify_bodies, identify_recording
-from sysid_ros.reports.estimate_yaml import body_table, body_text
+from sysid_ros.reports.estimate_yaml import body_text
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import ReadOptions, Recording
 from sysid_ros.reports.result import IdentificationResult
@@ -198,7 +200,8 @@ def run(options: argparse.Namespace) -> int:
     if options.view_port != "0":
         free_port(options.view_port)  # what is missing is told before the work
     robot = _robot_of(options)
-    recording = read_recording(options.files[0], robot, recording_options(options))
+    with working(f"reading {options.files[0]}"):
+        recording = read_recording(options.files[0], robot, recording_options(options))
     if settings.body != PAYLOAD:
         if options.view_port != "0":
             raise ParameterOutOfRange("--view", "given", "with the payload only, without --body")
@@ -228,7 +231,9 @@ def identify_with_progress(
             text = f"{done:6.1f} s of {seconds:.1f} s of data"
             display.update(text, done / seconds if seconds else None, mass_detail(mass, prior))
 
-        result = identify_recording(recording, robot, settings, tell, lambda: interrupts.is_set)
+        result = identify_recording(
+            recording, robot, settings, tell, lambda: interrupts.is_set, lambda text: display.update(text)
+        )
         return result, interrupts.is_set
 
 
@@ -240,7 +245,9 @@ def show_and_write(result: IdentificationResult, output: str, was_stopped: bool 
     """
     show("", result_summary(result))
     if output:
-        show(files_summary(result, write_results(result, make_results_directory(output))))
+        with working("writing the files"):
+            written = write_results(result, make_results_directory(output))
+        show(files_summary(result, written))
     else:
         show(hanging("Next: ", next_step(result)))
     if was_stopped:
@@ -349,16 +356,21 @@ def fleet_table(results: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
 def _run_bodies(
     options: argparse.Namespace, robot: RobotModel, settings: EstimatorSettings, recording: Recording
 ) -> int:
-    target, estimate, notices = identify_bodies(recording, robot, settings)
-    print(body_table(target, estimate))
+    seconds = float(recording.samples.seconds[-1])
+    with ProgressDisplay() as display:
+
+        def tell(done: float, _: ParameterEstimate) -> None:
+            display.update(f"{done:6.1f} s of {seconds:.1f} s of data", done / seconds if seconds else None)
+
+        target, estimate, notices = identify_bodies(recording, robot, settings, tell)
+    show(body_summary(target, estimate))
     warnings = [text for text in [*notices, *recording.caveats] if text != estimate.alarm_text]
-    for sentence in warnings:
-        print(f"warning: {sentence}")
+    show(*(hanging("warning: ", sentence) for sentence in warnings))
     if options.output:
         path = make_results_directory(options.output) / "bodies.yaml"
         known = dataclasses.asdict(settings)
         path.write_text(body_text(target, estimate, robot.name, recording.source, warnings, known), encoding="utf-8")
-        print(f"Files: {path}")
+        show(f"Files: {path}")
     if not estimate.is_consistent:
         return ExitStatus.FAILED
     has_bounds = estimate.status in (EstimateStatus.PARTIAL, EstimateStatus.IDENTIFIED)

@@ -16,6 +16,7 @@ from sysid_ros.cli.offline import (
     recording_options,
     show_and_write,
 )
+from sysid_ros.cli.terminal import working
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.loader import load_robot
@@ -66,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidRecording(
             recording_path, "the arm", f"another than '{model}' is now", "the settings file of that run: --model"
         )
-    recording = read_recording(recording_path, robot, recording_options(options))
+    with working(f"reading {recording_path}"):
+        recording = read_recording(recording_path, robot, recording_options(options))
     result, was_stopped = identify_with_progress(recording, robot, parse_settings(options.set))
     start_ns = int(recording.batches[0].stamps[0])
     motions = about.motions(start_ns)

@@ -24,6 +24,7 @@ from sysid_ros.cli.suite import (
     say_where,
     suite_environment,
 )
+from sysid_ros.cli.terminal import working
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.assumptions import Assumptions
@@ -170,9 +171,11 @@ def _offline(options: argparse.Namespace) -> int:
     linear, angular = options.momentum
     assumptions = Assumptions(linear_momentum=linear, angular_momentum=angular)
     task = Task(robot, ProcedureSettings(method=Method(options.method)), assumptions=assumptions)
-    data = select_motion(robot, read_free_flyer_recording(options.recording, robot))
+    with working(f"reading {options.recording}"):
+        data = select_motion(robot, read_free_flyer_recording(options.recording, robot))
     if options.object is None:
-        identification = estimate_free_flyer(task, data)
+        with working("estimating"):
+            identification = estimate_free_flyer(task, data)
         results = make_results_directory(options.results)
         write_free_flyer(identification, results)
         print(summarize(identification))
@@ -181,7 +184,9 @@ def _offline(options: argparse.Namespace) -> int:
         known = known_before(robot) if options.known is None else read_knowledge(options.known, robot)
         before = (select_motion(robot, read_free_flyer_recording(path, robot)) for path in options.before)
         recordings = tuple(assumptions.recording(robot, one, holds_object=False) for one in before)
-        held = estimate_held(task, ObjectSettings(frame=options.object), replace(known, recordings=recordings), data)
+        with working("estimating"):
+            known = replace(known, recordings=recordings)
+            held = estimate_held(task, ObjectSettings(frame=options.object), known, data)
         results = make_results_directory(options.results)
         write_held_object(held, results)
         print(summarize_object(held))

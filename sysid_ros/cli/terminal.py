@@ -5,6 +5,7 @@ On a terminal lines end where it ends; anywhere else every sentence is a line of
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
@@ -15,9 +16,12 @@ import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn
+from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
 
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
+from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
 from sysid_ros.reports.result import IdentificationResult
@@ -73,6 +77,11 @@ def hanging(prefix: str, text: str) -> RenderableType:
     grid = Table.grid(Column(no_wrap=True), Column(overflow="fold"))
     grid.add_row(Text(prefix), Text(text))
     return grid
+
+
+def working(text: str) -> Status:
+    """Return a context that tells a person at a terminal what is being done, and leaves nothing behind."""
+    return make_console(sys.stderr).status(escape(text))
 
 
 class _TimeLeft(ProgressColumn):
@@ -136,11 +145,12 @@ class ProgressDisplay:
             return
         if self._live is None:
             self._live = self._begin()
-        (task,) = self._live.task_ids
-        self._live.update(
-            task, description=escape(text), total=None if share is None else 1.0, completed=share or 0.0,
-            detail=detail, left=left,
-        )  # fmt: skip
+        (task,) = self._live.tasks
+        if share is not None:
+            done = {"total": 1.0, "completed": share}
+        else:  # after work that was measured comes some that is not
+            done = {} if task.total is None else {"completed": task.total}
+        self._live.update(task.id, description=escape(text), detail=detail, left=left, **done)  # type: ignore[arg-type]
         self._live.start()
 
     def message(self, text: str) -> None:
@@ -168,6 +178,8 @@ class ProgressDisplay:
             console=self._console,
             expand=True,
             speed_estimate_period=120.0,
+            redirect_stdout=self._console.file is sys.stdout,  # what goes elsewhere is to arrive there
+            redirect_stderr=self._console.file is sys.stderr,
         )
         live.add_task("", total=None, detail="", left=None)
         return live
@@ -317,6 +329,34 @@ def _parameter_table(result: IdentificationResult) -> Table:
             row += [_fixed(truth[i]), "yes" if numbers[1] <= truth[i] <= numbers[2] else "NO"]
         rows.append(row)
     return make_table(heads, rows, left=2)
+
+
+def body_summary(target: Target, estimate: ParameterEstimate) -> RenderableType:
+    """Return what was found of another body than the payload: its parameters, and what joint torques tell of it."""
+    title = Text(f"{target.label}" + (f", about the frame of {target.frame}" if target.frame else ""), style="bold")
+    if not estimate.is_consistent:
+        return Group(title, hanging("ALARM: ", estimate.alarm_text))
+    if estimate.status in (EstimateStatus.NO_DATA, EstimateStatus.PRIOR_ONLY):
+        return Group(title, hanging("NOT IDENTIFIED: ", estimate.shortfall))
+    parts: list[RenderableType] = [title]
+    if target.body:
+        columns = (estimate.names, estimate.units, estimate.values, estimate.lower, estimate.upper, target.prior.width)
+        parts += ["", _body_table("parameter", zip(*columns, strict=True))]
+    found = estimate.combinations
+    if found is not None:
+        columns = (found.formulas, found.units, found.values, found.lower, found.upper, found.prior.width)
+        parts += ["", "What joint torques tell:", _body_table("combination", zip(*columns, strict=True))]
+    seconds = f"{estimate.data_seconds:.1f} s, {estimate.number_of_windows} windows"
+    bounds = hanging("Bounds: ", f"{estimate.guarantee} ({estimate.method}); narrower: than before the data")
+    return Group(*parts, "", bounds, hanging("Data: ", seconds))
+
+
+def _body_table(what: str, rows: Iterable[tuple[Any, ...]]) -> Table:
+    cells = []
+    for name, unit, value, lower, upper, before in rows:
+        factor = _factor(before / (upper - lower)) if upper > lower else "exact"
+        cells.append((name, unit, *(f"{number:.5g}" for number in (value, lower, upper)), factor))
+    return make_table((what, "unit", "estimate", "lower", "upper", "narrower"), cells, left=2)
 
 
 def _factor(value: float) -> str:

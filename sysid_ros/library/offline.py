@@ -38,6 +38,7 @@ def identify_recording(
     settings: EstimatorSettings,
     on_progress: Callable[[float, ParameterEstimate], None] = lambda seconds, estimate: None,
     is_cancelled: Callable[[], bool] = lambda: False,
+    on_phase: Callable[[str], None] = lambda text: None,
 ) -> IdentificationResult:
     """Run the streaming estimator over a recording.
 
@@ -47,6 +48,7 @@ def identify_recording(
         settings: Settings of the estimator.
         on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
         is_cancelled: Asked between portions; ends the run with what the samples so far say, which a warning tells.
+        on_phase: Called with what is done after the estimate, in a few words.
 
     Returns:
         Everything about the identification; where the data contradict the assumptions, with the alarm.
@@ -67,10 +69,13 @@ def identify_recording(
     run.history.append((run.seconds, estimate))
     said = {estimate.alarm_text, estimate.payload_change}
     is_usable = estimate.is_consistent and bool(np.all(np.isfinite(estimate.values)))
+    on_phase("checking every window")
     # An alarm ends the estimator's work, but the windows after it show best what is wrong
     rows = run.rows if is_usable else collect_rows(robot, settings, recording.batches)
     times, estimates = zip(*run.history, strict=True)
     spent = time.perf_counter() - started
+    windows = check_windows(robot, settings, rows, estimate.values if is_usable else None, run.start_ns)
+    on_phase("computing the statistical interval" if is_usable else "looking for what could be wrong")
     latest = [b for b, e in zip(recording.batches, recording.payload_epochs, strict=True) if e == run.epoch]
     result = IdentificationResult(
         robot=robot,
@@ -80,7 +85,7 @@ def identify_recording(
         reference_q=recording.reference_q,
         reference_v=recording.reference_v,
         commanded_tau=recording.commanded_tau,
-        windows=check_windows(robot, settings, rows, estimate.values if is_usable else None, run.start_ns),
+        windows=windows,
         statistical=compute_statistical_interval(robot, settings, run.rows) if is_usable else None,
         explanation=explain_alarm(robot, settings, estimate, latest),
         information=run.estimator.information(),
@@ -91,11 +96,15 @@ def identify_recording(
         caveats=recording.caveats,
         source=recording.source,
     )
+    on_phase("predicting torques")
     return with_torque_fit(result)
 
 
 def identify_bodies(
-    recording: Recording, robot: RobotModel, settings: EstimatorSettings
+    recording: Recording,
+    robot: RobotModel,
+    settings: EstimatorSettings,
+    on_progress: Callable[[float, ParameterEstimate], None] = lambda seconds, estimate: None,
 ) -> tuple[Target, ParameterEstimate, list[str]]:
     """Run the streaming estimator over a recording for another body than the payload, or for all of them.
 
@@ -103,6 +112,7 @@ def identify_bodies(
         recording: The samples.
         robot: The arm that was recorded.
         settings: Settings of the estimator.
+        on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
 
     Returns:
         What was identified, the estimate, and what was noticed on the way.
@@ -110,7 +120,7 @@ def identify_bodies(
     Raises:
         SysidError: The samples or settings do not fit the robot.
     """
-    run = _Run(with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0])
+    run = _Run(with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], on_progress)
     notices = run.process(recording)
     return run.estimator.target, run.estimator.estimate(), list(dict.fromkeys([*recording.notices, *notices]))
 

@@ -235,28 +235,6 @@ _BODY_HEADER = """\
 # joint frame [kg m^2]; F_c, F_v, I_a, beta: friction of a joint. 'combinations' are what joint torques tell: sums of
 # 'coefficients' times parameters, with bounds. 'guarantee' says what the bounds promise.
 """
-_FORMULA_WIDTH = 40
-
-
-def body_table(target: Target, estimate: ParameterEstimate) -> str:
-    """Return the result for a terminal: the parameters of a body, then the combinations."""
-    lines = [f"{target.label}" + (f", about the frame of {target.frame}" if target.frame else "")]
-    if not estimate.is_consistent:
-        return "\n".join([*lines, f"ALARM: {estimate.alarm_text}"])
-    if estimate.status in (EstimateStatus.NO_DATA, EstimateStatus.PRIOR_ONLY):
-        return "\n".join([*lines, f"NOT IDENTIFIED: {estimate.shortfall}"])
-    if target.body:
-        prior = target.prior
-        lines += ["", _head("parameter", 12)]
-        columns = (estimate.names, estimate.units, estimate.values, estimate.lower, estimate.upper, prior.width)
-        lines += [_row(12, row) for row in zip(*columns, strict=True)]
-    found = estimate.combinations
-    if found is not None:
-        lines += ["", "What joint torques tell:", _head("combination", _FORMULA_WIDTH)]
-        columns = (found.formulas, found.units, found.values, found.lower, found.upper, found.prior.width)
-        lines += [_row(_FORMULA_WIDTH, row) for row in zip(*columns, strict=True)]
-    seconds = f"{estimate.data_seconds:.1f} s of data in {estimate.number_of_windows} windows, {estimate.method}"
-    return "\n".join([*lines, "", seconds, estimate.guarantee])
 
 
 def body_text(
@@ -319,13 +297,3 @@ def _combinations(found: CombinationEstimate | None, names: Sequence[str]) -> li
 def _numbers(*columns: NDArray[np.float64]) -> list[dict[str, float]]:
     keys = ("value", "lower", "upper", "prior_lower", "prior_upper")
     return [dict(zip(keys, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _head(what: str, width: int) -> str:
-    return f"{what:<{width}}{'unit':<10}{'estimate':>12}{'lower':>12}{'upper':>12}{'width':>11}{'prior width':>13}"
-
-
-def _row(width: int, row: tuple[str, str, float, float, float, float]) -> str:
-    name, unit, value, lower, upper, prior = row
-    text = name if len(name) < width else name[: width - 4].rsplit(" ", 1)[0] + " ..."
-    return f"{text:<{width}}{unit:<10}{value:>12.5g}{lower:>12.5g}{upper:>12.5g}{upper - lower:>11.3g}{prior:>13.3g}"

@@ -3,13 +3,16 @@
 import dataclasses
 import io
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from sysid_ros.cli.many_runs import carry_out_runs
 from sysid_ros.cli.terminal import (
     WIDTH,
     ProgressDisplay,
+    body_summary,
     files_summary,
     hanging,
     interval_bar,
@@ -19,6 +22,7 @@ from sysid_ros.cli.terminal import (
     result_summary,
     show,
     text_of,
+    working,
 )
 from sysid_ros.core.estimation.hypotheses import Assumption, Explanation, Hypothesis
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
@@ -170,3 +174,36 @@ def test_markup_and_escapes_in_names_are_only_text():
         "[bold]x[/bold]",
         "[b] [red]y",
     ]
+
+
+def test_work_without_an_end_is_told_at_a_terminal_alone(capfd, monkeypatch):
+    with working("reading [bold]"):
+        print("a result")
+    told = capfd.readouterr()
+    assert (told.out, told.err) == ("a result\n", "")
+
+
+def test_runs_that_are_stopped_are_kept_and_counted(tmp_path, capsys):
+    def work(number):
+        if number == 2:
+            raise KeyboardInterrupt
+        return number
+
+    jobs = [{"number": number} for number in range(4)]
+    for expected in ("stopped: 2 of 4 runs", "stopped: 2 of 4 runs"):
+        with pytest.raises(KeyboardInterrupt):
+            carry_out_runs(work, jobs, tmp_path / "runs.jsonl", (1, ""))
+        told = capsys.readouterr().err
+        assert (
+            f"{expected} are in {tmp_path}/runs.jsonl; the same command goes on" in told and "50 %  2 of 4 runs" in told
+        )
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 2
+
+
+def test_tables_of_other_bodies_are_never_cut(result):
+    estimate = dataclasses.replace(result.estimate, combinations=None)
+    target = SimpleNamespace(label="object on joint_4", frame="joint_4", body=4, prior=result.prior)
+    lines = text_of(body_summary(target, estimate)).splitlines()
+    assert lines[0] == "object on joint_4, about the frame of joint_4" and max(map(len, lines)) <= WIDTH
+    assert lines[2].split() == ["parameter", "unit", "estimate", "lower", "upper", "narrower"]
+    assert len(lines[3:13]) == 10 and all(line.endswith("x") for line in lines[3:13])
