@@ -125,8 +125,8 @@ def test_ctrl_c_keeps_what_the_data_so_far_say(robot, samples, tmp_path, capsys,
     update = ProgressDisplay.update
 
     def interrupt(self, *words, **more):
+        monkeypatch.setattr(ProgressDisplay, "update", update)
         os.kill(os.getpid(), signal.SIGINT)
-        update(self, *words, **more)
 
     monkeypatch.setattr(ProgressDisplay, "update", interrupt)
     words = [path, "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"]
