@@ -3,7 +3,8 @@
     python bench/record.py bench_regressors [arguments of the benchmark]
 
 The tables go to docs/measurements/<name>.json, with date, commit, machine, load and command, and the page
-docs/measurements/<name>.md is made from that file. ``python bench/record.py --render`` makes all pages again.
+docs/measurements/<name>.md and the list of pages are made from these files. ``python bench/record.py --render`` makes
+all pages again.
 """
 
 from __future__ import annotations
@@ -90,10 +91,8 @@ def run(path: Path) -> int:
 
 def render(data: dict) -> str:
     """Return the page of a measurement."""
-    name = data["benchmark"].removeprefix("bench_").replace("_", " ")
-    name = PAPERS.get(name, name)
     before, after = data["load"]
-    parts = [f"# {name[0].upper()}{name[1:]}", *([data["lead"]] if data.get("lead") else []), data["summary"]]
+    parts = [f"# {title(data)}", *([data["lead"]] if data.get("lead") else []), data["summary"]]
     parts += [_table.format_table(**table) for table in data["tables"]]
     parts += [f"![{figure['caption']}]({figure['file']})\n\n{figure['caption']}" for figure in data.get("figures", ())]
     parts += ["\n".join(f"    {line}" for line in data["notes"])] if data["notes"] else []
@@ -103,6 +102,35 @@ def render(data: dict) -> str:
         f"<!-- Made by bench/record.py from {page_name(data)}.json; run it again to change this page. -->",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def title(data: dict) -> str:
+    """Return the title of a measurement."""
+    name = page_name(data).replace("_", " ")
+    name = PAPERS.get(name, name)
+    return f"{name[0].upper()}{name[1:]}"
+
+
+def render_index(measured: list[dict]) -> str:
+    """Return the list of all pages."""
+    rows = []
+    for data in sorted(measured, key=title):
+        what = data["summary"].split(". ")[0].rstrip(".")
+        rows.append(f"| [{title(data)}]({page_name(data)}.md) | {what}. | {data['date'][:10]} |")
+    return "\n".join([_INDEX, *rows, ""])
+
+
+_INDEX = """# Measurements
+
+Every page here was written by the benchmark it is named after, from a data file beside it, with date, commit, machine
+and load:
+
+    python bench/record.py bench_regressors [arguments]
+
+Numbers depend on the machine and on what else runs there.
+
+| page | what is measured | date |
+|---|---|---|"""
 
 
 def page_name(data: dict) -> str:
@@ -128,15 +156,22 @@ def _is_machine(line: str) -> bool:
 
 def main() -> None:
     if sys.argv[1:] == ["--render"]:
-        for path in PAGES.glob("*.json"):
-            path.with_suffix(".md").write_text(render(json.loads(path.read_text())))
+        write_pages()
         return
     if len(sys.argv) < 2 or not (BENCH / f"{sys.argv[1]}.py").is_file():
         raise SystemExit(__doc__)
     data = json.loads(json.dumps(measure(sys.argv[1], sys.argv[2:]), default=float))
     PAGES.mkdir(exist_ok=True)
     (PAGES / f"{page_name(data)}.json").write_text(json.dumps(data, indent=1) + "\n")
-    (PAGES / f"{page_name(data)}.md").write_text(render(data))
+    write_pages()
+
+
+def write_pages() -> None:
+    """Write the page of every data file, and the list of them."""
+    measured = [json.loads(path.read_text()) for path in PAGES.glob("*.json")]
+    for data in measured:
+        (PAGES / f"{page_name(data)}.md").write_text(render(data))
+    (PAGES / "index.md").write_text(render_index(measured))
 
 
 if __name__ == "__main__":

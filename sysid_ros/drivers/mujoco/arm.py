@@ -40,7 +40,7 @@ class MujocoSettings(Settings, library_only=True):
     period: float = setting(0.001, "s", lower=1e-5, upper=0.01)
     """Duration of a cycle."""
     substeps: int = setting(2, "-", lower=1, upper=100)
-    """Runge-Kutta steps per cycle; docs/measurements/earlier.md has their accuracy."""
+    """Runge-Kutta steps per cycle; test/drivers/test_momentum_of_simulation.py has their accuracy."""
     noise: Noise = setting(Noise.UNIFORM)
     """How the sensors use their allowed errors."""
     seed: int = setting(0, "-", lower=0)
