@@ -12,9 +12,10 @@ from _network import Child, RunningLoop, start_move
 from _table import print_table
 
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
 from sysid_ros.drivers.pacing import request_real_time
-from sysid_ros.drivers.process import LoopProcess, LoopProcessError
+from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.emulation.relays.faults import Cut, StreamFaults
 from sysid_ros.emulation.relays.relay import TcpRelay
 
@@ -141,7 +142,7 @@ def tcp_row(
                         change(case.to_server, case.to_client)
                     begun = time.monotonic()
                     process.stop("the benchmark ends")
-            except LoopProcessError as error:
+            except ChildProcessFailed as error:
                 told = str(error).removeprefix("the loop process failed in 'start': ")
             seconds = time.monotonic() - begun if begun else 0.0
             time.sleep(_SETTLE)
@@ -188,7 +189,7 @@ def _move(process: LoopProcess, robot: RobotModel, change: Callable[[], None] | 
                 lost += 1
                 is_moving = False
                 process.reconnect()
-        except (LoopRefusal, LoopProcessError) as error:
+        except (LoopRefusal, ChildProcessFailed) as error:
             told = told or ("" if "blended" in str(error) else str(error))
         is_over = done > 0 or time.monotonic() > end
         time.sleep(0.05)

@@ -83,7 +83,15 @@ def timing_row(name: str, version: FriVersion, period: float, robot: RobotModel,
         emulated.finish()
     reaction = [1e6 * health[f"reaction {q} [s]"] for q in ("p50", "p99", "max")]
     late = [health[what] for what in ("messages late", "messages overtaken", "answers later than a period")] + [lost]
-    return [name, cycles, *reaction, *np.quantile(jitter, [0.5, 0.99]), *late, 100.0 * share, scheduling.split(" (")[0]]
+    return [
+        name,
+        cycles,
+        *reaction,
+        *np.quantile(jitter, [0.5, 0.99]),
+        *late,
+        100.0 * share,
+        scheduling.text.split(" (")[0],
+    ]
 
 
 def run_timing(robot: RobotModel, seconds: float) -> None:

@@ -111,7 +111,15 @@ def timing_row(controller: str, robot: RobotModel, seconds: float) -> list[objec
     trips = [1e6 * health[f"round trip {q} [s]"] for q in ("p50", "p99", "max")]
     counts = [status.missed_deadlines, health["replies missing"], lost]
     jitters = np.quantile(jitter, [0.5, 0.99, 1.0])
-    return [f"Kortex 1 ms, {controller}", status.cycles, *trips, *jitters, *counts, *shares, scheduling.split(" (")[0]]
+    return [
+        f"Kortex 1 ms, {controller}",
+        status.cycles,
+        *trips,
+        *jitters,
+        *counts,
+        *shares,
+        scheduling.text.split(" (")[0],
+    ]
 
 
 def run_timing(robot: RobotModel, seconds: float) -> None:
