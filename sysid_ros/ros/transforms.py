@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pinocchio as pin
 from geometry_msgs.msg import Pose, Quaternion, Transform, TransformStamped, Vector3
@@ -21,6 +22,11 @@ except ImportError:  # on a machine without ROS nobody listens
 
 TRANSFORMS, FIXED_TRANSFORMS, TRANSFORM_TYPE = "/tf", "/tf_static", "tf2_msgs/msg/TFMessage"
 """Topics of transforms, and the type of their messages."""
+RECORDED_PERIOD_NS = 40_000_000
+"""Time between two transforms of a frame in a recording [ns]."""
+
+Write = Callable[[str, str, Any, int], object]
+"""Takes topic, type, message (or a mapping of its fields) and stamp [ns]: writes into a recording."""
 
 
 def transforms_of(poses: Iterable[LinkPose], stamp_ns: int) -> list[TransformStamped]:
@@ -33,6 +39,11 @@ def transforms_of(poses: Iterable[LinkPose], stamp_ns: int) -> list[TransformSta
         header = Header(stamp=stamp_to_message(stamp_ns), frame_id=pose.parent)
         transforms.append(TransformStamped(header=header, child_frame_id=pose.child, transform=transform))
     return transforms
+
+
+def write_transforms(write: Write, topic: str, poses: Iterable[LinkPose], stamp_ns: int) -> None:
+    """Write poses of links, with a stamp [ns], as transforms of ``/tf`` or ``/tf_static``."""
+    write(topic, TRANSFORM_TYPE, {"transforms": transforms_of(poses, stamp_ns)}, stamp_ns)
 
 
 class TransformBroadcaster:

@@ -13,7 +13,7 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from sysid_ros.core.model.mesh_spheres import find_mesh
+from sysid_ros.core.model.mesh_spheres import find_mesh, placement_of
 from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
@@ -55,17 +55,10 @@ def visual_shapes(robot: RobotModel, folder: Path | None = None) -> list[Shape]:
             mesh = _triangles(trimesh, visual.find("geometry"), folder or Path.cwd())
             if mesh is None:
                 continue
-            place = frame.placement * _origin(visual.find("origin"))
+            place = frame.placement * pin.SE3(*placement_of(visual))
             vertices = np.asarray(mesh.vertices) @ place.rotation.T + place.translation
             shapes.append(Shape(frame.parentJoint, name, vertices, np.asarray(mesh.faces)))
     return shapes
-
-
-def _origin(element: ET.Element | None) -> pin.SE3:
-    if element is None:
-        return pin.SE3.Identity()
-    xyz, rpy = (np.array(list(map(float, (element.get(name) or "0 0 0").split()))) for name in ("xyz", "rpy"))
-    return pin.SE3(pin.rpy.rpyToMatrix(rpy), xyz)
 
 
 def _triangles(trimesh: Any, geometry: ET.Element | None, folder: Path) -> Any:

@@ -13,7 +13,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 from sysid_ros.adapters.free_flyer.pictures import FloatingPictures
-from sysid_ros.adapters.identification.pictures import MARKERS, PERIOD_NS, Pictures
+from sysid_ros.adapters.identification.pictures import MARKERS, Pictures
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.free_floating.robot import load_free_flyer
@@ -21,7 +21,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.reports.recordings.recording import RecordingWriter
-from sysid_ros.ros.transforms import FIXED_TRANSFORMS, TRANSFORMS
+from sysid_ros.ros.transforms import FIXED_TRANSFORMS, RECORDED_PERIOD_NS, TRANSFORMS
 
 START = 1_700_000_000_000_000_000
 
@@ -89,7 +89,7 @@ def test_transforms_place_every_link(robot, written):
 def test_postures_come_at_most_once_in_a_period(robot, written):
     pictures, messages = written
     for k in range(100):
-        pictures.on_posture(robot.home, START + k * PERIOD_NS // 4)
+        pictures.on_posture(robot.home, START + k * RECORDED_PERIOD_NS // 4)
     assert sum(topic == TRANSFORMS for topic, *_ in messages) == 25
     assert sum(topic == FIXED_TRANSFORMS for topic, *_ in messages) == 1
 
@@ -151,8 +151,8 @@ def test_a_robot_that_floats_is_placed_by_its_odometry_and_joints(name):
     q = np.concatenate([robot.home + 0.2, np.zeros(len(robot.wheels.names))])
     joints = JointState(name=names[::-1], position=q[::-1].tolist())
     for k in range(20):
-        pictures.on_message(odometry, START + k * PERIOD_NS // 4)
-        pictures.on_message(joints, START + k * PERIOD_NS // 4)
+        pictures.on_message(odometry, START + k * RECORDED_PERIOD_NS // 4)
+        pictures.on_message(joints, START + k * RECORDED_PERIOD_NS // 4)
     kinds = [topic for topic, *_ in messages]
     assert kinds.count("/robot_description") == kinds.count(FIXED_TRANSFORMS) == 1 and kinds.count(TRANSFORMS) == 10
     sent = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pinocchio as pin
 from nav_msgs.msg import Odometry
@@ -12,13 +10,7 @@ from std_msgs.msg import String
 
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.model.links import LinkPose, LinkTree
-from sysid_ros.ros.transforms import FIXED_TRANSFORMS, TRANSFORM_TYPE, TRANSFORMS, transforms_of
-
-PERIOD_NS = 40_000_000
-"""Time between two transforms of a frame [ns]."""
-
-Write = Callable[[str, str, object, int], object]
-"""Takes topic, type, message (or a mapping of its fields) and stamp [ns]."""
+from sysid_ros.ros.transforms import FIXED_TRANSFORMS, RECORDED_PERIOD_NS, TRANSFORMS, Write, write_transforms
 
 
 class FloatingPictures:
@@ -40,8 +32,8 @@ class FloatingPictures:
         kind = type(message)
         if not self._last:
             self._write("/robot_description", "std_msgs/msg/String", String(data=self._robot.urdf), stamp_ns)
-            self._send(FIXED_TRANSFORMS, list(self._links.fixed), stamp_ns)
-        elif 0 <= stamp_ns - self._last.get(kind, -PERIOD_NS) < PERIOD_NS:
+            write_transforms(self._write, FIXED_TRANSFORMS, self._links.fixed, stamp_ns)
+        elif 0 <= stamp_ns - self._last.get(kind, -RECORDED_PERIOD_NS) < RECORDED_PERIOD_NS:
             return
         self._last[kind] = stamp_ns
         if isinstance(message, Odometry):
@@ -49,12 +41,9 @@ class FloatingPictures:
             rotation = pin.Quaternion(turn.w, turn.x, turn.y, turn.z).normalized().matrix()
             position = np.array([place.x, place.y, place.z])
             base = LinkPose(message.header.frame_id, self._links.bodies[0], rotation, position)
-            self._send(TRANSFORMS, [base], stamp_ns)
+            write_transforms(self._write, TRANSFORMS, [base], stamp_ns)
         elif isinstance(message, JointState):
             found = dict(zip(message.name, message.position, strict=False))
             if all(name in found for name in self._joints):
                 q = np.array([found[name] for name in self._joints])
-                self._send(TRANSFORMS, self._links.moving(q), stamp_ns)
-
-    def _send(self, topic: str, poses: list[LinkPose], stamp_ns: int) -> None:
-        self._write(topic, TRANSFORM_TYPE, {"transforms": transforms_of(poses, stamp_ns)}, stamp_ns)
+                write_transforms(self._write, TRANSFORMS, self._links.moving(q), stamp_ns)

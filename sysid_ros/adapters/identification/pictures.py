@@ -6,9 +6,6 @@ alone: nobody else has to publish them, and markers are in the frames of links, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from visualization_msgs.msg import MarkerArray
@@ -17,21 +14,16 @@ from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.clearance import spheres_of_payload
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.model.links import LinkPose, LinkTree
+from sysid_ros.core.model.links import LinkTree
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.ros.conversions import stamp_to_message
 from sysid_ros.ros.markers import MarkerBuilder, draw_plan, draw_scene
-from sysid_ros.ros.transforms import FIXED_TRANSFORMS, TRANSFORM_TYPE, TRANSFORMS, transforms_of
+from sysid_ros.ros.transforms import FIXED_TRANSFORMS, RECORDED_PERIOD_NS, TRANSFORMS, Write, write_transforms
 
 MARKERS, PLAN_MARKERS, SCENE_MARKERS = "monitor/markers", "monitor/plan_markers", "monitor/scene_markers"
-PERIOD_NS = 40_000_000
-"""Time between two transforms of the arm [ns]."""
 PATH_POINTS = 60
 """Points on the path of a plan."""
-
-Write = Callable[[str, str, Any, int], object]
-"""Takes topic, type, message (or a mapping of its fields) and stamp [ns]."""
 
 
 class Pictures:
@@ -51,12 +43,12 @@ class Pictures:
     def on_posture(self, q: NDArray[np.float64], stamp_ns: int) -> None:
         """Take the positions of the joints (n,) [rad]: transforms, at most one for each period."""
         if self._last_ns is None:
-            self._write_transforms(FIXED_TRANSFORMS, self._links.fixed, stamp_ns)
+            write_transforms(self._write, FIXED_TRANSFORMS, self._links.fixed, stamp_ns)
             self._draw_arm(None, stamp_ns)
-        elif 0 <= stamp_ns - self._last_ns < PERIOD_NS:
+        elif 0 <= stamp_ns - self._last_ns < RECORDED_PERIOD_NS:
             return
         self._last_ns = stamp_ns
-        self._write_transforms(TRANSFORMS, self._links.moving(q), stamp_ns)
+        write_transforms(self._write, TRANSFORMS, self._links.moving(q), stamp_ns)
 
     def on_estimate(self, estimate: ParameterEstimate, stamp_ns: int) -> None:
         """Take an estimate: arm and payload."""
@@ -93,6 +85,3 @@ class Pictures:
 
     def _write_markers(self, topic: str, markers: MarkerArray, stamp_ns: int) -> None:
         self._write(topic, "visualization_msgs/msg/MarkerArray", markers, stamp_ns)
-
-    def _write_transforms(self, topic: str, poses: Sequence[LinkPose], stamp_ns: int) -> None:
-        self._write(topic, TRANSFORM_TYPE, {"transforms": transforms_of(poses, stamp_ns)}, stamp_ns)

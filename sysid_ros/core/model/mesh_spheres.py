@@ -93,6 +93,14 @@ def find_mesh(name: str, urdf_path: Path) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
+def placement_of(shape: ET.Element) -> tuple[Array, Array]:
+    """Return rotation (3, 3) and position (3,) [m] of a ``<visual>`` or ``<collision>`` in the frame of its link."""
+    origin = shape.find("origin")
+    attributes = {} if origin is None else origin.attrib
+    xyz, rpy = (np.array([float(word) for word in (attributes.get(key) or "0 0 0").split()]) for key in ("xyz", "rpy"))
+    return rotation_from_rpy(rpy), xyz
+
+
 def _meshes(shapes: list[ET.Element]) -> Iterator[tuple[ET.Element, ET.Element]]:
     for shape in shapes:
         mesh = shape.find("geometry/mesh")
@@ -115,10 +123,7 @@ def _cover(trimesh: Any, path: Path, mesh: ET.Element, shape: ET.Element) -> lis
         raise ValueError("it has no surface")
     scale = np.array([float(word) for word in mesh.get("scale", "1 1 1").split()])
     rotation, center, size = _smallest_box(trimesh, points * scale)
-    origin = shape.find("origin")
-    attributes = {} if origin is None else origin.attrib
-    xyz, rpy = (np.array([float(word) for word in attributes.get(key, "0 0 0").split()]) for key in ("xyz", "rpy"))
-    turn = rotation_from_rpy(rpy)
+    turn, xyz = placement_of(shape)
     rows = []
     for row in cover_box(size):
         middle = turn @ (rotation @ row[:3] + center) + xyz
