@@ -17,10 +17,11 @@ from sysid_ros.adapters.identification.arm import (
     RosArm,
 )
 from sysid_ros.adapters.identification.monitor import PlanProgress, Records
+from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.procedure import StopUnconfirmed
+from sysid_ros.core.procedure import PayloadModel, StopUnconfirmed
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.emulation.lockstep_identification import LockstepSettings
 
@@ -212,6 +213,24 @@ def test_only_what_this_goal_moves_is_braked_and_a_stop_must_be_confirmed(bench,
         bench.arm.brake("a test")
     bench.monitor.status.mode, bench.monitor.status_time = DriverStatus.MODE_HOLD, bench.clock + 0.1
     bench.arm.brake("a test")
+
+
+def test_which_model_the_controller_has_is_what_the_driver_says_from_now_on(bench, robot):
+    """Statuses that were on their way are older than an answer of the driver, as to another payload in the hand."""
+    model, monitor = PayloadModel.prior(robot), bench.monitor
+    mine = box_hash(robot.theta_box, model.box)
+    news = [mine, "another"]  # the one that waits behind the status heard last, then the first that is new
+    monitor.status.model_box_hash = mine
+
+    def wait_until(condition, seconds=None):
+        while not condition():
+            monitor.status_time, monitor.status.model_box_hash = monitor.status_time + 0.1, news.pop(0)
+        return True
+
+    bench.arm._session.wait_until = wait_until
+    assert not bench.arm.has_model(model) and not news
+    news += [mine, mine]
+    assert bench.arm.has_model(model)
 
 
 def test_what_procedure_and_lock_step_assume_of_the_nodes():

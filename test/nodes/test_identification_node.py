@@ -175,22 +175,24 @@ def test_the_example_picks_identifies_and_places(bench, driver, robot):
     empty = SetPayload.Request(operation=SetPayload.Request.DETACH, announce=True)
     assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", empty).success
     words = ["--model", "kinova_gen3_2f85", "--seconds", "3", "--light", "3.0"]
-    done = subprocess.run(
-        [sys.executable, "examples/pick_and_place.py", *words, "--ros-args", "-r", f"__ns:=/{NAMESPACE}"],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=4 * PATIENCE,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [sys.executable, "examples/pick_and_place.py", *words, "--ros-args", "-r", f"__ns:=/{NAMESPACE}"],
+            cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=4 * PATIENCE,
+        )  # fmt: skip
+        status = require_rest(driver)
+    finally:  # the tests below identify what is in the hand
+        held = SetPayload.Request(
+            operation=SetPayload.Request.ATTACH, payload=load_payload(robot, "dumbbell_4lb"), announce=True
+        )
+        assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", held).success
     assert done.returncode == 0, done.stdout + done.stderr
     places = [line.split(",")[0] for line in done.stdout.splitlines() if line.startswith("The arm is")]
     assert places == ["The arm is at the object", "The arm is at the light things", "The arm is home"]
     lower, upper = map(float, re.search(r"It weighs (.*) to (.*) kg", done.stdout).groups())
     assert lower <= load_payload(robot, "dumbbell_4lb")[0] <= upper
     assert "moveit_msgs) are not installed" in done.stdout or importlib.util.find_spec("moveit_msgs")
-    status = require_rest(driver)
     np.testing.assert_allclose(status.reference_position, robot.home, atol=0.2)
-    held = SetPayload.Request(
-        operation=SetPayload.Request.ATTACH, payload=load_payload(robot, "dumbbell_4lb"), announce=True
-    )
-    assert bench.call(SetPayload, f"{NAMESPACE}/arm_driver/set_payload", held).success
 
 
 def test_the_security_policy_allows_all_that_the_nodes_do(goals, bench, suite):

@@ -51,6 +51,8 @@ _CHECK_RESERVE = 1.3
 """An answer is expected to take at most this much longer than the longest of the last ones."""
 REST_PATIENCE = 1.0
 """How much longer than needed to wait until the driver says that the arm has rested long enough [s]."""
+_STATUSES_ON_THE_WAY = 2
+"""So many statuses of the driver may be old news: the one heard last, and the one that waits behind it."""
 _MODES = {
     DriverStatus.MODE_IDLE: ("is not under control", "activate the driver"),
     DriverStatus.MODE_HOLD: ("is being taken over", "try again"),
@@ -155,9 +157,19 @@ class RosArm:
         self._wait_for_hold(self._box_hash(model))
 
     def has_model(self, model: PayloadModel) -> bool:
-        """Return whether the controller works with the bounds of a model."""
-        status = self._monitor.status
-        return status is not None and status.model_box_hash == self._box_hash(model)
+        """Return whether the controller works with the bounds of a model, as the driver says from now on.
+
+        A status that was on its way may be older than an answer of the driver to somebody else's request.
+        """
+        monitor, heard = self._monitor, []
+
+        def is_news() -> bool:
+            if monitor.status_time not in heard:
+                heard.append(monitor.status_time)
+            return len(heard) > _STATUSES_ON_THE_WAY
+
+        self._session.wait_until(is_news)
+        return monitor.status is not None and monitor.status.model_box_hash == self._box_hash(model)
 
     def execute(self, plan: CertifiedPlan, model: PayloadModel | None = None) -> None:
         """See :class:`Arm`."""
@@ -304,6 +316,11 @@ class RosArm:
         if not self._is_holding(wanted):
             status = self._status
             state, advice = _MODES.get(status.mode, (f"is in the unknown mode {status.mode}", "update this node"))
+            if status.mode == DriverStatus.MODE_HOLD and not status.is_taking_over:
+                state, advice = (
+                    "is held with another model of the payload than it was given last",
+                    "send the goal again",
+                )
             text = f"the arm {state}: the driver says '{status.text}'; {advice}"
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, text)
 
