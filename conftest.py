@@ -40,6 +40,7 @@ MARKERS = {
     "test/nodes/test_node_start.py": "processes",
     "test/nodes/test_planner_*": "processes",
     "test/nodes/*": "realtime",
+    "test/reports/test_apply.py": "processes",
     "test/test_processes.py": "pure",
     "test/test_suite.py": "processes",
     "test/emulation/relays/*": "processes",

@@ -29,7 +29,8 @@ class ExitStatus(IntEnum):
 
 _MEANING: Mapping[ExitStatus, str] = MappingProxyType({
     ExitStatus.OK: "done: identified, proven, written",
-    ExitStatus.FAILED: "no result: data contradict the assumptions, a plan is not proven, a goal or a run failed",
+    ExitStatus.FAILED: "no result: data contradict the assumptions, a plan is not proven, a goal or a run failed, "
+    "a payload that was sent does not read back",
     ExitStatus.BAD_INPUT: "an argument or a file cannot be used; nothing was started",
     ExitStatus.NODE_DIED: "a process of the suite ended by itself",
     ExitStatus.NOT_IDENTIFIED: "nothing contradicts, but mass, CoM or inertia is not identified",

@@ -41,6 +41,7 @@ EMULATORS: Mapping[str, Command] = MappingProxyType({
     "fri": Command("a KUKA LBR controller with FRI", "sysid_ros.emulation.fri.__main__"),
     "kortex": Command("the base of a Kinova Gen3 with Kortex", "sysid_ros.emulation.kortex.__main__"),
     "ros2_control": Command("an arm under ros2_control", "sysid_ros.nodes.ros2_control_emulator"),
+    "ur": Command("the payload of a controller of Universal Robots", "sysid_ros.emulation.universal_robots"),
 })  # fmt: skip
 """Other ends of a connection, for the drivers of this package and for any other client."""
 PAPERS: Mapping[str, Command] = MappingProxyType({
@@ -53,6 +54,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType({
     "identify": Command("identify what an arm holds: simulated, emulated or real", "sysid_ros.cli.identify"),
     "offline": Command("identify from a recording: a bag, a table, or one of this suite", "sysid_ros.cli.offline"),
     "report": Command("make report and payload files again, from a recording", "sysid_ros.cli.report"),
+    "apply": Command("give the payload of a result to a running system", "sysid_ros.cli.apply"),
     "import": Command("turn a bag or another recording into a table with SI units", "sysid_ros.cli.import_recording"),
     "new-robot": Command("write the settings of any arm from its URDF", "sysid_ros.cli.new_robot"),
     "calibrate": Command("calibrate an arm, or its sensors, from recordings", "sysid_ros.cli.calibrate"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import yaml
@@ -22,6 +23,7 @@ from sysid_ros.reports.payload import (
     exported_payload,
     notices,
     payload_parameters,
+    summarize_behind_flange,
     summarize_payload,
 )
 from sysid_ros.reports.payload_files import RULE, find_well_known
@@ -176,6 +178,7 @@ def _exported(result: IdentificationResult) -> dict[str, object]:
         "well_known": {quantity.name.lower(): quantity in known for quantity in Quantity},
         "at_last_joint": _summary(summarize_payload(result, None, exported.parameters)),
         "at_tool": _summary(tool),
+        "behind_flange": _summary(summarize_behind_flange(result, exported.parameters)),
     }
 
 
@@ -189,6 +192,21 @@ def _summary(summary: PayloadSummary) -> dict[str, object]:
         "principal_axes": summary.principal_axes.tolist(),
         "parameters": _bounded(summary.parameters),
     }
+
+
+def read_summary(data: Mapping[str, Any]) -> PayloadSummary:
+    """Return a payload as ``estimate.yaml`` has it.
+
+    Raises:
+        KeyError, TypeError, ValueError: It has not the form of this file.
+    """
+
+    def bounded(name: str) -> Bounded:
+        return Bounded(data[name]["value"], data[name]["lower"], data[name]["upper"])
+
+    com, inertia_com = bounded("com_m"), bounded("inertia_about_com_kg_m2")
+    moments, axes = bounded("principal_moments_kg_m2"), np.array(data["principal_axes"], dtype=float)
+    return PayloadSummary(str(data["frame"]), bounded("parameters"), com, inertia_com, moments, axes)
 
 
 def _bounded(bounded: Bounded) -> dict[str, object]:

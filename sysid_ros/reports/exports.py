@@ -24,6 +24,9 @@ _TENSOR = ("xx", "xy", "xz", "yy", "yz", "zz")
 def franka_file(load_at_flange: Load, payload_at_flange: Load, tool_in_flange: Array, note: str | None = None) -> str:
     """Contents of ``payload_franka.json``: the end effector for Franka Desk, and the arguments of libfranka's setLoad.
 
+    The keys of the end effector are those of Franka's ``endeffector-config.json``, as its documentation (RIDE CLI, "End
+    effector commissioning") and its example for a Robotiq gripper (frankaemika/external_gripper_example) have them.
+
     Args:
         load_at_flange: Tool and payload together.
         payload_at_flange: The payload alone.
@@ -44,7 +47,8 @@ def franka_file(load_at_flange: Load, payload_at_flange: Load, tool_in_flange: A
             *noted(note),
             "mass [kg], centerOfMass [m] and inertia [kg m^2] (about the centre of mass, column by column) of all "
             f"behind the flange, seen from the flange '{load_at_flange.frame}'; transformation: flange to tool, column "
-            "by column. For Desk, which may want the keys setLoad and comments removed.",
+            "by column. The keys of Franka's endeffector-config.json: for Desk remove setLoad and comments; an archive "
+            "of an end effector also wants id, name and color.",
             *describe_load(load_at_flange),
             "setLoad: arguments of franka::Robot::setLoad for the payload alone, where the tool is set in Desk.",
             *describe_load(payload_at_flange),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -306,6 +306,31 @@ def summarize_payload(
     shape = prior.shape if result.is_rigorous and prior.target == result.estimate.target == "payload" else None
     known = payload_parameters(result) if parameters is None else parameters
     return summarize(known, placement, frame or robot.joint_names[-1], shape)
+
+
+def summarize_behind_flange(result: IdentificationResult, payload: Bounded) -> PayloadSummary:
+    """Return the payload and the tool, which is nominal, as one body in the frame of the flange.
+
+    What is known of the payload's shape bounds the payload alone: the CoM of both lies on the line to that of the tool.
+
+    Args:
+        result: What was found.
+        payload: Ten parameters about the frame of the last joint, (10,).
+    """
+    robot = result.robot
+    alone, tool = summarize_payload(result, robot.flange_frame, payload), tool_parameters(robot)
+    if not tool[0] > 0.0:
+        return alone
+    placement = frame_placement(robot, robot.flange_frame)
+    both = Bounded(payload.values + tool, *widened(payload.lower + tool, payload.upper + tool, np.abs(tool)))
+    whole = summarize(both, placement, robot.flange_frame)
+    of_tool = inertia.to_com_form(inertia.transform_parameters(tool, *inverse_placement(*placement)))[1]
+    center = Bounded(of_tool, of_tool, of_tool)
+    masses = np.stack([alone.mass.values, alone.mass.lower, alone.mass.upper])
+    shares = masses / (masses + tool[0])  # of the payload in the mass of both: rises with its mass
+    share = Bounded(shares[0], *widened(shares[1], shares[2], shares[2]))
+    com = total(center, product(share, total(alone.com, negated(center))))
+    return replace(whole, com=_within(whole.com, com.lower, com.upper))
 
 
 def notices(result: IdentificationResult) -> tuple[str, ...]:

@@ -250,22 +250,24 @@ def kuka_angles(rotation: Array) -> tuple[float, float, float]:
     return float(np.degrees(a)), float(np.degrees(b)), float(np.degrees(c))
 
 
-def ur_target_payload(load: Load) -> str:
-    """Return the script line ``set_target_payload(m, cog, inertia)``.
+def ur_target_payload(load: Load, has_inertia: bool = True) -> str:
+    """Return the script line ``set_target_payload(m, cog, inertia)``, or without the inertia, for which zero is taken.
 
     Units kg, m and kg m^2; the inertia is [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about the centre of mass.
     """
+    if not has_inertia:
+        return f"set_target_payload({_decimal(load.mass)}, {_decimals(load.com)})"
     entries = [load.inertia_com[index] for index in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
     return f"set_target_payload({_decimal(load.mass)}, {_decimals(load.com)}, {_decimals(entries)})"
 
 
 def _ur_lines(load: Load) -> list[str]:
-    """Return the call; without the inertia where that is not well known, which the controller then guesses."""
+    """Return the call; without the inertia where that is not well known."""
     line = ur_target_payload(load)
     if load.bounds is None or Quantity.INERTIA in find_well_known(load.bounds):
         return [line]
-    short = f"set_target_payload({_decimal(load.mass)}, {_decimals(load.com)})"
-    return [short, "# Without the inertia, which is not well known. With it:", f"# {line}"]
+    reason = "# Without the inertia, which is not well known: the controller takes zero. With it:"
+    return [ur_target_payload(load, has_inertia=False), reason, f"# {line}"]
 
 
 def moveit_settings(load: Load) -> dict[str, object]:

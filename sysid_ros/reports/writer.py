@@ -21,8 +21,8 @@ from sysid_ros.reports.payload import (
     Bounded,
     exported_payload,
     payload_parameters,
+    summarize_behind_flange,
     summarize_payload,
-    tool_parameters,
 )
 from sysid_ros.reports.payload_files import add_payload
 from sysid_ros.reports.result import IdentificationResult
@@ -174,7 +174,10 @@ def _builders(result: IdentificationResult) -> dict[str, Callable[[], str]]:
         return estimate | report
     robot, note, body = result.robot, _note(result), exported_payload(result).parameters
     tool, flange = (_load(result, frame, body) for frame in (robot.tool_frame, robot.flange_frame))
-    behind = _load(result, robot.flange_frame, _with_tool(result, body))
+
+    def behind() -> payload_files.Load:
+        return payload_files.Load.from_summary(summarize_behind_flange(result, body))
+
     return {
         **estimate,
         URDF: lambda: updated_urdf(result, body),
@@ -210,12 +213,6 @@ def updated_urdf(result: IdentificationResult, body: Bounded | None = None) -> s
 def _load(result: IdentificationResult, frame: str, body: Bounded) -> Callable[[], payload_files.Load]:
     """Return how to make the load at a link; it is made where a file needs it, because it may fail."""
     return lambda: payload_files.Load.from_summary(summarize_payload(result, frame, body))
-
-
-def _with_tool(result: IdentificationResult, body: Bounded) -> Bounded:
-    """Add the tool, which is nominal, to the payload."""
-    tool = tool_parameters(result.robot)
-    return Bounded(body.values + tool, body.lower + tool, body.upper + tool)
 
 
 def _tool_in_flange(robot: RobotModel) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from sysid_ros.reports.payload import (
     notices,
     payload_parameters,
     summarize,
+    summarize_behind_flange,
     summarize_payload,
     tool_parameters,
 )
@@ -123,6 +124,24 @@ def test_tool_is_everything_behind_the_flange(robot):
                 expected += placements[child].act(own).toDynamicParameters()
     assert expected[0] > 0.5
     assert np.allclose(tool_parameters(robot), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_bounds_of_all_behind_the_flange_contain_every_payload_with_the_tool(result):
+    """What is known of the payload's shape says nothing of the tool, near which a light payload leaves the CoM."""
+    robot, rng = result.robot, np.random.default_rng(8)
+    box, tool = robot.payload_prior.box, tool_parameters(robot)
+    known = Bounded(robot.payload_prior.nominal, box.lower, box.upper)
+    assert robot.payload_prior.shape is not None and result.is_rigorous
+    both, alone = summarize_behind_flange(result, known), summarize_payload(result, robot.flange_frame, known)
+    placement = pin.SE3(*frame_placement(robot, robot.flange_frame)).inverse()
+    outside = 0
+    for k in range(200):
+        theta = sample_payload(robot.payload_prior, rng, corner=k % 2 == 0)
+        body = placement.act(pin.Inertia.FromDynamicParameters(theta + tool))
+        for found, truth in ((both.mass, body.mass), (both.com, body.lever), (both.inertia_com, body.inertia)):
+            assert np.all((found.lower - 1e-12 <= truth) & (truth <= found.upper + 1e-12))
+        outside += not np.all(alone.com.contains(body.lever))
+    assert outside > 10 and np.all(both.com.width < alone.com.width + 1e-9)
 
 
 def test_payload_of_an_end_effector_estimate_is_without_the_last_body(result):

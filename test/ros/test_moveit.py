@@ -5,13 +5,15 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from geometry_msgs.msg import PoseArray
+from geometry_msgs.msg import Pose, PoseArray
+from std_msgs.msg import Header
 from visualization_msgs.msg import Marker
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.reports.exports import planning_scene
 from sysid_ros.reports.payload_files import Load
 from sysid_ros.ros.moveit import PlanningScenePublisher, fill_message
+from sysid_ros.ros.services import ServiceRefused, compare_attached, set_ur_payload
 
 
 def test_messages_are_filled_from_plain_values():
@@ -58,8 +60,10 @@ def kind(name, **fields):
 MOVEIT = {
     "shape_msgs/SolidPrimitive": kind("SolidPrimitive", type="uint8", dimensions="sequence<double, 3>"),
     "moveit_msgs/CollisionObject": kind(
-        "CollisionObject", header="std_msgs/Header", id="string", operation="byte",
+        "CollisionObject", header="std_msgs/Header", pose="geometry_msgs/Pose", id="string", operation="byte",
         primitives="sequence<shape_msgs/SolidPrimitive>", primitive_poses="sequence<geometry_msgs/Pose>",
+        meshes="sequence<shape_msgs/Mesh>", mesh_poses="sequence<geometry_msgs/Pose>",
+        planes="sequence<shape_msgs/Plane>", plane_poses="sequence<geometry_msgs/Pose>",
     ),
     "moveit_msgs/AttachedCollisionObject": kind(
         "AttachedCollisionObject", link_name="string", object="moveit_msgs/CollisionObject",
@@ -72,20 +76,90 @@ MOVEIT = {
 }  # fmt: skip
 
 
-def test_with_moveit_the_object_is_attached_with_its_weight(monkeypatch):
-    """Written after MoveIt's definitions; tried with messages of these names alone."""
-    from std_msgs.msg import Header
+BODY = Load(1.5, np.array([0.0, 0.0, 0.1]), 0.01 * np.eye(3), "tool_link")
 
+
+@pytest.fixture
+def messages(monkeypatch):
+    """MoveIt's messages, after its definitions."""
     monkeypatch.setitem(MOVEIT, "std_msgs/Header", Header)
+    monkeypatch.setitem(MOVEIT, "geometry_msgs/Pose", Pose)
     for package in ("moveit_msgs", "shape_msgs"):
-        messages = ModuleType(f"{package}.msg")
-        for name, made in MOVEIT.items():
-            setattr(messages, name.rpartition("/")[2], made)
+        made = ModuleType(f"{package}.msg")
+        for name, one in MOVEIT.items():
+            setattr(made, name.rpartition("/")[2], one)
         monkeypatch.setitem(sys.modules, package, ModuleType(package))
-        monkeypatch.setitem(sys.modules, f"{package}.msg", messages)
+        monkeypatch.setitem(sys.modules, f"{package}.msg", made)
+
+
+@pytest.mark.usefixtures("messages")
+def test_what_moveit_has_is_compared_with_what_was_sent():
+    """As MoveIt keeps it: the pose of an only shape at the object, links in order of their names, no weight."""
+    (fields,) = planning_scene(BODY)["robot_state"]["attached_collision_objects"]
+    fields["touch_links"] = ["tool_link", "finger"]
+
+    def kept(**changes):
+        found = fill_message(MOVEIT["moveit_msgs/AttachedCollisionObject"](), fields)
+        found.weight, found.touch_links = 0.0, sorted(found.touch_links)
+        found.object.pose, found.object.primitive_poses = found.object.primitive_poses[0], [Pose()]
+        for name, value in changes.items():
+            found.__dict__[name] = value
+        return found
+
+    sent = fill_message(MOVEIT["moveit_msgs/AttachedCollisionObject"](), fields)
+    assert compare_attached(sent, kept()) == []
+    for words, changes in (
+        ("the link: tool_link was sent, flange", {"link_name": "flange"}),
+        ("the links that may be touched", {"touch_links": ["tool_link"]}),
+        ("the weight: 1.5 kg was sent, 2.5 kg", {"weight": 2.5}),
+    ):
+        (told,) = compare_attached(sent, kept(**changes))
+        assert words in told
+    moved, turned, larger, gone = kept(), kept(), kept(), kept()
+    moved.object.pose.position.z += 0.01
+    turned.object.pose.orientation.x = 0.1
+    larger.object.primitives[0].dimensions = [0.3]
+    gone.object.primitives = []
+    assert "primitive 1 is 10 mm" in compare_attached(sent, moved)[0]
+    assert "0.2 rad from where" in compare_attached(sent, turned)[0]
+    assert "of [0.3] m is there" in compare_attached(sent, larger)[0]
+    assert "the number of primitives" in compare_attached(sent, gone)[0]
+
+
+class Caller:
+    def __init__(self, success):
+        self.success, self.asked = success, []
+
+    def call(self, kind, name, fields):
+        self.asked.append((name, fields))
+        return type("Answer", (), {"success": self.success})
+
+
+def test_the_driver_of_universal_robots_gets_the_inertia_where_its_messages_have_it():
+    entries = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
+    old, new = ((), entries)
+    for extra in (old, new):
+        known = {"mass": "float", "center_of_gravity": "geometry_msgs/Vector3", **dict.fromkeys(extra, "double")}
+        request = type("Request", (), {"get_fields_and_field_types": staticmethod(lambda known=known: known)})
+        kind_of_service, caller = type("SetPayload", (), {"Request": request}), Caller(True)
+        tensor = np.array([[1.0, 4.0, 5.0], [4.0, 2.0, 6.0], [5.0, 6.0, 3.0]])
+        assert set_ur_payload(caller, kind_of_service, "/set", 1.5, BODY.com, tensor) == bool(extra)
+        ((name, fields),) = caller.asked
+        assert (
+            name == "/set" and fields["mass"] == 1.5 and fields["center_of_gravity"] == {"x": 0.0, "y": 0.0, "z": 0.1}
+        )
+        assert [fields.get(entry) for entry in entries] == ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0] if extra else [None] * 6)
+        assert not set_ur_payload(caller, kind_of_service, "/set", 1.5, BODY.com, None)
+        with pytest.raises(ServiceRefused, match="/set answered that it failed"):
+            set_ur_payload(Caller(False), kind_of_service, "/set", 1.5, BODY.com, None)
+
+
+@pytest.mark.usefixtures("messages")
+def test_with_moveit_the_object_is_attached_with_its_weight():
+    """Written after MoveIt's definitions; tried with messages of these names alone."""
     node = Node()
     publisher = PlanningScenePublisher(node)
-    publisher.send(planning_scene(Load(1.5, np.array([0.0, 0.0, 0.1]), 0.01 * np.eye(3), "tool_link")))
+    publisher.send(planning_scene(BODY))
     (scene,), (attached,) = node.sent, node.sent[0].robot_state.attached_collision_objects
     assert node.made[0][1] == "planning_scene" and scene.is_diff and scene.robot_state.is_diff
     assert (attached.link_name, attached.weight, attached.touch_links) == ("tool_link", 1.5, ["tool_link"])

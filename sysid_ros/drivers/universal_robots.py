@@ -1,0 +1,227 @@
+"""The payload of a controller of Universal Robots: set by URScript over TCP, read back over RTDE.
+
+RTDE is the vendor's Real-Time Data Exchange, protocol version 2: packages of a size (two bytes, the header included), a
+type (one byte) and what belongs to it, all numbers big-endian.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.errors import SysidError
+
+SCRIPT_PORT, RTDE_PORT = 30002, 30004
+TIMEOUT = 5.0
+"""How long to wait for a connection, and for an answer [s]."""
+SETTLE = 3.0
+"""How long after a script the controller may take to report its payload [s]."""
+AT_REST = 0.01
+"""An arm is at rest where no joint is faster [rad/s]."""
+FREQUENCY = 25.0
+"""How often the controller is to send its state [Hz]."""
+_VERSION = 2
+_LARGEST = 65535
+
+
+class Package(IntEnum):
+    """Types of RTDE packages."""
+
+    PROTOCOL_VERSION = ord("V")
+    TEXT = ord("M")
+    DATA = ord("U")
+    SETUP_OUTPUTS = ord("O")
+    START = ord("S")
+
+
+_SIZES = {"DOUBLE": 1, "VECTOR3D": 3, "VECTOR6D": 6}
+"""Numbers of each type that is read, all doubles."""
+_WANTED = {"payload": "DOUBLE", "payload_cog": "VECTOR3D", "actual_qd": "VECTOR6D", "payload_inertia": "VECTOR6D"}
+"""Outputs, with their types. The last one came later than the others."""
+
+
+class ControllerError(SysidError):
+    """A controller of Universal Robots cannot be reached, or does not answer as its interface does.
+
+    Args:
+        where: Address and port.
+        reason: What happened, in a sentence.
+    """
+
+    def __init__(self, where: str, reason: str):
+        self.where, self.reason = where, reason
+        super().__init__(f"the controller at {where}: {reason}")
+
+
+@dataclass(frozen=True)
+class ControllerPayload:
+    """What a controller reports.
+
+    Attributes:
+        mass: Active payload [kg].
+        com: Its centre of gravity in the tool flange's frame, (3,) [m].
+        inertia: [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about it, axes of the flange, (6,) [kg m^2]; None where the software of
+            the controller is too old to tell.
+        speed: Largest speed of a joint [rad/s].
+    """
+
+    mass: float
+    com: NDArray[np.float64]
+    inertia: NDArray[np.float64] | None
+    speed: float
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the arm stands still."""
+        return self.speed <= AT_REST
+
+
+class RtdeClient:
+    """Reads payload and speeds of a controller.
+
+    Args:
+        host: Address of the controller.
+        port: Port of RTDE.
+        timeout: How long to wait for a connection and for each answer [s].
+
+    Raises:
+        ControllerError: It cannot be reached, or its software does not report the payload.
+    """
+
+    def __init__(self, host: str, port: int = RTDE_PORT, timeout: float = TIMEOUT):
+        self._where, self._timeout = f"{host}:{port}", timeout
+        self._socket, self._bytes = _connect(host, port, timeout), b""
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def __enter__(self) -> RtdeClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self) -> ControllerPayload:
+        """Return what the controller reports next.
+
+        Raises:
+            ControllerError: It does not answer.
+        """
+        body = self._answer(Package.DATA)
+        counts = [_SIZES[_WANTED[name]] for name in self._names]
+        if len(body) != 1 + 8 * sum(counts) or body[0] != self._recipe:
+            raise ControllerError(self._where, f"sent a data package of {len(body)} bytes, which was not asked for")
+        numbers = np.array(struct.unpack(f">{sum(counts)}d", body[1:]))
+        found = dict(zip(self._names, np.split(numbers, np.cumsum(counts)[:-1]), strict=True))
+        inertia = found.get("payload_inertia")
+        return ControllerPayload(
+            float(found["payload"][0]), found["payload_cog"], inertia, float(np.abs(found["actual_qd"]).max())
+        )
+
+    def latest(self) -> ControllerPayload:
+        """Return what the controller reports now: what has piled up unread is left out."""
+        end = time.monotonic() + 2.0 / FREQUENCY
+        found = self.read()
+        while time.monotonic() < end:
+            found = self.read()
+        return found
+
+    def _begin(self) -> None:
+        self._send(Package.PROTOCOL_VERSION, struct.pack(">H", _VERSION))
+        if self._answer(Package.PROTOCOL_VERSION)[:1] != b"\x01":
+            raise ControllerError(self._where, f"does not speak version {_VERSION} of RTDE; its software is too old")
+        self._names = list(_WANTED)
+        missing = self._ask()
+        if missing == ["payload_inertia"]:
+            self._names.remove("payload_inertia")
+            missing = self._ask()
+        if missing:
+            raise ControllerError(
+                self._where, f"does not report {', '.join(missing)}; its software is too old to be read back"
+            )
+        self._send(Package.START, b"")
+        if self._answer(Package.START)[:1] != b"\x01":
+            raise ControllerError(self._where, "refused to send its state")
+
+    def _ask(self) -> list[str]:
+        """Ask for the outputs; return those that the controller does not have, or has as another type."""
+        self._send(Package.SETUP_OUTPUTS, struct.pack(">d", FREQUENCY) + ",".join(self._names).encode())
+        body = self._answer(Package.SETUP_OUTPUTS)
+        types = body[1:].decode(errors="replace").split(",")
+        if len(types) != len(self._names):
+            raise ControllerError(self._where, f"answered {len(types)} types for {len(self._names)} outputs")
+        self._recipe = body[0]
+        return [name for name, kind in zip(self._names, types, strict=True) if kind != _WANTED[name]]
+
+    def _send(self, kind: Package, body: bytes) -> None:
+        try:
+            self._socket.sendall(struct.pack(">HB", 3 + len(body), kind) + body)
+        except OSError as error:
+            raise ControllerError(self._where, f"closed the connection ({error.strerror or error})") from error
+
+    def _answer(self, kind: Package) -> bytes:
+        """Return what belongs to the next package of a type; others, such as texts, are skipped."""
+        end = time.monotonic() + self._timeout
+        while time.monotonic() < end:
+            size, found = struct.unpack(">HB", self._take(3))
+            if size < 3:
+                raise ControllerError(self._where, f"sent a package of size {size}: this is no RTDE")
+            body = self._take(size - 3)
+            if found == kind:
+                return body
+        raise ControllerError(self._where, f"did not answer within {self._timeout:g} s")
+
+    def _take(self, count: int) -> bytes:
+        while len(self._bytes) < count:
+            try:
+                chunk = self._socket.recv(_LARGEST)
+            except TimeoutError as error:
+                raise ControllerError(self._where, f"did not answer within {self._timeout:g} s") from error
+            except OSError as error:
+                raise ControllerError(self._where, f"closed the connection ({error.strerror or error})") from error
+            if not chunk:
+                raise ControllerError(self._where, "closed the connection")
+            self._bytes += chunk
+        taken, self._bytes = self._bytes[:count], self._bytes[count:]
+        return taken
+
+
+def send_payload(host: str, call: str, port: int = SCRIPT_PORT, timeout: float = TIMEOUT) -> None:
+    """Have a controller carry out one call beside whatever it runs: as a secondary program, which stops no other.
+
+    The controller says nothing about what becomes of it, and ignores it unless it is under remote control.
+
+    Args:
+        host: Address of the controller.
+        call: A line of URScript that takes no time.
+        port: Port of the secondary interface.
+        timeout: How long to wait for a connection [s].
+
+    Raises:
+        ControllerError: It cannot be reached.
+    """
+    with _connect(host, port, timeout) as connection:
+        try:
+            connection.sendall(f"sec identified_payload():\n  {call}\nend\n".encode("ascii"))
+        except OSError as error:
+            raise ControllerError(f"{host}:{port}", f"closed the connection ({error.strerror or error})") from error
+
+
+def _connect(host: str, port: int, timeout: float) -> socket.socket:
+    try:
+        return socket.create_connection((host, port), timeout)
+    except OSError as error:  # an address that is none is an OSError, too
+        reason = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        raise ControllerError(f"{host}:{port}", f"cannot be reached ({reason})") from error

@@ -1,0 +1,164 @@
+"""What ``sysid apply`` gives to a controller of Universal Robots, over TCP to an emulated one, and what it refuses."""
+
+import dataclasses
+import threading
+
+import numpy as np
+import pytest
+import yaml
+
+from sysid_ros.cli import apply
+from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.drivers.universal_robots import ControllerPayload
+from sysid_ros.emulation.universal_robots import ControllerState, EmulatedController, ScriptError
+from sysid_ros.reports.estimate_yaml import estimate_text, read_summary
+from sysid_ros.reports.exported import read_exported
+from sysid_ros.reports.payload import exported_payload, summarize_behind_flange, tool_parameters
+from sysid_ros.reports.payload_files import Load
+
+
+@pytest.fixture(scope="module")
+def folder(result, tmp_path_factory):
+    made = tmp_path_factory.mktemp("results")
+    (made / "estimate.yaml").write_text(estimate_text(result))
+    return made
+
+
+@pytest.fixture
+def controller(monkeypatch):
+    monkeypatch.setattr(apply, "SETTLE", 0.3)
+    served, ended, said = EmulatedController(ControllerState(), 0, 0, lambda text: said.append(text)), [], []
+    thread = threading.Thread(target=served.run, args=(60.0, lambda: not ended))
+    thread.start()
+    served.said = said
+    yield served
+    ended.append(True)
+    thread.join()
+    served.close()
+
+
+def run(controller, folder, *words):
+    ports = ["--script-port", str(controller.ports[0]), "--rtde-port", str(controller.ports[1])]
+    return apply.main(["ur", str(folder), "--robot-ip", "127.0.0.1", *ports, "--yes", *words])
+
+
+def test_a_result_is_read_back_from_its_file(result, folder):
+    exported = read_exported(folder)
+    wanted = summarize_behind_flange(result, exported_payload(result).parameters)
+    for name in ("parameters", "com", "inertia_com", "principal_moments"):
+        for part in ("values", "lower", "upper"):
+            expected = getattr(getattr(wanted, name), part)
+            assert getattr(getattr(exported.behind_flange, name), part) == pytest.approx(expected), name
+    assert exported.behind_flange.frame == result.robot.flange_frame and exported.robot == "kinova_gen3_2f85"
+    data = yaml.safe_load((folder / "estimate.yaml").read_text())["exported"]
+    assert read_summary(data["at_tool"]).mass.values == pytest.approx(float(exported.at_tool.mass.values))
+
+
+def test_the_controller_has_tool_and_payload_afterwards(result, folder, controller, capsys):
+    body = exported_payload(result).parameters.values + tool_parameters(result.robot)
+    assert run(controller, folder) == ExitStatus.OK
+    assert controller.state.mass == pytest.approx(body[0], abs=1e-4)
+    assert controller.state.com == pytest.approx(read_exported(folder).behind_flange.com.values, abs=1e-4)
+    out = capsys.readouterr().out
+    assert "It has now: 0.000 kg" in out and f"Read back:  {body[0]:.3f} kg" in out and "Confirmed" in out
+    assert out.index("mass [kg]: ") < out.index("It has now") < out.index("Read back")
+    assert np.all(np.array(controller.state.inertia) == 0.0), "not well known, and left out"
+    assert "the inertia is left out" in out
+
+
+def test_a_dry_run_sends_nothing_and_without_a_terminal_nobody_is_asked(folder, controller, capsys):
+    assert run(controller, folder, "--dry-run") == ExitStatus.OK
+    assert "As: set_target_payload(" in capsys.readouterr().out
+    words = ["ur", str(folder), "--robot-ip", "127.0.0.1", "--rtde-port", str(controller.ports[1])]
+    assert apply.main(words) == ExitStatus.BAD_INPUT and "--yes is 'missing'" in capsys.readouterr().err
+    assert controller.state.mass == 0.0 and not controller.said
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "message"),
+    [
+        ({"is_remote": False}, ExitStatus.FAILED, "not confirmed: 127.0.0.1 does not have what was sent: mass"),
+        ({"rated": 1.0}, ExitStatus.FAILED, "centre of gravity [m] differs by"),
+        ({"speeds": [0.0, 0.0, -0.2, 0.0, 0.0, 0.0]}, ExitStatus.BAD_INPUT, "the arm moves (0.2 rad/s)"),
+        ({"has_inertia": False}, ExitStatus.OK, ""),
+    ],
+)
+def test_what_the_controller_does_not_take_is_told(folder, controller, capsys, change, status, message):
+    for name, value in change.items():
+        setattr(controller.state, name, value)
+    assert run(controller, folder) == status
+    assert message in capsys.readouterr().err
+    assert (controller.state.mass > 0.0) == (status == ExitStatus.OK)
+
+
+def test_who_cannot_be_reached_is_named(folder, controller, capsys):
+    closed = ["ur", str(folder), "--robot-ip", "127.0.0.1", "--rtde-port", "1", "--yes"]
+    assert apply.main(closed) == ExitStatus.BAD_INPUT
+    assert "the controller at 127.0.0.1:1: cannot be reached" in capsys.readouterr().err
+    scripts = str(controller.ports[0])  # it takes programs and says nothing
+    monkey = ["ur", str(folder), "--robot-ip", "127.0.0.1", "--rtde-port", scripts, "--yes"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(apply.RtdeClient.__init__, "__defaults__", (30004, 0.2))
+        assert apply.main(monkey) == ExitStatus.BAD_INPUT
+    assert "did not answer within 0.2 s" in capsys.readouterr().err
+
+
+def test_results_that_must_not_be_used_are_refused(result, folder, tmp_path, capsys):
+    data = yaml.safe_load((folder / "estimate.yaml").read_text())
+    loose, narrow = data["exported"]["at_tool"]["com_m"], data["narrower_than_prior"]
+    cases = {
+        "missing; give a folder of results": None,
+        "not usable (the data contradict": data | {"is_usable": False, "alarm": "the data contradict"},
+        "the bounds of mass are no narrower": data | {"narrower_than_prior": narrow | {"mass": False}},
+        "of an older version; make it again with: sysid report": data | {"exported": {}},
+        "damaged (KeyError": data | {"exported": {"behind_flange": {}}},
+        "no result of an identification": {"format": "other"},
+    }  # fmt: skip
+    for k, (message, content) in enumerate(cases.items()):
+        made = tmp_path / str(k)
+        made.mkdir()
+        if content is not None:
+            (made / "estimate.yaml").write_text(yaml.safe_dump(content))
+        assert apply.main(["ur", str(made), "--robot-ip", "127.0.0.1", "--dry-run"]) == ExitStatus.BAD_INPUT
+        assert message in capsys.readouterr().err
+    loose["upper"][0] += 0.05
+    (tmp_path / "estimate.yaml").write_text(yaml.safe_dump(data))
+    words = ["ur", str(tmp_path), "--robot-ip", "127.0.0.1", "--dry-run"]
+    assert apply.main(words) == ExitStatus.BAD_INPUT and "centre of mass not well known" in capsys.readouterr().err
+    assert apply.main([*words, "--accept-uncertain"]) == ExitStatus.OK
+
+
+def test_the_drivers_way_says_what_is_missing(folder, capsys):
+    assert apply.main(["ur-driver", str(folder)]) == ExitStatus.BAD_INPUT
+    assert "--robot-ip is 'missing'; allowed: the controller's address" in capsys.readouterr().err
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(__import__("sys").modules, "ur_msgs", None)
+        assert apply.main(["ur-driver", str(folder), "--unconfirmed", "--yes"]) == ExitStatus.BAD_INPUT
+    assert "the messages ur_msgs are not installed" in capsys.readouterr().err
+    assert apply.main(["moveit", str(folder)]) == ExitStatus.BAD_INPUT
+    assert "payload_moveit.yaml: missing; the report says why" in capsys.readouterr().err
+
+
+def test_numbers_that_differ_or_are_none_are_differences():
+    load = Load(2.0, np.array([0.0, 0.0, 0.1]), np.diag([0.01, 0.02, 0.03]), "flange")
+    same = ControllerPayload(2.0, load.com, np.array([0.01, 0.02, 0.03, 0.0, 0.0, 0.0]), 0.0)
+    assert apply.compare_payload(load, True, same) == []
+    for change in ({"mass": 2.002}, {"mass": np.nan}, {"com": load.com + 2e-4}, {"inertia": same.inertia[::-1]}):
+        assert len(apply.compare_payload(load, True, dataclasses.replace(same, **change))) == 1, change
+    assert apply.compare_payload(load, False, dataclasses.replace(same, inertia=np.zeros(6))) == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "set_target_payload(2.0)", "set_target_payload(2.0, [0, 0])", "set_target_payload(-1.0, [0, 0, 0])",
+        "set_target_payload(2.0, [0, 0, 9])", "set_target_payload(2.0, [0, 0, 0], [-1, 0, 0, 0, 0, 0])",
+        "set_target_payload(1e999, [0, 0, 0])", "movej([0, 0, 0, 0, 0, 0])", "set_payload(1, [0, 0, 0], [0])",
+        "set_target_payload(os.system, [0, 0, 0])",
+    ],
+)  # fmt: skip
+def test_the_emulated_controller_refuses_what_a_real_one_does(call):
+    state = ControllerState(mass=1.0)
+    with pytest.raises(ScriptError):
+        state.run(call)
+    assert state.mass == 1.0
